@@ -38,6 +38,7 @@ const isName = (one: string | Thing): one is string => typeof one === "string";
 const known = new WeakMap<Operation, OperationSubject>();
 
 function firstRoute(operation: Operation): string | undefined {
+  if (operation.mode === "watch") return operation.route;
   const { rest } = operation as UnaryOperation;
   const [first] = Array.isArray(rest) ? rest : [rest];
   return typeof first === "string" ? first : first?.route;

@@ -95,7 +95,7 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
   if (apart) closers.push("edge.metrics", () => apart.stop(0));
   const offered = { edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
   const pages = apart ? docsPages : [...docsPages, ...watch.pages];
-  const sockets = parts.realtime.serveAt(edge);
+  const sockets = parts.realtime.serveAt(edge, registry);
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });
   const stops = [listening.stop];
   const stop = async () => void (await Promise.all(stops.map((one) => one(drainMs))));

@@ -17,6 +17,7 @@ import { openQueryPart } from "./query.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
 import { openSequences } from "./sequences.ts";
+import { openStatePart } from "./state.ts";
 import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
 
@@ -72,6 +73,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
     logs: { events: engine.sequences, topics: topics.sequences },
     waits,
   });
+  open("state", openStatePart(host));
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(
     "access",

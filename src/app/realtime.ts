@@ -15,6 +15,7 @@ import type { Edge, Reauthorizer } from "../edge/call.ts";
 import type { Upgrade } from "../edge/http.ts";
 import { openReauthorizer } from "../edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
+import type { Operation } from "../kit/operation.ts";
 import type { Host, Part } from "./part.ts";
 
 /**
@@ -26,8 +27,8 @@ const reauthorizeEveryMs = 250;
 export interface RealtimePart extends Part {
   /** Asks again and again whether the callers of sockets, streams and held polls may go on. */
   reauthorizer: Reauthorizer;
-  /** Puts `/ws` at a listener of the edge. */
-  serveAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
+  /** Puts `/ws`, and each path of a watch, at a listener of the edge. */
+  serveAt(edge: Edge, registry: readonly Operation[]): { upgrades: readonly Upgrade[]; websocket: object };
   /** Lets sockets and streams go at once: their clients find another node. */
   disconnect(): Promise<void>;
 }
@@ -107,9 +108,10 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
       },
     ],
     checks: [groupCheck(store)],
-    serveAt(edge) {
-      sockets = openSockets({ edge, operation, connect });
-      return { upgrades: [sockets.upgrade], websocket: socketOptions };
+    serveAt(edge, registry) {
+      const watches = registry.filter((one) => one.mode === "watch");
+      sockets = openSockets({ edge, operation, watches, connect });
+      return { upgrades: sockets.upgrades, websocket: socketOptions };
     },
     async disconnect() {
       sockets?.drain();

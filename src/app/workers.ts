@@ -42,7 +42,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   const { definitionAt } = functions;
 
   const secrets = openSecrets({
-    ...{ store, clock, ids, keyring, shareEnvironment },
+    ...{ store, clock, ids, keyring, definitions, shareEnvironment },
     announce: secretFrames(frames),
   });
   const assignments = openAssignments({

@@ -11,7 +11,8 @@ export interface SocketConnection {
   send(text: string): void | Promise<void>;
   join(channelId: string): void;
   leave(channelId: string): void;
-  end(): void;
+  /** Says by default that the environment is gone. */
+  end(code?: number, reason?: string): void;
 }
 
 /** A subscription as the operation's input has it. */
@@ -121,8 +122,8 @@ export class OpenSocket implements SocketConnection, BufferedConnection {
     if (this.#raw!.readyState === isOpen) this.#raw!.unsubscribe(channelId);
   }
 
-  end(): void {
-    this.#raw!.close(closes.refused, "the environment is gone");
+  end(code: number = closes.refused, reason = "the environment is gone"): void {
+    this.#raw!.close(code, reason);
   }
 
   get holder(): string {

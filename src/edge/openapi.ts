@@ -1,12 +1,13 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { sequenceWaitMsMax } from "../kit/limits.ts";
-import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
+import type { Operation, UnaryOperation } from "../kit/operation.ts";
 import { minSequenceHeader, minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
+import type { SocketBinding } from "../kit/socket-binding.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
-import { rpcBindings } from "./rpc.ts";
+import { methodBindings } from "./rpc.ts";
 import { socketFrameBytesMax, socketPath } from "./sockets.ts";
 
 export interface Manifested {
@@ -18,9 +19,24 @@ export interface Manifested {
   protocol: "rest" | "connect" | "connect-stream" | "websocket";
 }
 
-/** How the operation appears on the WebSocket, if it does. */
-export const socketOf = (operation: Operation): SocketBinding | undefined =>
-  operation.mode === "stream" ? operation.socket : undefined;
+/** A watch has no frames of the client. */
+const none: SocketBinding["client"] = {};
+
+export interface SocketAt extends SocketBinding {
+  path: string;
+  /** Begins the names of its frames' schemas: two paths may have frames of one type. */
+  schemas: string;
+}
+
+/** How the operation appears on a WebSocket, if it does. */
+export function socketOf(operation: Operation): SocketAt | undefined {
+  if (operation.mode === "watch") {
+    const { path } = parseRoute(operation.route);
+    return { path, schemas: operation.name, client: none, server: operation.frames };
+  }
+  const shared = operation.mode === "stream" ? operation.socket : undefined;
+  return shared && { path: socketPath, schemas: "socket", ...shared };
+}
 
 const rpcPath = ({ parent, name }: DescMethod) => `/${parent.typeName}/${name}`;
 
@@ -34,15 +50,18 @@ export function manifest(registry: readonly Operation[]): Manifested[] {
       path: rpcPath(method),
       protocol,
     });
+    const methods = methodBindings(operation).map(({ method }) => method);
     if (operation.mode !== "unary") {
-      const stream = posted(operation.rpc.method, "connect-stream");
-      const socket: Manifested = { ...head, method: "GET", path: socketPath, protocol: "websocket" };
-      return socketOf(operation) ? [stream, socket] : [stream];
+      const streams = methods.map((method) => posted(method, "connect-stream"));
+      const path = socketOf(operation)?.path;
+      return path === undefined
+        ? streams
+        : [...streams, { ...head, method: "GET", path, protocol: "websocket" }];
     }
     const rest = restBindings(operation).map(({ route }): Manifested => {
       return { ...head, ...parseRoute(route), protocol: "rest" };
     });
-    return [...rest, ...rpcBindings(operation).map(({ method }) => posted(method, "connect"))];
+    return [...rest, ...methods.map((method) => posted(method, "connect"))];
   });
 }
 
@@ -118,22 +137,33 @@ const successHeaders = (operation: Operation) =>
   operation.mode === "unary" &&
   operation.writes && { headers: { [sequenceHeader]: { $ref: "#/components/headers/Sequence" } } };
 
-function restDescribed(operation: UnaryOperation, binding: FullBinding, operationId: string) {
-  const { method, path } = parseRoute(binding.route);
-  const names = [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => name!);
-  const fields = fieldsOf(operation.input);
-  const inPath = names.map((name) => ({
+const namesIn = (path: string): string[] =>
+  [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => name!);
+
+function pathParameters(input: TSchema, names: readonly string[]): JsonSchema[] {
+  const fields = fieldsOf(input);
+  return names.map((name) => ({
     name,
     in: "path",
     required: true,
     schema: fields[name] ? plain(fields[name]) : { type: "string" },
   }));
+}
+
+function socketParameters({ input }: Operation, path: string): JsonSchema[] {
+  const names = namesIn(path);
+  return [...pathParameters(input, names), ...queryParameters(input, names)];
+}
+
+function restDescribed(operation: UnaryOperation, binding: FullBinding, operationId: string) {
+  const { method, path } = parseRoute(binding.route);
+  const names = namesIn(path);
   const readsBody = ["POST", "PUT", "PATCH"].includes(method);
   const base = head(operation, operationId);
   const query = binding.query ?? (readsBody ? undefined : operation.input);
   const parameters = [
     ...((base.parameters as JsonSchema[] | undefined) ?? []),
-    ...inPath,
+    ...pathParameters(operation.input, names),
     ...(query ? queryParameters(query, names) : []),
   ];
   const body = binding.body ? plain(binding.body) : bodySchema(operation.input, names);
@@ -180,17 +210,21 @@ function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSc
 }
 
 /** The frames of one side as schemas of the document, and where it refers to them, by `type`. */
-function framesDescribed(frames: SocketBinding["client"], components: Record<string, JsonSchema>) {
+function framesDescribed(
+  frames: SocketBinding["client"],
+  schemas: string,
+  components: Record<string, JsonSchema>,
+) {
   const references: Record<string, JsonSchema> = {};
   for (const [type, { about, schema }] of Object.entries(frames)) {
     const { properties, required = [], ...rest } = plain(schema);
-    components[`socket.${type}`] = {
+    components[`${schemas}.${type}`] = {
       ...rest,
       description: about,
       properties: { type: { const: type }, ...(properties as object) },
       required: ["type", ...(required as string[])],
     };
-    references[type] = { $ref: `#/components/schemas/socket.${type}` };
+    references[type] = { $ref: `#/components/schemas/${schemas}.${type}` };
   }
   return references;
 }
@@ -202,21 +236,26 @@ const frameLines = (frames: SocketBinding["client"]): string =>
 
 function socketDescribed(
   operation: Operation,
-  { client, server }: SocketBinding,
+  { path, schemas, client, server }: SocketAt,
   components: Record<string, JsonSchema>,
 ) {
   // Its subscriptions name positions in their frames.
   const { waitsFor: _none, ...shown } = operation;
+  const base = head(shown, operation.name);
+  const input = path === socketPath ? [] : socketParameters(operation, path);
+  const parameters = [...((base.parameters as JsonSchema[] | undefined) ?? []), ...input];
+  const sent = `The client sends:\n\n${frameLines(client)}`;
   return {
-    ...head(shown, operation.name),
+    ...base,
+    ...(parameters.length > 0 && { parameters }),
     description:
       "Becomes a WebSocket of subprotocol `svc.v1`; browsers offer the credential beside it, as " +
-      "`svc.auth.bearer.<base64url>`. Frames are JSON texts with a `type`: schema `socket.{type}`; those of the " +
+      `\`svc.auth.bearer.<base64url>\`. Frames are JSON texts with a \`type\`: schema \`${schemas}.{type}\`; those of the ` +
       `client have at most ${socketFrameBytesMax} bytes. ` +
-      `The client sends:\n\n${frameLines(client)}\n\nThe server sends:\n\n${frameLines(server)}`,
+      `${client === none ? "The client sends nothing." : sent}\n\nThe server sends:\n\n${frameLines(server)}`,
     "x-svc-frames": {
-      client: framesDescribed(client, components),
-      server: framesDescribed(server, components),
+      client: framesDescribed(client, schemas, components),
+      server: framesDescribed(server, schemas, components),
     },
     responses: {
       "101": { description: "Frames follow." },
@@ -307,10 +346,8 @@ export function openApiDocument(registry: readonly Operation[], version: string)
       });
     }
     const socket = socketOf(operation);
-    if (socket) put(socketPath, "GET", socketDescribed(operation, socket, frames));
-    const methods =
-      operation.mode === "unary" ? rpcBindings(operation).map((b) => b.method) : [operation.rpc.method];
-    for (const method of methods) {
+    if (socket) put(socket.path, "GET", socketDescribed(operation, socket, frames));
+    for (const { method } of methodBindings(operation)) {
       const operationId = `${method.parent.typeName}.${method.name}`;
       put(rpcPath(method), "POST", rpcDescribed(operation, method, schemas, operationId));
     }

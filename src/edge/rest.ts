@@ -90,7 +90,7 @@ function textReaders(schema: TSchema): (readonly [name: string, read: FromText])
  * Path, query and body under their wire names; the path wins, then the body. Unknown query parameters are
  * left out.
  */
-function defaultDecode(schema: TSchema): (request: RestRequest) => unknown {
+export function defaultDecode(schema: TSchema): (request: RestRequest) => unknown {
   const readers = textReaders(schema);
   return ({ params, query, body }) => {
     if (body !== undefined && (typeof body !== "object" || body === null || Array.isArray(body))) {
@@ -113,7 +113,7 @@ const defaultEncode =
 
 const noQuery = new URLSearchParams();
 
-function queryOf(url: string): URLSearchParams {
+export function queryOf(url: string): URLSearchParams {
   const at = url.indexOf("?");
   return at < 0 ? noQuery : new URLSearchParams(url.slice(at + 1));
 }

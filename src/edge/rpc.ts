@@ -25,6 +25,12 @@ export function rpcBindings(operation: Operation): readonly RpcBinding<unknown, 
   return Array.isArray(operation.rpc) ? operation.rpc : [operation.rpc as RpcBinding<unknown, unknown>];
 }
 
+/** Every method that an operation answers, whichever way its messages go. */
+export function methodBindings(operation: Operation): readonly RpcImplementation["binding"][] {
+  if (operation.mode === "unary") return rpcBindings(operation);
+  return operation.rpc ? [operation.rpc] : [];
+}
+
 const json = "application/json";
 
 /** A fault in Connect's unary form. */
@@ -149,8 +155,7 @@ export function boundMethods(registry: readonly PreparedOperation[]): Map<string
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
-    const bindings = operation.mode === "unary" ? rpcBindings(operation) : [operation.rpc];
-    for (const binding of bindings) {
+    for (const binding of methodBindings(operation)) {
       const key = `/${binding.method.parent.typeName}/${binding.method.name}`;
       if (bound.has(key)) throw new Error(`two operations answer ${key}`);
       bound.set(key, { prepared, binding });

@@ -1,6 +1,6 @@
 import { Fault } from "../kit/fault.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";
-import type { Call, Operation } from "../kit/operation.ts";
+import type { Call, Operation, WatchOperation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
@@ -14,7 +14,9 @@ import {
   type Subscribed,
 } from "./open-socket.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
+import type { BegunSocket, SocketDoor } from "./socket-door.ts";
 import { openSocketGate } from "./socket-gate.ts";
+import { watchDoor } from "./watch-sockets.ts";
 
 /** What a client may send in one WebSocket frame. */
 export const socketFrameBytesMax = 1024 * 1024;
@@ -23,8 +25,10 @@ const socketBufferBytesMax = 8 * 1024 * 1024;
 
 export interface SocketsDeps {
   edge: Edge;
-  /** The operation that the gate checks at the upgrade and for each subscription. */
+  /** The operation of `/ws`, which the gate checks at the upgrade and for each subscription. */
   operation: Operation;
+  /** Operations that have a path of their own. */
+  watches: readonly (Operation & WatchOperation)[];
   connect: (options: {
     environmentId: string;
     /** Key or user. */
@@ -37,7 +41,7 @@ export interface SocketsDeps {
 }
 
 export interface Sockets {
-  upgrade: Upgrade;
+  upgrades: readonly Upgrade[];
   /** To every connection that has joined the channel. */
   publish(channelId: string, text: string): void;
   /** Closes all sockets with 1012, after which clients look for another node. */
@@ -75,8 +79,13 @@ function credentialsOf(request: Request): Request {
   return new Request(request.url, { headers });
 }
 
-export function openSockets(deps: SocketsDeps): Sockets {
-  const { edge, operation, connect } = deps;
+const notUpgraded = () =>
+  new Response('{"error":"expected a WebSocket upgrade","code":"upgrade_required"}', {
+    status: 426,
+    headers: { upgrade: "websocket", "content-type": "application/json" },
+  });
+
+export function openSockets({ edge, operation, watches, connect }: SocketsDeps): Sockets {
   const gate = openSocketGate(edge, operation);
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
@@ -84,18 +93,11 @@ export function openSockets(deps: SocketsDeps): Sockets {
   const holdings = openHolderLimit({ most: socketsOfCallerMax, what: "sockets" });
   const sendBuffers = watchSendBuffers(edge);
 
-  /** Bun calls these functions for the connection. */
-  function handlersOf(
-    credentials: Request,
-    call: RequestCall,
-    { isLegacy, releasePlace }: { isLegacy: boolean; releasePlace: () => void },
-  ) {
-    const socket = new OpenSocket({
-      call,
-      releasePlace,
-      all,
-      sendBuffers,
-      isDraining: () => draining,
+  const main: SocketDoor = {
+    operation,
+    path: socketPath,
+    admit: gate.admit,
+    begin: ({ call, credentials, isLegacy }) => ({
       connect: (connection) =>
         connect({
           environmentId: call.environmentId,
@@ -106,7 +108,13 @@ export function openSockets(deps: SocketsDeps): Sockets {
           isLegacy,
         }),
       watchAuthorization: (raw, session) => gate.watch(raw, call, session),
-    });
+    }),
+  };
+
+  /** Bun calls these functions for the connection. */
+  function handlersOf(call: RequestCall, begun: BegunSocket, releasePlace: () => void) {
+    const isDraining = () => draining;
+    const socket = new OpenSocket({ call, releasePlace, all, sendBuffers, isDraining, ...begun });
     return {
       open: (raw: RawSocket) => socket.open(raw),
       message: (_raw: RawSocket, message: string | Uint8Array) => socket.message(message),
@@ -116,16 +124,22 @@ export function openSockets(deps: SocketsDeps): Sockets {
   }
 
   /** Lets the caller in and turns the request into a socket. */
-  async function upgrade(request: Request, server: EdgeServer): Promise<undefined> {
+  async function upgrade(
+    door: SocketDoor,
+    request: Request,
+    server: EdgeServer,
+    params: Record<string, string>,
+  ): Promise<undefined> {
     const requestId = requestIdOf(request, edge.ids);
+    const refusal = (error: unknown) => faultOf(edge, error, door.operation, requestId);
     const offered = protocolsOf(request);
     const credentials = credentialsOf(request);
     let call: RequestCall;
     try {
       if (draining) throw new Fault("unavailable", "the server is going away");
-      call = await gate.admit(credentials, requestId);
+      call = await door.admit(credentials, requestId);
     } catch (error) {
-      throw faultOf(edge, error, operation, requestId);
+      throw refusal(error);
     }
     const isLegacy = !offered.includes(protocol);
     // Without an answer of ours the runtime would echo the first protocol offered, which may be the
@@ -134,26 +148,34 @@ export function openSockets(deps: SocketsDeps): Sockets {
       throw new Fault("invalid_argument", `unknown subprotocol: offer ${protocol}`);
     publishing = server;
     const releasePlace = holdings.acquire(call.caller.id);
+    let begun: BegunSocket;
+    try {
+      const begins = door.begin({ call, credentials, request, params, isLegacy });
+      begun = begins instanceof Promise ? await begins : begins;
+    } catch (error) {
+      releasePlace();
+      throw refusal(error);
+    }
     const options = {
-      data: handlersOf(credentials, call, { isLegacy, releasePlace }),
+      data: handlersOf(call, begun, releasePlace),
       ...(!isLegacy && { headers: { "Sec-WebSocket-Protocol": protocol } }),
     };
     if (server.upgrade(request, options)) return undefined;
+    begun.leave?.();
     releasePlace();
     throw new Fault("invalid_argument", "malformed WebSocket upgrade");
   }
 
+  const upgradeAt = (door: SocketDoor): Upgrade => ({
+    path: door.path,
+    handle: (request, server, params) =>
+      request.headers.get("upgrade")?.toLowerCase() === "websocket"
+        ? upgrade(door, request, server, params)
+        : notUpgraded(),
+  });
+
   return {
-    upgrade: {
-      path: socketPath,
-      handle(request, server) {
-        if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return upgrade(request, server);
-        return new Response('{"error":"expected a WebSocket upgrade","code":"upgrade_required"}', {
-          status: 426,
-          headers: { upgrade: "websocket", "content-type": "application/json" },
-        });
-      },
-    },
+    upgrades: [main, ...watches.map((watch) => watchDoor(edge, watch))].map(upgradeAt),
 
     publish(channelId, text) {
       publishing?.publish(channelId, text);

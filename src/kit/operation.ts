@@ -6,10 +6,11 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Static, TObject, TSchema } from "@sinclair/typebox";
+import { type Static, type TSchema, Type } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { LogName } from "./sequence.ts";
+import type { SocketBinding } from "./socket-binding.ts";
 
 /** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
@@ -62,7 +63,7 @@ export interface Call {
    * up anew.
    */
   onRenewed(listener: () => void | Promise<void>): void;
-  /** Of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
+  /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
   admitted?: () => void;
 }
 
@@ -150,23 +151,6 @@ export interface RpcDuplexBinding<I, O> {
   method: DescMethodBiDiStreaming;
   decode: (message: never) => I;
   encode: (output: O) => object;
-}
-
-/** One JSON text of the WebSocket, told from others by its field `type`. */
-export interface SocketFrame {
-  /** For those who write clients: what it is for, and what answers it. */
-  about: string;
-  /** Its fields besides `type`. Unknown ones are passed over. */
-  schema: TObject;
-}
-
-/**
- * How an operation appears on the WebSocket: the frames of each side, by `type`. Whom the operation lets in
- * may send all of them; the session decides what each does.
- */
-export interface SocketBinding {
-  client: Readonly<Record<string, SocketFrame>>;
-  server: Readonly<Record<string, SocketFrame>>;
 }
 
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */
@@ -372,9 +356,26 @@ export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> exten
   handle: (messages: AsyncIterable<Static<S>>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 
+/** What a caller listens to on a WebSocket of its own; what clients say there is passed over. */
+export interface WatchOperation<S extends TSchema = TSchema> extends OperationHead {
+  mode: "watch";
+  input: S;
+  rpc?: undefined;
+  /** `GET /api/v1/…/watch`: path and query are the input, as of a REST route. */
+  route: string;
+  /** What is sent, by `type`. */
+  frames: SocketBinding["server"];
+  /**
+   * JSON texts of frames; ends when `call.signal` is aborted. A fault before the call is `admitted` is answered
+   * by an HTTP status, a later one by a frame `error` and the close.
+   */
+  handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<string>;
+}
+
 // The registry holds operations of every shape; `perform` restores the types by parsing.
-// biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
-export type Operation = UnaryOperation<any, any> | StreamOperation<any, any> | DuplexOperation<any, any>;
+export type Operation =
+  // biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
+  UnaryOperation<any, any> | StreamOperation<any, any> | DuplexOperation<any, any> | WatchOperation<any>;
 
 export function unary<S extends TSchema, O>(operation: Omit<UnaryOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "unary" };
@@ -386,4 +387,11 @@ export function stream<S extends TSchema, O>(operation: Omit<StreamOperation<S, 
 
 export function duplex<S extends TSchema, O>(operation: Omit<DuplexOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "duplex" };
+}
+
+/** What a frame `error` of a watch holds; `code` as in the errors of REST. */
+export const endOfWatch = Type.Object({ message: Type.String(), code: Type.String() });
+
+export function watch<S extends TSchema>(operation: Omit<WatchOperation<S>, "mode">): Operation {
+  return { ...operation, mode: "watch" };
 }

@@ -19,6 +19,15 @@ export function readCursor(field: string, text: string): Cursor {
   return { at: Number(at), id };
 }
 
+/** A place in a list that is ordered by name: the last name of the page before. */
+export const writeNameCursor = (name: string): string => Buffer.from(name).toString("base64url");
+
+export function readNameCursor(field: string, text: string): string {
+  const name = Buffer.from(text, "base64url").toString();
+  if (name === "" || writeNameCursor(name) !== text) throw invalid(field, "is not a cursor of this list");
+  return name;
+}
+
 /** 0 and absent mean the default; more than the most is clamped, as list clients expect. */
 export const pageSize = (limit: number | undefined, fallback = listLimitDefault): number =>
   limit === undefined || limit <= 0 ? fallback : Math.min(limit, listLimitMax);

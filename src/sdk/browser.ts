@@ -5,6 +5,7 @@ export type * from "./entity-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
 export type * from "./group-types.ts";
+export type * from "./kv-types.ts";
 export type * from "./projection-call-types.ts";
 export type * from "./projection-types.ts";
 export type * from "./subscription-types.ts";

@@ -1,6 +1,6 @@
 import { count, readAppended, readEvent, readHistory, readInfo, text } from "./entity-messages.ts";
 import type { AppendTo, EntityEvent, EventToAppend, FoldOptions, StreamCalls } from "./entity-types.ts";
-import { SvcError } from "./errors.ts";
+import { found, SvcError } from "./errors.ts";
 import type { EventRegistry } from "./events.ts";
 import { dataFields } from "./payload.ts";
 import { instant, type Message, payload } from "./read.ts";
@@ -11,16 +11,6 @@ import type { EventMap } from "./types.ts";
 /** Events of one page; fewer where they are large. */
 const pageMax = 1_000;
 const anyVersion = -1;
-
-/** Undefined for what does not exist. */
-async function found<Value>(work: Promise<Value>): Promise<Value | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof SvcError && error.code === "not_found") return undefined;
-    throw error;
-  }
-}
 
 /** Undefined for a page with more characters than one answer has. */
 async function unlessTooLarge(page: Promise<Message>, limit: number): Promise<Message | undefined> {

@@ -1,6 +1,7 @@
 import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
+import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
@@ -189,7 +190,9 @@ export interface Client<Events extends EventMap = EventMap>
   readonly transport: Transport;
   /** `createProjection` with this client's event types. */
   readonly createProjection: CreateProjection<Events>;
+  readonly config: ConfigCalls;
   readonly groups: GroupCalls;
+  readonly kv: KvCalls;
   readonly projections: ProjectionCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;

@@ -1,6 +1,8 @@
+import { configCalls } from "./client-config.ts";
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
+import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
@@ -39,7 +41,9 @@ function clientOf<Events extends EventMap>(
     ...runCalls(transport),
     ...subscriptions,
     createProjection: createProjectionOf(events),
+    config: configCalls(transport),
     groups: groupCalls(transport),
+    kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
     secrets: secretCalls(transport),
     streams: streamCalls(transport, events),

@@ -37,6 +37,16 @@ export class SvcError extends Error {
   }
 }
 
+/** Undefined for what does not exist. */
+export async function found<Value>(work: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof SvcError && error.code === "not_found") return undefined;
+    throw error;
+  }
+}
+
 /** Thrown by a handler or a step, it ends the run at once: no further attempt is made. Any other error is retried. */
 export class NonRetryableError extends Error {
   readonly code: string | undefined;

@@ -18,6 +18,7 @@ export {
   type HandlerContext,
 } from "./function.ts";
 export type * from "./group-types.ts";
+export type * from "./kv-types.ts";
 export { toNodeHandler } from "./node.ts";
 export { createProjection } from "./projection.ts";
 export type * from "./projection-call-types.ts";

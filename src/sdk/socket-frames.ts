@@ -71,12 +71,14 @@ const urlSafe = (text: string): string =>
 export function socketAddress(
   url: string,
   headers: Record<string, string>,
+  path = "/ws",
 ): { url: string; protocols: string[] } {
   const { authorization = "", "x-svc-environment": environment } = headers;
   const key = authorization.replace(/^Bearer /, "");
-  const query = environment === undefined ? "" : `?env=${encodeURIComponent(environment)}`;
+  const mark = path.includes("?") ? "&" : "?";
+  const query = environment === undefined ? "" : `${mark}env=${encodeURIComponent(environment)}`;
   return {
-    url: `${url.replace(/^http/, "ws")}/ws${query}`,
+    url: `${url.replace(/^http/, "ws")}${path}${query}`,
     protocols: ["svc.v1", ...(key === "" ? [] : [`svc.auth.bearer.${urlSafe(key)}`])],
   };
 }

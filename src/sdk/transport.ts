@@ -17,9 +17,10 @@ export interface Request {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** With its query: `/api/v1/events?limit=20`. */
   path: string;
-  /** JSON text; a value is written as JSON. */
+  /** A value, which is written as JSON; a text or bytes instead are sent as they are. */
   body?: unknown;
   text?: string;
+  bytes?: Uint8Array;
   headers?: Record<string, string>;
   timeoutMs?: number;
   signal?: AbortSignal;
@@ -119,7 +120,8 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
     try {
-      const body = request.text ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
+      const given = request.bytes ?? request.text;
+      const body = given ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
       const response = await fetch(url + request.path, {
         method: request.method,
         headers:
@@ -127,7 +129,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
             ? { ...base, ...request.headers, ...(least !== undefined && minSequence(least, timeoutMs)) }
             : base,
         signal: stop.signal,
-        ...(body !== undefined && { body }),
+        ...(body !== undefined && { body: body as BodyInit }),
       });
       const written = response.headers.get("x-svc-sequence");
       if (written !== null) last.note(written);

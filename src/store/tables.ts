@@ -112,6 +112,28 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 200, key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
     texts: { parent_run_id: ours },
   },
+  kv_buckets: {
+    holds: "buckets of the key-value store",
+    scope: "environment",
+    endsWith: "their owner deletes them, and loop `kv.expire` what they held",
+    purge: { at: 124, key: ["environment_id", "id"] },
+    texts: { id: ours, name: 64 },
+  },
+  kv_history: {
+    holds: "values of keys that were replaced",
+    scope: "environment",
+    endsWith: "`history` newer values, a `purge`, or the end of the key's row",
+    purge: { at: 123, key: ["environment_id", "bucket_id", "key", "revision"], under: "kv_buckets" },
+    texts: { bucket_id: ours, key: 512 },
+  },
+  kv_keys: {
+    holds: "the newest value of each key, and markers of deleted keys",
+    scope: "environment",
+    endsWith:
+      "the time to live of the key or its bucket, a day after the deletion of the key, or their bucket is deleted; loop `kv.expire`",
+    purge: { at: 122, key: ["environment_id", "bucket_id", "key"], under: "kv_buckets" },
+    texts: { bucket_id: ours, key: 512 },
+  },
   lanes: {
     holds: "lanes of functions with a concurrency limit",
     scope: "environment",
@@ -204,6 +226,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "the trigger is removed",
     purge: { at: 80, key: ["environment_id", "function_id", "place"] },
+  },
+  secret_revisions: {
+    holds: "what was known of a secret at each of its values",
+    scope: "environment",
+    endsWith: "64 newer ones, or the secret is deleted",
+    purge: { at: 119, key: ["environment_id", "secret_id", "revision"], under: "secrets" },
+    texts: { secret_id: ours },
   },
   secrets: {
     holds: "sealed secrets of functions",

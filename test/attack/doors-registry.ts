@@ -4,6 +4,8 @@ import type { Operation } from "../../src/kit/operation.ts";
 
 /** Operations that take free JSON, and the doors of this suite that try them. */
 export const doorsIn: Record<string, string> = {
+  "config.put": "POST config",
+  "config.patch": "PATCH config",
   "events.emit": "Emit, Trigger, PubSub Emit",
   "events.emitBatch": "TriggerBatch",
   "events.emitSync": "TriggerSync",
@@ -27,6 +29,7 @@ export const doorsIn: Record<string, string> = {
 
 /** Operations that give it. */
 export const doorsOut: Record<string, string> = {
+  "config.get": "GET config, by the doors in",
   "events.get": "GET event",
   "events.list": "GET events",
   "events.emitSync": "TriggerSync",

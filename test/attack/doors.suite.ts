@@ -1,6 +1,7 @@
 import type { Operation } from "../../src/kit/operation.ts";
 import { freePort } from "../support/process.ts";
 import { type EngineName, startTestServer, type TestServer } from "../support/server.ts";
+import { configDoors } from "./doors-config.ts";
 import { entityDoors } from "./doors-entities.ts";
 import { type DoorIn, emittingDoors, metadataDoors, reportDoors, steeringDoors } from "./doors-in.ts";
 import { readEverywhere } from "./doors-out.ts";
@@ -71,6 +72,7 @@ export async function tryDoors(
       ...emittingDoors(server),
       ...metadataDoors(server),
       ...entityDoors(server),
+      ...configDoors(server),
       ...(await stateDoors(server)),
       ...steered,
       ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { isAction } from "../../src/access/actions.ts";
+import { socketOf } from "../../src/edge/openapi.ts";
 import { everyFrame } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { declaredFrame, openSocket } from "../support/sockets.ts";
@@ -47,13 +48,18 @@ describe("frames of the socket", () => {
 
   test("each is described in the OpenAPI document, with its fields", async () => {
     const { body } = await server.api("/openapi.json");
-    const { description, "x-svc-frames": frames } = body.paths["/ws"].get;
-    for (const from of ["client", "server"] as const) {
-      expect(Object.keys(frames[from])).toEqual(bound(from).map(({ type }) => type));
-      for (const { type, about, schema } of bound(from)) {
+    const sockets = server.running.registry.flatMap((one) => socketOf(one) ?? []);
+    expect(sockets.map(({ path }) => path)).toContain("/ws");
+    for (const { path, schemas, ...sides } of sockets) {
+      const { description, "x-svc-frames": frames } = body.paths[path].get;
+      expect(Object.keys(frames.client)).toEqual(Object.keys(sides.client));
+      expect(Object.keys(frames.server)).toEqual(Object.keys(sides.server));
+      const all = [sides.client, sides.server].flatMap((side) => Object.entries(side));
+      const references = { ...frames.client, ...frames.server };
+      for (const [type, { about, schema }] of all) {
         expect(description).toContain(`- \`${type}\`: ${about}`);
-        expect(frames[from][type]).toEqual({ $ref: `#/components/schemas/socket.${type}` });
-        const described = body.components.schemas[`socket.${type}`];
+        expect(references[type]).toEqual({ $ref: `#/components/schemas/${schemas}.${type}` });
+        const described = body.components.schemas[`${schemas}.${type}`];
         expect(described).toMatchObject({ type: "object", description: about });
         expect(described.properties.type).toEqual({ const: type });
         expect(Object.keys(described.properties)).toEqual(["type", ...Object.keys(schema.properties)]);

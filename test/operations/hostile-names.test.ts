@@ -67,6 +67,7 @@ describe.each(engines)("hostile names on %s", (engine) => {
     const platform = { orgId: "org_platform", environmentId: null, isPlatform: true, name: "p" };
     const roleIds = ["role_platform_admin"];
     platformKey = (await server.running.domain.keys.create({ ...platform, roleIds })).key;
+    await server.api("/api/v1/kv/buckets", { body: { name: "benign" } });
     await server.rpc("SvcService", "RegisterFunction", {
       id: "benign",
       triggers: [{ event: "benign.event" }],
@@ -176,6 +177,8 @@ describe.each(engines)("hostile names on %s", (engine) => {
       "POST /api/v1/tenants/provision org_name",
       "POST /api/v1/secrets name",
       "POST /api/v1/secrets value",
+      "POST /api/v1/kv/buckets name",
+      "PUT /api/v1/kv/buckets/{bucket}/keys/{key...} key",
       "POST /api/v1/platform/users name",
       "POST /api/v1/platform/roles name",
       "POST /api/v1/platform/policies name",

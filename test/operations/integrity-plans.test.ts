@@ -5,6 +5,7 @@ import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts"
 import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
 import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";
+import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -72,6 +73,11 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
         consumer_id, due_at)
       SELECT ${environmentId}, 'group_' || n % ${Math.min(count, 1_000)}, n, 'e' || n, 1, 0, 0, 'c', 1
       FROM generate_series(1, ${sql.bigint(count)}) n`,
+    sql`INSERT INTO kv_buckets (environment_id, id, name, value_bytes_max, history_max, revision, value_count, bytes, created_at)
+      SELECT ${environmentId}, 'bucket_' || n, 'bucket_' || n, 100, 1, ${sql.bigint(count)}, 1, 1, 1 FROM generate_series(1, 10) n`,
+    sql`INSERT INTO kv_keys (environment_id, bucket_id, key, revision, operation, bytes, created_at, value)
+      SELECT ${environmentId}, 'bucket_' || (n % 10 + 1), 'k' || n, n, 'put', 1, 1, 'eA=='
+      FROM generate_series(1, ${sql.bigint(count)}) n`,
   ];
 
   beforeAll(async () => {
@@ -111,6 +117,7 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       ...scheduleChecks(reader, clock),
       ...topicChecks(reader),
       groupCheck(reader),
+      bucketCheck(reader),
     ];
     slices = {
       lostRuns: () => lostRuns(reader, ""),

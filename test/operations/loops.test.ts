@@ -31,6 +31,7 @@ const notShared: Record<string, string> = {
   "audit.forget": toItsEnd,
   "breakers.forget": toItsEnd,
   "events.keys": toItsEnd,
+  "kv.expire": toItsEnd,
   "outbox.forget": toItsEnd,
   "runs.lanes": toItsEnd,
   "runs.resumes": toItsEnd,
@@ -49,6 +50,7 @@ const notShared: Record<string, string> = {
   "keys.used": "one statement for the keys that this node saw",
   "edge.standing": ofThisNode,
   "groups.refresh": ofThisNode,
+  "kv.watches": ofThisNode,
   "projections.waits": ofThisNode,
   "projections.fold":
     "each projection that is due has its turn of a quarter of a second, longest waiting first",

@@ -26,10 +26,20 @@ globalThis.follow = async (options, over, say) => {
   await client.streams.append({ entityId: "walk", entityType: "walk", event: "walk.went", data: { over } });
   const versions = [];
   for await (const { version } of client.streams.read("walk")) versions.push(version);
+  // Each runtime has a bucket of its own, so that none finds what another put.
+  const bucket = "walk-" + over + "-" + typeof document + "-" + typeof WebSocket;
+  await client.kv.createBucket(bucket);
+  await client.kv.put(bucket, "a/b", { over });
+  const watch = client.kv.watch(bucket)[Symbol.asyncIterator]();
+  const told = [(await watch.next()).value];
+  await client.kv.delete(bucket, "a/b");
+  told.push((await watch.next()).value);
+  await watch.return();
+  const isTold = told[0].json().over === over && told[1].operation === "delete";
   // A page of another origin is told the sequence, and may send it.
   const runs = await client.consistent().listRuns();
   const isConsistent = client.sequence() !== undefined && runs.totalCount === 0;
-  const isWhole = isConsistent && versions.length > 0 && versions.every((version, at) => version === at + 1);
+  const isWhole = isTold && isConsistent && versions.length > 0 && versions.every((version, at) => version === at + 1);
   return { got, sockets: typeof WebSocket, place: orders.place, isWhole };
 };
 `;

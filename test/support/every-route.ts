@@ -1,8 +1,7 @@
 import { connect } from "node:net";
 import { socketOf } from "../../src/edge/openapi.ts";
 import { parseRoute, restBindings } from "../../src/edge/rest.ts";
-import { rpcBindings } from "../../src/edge/rpc.ts";
-import { socketPath } from "../../src/edge/sockets.ts";
+import { methodBindings, rpcBindings } from "../../src/edge/rpc.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 
@@ -19,11 +18,18 @@ export interface Way {
 export function everyWay(registry: readonly Operation[]): Way[] {
   const ways = registry.flatMap((operation): Way[] => {
     if (operation.mode !== "unary") {
-      const { parent, name } = operation.rpc.method;
-      const path = `/${parent.typeName}/${name}`;
-      const stream: Way = { operation, protocol: "stream", method: "POST", path };
-      if (!socketOf(operation)) return [stream];
-      return [stream, { operation, protocol: "socket", method: "GET", path: socketPath }];
+      const streams = methodBindings(operation).map(
+        ({ method: { parent, name } }): Way => ({
+          operation,
+          protocol: "stream",
+          method: "POST",
+          path: `/${parent.typeName}/${name}`,
+        }),
+      );
+      const path = socketOf(operation)?.path;
+      return path === undefined
+        ? streams
+        : [...streams, { operation, protocol: "socket", method: "GET", path }];
     }
     const rest = restBindings(operation).map(({ route }) => ({
       protocol: "rest" as const,

@@ -1,19 +1,23 @@
 import { KindGuard, type TObject, type TSchema } from "@sinclair/typebox";
 import { socketOf } from "../../src/edge/openapi.ts";
-import type { Operation, SocketFrame } from "../../src/kit/operation.ts";
+import { socketPath } from "../../src/edge/sockets.ts";
+import type { Operation } from "../../src/kit/operation.ts";
+import type { SocketFrame } from "../../src/kit/socket-binding.ts";
 
 /** A frame that an operation binds. */
 export interface BoundFrame extends SocketFrame {
   operation: Operation;
   from: "client" | "server";
   type: string;
+  /** Of the socket. */
+  path: string;
 }
 
 export const everyFrame = (registry: readonly Operation[]): BoundFrame[] =>
   registry.flatMap((operation) => {
-    const { client = {}, server = {} } = socketOf(operation) ?? {};
+    const { client = {}, server = {}, path = "" } = socketOf(operation) ?? {};
     const bound = (from: BoundFrame["from"], frames: Record<string, SocketFrame>) =>
-      Object.entries(frames).map(([type, frame]) => ({ ...frame, operation, from, type }));
+      Object.entries(frames).map(([type, frame]) => ({ ...frame, operation, from, type, path }));
     return [...bound("client", client), ...bound("server", server)];
   });
 
@@ -47,7 +51,8 @@ function rowsOf(schema: TSchema, place: string): string[][] {
 
 /** Rows of the reference: a frame, then its fields. */
 export const frameRows = (registry: readonly Operation[]): string[][] =>
-  everyFrame(registry).flatMap(({ operation, from, type, about, schema }) => {
-    const sender = from === "client" ? `the client, with \`${operation.action}\`` : "the server";
+  everyFrame(registry).flatMap(({ operation, from, type, path, about, schema }) => {
+    const where = path === socketPath ? "" : ` of \`${path}\``;
+    const sender = from === "client" ? `the client, with \`${operation.action}\`` : `the server${where}`;
     return [[`\`${type}\``, "", `from ${sender}`, about], ...rowsOf(schema, "")];
   });

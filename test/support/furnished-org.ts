@@ -68,6 +68,9 @@ export async function furnishOrg(server: TestServer, org: string) {
   });
   await api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
   await api("/api/v1/secrets/same", { method: "PUT", body: { value: `${marker}-SECRET` } });
+  await api("/api/v1/config/same", { body: { marker } });
+  await api(`/api/v1/config/${marker}`, { body: {} });
+  await api("/api/v1/kv/buckets/same/keys/same", { method: "PUT", body: { marker } });
   const email = `${org}@example.test`;
   const password = `correct horse ${org}`;
   await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });

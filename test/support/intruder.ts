@@ -76,7 +76,7 @@ function probe({ operation, protocol, path }: Way, id: string): object {
 const endsVisit = "auth.logout";
 
 /** The caller chooses the id that these make something under: one that somebody else's thing has is as good as any. */
-const choosesIds = new Set(["functions.register", "workers.register"]);
+const choosesIds = new Set(["config.put", "functions.register", "workers.register"]);
 
 const generated =
   /\b[a-z]{2,8}_([0-9abcdefghjkmnpqrstvwxyz]{26}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g;

@@ -46,6 +46,10 @@ export const made: Record<string, Making> = {
       body: { name, events: ["same.event", `${marker}.*`] },
     }),
   },
+  kv_buckets: {
+    named: "name",
+    ask: ({ name, marker }) => ({ path: "/api/v1/kv/buckets", body: { name, description: marker } }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

@@ -185,7 +185,8 @@ export async function askAt(
   headers: Record<string, string>,
 ): Promise<{ status: number; text: string }> {
   if (way.protocol !== "stream") {
-    const param = (name: string) => (/^env/i.test(name) ? "env_default" : name === "version" ? "1" : named);
+    const param = (name: string) =>
+      /^env/i.test(name) ? "env_default" : name === "version" || name === "revision" ? "1" : named;
     const { status, text } = await go(url, way, { headers }, { param, body: bodyFor(way) });
     return { status, text };
   }
@@ -211,5 +212,5 @@ export const waysThatName = (registry: readonly Operation[]): Way[] =>
       // Lists leave out; paths that lack a segment are bad requests.
       !/\.(list|names)$/.test(operation.name) &&
       (operation.name !== "debounce.cancel" || path.endsWith("{key}")) &&
-      protocol !== "socket",
+      (protocol !== "socket" || operation.mode === "watch"),
   );

@@ -1,6 +1,7 @@
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { serverFrames } from "../../src/domain/realtime/pubsub/socket-binding.ts";
 import { closed } from "../../src/edge/perform.ts";
+import type { SocketBinding } from "../../src/kit/socket-binding.ts";
 import { until } from "./until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
@@ -30,17 +31,20 @@ export interface SocketOptions {
   query?: string;
   protocols?: string[];
   headers?: Record<string, string>;
+  /** Of a watch, with the frames that it declares. */
+  at?: { path: string; frames: SocketBinding["server"] };
 }
 
 export const bearerProtocol = (key: string): string =>
   `svc.auth.bearer.${Buffer.from(key).toString("base64url")}`;
 
-const declared = new Map(
-  Object.entries(serverFrames).map(([type, { schema }]) => [type, TypeCompiler.Compile(closed(schema))]),
-);
+const checksOf = (frames: SocketBinding["server"]) =>
+  new Map(Object.entries(frames).map(([type, { schema }]) => [type, TypeCompiler.Compile(closed(schema))]));
+
+const ofMain = checksOf(serverFrames);
 
 /** Throws for a frame, or a field of one, that the binding of the socket does not declare. */
-export function declaredFrame(text: string): SocketFrame {
+export function declaredFrame(text: string, declared = ofMain): SocketFrame {
   const frame = JSON.parse(text);
   const { type, ...fields } = frame;
   if (declared.get(type)?.Check(fields)) return frame;
@@ -48,11 +52,12 @@ export function declaredFrame(text: string): SocketFrame {
   throw new Error(`a frame that is not declared, by its ${at}: ${text.slice(0, 300)}`);
 }
 
-/** A socket at `/ws` of the server at `url`; with a key it offers it as browsers do. Rejects when it is refused. */
+/** A socket at `/ws`, or at a path of its own, of the server at `url`; with a key it offers it as browsers do. Rejects when it is refused. */
 export async function openSocket(url: string, options: SocketOptions = {}): Promise<TestSocket> {
-  const { key, query = "", headers } = options;
+  const { key, query = "", headers, at } = options;
+  const declared = at && checksOf(at.frames);
   const protocols = options.protocols ?? (key === undefined ? [] : ["svc.v1", bearerProtocol(key)]);
-  const raw = new WebSocket(`${url.replace("http", "ws")}/ws${query}`, {
+  const raw = new WebSocket(`${url.replace("http", "ws")}${at?.path ?? "/ws"}${query}`, {
     protocols,
     ...(headers && { headers }),
   } as unknown as string[]);
@@ -61,7 +66,7 @@ export async function openSocket(url: string, options: SocketOptions = {}): Prom
   let closed: TestSocket["closed"];
   raw.addEventListener("message", ({ data }) => {
     texts.push(String(data));
-    frames.push(declaredFrame(String(data)));
+    frames.push(declaredFrame(String(data), declared));
   });
   raw.addEventListener("close", ({ code, reason }) => {
     closed = { code, reason };

@@ -24,6 +24,7 @@ import { eventLists } from "./0028_event_lists.ts";
 import { streams } from "./0029_streams.ts";
 import { projections } from "./0030_projections.ts";
 import { sqlProjections } from "./0031_sql.ts";
+import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -53,4 +54,5 @@ export const migrations = [
   streams,
   projections,
   sqlProjections,
+  kvAndSecrets,
 ];

@@ -57,11 +57,41 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     name: "secrets.get",
     action: "secrets:read",
     reads: true,
-    summary: "One secret, without its value.",
-    input: Type.Object(byName),
+    summary: "One secret, without its value; with `revision` what was known of it at an earlier value.",
+    input: Type.Object({
+      ...byName,
+      revision: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
+    }),
     output: SecretShape,
     rest: { route: "GET /api/v1/secrets/{name}", encode },
-    handle: ({ name }, call) => secrets.get(call.environmentId, name),
+    handle: ({ name, revision }, call) => secrets.get(call.environmentId, name, revision),
+  }),
+  unary({
+    name: "secrets.functions",
+    action: "secrets:read",
+    alsoAsks: ["functions:read"],
+    costs: () => ["functions:read"],
+    reads: true,
+    summary: "Functions whose runs get the secret.",
+    input: Type.Object(byName),
+    output: Type.Object({
+      functions: Type.Array(
+        Type.Object({ id: Type.String(), version: Type.Integer(), status: Type.String() }),
+      ),
+    }),
+    rest: "GET /api/v1/secrets/{name}/functions",
+    lists: listed(({ id }: { id: string }) => [id], {
+      under: "functions",
+      also: "functions:read",
+      type: "function",
+    }),
+    handle: async ({ name }, call) => ({
+      functions: (await secrets.usersOf(call.environmentId, name)).map((one) => ({
+        id: one.definition.id,
+        version: one.version,
+        status: one.status,
+      })),
+    }),
   }),
   unary({
     name: "secrets.put",

@@ -84,6 +84,41 @@ export const updateSecret = (session: Session, row: SealedRow): Promise<number> 
 export const deleteSecret = (session: Session, environmentId: string, name: string): Promise<number> =>
   session.run(sql`DELETE FROM secrets WHERE environment_id = ${environmentId} AND name = ${name}`);
 
+/** Revisions of a secret that are kept, the newest included. */
+const revisionsMax = 64;
+
+/** Keeps what is known of these revisions of one secret. Its row must be held. */
+export async function keepRevisions(session: Session, secrets: readonly SecretRow[]): Promise<void> {
+  for (const { environmentId, id, revision, name, description, updatedAt } of secrets)
+    await session.run(sql`INSERT INTO secret_revisions
+        (environment_id, secret_id, revision, name, description, created_at)
+      VALUES (${environmentId}, ${id}, ${revision}, ${name}, ${description}, ${updatedAt})
+      ON CONFLICT (environment_id, secret_id, revision) DO NOTHING`);
+  const { environmentId, id, revision } = secrets.at(-1)!;
+  await session.run(sql`DELETE FROM secret_revisions WHERE environment_id = ${environmentId} AND secret_id = ${id}
+    AND revision <= ${revision - revisionsMax}`);
+}
+
+/** What was known of the secret when it got the value of this revision. */
+export async function secretAt(
+  reader: StoreReader,
+  { id, environmentId, createdAt }: SecretRow,
+  revision: number,
+): Promise<SecretRow | undefined> {
+  const row = await reader.one<{ name: string; description: string | null; created_at: Instant }>(
+    sql`SELECT name, description, created_at FROM secret_revisions
+      WHERE environment_id = ${environmentId} AND secret_id = ${id} AND revision = ${revision}`,
+  );
+  if (!row) return undefined;
+  const { name, description, created_at: updatedAt } = row;
+  return { id, environmentId, name, revision, description, createdAt, updatedAt };
+}
+
+export const dropRevisions = (session: Session, { environmentId, id }: SecretRow): Promise<number> =>
+  session.run(
+    sql`DELETE FROM secret_revisions WHERE environment_id = ${environmentId} AND secret_id = ${id}`,
+  );
+
 /** Of the whole installation, for a new master key. */
 export async function everySecret(
   reader: StoreReader,

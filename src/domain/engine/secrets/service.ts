@@ -4,6 +4,7 @@ import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
+import type { DefinitionsCache, FunctionRecord } from "../functions/definition.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { openSecretValues, sealScopeOf } from "./values.ts";
@@ -16,7 +17,10 @@ export type { SecretRow } from "./rows.ts";
 
 export interface Secrets {
   list(environmentId: string): Promise<SecretRow[]>;
-  get(environmentId: string, name: string): Promise<SecretRow>;
+  /** As it is, or what was known of it at an earlier value. */
+  get(environmentId: string, name: string, revision?: number): Promise<SecretRow>;
+  /** Functions that declare it, by id. */
+  usersOf(environmentId: string, name: string): Promise<FunctionRecord[]>;
   create(
     environmentId: string,
     input: { name: string; value: string; description?: string },
@@ -56,6 +60,7 @@ export interface SecretsDeps {
   clock: Clock;
   ids: Ids;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
+  definitions: Pick<DefinitionsCache, "current">;
   /**
    * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
    */
@@ -97,16 +102,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
   };
 
   return {
-    async list(environmentId) {
-      return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
-    },
-
-    async get(environmentId, name) {
-      const row = await rows.secretByName(store, environmentId, name);
-      if (!row) throw missing("secret", name);
-      const { sealed: _, ...shown } = row;
-      return shown;
-    },
+    ...secretReads(deps),
 
     async create(environmentId, { name, value, description }) {
       requireStorable("description", description);
@@ -117,6 +113,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         const id = ids.uuid();
         const row = newSecret(environmentId, { id, name, description, sealed: seal(id, value) }, clock.now());
         await insertWithin(session, row);
+        await rows.keepRevisions(session, [row]);
         return row;
       });
       announceChange("created", environmentId, name);
@@ -136,6 +133,8 @@ export function openSecrets(deps: SecretsDeps): Secrets {
           updatedAt: clock.now(),
         };
         await rows.updateSecret(session, row);
+        // The one before is of a version that kept none, or kept already.
+        await rows.keepRevisions(session, [before, row]);
         return row;
       });
       announceChange("updated", environmentId, name);
@@ -167,8 +166,10 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     },
 
     async remove(environmentId, name) {
-      const removed = await store.write((session) => rows.deleteSecret(session, environmentId, name));
-      if (removed === 0) throw missing("secret", name);
+      await store.write(async (session) => {
+        await rows.dropRevisions(session, await hold(session, environmentId, name));
+        await rows.deleteSecret(session, environmentId, name);
+      });
       values.forget(environmentId);
       announceChange("deleted", environmentId, name);
     },
@@ -185,6 +186,34 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     },
   };
 }
+
+/** What is shown of secrets, which never are their values. */
+const secretReads = ({
+  store,
+  definitions,
+}: Pick<SecretsDeps, "store" | "definitions">): Pick<Secrets, "list" | "get" | "usersOf"> => ({
+  async list(environmentId) {
+    return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
+  },
+
+  async get(environmentId, name, revision) {
+    const row = await rows.secretByName(store, environmentId, name);
+    if (!row) throw missing("secret", name);
+    const { sealed: _, ...shown } = row;
+    if (revision === undefined || revision === row.revision) return shown;
+    const past = await rows.secretAt(store, shown, revision);
+    if (!past) throw new Fault("not_found", `revision ${revision} of secret ${name} not found`);
+    return past;
+  },
+
+  async usersOf(environmentId, name) {
+    if (!(await rows.secretByName(store, environmentId, name))) throw missing("secret", name);
+    const { functions } = await definitions.current(environmentId);
+    return [...functions.values()]
+      .filter(({ definition }) => definition.secrets.includes(name))
+      .sort((one, other) => (one.definition.id < other.definition.id ? -1 : 1));
+  },
+});
 
 const newSecret = (
   environmentId: string,

@@ -1,6 +1,6 @@
 import { requireEventName } from "../../../kit/event-names.ts";
-import { invalid, missing } from "../../../kit/fault.ts";
-import { pageOf } from "../../../kit/page.ts";
+import { missing } from "../../../kit/fault.ts";
+import { pageOf, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import type { Published } from "./answers.ts";
 import { openPublishQueue, type PublishQueueDeps } from "./publish-queue.ts";
 import { countBehind, getTopic, listTopics, type TopicRow } from "./rows.ts";
@@ -60,10 +60,10 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
 
     async list(environmentId, { limit = 0, cursor }) {
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;
-      const after = cursor ? readName(cursor) : "";
+      const after = cursor ? readNameCursor("cursor", cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
       const read = await consumersOf(environmentId);
-      const { items, nextCursor } = pageOf(found, most, ({ name }) => writeName(name));
+      const { items, nextCursor } = pageOf(found, most, ({ name }) => writeNameCursor(name));
       const topics = items.map(
         (topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }),
       );
@@ -87,11 +87,3 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
 
 const membersOf = (consumers: readonly TopicConsumer[]): number =>
   consumers.reduce((sum, { memberCount }) => sum + memberCount, 0);
-
-const writeName = (name: string): string => Buffer.from(name).toString("base64url");
-
-function readName(cursor: string): string {
-  const name = Buffer.from(cursor, "base64url").toString();
-  if (name === "" || writeName(name) !== cursor) throw invalid("cursor", "is not a cursor of this list");
-  return name;
-}

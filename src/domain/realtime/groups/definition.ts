@@ -1,6 +1,6 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
-import { logOf, parsePattern, readFilter } from "../pubsub/rules.ts";
+import { isOfFrames, logOf, parsePattern, readFilter } from "../pubsub/rules.ts";
 import {
   groupDelayMsDefault,
   groupDelayMsMax,
@@ -69,7 +69,7 @@ function metadataOf(metadata: Record<string, unknown> | undefined): string | nul
 /** The settings, checked, with the log that their pattern reads. */
 export function settingsOf(input: GroupInput): GroupSettings & Pick<GroupRow, "log"> {
   const pattern = parsePattern(input.pattern ?? "");
-  if (pattern.namespace === "system")
+  if (isOfFrames(pattern))
     throw invalid("pattern", "must not be in system.*: a consumer group reads events or topics");
   readFilter(input.filterExpr, "filter_expr");
   return {

@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
-import { allOf, namesOf, parsePattern } from "./rules.ts";
+import { allOf, configOf, configPrefix, namesOf, parsePattern } from "./rules.ts";
 import { socketBinding } from "./socket-binding.ts";
 import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
@@ -33,12 +33,16 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
     waitsFor: "feed",
     about({ pattern: text, consumerGroup }: SubscribeGateInput) {
       const pattern = parsePattern(text);
-      if (!consumerGroup) return namesOf(pattern);
-      return [...namesOf(pattern), `group:${consumerGroup}`, ...allOf(pattern)];
+      const shown = [...namesOf(pattern), ...configOf(pattern)];
+      return consumerGroup ? [...shown, `group:${consumerGroup}`, ...allOf(pattern)] : shown;
     },
-    alsoAsks: ["events:emit"],
-    // A member of a group takes deliveries from the others, and creates the group where there is none.
-    costs: ({ consumerGroup }: SubscribeGateInput) => (consumerGroup ? ["events:emit"] : []),
+    alsoAsks: ["events:emit", "secrets:read"],
+    // A member of a group takes deliveries from the others, and creates the group where there is none. Frames
+    // of config carry the documents.
+    costs: ({ pattern, consumerGroup }: SubscribeGateInput) => [
+      ...(consumerGroup ? ["events:emit"] : []),
+      ...(pattern.startsWith(configPrefix) ? ["secrets:read"] : []),
+    ],
     input: Subscribe,
     rpc: rpcStream(
       PubSubService.method.subscribe,

@@ -1,6 +1,6 @@
 import type { CelProgram } from "../../../kit/cel/cel.ts";
 import { replayMax } from "./limits.ts";
-import { type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
+import { isOfFrames, type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
 
 /** What a subscriber asks for, on any transport. */
 export interface SubscribeInput {
@@ -45,7 +45,7 @@ export function readSubscriptionOptions(input: SubscribeInput): SubscriptionOpti
   if (replay < 0) throw refusal("INVALID_ARGUMENT", "replay: must not be negative", { field: "replay" });
   if (replay > replayMax)
     throw refusal("LIMIT_EXCEEDED", `replay: must be at most ${replayMax}`, { field: "replay" });
-  if (consumerGroup && pattern.namespace === "system")
+  if (consumerGroup && isOfFrames(pattern))
     throw refusal("INVALID_ARGUMENT", "consumerGroup: cannot be combined with a pattern in system.*", {
       field: "consumerGroup",
     });

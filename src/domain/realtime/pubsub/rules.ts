@@ -5,8 +5,11 @@ import type { LogName } from "../../../kit/sequence.ts";
 import type { FrameKind } from "./frames.ts";
 import { patternBytesMax } from "./limits.ts";
 
-/** Events by name and by entity, developer topics, and frames about the product's own objects. */
-export type Namespace = "events" | "entity" | "topic" | "system";
+/**
+ * Events by name and by entity, developer topics, and frames about the product's own objects. Those of config
+ * documents are apart: they carry what `system.>` alone must not show.
+ */
+export type Namespace = "events" | "entity" | "topic" | "system" | "config";
 
 /** A parsed pattern. */
 export interface Pattern {
@@ -29,6 +32,7 @@ export type SocketCode = (typeof socketCodes)[number];
 /** What is wrong with a request, whoever sends it. */
 export type RefusalCode = Exclude<SocketCode, "PERMISSION_DENIED">;
 
+export const configPrefix = "system.config.";
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];
 
 /** A limit is refused as `invalid_argument` too: the same request would be refused again later. */
@@ -39,6 +43,7 @@ const badPattern = (rule: string) => refusal("INVALID_PATTERN", `pattern: ${rule
 
 /** Splits the namespace from the segments. */
 function divided(text: string): { namespace: Namespace; rest: string } | undefined {
+  if (text.startsWith(configPrefix)) return { namespace: "config", rest: text.slice(configPrefix.length) };
   if (text.startsWith("system.")) return { namespace: "system", rest: text.slice("system.".length) };
   const colon = text.indexOf(":");
   if (colon < 0) return { namespace: "events", rest: text };
@@ -46,8 +51,14 @@ function divided(text: string): { namespace: Namespace; rest: string } | undefin
   return namespace && { namespace, rest: text.slice(colon + 1) };
 }
 
-const publicForm = (namespace: Namespace, rest: string): string =>
-  namespace === "system" ? `system.${rest}` : `${namespace}:${rest}`;
+function publicForm(namespace: Namespace, rest: string): string {
+  if (namespace === "config") return `${configPrefix}${rest}`;
+  return namespace === "system" ? `system.${rest}` : `${namespace}:${rest}`;
+}
+
+/** Frames are in no log. */
+export const isOfFrames = ({ namespace }: Pick<Pattern, "namespace">): boolean =>
+  namespace === "system" || namespace === "config";
 
 /** Throws INVALID_PATTERN. A pattern without a prefix is in `events:`, unless it begins with `system.`. */
 export function parsePattern(text: string): Pattern {
@@ -104,6 +115,15 @@ export const allOf = (pattern: Pattern): Thing[] =>
     isPattern: true,
     action: "events:subscribe",
   }));
+
+/** The config documents that the pattern's frames are of, which are not shown to who may not read them. */
+export function configOf({ namespace, tokens }: Pattern): Thing[] {
+  if (namespace !== "config") return [];
+  const [, ...segments] = tokens;
+  const name = segments.slice(0, -1).join(".");
+  const id = segments.at(-1) === ">" ? `${name}*` : name || "*";
+  return [{ type: "config", id, isPattern: true, action: "secrets:read" }];
+}
 
 /** Splits a topic as patterns are split. */
 export function tokensOf(topic: string): string[] {

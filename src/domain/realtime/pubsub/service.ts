@@ -8,7 +8,7 @@ import type { Frames } from "./frames.ts";
 import { type JoinGroup, subscribeInGroup } from "./group-subscription.ts";
 import { followLog } from "./log-follower.ts";
 import { readSubscriptionOptions, type SubscribeInput, type SubscriptionOptions } from "./options.ts";
-import { literalRun, subscriptionIdOf } from "./rules.ts";
+import { isOfFrames, literalRun, subscriptionIdOf } from "./rules.ts";
 import { RunFollowers } from "./run-follower.ts";
 import { logNameOf, SharedHubs } from "./shared-hubs.ts";
 import type { Sources } from "./source.ts";
@@ -56,7 +56,7 @@ export interface PubSubDeps {
 }
 
 /** Frames of `system.*` are in no log: only those of one run can be read again, from its history. */
-const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean => namespace !== "system";
+const isLogged = ({ pattern }: ChannelSpec): boolean => !isOfFrames(pattern);
 
 export function openPubSub(deps: PubSubDeps): PubSub {
   const { sources } = deps;

@@ -1,5 +1,5 @@
 import { FormatRegistry, type Static, type TObject, Type } from "@sinclair/typebox";
-import type { SocketBinding, SocketFrame } from "../../../kit/operation.ts";
+import type { SocketBinding, SocketFrame } from "../../../kit/socket-binding.ts";
 import { patternBytesMax, replayMax, subscriptionsMax } from "./limits.ts";
 import type { SubscribeInput } from "./options.ts";
 import { socketCodes } from "./rules.ts";

@@ -1,0 +1,259 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Seams, Session, Store } from "../../../store/store.ts";
+import {
+  addressOf,
+  type HeldBucket,
+  type KeyAddress,
+  type KeyState,
+  type ValueChange,
+  type ValueChanges,
+  type WrittenKey,
+} from "./changes.ts";
+import { type Bucket, type BucketRow, bucketColumns, toBucket } from "./rows.ts";
+
+interface KeyRow {
+  environment_id: string;
+  bucket_id: string;
+  key: string;
+  revision: number;
+  operation: "put" | "delete";
+  bytes: number;
+  created_at: Instant;
+  expires_at: Instant | null;
+  value?: string | null;
+}
+
+const unique = <T>(list: readonly T[], nameOf: (one: T) => string): T[] => [
+  ...new Map(list.map((one) => [nameOf(one), one])).values(),
+];
+
+const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], named = "i"): Sql =>
+  rowsFrom(named, {
+    environment_id: column.text(addresses.map(({ environmentId }) => environmentId)),
+    bucket_id: column.text(addresses.map(({ bucketId }) => bucketId)),
+    key: column.text(addresses.map(({ key }) => key)),
+  });
+
+const sameKey = sql.raw(
+  "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key",
+);
+
+/** Locks the buckets of the changes until the transaction ends, so that revisions have no gaps. */
+export async function holdBuckets(session: Session, changes: readonly ValueChange[]): Promise<HeldBucket[]> {
+  const named = unique(changes, ({ environmentId, bucket }) => `${environmentId}\n${bucket}`);
+  const { rowsFrom, holdRow } = session.seams;
+  const wanted = rowsFrom("i", {
+    environment_id: column.text(named.map(({ environmentId }) => environmentId)),
+    name: column.text(named.map(({ bucket }) => bucket)),
+  });
+  const rows = await session.all<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
+    WHERE (environment_id, name) IN (SELECT i.environment_id, i.name FROM ${wanted}) AND deleted_at IS NULL
+    ORDER BY environment_id, id ${holdRow}`);
+  return rows.map(toBucket);
+}
+
+/** The newest of every key that the changes are about. */
+export async function statesOf(
+  session: Session,
+  changes: readonly ValueChange[],
+  buckets: readonly HeldBucket[],
+): Promise<KeyState[]> {
+  const ids = new Map(buckets.map(({ environmentId, name, id }) => [`${environmentId}\n${name}`, id]));
+  const read = new Set<string>();
+  const addresses = changes.flatMap(({ environmentId, bucket, key, put }): KeyAddress[] => {
+    const bucketId = ids.get(`${environmentId}\n${bucket}`);
+    if (bucketId === undefined) return [];
+    const address = { environmentId, bucketId, key };
+    if (put && "from" in put) read.add(addressOf(address));
+    return [address];
+  });
+  if (addresses.length === 0) return [];
+  const wanted = unique(addresses, addressOf);
+  const value =
+    read.size === 0
+      ? sql``
+      : sql`, CASE WHEN (e.environment_id, e.bucket_id, e.key) IN (SELECT r.environment_id, r.bucket_id, r.key
+          FROM ${addressesFrom(
+            session.seams,
+            wanted.filter((one) => read.has(addressOf(one))),
+            "r",
+          )})
+        THEN e.value END AS value`;
+  const rows =
+    await session.all<KeyRow>(sql`SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.operation,
+      e.bytes, e.created_at, e.expires_at${value}
+    FROM ${addressesFrom(session.seams, wanted)} JOIN kv_keys e ON ${sameKey}`);
+  return rows.map((row) => ({
+    environmentId: row.environment_id,
+    bucketId: row.bucket_id,
+    key: row.key,
+    revision: row.revision,
+    operation: row.operation,
+    bytes: row.bytes,
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+    ...(row.value !== undefined && { value: row.value }),
+  }));
+}
+
+const historyColumns = sql.raw(
+  "environment_id, bucket_id, key, revision, bytes, created_at, expires_at, value",
+);
+
+const deleteHistory = (session: Session, addresses: readonly KeyAddress[]): Promise<number> =>
+  session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key) IN (
+    SELECT i.environment_id, i.bucket_id, i.key FROM ${addressesFrom(session.seams, addresses)})`);
+
+/** Writes what the changes decided. The session must hold their buckets. */
+export async function writeChanges(session: Session, changes: ValueChanges): Promise<void> {
+  const { written, passed, lengthened } = changes;
+  const replaced = [...changes.replaced.values()];
+  const dropped = [...changes.dropped.values()];
+  if (dropped.length > 0) await deleteHistory(session, dropped);
+  if (replaced.length > 0)
+    await session.run(sql`INSERT INTO kv_history (${historyColumns})
+      SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.bytes, e.created_at, e.expires_at,
+        e.value
+      FROM ${addressesFrom(session.seams, replaced)} JOIN kv_keys e ON ${sameKey}`);
+  if (passed.length > 0)
+    await session.run(sql`INSERT INTO kv_history (${historyColumns})
+      SELECT ${historyColumns} FROM ${keysOf(session.seams, passed)}`);
+  if (written.length > 0) await putKeys(session, written);
+  if (lengthened.length > 0) await cutHistory(session, lengthened);
+  if (changes.changed.size > 0) await moveBuckets(session, [...changes.changed]);
+}
+
+const keysOf = ({ rowsFrom }: Seams, keys: readonly WrittenKey[]): Sql =>
+  rowsFrom("i", {
+    environment_id: column.text(keys.map(({ environmentId }) => environmentId)),
+    bucket_id: column.text(keys.map(({ bucketId }) => bucketId)),
+    key: column.text(keys.map(({ key }) => key)),
+    revision: column.bigint(keys.map(({ revision }) => revision)),
+    operation: column.text(keys.map(({ operation }) => operation)),
+    bytes: column.bigint(keys.map(({ bytes }) => bytes)),
+    created_at: column.bigint(keys.map(({ createdAt }) => createdAt)),
+    expires_at: column.bigint(keys.map(({ expiresAt }) => expiresAt)),
+    value: column.text(keys.map(({ value }) => value)),
+  });
+
+const keyColumns = sql.raw(
+  "environment_id, bucket_id, key, revision, operation, bytes, created_at, expires_at, value",
+);
+
+// `WHERE true` keeps SQLite from reading the conflict clause as a join condition.
+const putKeys = (session: Session, keys: readonly WrittenKey[]): Promise<number> =>
+  session.run(sql`INSERT INTO kv_keys (${keyColumns})
+    SELECT ${keyColumns} FROM ${keysOf(session.seams, keys)} WHERE true
+    ON CONFLICT (environment_id, bucket_id, key) DO UPDATE SET revision = excluded.revision,
+      operation = excluded.operation, bytes = excluded.bytes, created_at = excluded.created_at,
+      expires_at = excluded.expires_at, value = excluded.value`);
+
+async function cutHistory(session: Session, keys: readonly (KeyAddress & { kept: number })[]): Promise<void> {
+  for (const [kept, addresses] of Map.groupBy(keys, (one) => one.kept))
+    await session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key, revision) IN (
+      SELECT o.environment_id, o.bucket_id, o.key, o.revision FROM (
+        SELECT e.environment_id, e.bucket_id, e.key, e.revision,
+          row_number() OVER (PARTITION BY e.environment_id, e.bucket_id, e.key ORDER BY e.revision DESC) AS nth
+        FROM ${addressesFrom(session.seams, addresses)} JOIN kv_history e ON ${sameKey}) o WHERE o.nth > ${kept})`);
+}
+
+const moveBuckets = (session: Session, buckets: readonly HeldBucket[]): Promise<number> =>
+  session.run(sql`UPDATE kv_buckets SET revision = i.revision, value_count = i.value_count, bytes = i.bytes
+    FROM ${session.seams.rowsFrom("i", {
+      environment_id: column.text(buckets.map(({ environmentId }) => environmentId)),
+      id: column.text(buckets.map(({ id }) => id)),
+      revision: column.bigint(buckets.map(({ revision }) => revision)),
+      value_count: column.bigint(buckets.map(({ valueCount }) => valueCount)),
+      bytes: column.bigint(buckets.map(({ bytes }) => bytes)),
+    })} WHERE kv_buckets.environment_id = i.environment_id AND kv_buckets.id = i.id`);
+
+type BucketAddress = Pick<Bucket, "environmentId" | "id">;
+
+/** The bucket with the row that expired first. */
+export async function firstExpired(
+  store: Pick<Store, "one">,
+  now: Instant,
+): Promise<BucketAddress | undefined> {
+  const row = await store.one<{
+    environment_id: string;
+    bucket_id: string;
+  }>(sql`SELECT environment_id, bucket_id
+    FROM kv_keys WHERE expires_at <= ${now} ORDER BY expires_at LIMIT 1`);
+  return row && { environmentId: row.environment_id, id: row.bucket_id };
+}
+
+interface DroppedKey {
+  key: string;
+  operation: "put" | "delete";
+  revision: number;
+  bytes: number;
+}
+
+/** Deletes these rows of a bucket, history included; what has a history always has a row in `kv_keys`. */
+async function dropKeys(
+  session: Session,
+  { environmentId, id }: BucketAddress,
+  which: Sql,
+): Promise<DroppedKey[]> {
+  const own = sql`environment_id = ${environmentId} AND bucket_id = ${id}`;
+  const found = sql`FROM kv_keys WHERE ${own} ${which}`;
+  // By way of these rows alone, whatever the statistics say.
+  const named =
+    session.seams.engine === "postgres"
+      ? sql`ctid = ANY (ARRAY(SELECT ctid ${found}))`
+      : sql`${own} AND key IN (SELECT key ${found})`;
+  const gone = await session.all<DroppedKey>(
+    sql`DELETE FROM kv_keys WHERE ${named} RETURNING key, operation, revision, bytes`,
+  );
+  if (gone.length > 0)
+    await deleteHistory(
+      session,
+      gone.map(({ key }) => ({ environmentId, bucketId: id, key })),
+    );
+  return gone;
+}
+
+/** Deletes expired rows of a bucket, those that expired first; answers how many. */
+export async function dropExpired(
+  session: Session,
+  bucket: BucketAddress,
+  now: Instant,
+  limit: number,
+): Promise<number> {
+  const { environmentId, id } = bucket;
+  await session.one(sql`SELECT id FROM kv_buckets WHERE environment_id = ${environmentId} AND id = ${id}
+    ${session.seams.holdRow}`);
+  const which = sql`AND expires_at <= ${now} ORDER BY expires_at LIMIT ${limit}`;
+  const gone = await dropKeys(session, bucket, which);
+  const values = gone.filter(({ operation }) => operation === "put");
+  const bytes = values.reduce((sum, value) => sum + value.bytes, 0);
+  const forgotten = gone.reduce(
+    (last, { operation, revision }) => (operation === "put" ? last : Math.max(last, revision)),
+    0,
+  );
+  if (gone.length > 0)
+    await session.run(sql`UPDATE kv_buckets SET value_count = value_count - ${sql.bigint(values.length)},
+      bytes = bytes - ${sql.bigint(bytes)},
+      forgotten_revision = CASE WHEN forgotten_revision < ${forgotten} THEN ${forgotten} ELSE forgotten_revision END
+      WHERE environment_id = ${environmentId} AND id = ${id}`);
+  return gone.length;
+}
+
+export async function firstDeleted(store: Pick<Store, "one">): Promise<BucketAddress | undefined> {
+  const row = await store.one<{
+    environment_id: string;
+    id: string;
+  }>(sql`SELECT environment_id, id FROM kv_buckets
+    WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT 1`);
+  return row && { environmentId: row.environment_id, id: row.id };
+}
+
+/** Deletes keys of a deleted bucket, and the bucket with the last of them; answers whether it is gone. */
+export async function dropDeleted(session: Session, bucket: BucketAddress, limit: number): Promise<boolean> {
+  const gone = await dropKeys(session, bucket, sql`ORDER BY key LIMIT ${limit}`);
+  if (gone.length === limit) return false;
+  await session.run(sql`DELETE FROM kv_buckets WHERE environment_id = ${bucket.environmentId}
+    AND id = ${bucket.id} AND deleted_at IS NOT NULL`);
+  return true;
+}

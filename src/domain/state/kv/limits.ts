@@ -1,0 +1,30 @@
+/** Buckets of an environment. */
+export const bucketsMax = 1_000;
+export const bucketNameCharsMax = 64;
+/** Buckets of the product's own begin so; to callers they are not there. */
+export const ownPrefix = "SYS_";
+export const descriptionCharsMax = 1_000;
+/** A key is part of an index. */
+export const keyBytesMax = 512;
+/** Of one value, unless its bucket says less or more, and at most. */
+export const valueBytesDefault = 1024 * 1024;
+export const valueBytesMax = 8 * 1024 * 1024;
+/** Keys that a list of a bucket of the product's own has. */
+export const ownKeysMax = 10_000;
+/** Values of one key that a bucket keeps. */
+export const historyMax = 64;
+export const ttlSecondsMax = 10 * 366 * 24 * 60 * 60;
+/** How long a deleted key leaves a marker with the revision of its deletion. */
+export const markerKeptMs = 24 * 60 * 60 * 1000;
+/** Keys in one answer, and rows looked through for them. */
+export const keysPageMax = 10_000;
+export const keysScanMax = 100_000;
+export const keysSlice = 1_000;
+/** Changes that a watch reads from an index at once, and the bytes of values that it reads together. */
+export const watchSlice = 500;
+export const watchBytesAtOnce = 1024 * 1024;
+/** What waits for a reader of a watch; beyond, it is read from the store again once the reader has come so far. */
+export const watchAheadBytesMax = 1024 * 1024;
+export const watchAheadMax = 1_000;
+/** Watched buckets in one statement. */
+export const watchedSlice = 500;

@@ -1,0 +1,141 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { ownPrefix } from "./limits.ts";
+
+export interface Bucket {
+  environmentId: string;
+  id: string;
+  name: string;
+  description: string | null;
+  ttlMs: number | null;
+  valueBytesMax: number;
+  bytesMax: number | null;
+  historyMax: number;
+  revision: number;
+  valueCount: number;
+  bytes: number;
+  createdAt: Instant;
+}
+
+/** A value that can be read. */
+export interface StoredValue {
+  revision: number;
+  /** In base64. */
+  value: string;
+  created_at: Instant;
+  expires_at: Instant | null;
+}
+
+export interface BucketRow {
+  environment_id: string;
+  id: string;
+  name: string;
+  description: string | null;
+  ttl_ms: number | null;
+  value_bytes_max: number;
+  bytes_max: number | null;
+  history_max: number;
+  revision: number;
+  value_count: number;
+  bytes: number;
+  created_at: Instant;
+}
+
+type KvReads = Pick<Store, "one" | "all">;
+
+export const bucketColumns = sql.raw(
+  `environment_id, id, name, description, ttl_ms, value_bytes_max, bytes_max, history_max, revision, value_count, bytes,
+  created_at`,
+);
+
+export const toBucket = (row: BucketRow): Bucket => ({
+  environmentId: row.environment_id,
+  id: row.id,
+  name: row.name,
+  description: row.description,
+  ttlMs: row.ttl_ms,
+  valueBytesMax: row.value_bytes_max,
+  bytesMax: row.bytes_max,
+  historyMax: row.history_max,
+  revision: row.revision,
+  valueCount: row.value_count,
+  bytes: row.bytes,
+  createdAt: row.created_at,
+});
+
+/** Buckets of the product's own are in no list, and count for no limit. */
+const isShown = sql`${sql.raw(`substr(name, 1, ${ownPrefix.length})`)} <> ${ownPrefix}`;
+
+export async function bucketsOf(reads: KvReads, environmentId: string): Promise<Bucket[]> {
+  const rows = await reads.all<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown} ORDER BY name`);
+  return rows.map(toBucket);
+}
+
+export async function bucketNamed(
+  reads: KvReads,
+  environmentId: string,
+  name: string,
+): Promise<Bucket | undefined> {
+  const row = await reads.one<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND name = ${name} AND deleted_at IS NULL`);
+  return row && toBucket(row);
+}
+
+export const countBuckets = async (session: Session, environmentId: string): Promise<number> =>
+  (await session.one<{ count: number }>(sql`SELECT count(*) AS count FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown}`))!.count;
+
+/** False when the name is taken. */
+export async function insertBucket(session: Session, bucket: Bucket): Promise<boolean> {
+  const { environmentId, id, name, description, ttlMs, valueBytesMax, bytesMax, historyMax } = bucket;
+  const inserted = await session.run(sql`INSERT INTO kv_buckets (${bucketColumns})
+    VALUES (${environmentId}, ${id}, ${name}, ${description}, ${ttlMs}, ${valueBytesMax}, ${bytesMax}, ${historyMax},
+      ${bucket.revision}, ${bucket.valueCount}, ${bucket.bytes}, ${bucket.createdAt})
+    ON CONFLICT (environment_id, name) WHERE deleted_at IS NULL DO NOTHING`);
+  return inserted === 1;
+}
+
+/** From here on the bucket is not there; loop `kv.expire` deletes what it held. */
+export const markDeleted = (
+  session: Session,
+  environmentId: string,
+  name: string,
+  at: Instant,
+): Promise<{ id: string } | undefined> =>
+  session.one(sql`UPDATE kv_buckets SET deleted_at = ${at}
+    WHERE environment_id = ${environmentId} AND name = ${name} AND deleted_at IS NULL RETURNING id`);
+
+const isAliveAt = (now: Instant) => sql`(e.expires_at IS NULL OR e.expires_at > ${now})`;
+
+/** The newest value of a key; undefined when there is no bucket, without a revision when there is no key. */
+export const newestValue = (
+  reads: KvReads,
+  environmentId: string,
+  { bucket, key, now }: { bucket: string; key: string; now: Instant },
+): Promise<({ bucket_id: string } & (StoredValue | { revision: null })) | undefined> =>
+  reads.one(sql`SELECT b.id AS bucket_id, e.revision, e.value, e.created_at, e.expires_at
+    FROM kv_buckets b LEFT JOIN kv_keys e ON e.environment_id = b.environment_id AND e.bucket_id = b.id
+      AND e.key = ${key} AND e.operation = 'put' AND ${isAliveAt(now)}
+    WHERE b.environment_id = ${environmentId} AND b.name = ${bucket} AND b.deleted_at IS NULL`);
+
+/** A value that was replaced. */
+export const pastValue = (
+  reads: KvReads,
+  environmentId: string,
+  { bucketId, key, revision, now }: { bucketId: string; key: string; revision: number; now: Instant },
+): Promise<StoredValue | undefined> =>
+  reads.one(sql`SELECT e.revision, e.value, e.created_at, e.expires_at FROM kv_history e
+    WHERE e.environment_id = ${environmentId} AND e.bucket_id = ${bucketId} AND e.key = ${key}
+      AND e.revision = ${revision} AND ${isAliveAt(now)}`);
+
+/** Keys in order, from `from` on and after `after`; those that are expired or deleted too, so that a look is bounded. */
+export const keysFrom = (
+  reads: KvReads,
+  { environmentId, id }: Pick<Bucket, "environmentId" | "id">,
+  { from, after, now, limit }: { from: string; after: string; now: Instant; limit: number },
+): Promise<{ key: string; alive: number }[]> =>
+  reads.all(sql`SELECT e.key, CASE WHEN e.operation = 'put' AND ${isAliveAt(now)} THEN 1 ELSE 0 END AS alive
+    FROM kv_keys e WHERE e.environment_id = ${environmentId} AND e.bucket_id = ${id}
+      AND e.key >= ${from} AND e.key > ${after} ORDER BY e.key LIMIT ${limit}`);

@@ -1,0 +1,264 @@
+import { requireStorable } from "../../../kit/event-names.ts";
+import type { Expected } from "../../../kit/expected.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { expireSliceMax } from "../../../kit/limits.ts";
+import { readNameCursor, writeNameCursor } from "../../../kit/page.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { type ChangeQueueDeps, openChangeQueue } from "./change-queue.ts";
+import * as changeRows from "./change-rows.ts";
+import {
+  bucketsMax,
+  keysPageMax,
+  keysScanMax,
+  keysSlice,
+  ownPrefix,
+  valueBytesDefault,
+  valueBytesMax,
+} from "./limits.ts";
+import { type OwnBucket, type OwnBucketSpec, openOwnBucket } from "./own-bucket.ts";
+import type { Bucket } from "./rows.ts";
+import * as rows from "./rows.ts";
+import { type KeyFilter, keyFilter, requireBucketName, requireKey, segmentFilter } from "./rules.ts";
+import { openWatches, type ToldChange, type WatchAsk, type WatchesDeps } from "./watches.ts";
+
+export type { OwnBucket } from "./own-bucket.ts";
+export type { Bucket, StoredValue } from "./rows.ts";
+export type { ToldChange } from "./watches.ts";
+
+/** What a bucket is made with; 0 and left out mean the default. */
+export interface BucketDraft {
+  name: string;
+  description?: string;
+  ttlSeconds?: number;
+  valueBytesMax?: number;
+  bytesMax?: number;
+  historyMax?: number;
+}
+
+export interface KeysQuery {
+  filter?: string;
+  prefix?: string;
+  limit?: number;
+  cursor?: string;
+}
+
+export interface Kv {
+  createBucket(environmentId: string, draft: BucketDraft): Promise<Bucket>;
+  /** By name. */
+  buckets(environmentId: string): Promise<Bucket[]>;
+  bucket(environmentId: string, name: string): Promise<Bucket>;
+  deleteBucket(environmentId: string, name: string): Promise<void>;
+  /** Keys that can be read, in the order of their bytes. */
+  keys(
+    environmentId: string,
+    bucket: string,
+    query: KeysQuery,
+  ): Promise<{ keys: string[]; nextCursor: string | undefined }>;
+  /** The newest value, or the one of a revision that is still kept. */
+  get(environmentId: string, bucket: string, key: string, revision?: number): Promise<rows.StoredValue>;
+  /** Answers the revision, once it is durable. */
+  put(environmentId: string, bucket: string, key: string, put: PutInput): Promise<number>;
+  /** A key that does not exist is deleted already. */
+  remove(environmentId: string, bucket: string, key: string, remove: RemoveInput): Promise<void>;
+  /**
+   * What happens to the keys of a pattern, in the order of their revisions: first the values that there are, or
+   * what changed after a revision.
+   */
+  watch(environmentId: string, bucket: string, watch: WatchInput): AsyncGenerator<ToldChange>;
+  /** The tick of loop `kv.watches`. */
+  lookOnce(): Promise<void>;
+  /** The tick of loop `kv.expire`. */
+  expireOnce(write: Store["write"]): Promise<void>;
+  /** A bucket that no caller of the store sees. */
+  own(spec: OwnBucketSpec): OwnBucket;
+  /** Resolves once no change is on its way to the store. */
+  drain(): Promise<void>;
+}
+
+export interface PutInput {
+  value: Uint8Array;
+  expected: Expected;
+  /** Instead of the bucket's. */
+  ttlSeconds?: number;
+}
+
+export interface RemoveInput {
+  expected: Expected;
+  /** The values before it go too. */
+  dropsHistory: boolean;
+}
+
+export interface WatchInput extends Omit<WatchAsk, "filter"> {
+  /** A key, or a pattern as of a list; left out, all keys. */
+  key: string | undefined;
+}
+
+export interface KvDeps extends Omit<ChangeQueueDeps, "onChanged">, WatchesDeps {
+  ids: Ids;
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Of a request: no larger value could ever be sent. */
+  bodyBytesMax: number;
+}
+
+export function openKv(deps: KvDeps): Kv {
+  const { store, clock, ids, moved, shareEnvironment } = deps;
+  const changes = openChangeQueue({ ...deps, onChanged: moved.publish });
+  const watches = openWatches(deps);
+  const sendableBytesMax = Math.min(valueBytesMax, deps.bodyBytesMax);
+
+  async function requireBucket(environmentId: string, name: string): Promise<Bucket> {
+    const bucket = await rows.bucketNamed(store, environmentId, shown(name));
+    if (!bucket) throw missing("bucket", name);
+    return bucket;
+  }
+
+  return {
+    async createBucket(environmentId, draft) {
+      const bucket = bucketOf(environmentId, draft, { id: ids.uuid(), at: clock.now(), sendableBytesMax });
+      await store.write(async (session) => {
+        await shareEnvironment(session, environmentId);
+        if ((await rows.countBuckets(session, environmentId)) >= bucketsMax)
+          throw new Fault("resource_exhausted", `an environment holds at most ${bucketsMax} buckets`);
+        if (!(await rows.insertBucket(session, bucket)))
+          throw new Fault("already_exists", `a bucket named "${draft.name}" exists already`, {
+            field: "name",
+          });
+      });
+      return bucket;
+    },
+
+    buckets: (environmentId) => rows.bucketsOf(store, environmentId),
+
+    bucket: requireBucket,
+
+    async deleteBucket(environmentId, name) {
+      const at = clock.now();
+      const gone = await store.write((session) => rows.markDeleted(session, environmentId, shown(name), at));
+      if (!gone) throw missing("bucket", name);
+      moved.publish({ environmentId, bucketId: gone.id });
+    },
+
+    async keys(environmentId, name, { filter, prefix, limit = 0, cursor }) {
+      const wanted = keyFilter(filter, prefix);
+      const after = cursor ? readNameCursor("cursor", cursor) : "";
+      const bucket = await requireBucket(environmentId, name);
+      if (!wanted) return { keys: [], nextCursor: undefined };
+      const most = limit > 0 ? Math.min(limit, keysPageMax) : keysPageMax;
+      return keysPage(deps, bucket, wanted, { after, most });
+    },
+
+    async get(environmentId, bucket, key, revision) {
+      requireKey(key);
+      const now = clock.now();
+      const newest = await rows.newestValue(store, environmentId, { bucket: shown(bucket), key, now });
+      if (!newest) throw missing("bucket", bucket);
+      if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
+      if (revision === undefined) throw missing("key", key);
+      const past = { bucketId: newest.bucket_id, key, revision, now };
+      const found = await rows.pastValue(store, environmentId, past);
+      if (!found) throw new Fault("not_found", `revision ${revision} of key ${key} not found`);
+      return found;
+    },
+
+    async put(environmentId, bucket, key, { value, expected, ttlSeconds }) {
+      requireKey(key);
+      const put = {
+        value: Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64"),
+        bytes: value.byteLength,
+        ttlMs: msOf(ttlSeconds),
+      };
+      return (await changes.submit({ environmentId, bucket: shown(bucket), key, expected, put }))!.revision;
+    },
+
+    async remove(environmentId, bucket, key, { expected, dropsHistory }) {
+      requireKey(key);
+      await changes.submit({ environmentId, bucket: shown(bucket), key, expected, dropsHistory });
+    },
+
+    async *watch(environmentId, name, { key, ...ask }) {
+      const filter = segmentFilter("key", key || ">");
+      yield* watches.watch(await requireBucket(environmentId, name), { ...ask, filter });
+    },
+
+    lookOnce: watches.lookOnce,
+
+    async expireOnce(write) {
+      const now = clock.now();
+      for (;;) {
+        const bucket = await changeRows.firstExpired(store, now);
+        if (!bucket) break;
+        await write((session) => changeRows.dropExpired(session, bucket, now, expireSliceMax));
+      }
+      for (;;) {
+        const bucket = await changeRows.firstDeleted(store);
+        if (!bucket) break;
+        while (!(await write((session) => changeRows.dropDeleted(session, bucket, expireSliceMax))));
+      }
+    },
+
+    own: (spec) => openOwnBucket({ ...deps, changes, watches }, spec),
+
+    drain: changes.drain,
+  };
+}
+
+/** Buckets of the product's own are not there. */
+function shown(name: string): string {
+  if (name.startsWith(ownPrefix)) throw missing("bucket", name);
+  return name;
+}
+
+const msOf = (seconds: number | undefined): number | undefined => (seconds ? seconds * 1_000 : undefined);
+
+function bucketOf(
+  environmentId: string,
+  draft: BucketDraft,
+  { id, at, sendableBytesMax }: { id: string; at: number; sendableBytesMax: number },
+): Bucket {
+  requireBucketName(draft.name);
+  requireStorable("description", draft.description);
+  const wantedBytes = draft.valueBytesMax || Math.min(valueBytesDefault, sendableBytesMax);
+  if (wantedBytes > sendableBytesMax)
+    throw invalid("max_value_size", `must be at most ${sendableBytesMax} bytes`);
+  return {
+    environmentId,
+    id,
+    name: draft.name,
+    description: draft.description || null,
+    ttlMs: msOf(draft.ttlSeconds) ?? null,
+    valueBytesMax: wantedBytes,
+    bytesMax: draft.bytesMax || null,
+    historyMax: draft.historyMax || 1,
+    revision: 0,
+    valueCount: 0,
+    bytes: 0,
+    createdAt: at,
+  };
+}
+
+/** Reads on until the page is full, the keys leave the filter's start, or too many were looked through for one answer. */
+async function keysPage(
+  { store, clock }: Pick<KvDeps, "store" | "clock">,
+  bucket: Bucket,
+  { start, matches }: KeyFilter,
+  page: { after: string; most: number },
+): Promise<{ keys: string[]; nextCursor: string | undefined }> {
+  const keys: string[] = [];
+  let { after } = page;
+  for (let read = 0; read < keysScanMax; read += keysSlice) {
+    const look = { from: start, after, now: clock.now(), limit: keysSlice };
+    const found = await rows.keysFrom(store, bucket, look);
+    for (const { key, alive } of found) {
+      if (!key.startsWith(start)) return { keys, nextCursor: undefined };
+      if (alive === 1 && matches(key)) {
+        if (keys.length === page.most) return { keys, nextCursor: writeNameCursor(after) };
+        keys.push(key);
+      }
+      after = key;
+    }
+    if (found.length < keysSlice) return { keys, nextCursor: undefined };
+  }
+  return { keys, nextCursor: writeNameCursor(after) };
+}
