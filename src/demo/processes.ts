@@ -135,10 +135,10 @@ export async function startServer(folder: string, settings: Record<string, strin
 /** A worker process; resolves once it takes jobs. It ends with this process, however that ends. */
 export async function startWorker(
   server: Server,
-  files: { journal: string; results: string; log: string },
+  { script, args, log: logFile }: { script: string; args: readonly string[]; log: string },
 ): Promise<WorkerProcess> {
-  const log = openSync(files.log, "a");
-  const child = spawn(process.execPath, [join(sources, "demo/worker.ts"), files.journal, files.results], {
+  const log = openSync(logFile, "a");
+  const child = spawn(process.execPath, [join(sources, "demo", script), ...args], {
     stdio: ["pipe", "pipe", log],
     env: {
       ...cleanEnvironment(),
@@ -155,7 +155,7 @@ export async function startWorker(
     "the worker to start",
     () => {
       if (ended(child))
-        throw new Error(`the worker does not start:\n${readFileSync(files.log, "utf8").slice(-2_000)}`);
+        throw new Error(`the worker does not start:\n${readFileSync(logFile, "utf8").slice(-2_000)}`);
       return ready || undefined;
     },
     { msMax: startMsMax },

@@ -1,6 +1,6 @@
 /** Tells how far the demo is: one live line on a terminal, a plain line every tenth elsewhere. */
 export interface Progress {
-  show(done: number, total: number): void;
+  show(done: number, total: number, what: string): void;
   /** A line that stays. */
   say(text: string): void;
 }
@@ -15,18 +15,18 @@ export function createProgress(out: NodeJS.WriteStream = process.stdout): Progre
     live = false;
   };
   return {
-    show(done, total) {
+    show(done, total, what) {
       const share = total === 0 ? 1 : done / total;
       if (out.isTTY) {
         const filled = Math.round(share * barWidth);
         out.write(
-          `\r\x1b[K  [${"#".repeat(filled)}${".".repeat(barWidth - filled)}] ${done}/${total} commits handled`,
+          `\r\x1b[K  [${"#".repeat(filled)}${".".repeat(barWidth - filled)}] ${done}/${total} ${what}`,
         );
         live = true;
         return;
       }
       const tenth = Math.floor(share * 10);
-      if (tenth > lastTenth) out.write(`  ${done}/${total} commits handled\n`);
+      if (tenth > lastTenth) out.write(`  ${done}/${total} ${what}\n`);
       lastTenth = Math.max(tenth, lastTenth);
     },
     say(text) {

@@ -1,5 +1,6 @@
 /** The client alone, for pages: nothing of it needs more than a browser has. */
 export { type ClientOptions, createClient } from "./client.ts";
+export type * from "./client-sql.ts";
 export type * from "./client-types.ts";
 export type * from "./entity-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";

@@ -1,3 +1,4 @@
+import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
@@ -186,6 +187,7 @@ export interface Client<Events extends EventMap = EventMap>
   extends EventCalls<Events>,
     FunctionCalls<Events>,
     RunCalls,
+    SqlCalls,
     SubscribeCalls<Events> {
   readonly transport: Transport;
   /** `createProjection` with this client's event types. */

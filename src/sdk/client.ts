@@ -6,6 +6,7 @@ import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
+import { sqlCalls } from "./client-sql.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
@@ -46,6 +47,7 @@ function clientOf<Events extends EventMap>(
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
     secrets: secretCalls(transport),
+    ...sqlCalls(transport),
     streams: streamCalls(transport, events),
     sequence: () => transport.last.text,
     consistent({ after } = {}) {

@@ -66,6 +66,14 @@ test("against a server that is there already, on PostgreSQL; a second demo finds
   }
 }, 240_000);
 
+test("each order of the shop ends once, and all that shows it says the same, though worker and server are killed", async () => {
+  const { code, out } = await demo(["--shop", "--orders", "80"]);
+  expect(out).toContain("It adds up: 80 orders");
+  expect(out).toMatch(/kill -9 {3}worker \d+/);
+  expect(out).toContain("kill -9   the server");
+  expect(code).toBe(0);
+}, 240_000);
+
 test("a repository that is none is named, with exit code 1", async () => {
   const { code, out } = await demo(["--repo", tmpdir()]);
   expect(out).toContain("could not go on");
