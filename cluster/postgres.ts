@@ -83,6 +83,8 @@ async function provideDatabase(state: State, adminUrl: string): Promise<void> {
     const has = async (query: string) => ((await sql.unsafe(query)) as unknown[]).length > 0;
     if (!(await has("SELECT 1 FROM pg_roles WHERE rolname = 'svc'")))
       await sql.unsafe(`CREATE ROLE svc LOGIN PASSWORD ${quoted(passwordOf(state.databaseUrl))}`);
+    // SQL over an environment runs as a role of that environment, which the nodes make.
+    await sql.unsafe("ALTER ROLE svc CREATEROLE");
     if (!(await has("SELECT 1 FROM pg_database WHERE datname = 'svc'")))
       await sql.unsafe("CREATE DATABASE svc OWNER svc");
     // Since 15 a user may be allowed to find its deadlocks sooner; older servers have it from postgres.conf.

@@ -123,5 +123,6 @@ export function openProjectionsPart(
       waits.drain();
     },
     disconnect: streams.drain,
+    close: () => folds.release(),
   };
 }

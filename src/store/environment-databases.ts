@@ -91,8 +91,15 @@ export interface EnvironmentDatabases {
   query(environmentId: string, ask: QueryAsk): Promise<QueryAnswer>;
   /** Throws a Fault with what the database says of a definition; nothing is left behind. */
   check(table: FoldTable, definition: FoldDefinition): Promise<void>;
-  /** Makes the table where it is missing, empty, with its cursor at `position`. Answers where that is. */
-  ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number>;
+  /**
+   * Where the cursor of the table is. One that is missing is made, empty, with its cursor at `position`;
+   * undefined where it is missing and no position is given.
+   */
+  ensure(
+    table: FoldTable,
+    definition: FoldDefinition,
+    position: number | undefined,
+  ): Promise<number | undefined>;
   /** Queries read this generation from now on. */
   show(table: FoldTable): Promise<void>;
   fold(table: FoldTable, slice: FoldSlice, definition: FoldDefinition): Promise<FoldOutcome>;

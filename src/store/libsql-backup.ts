@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Connection, Driver } from "./libsql-drivers.ts";
+import { copyEnvironments } from "./libsql-files.ts";
 import { keepSynced } from "./libsql-syncer.ts";
 import { type Landed, requireFamiliar } from "./migrate.ts";
 import { migrations } from "./migrations/index.ts";
@@ -127,6 +128,7 @@ export function backUpLibsql(options: { file: string; to: string; force: boolean
   }
   mkdirSync(dirname(to), { recursive: true, mode: 0o700 });
   const making = `${to}.making-${process.pid}`;
+  copyEnvironments(file, to, driver);
   try {
     // Made here, because SQLite would make it readable for everyone.
     closeSync(openSync(making, "wx", 0o600));

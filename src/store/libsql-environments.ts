@@ -77,8 +77,8 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
     }
   }
 
-  async ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number> {
-    return (await this.#ask("ensure", table, definition, position)) ?? position;
+  ensure(table: FoldTable, definition: FoldDefinition, position: number | undefined) {
+    return this.#ask("ensure", table, definition, position);
   }
 
   async show(table: FoldTable): Promise<void> {
@@ -148,9 +148,15 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
     ask: "check" | "ensure" | "show" | "drop",
     table: FoldTable,
     { columns, handlers }: FoldDefinition,
-    position: number,
+    position?: number,
   ): Promise<number | undefined> {
-    const wire: WireTable = { table: physical(table), name: table.name, columns, handlers, position };
+    const wire: WireTable = {
+      table: physical(table),
+      name: table.name,
+      columns,
+      handlers,
+      ...(position !== undefined && { position }),
+    };
     const done = await this.#writers.with(table.environmentId, foldMsMax, (seat) =>
       seat.ask({ ask, ...wire }, foldMsMax),
     );

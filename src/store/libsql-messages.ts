@@ -30,7 +30,8 @@ export interface WireTable {
   name: string;
   columns: string;
   handlers: readonly WireHandler[];
-  position: number;
+  /** Left out: a table that is missing is not made. */
+  position?: number;
 }
 
 export interface WireQuery {

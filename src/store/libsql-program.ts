@@ -189,10 +189,10 @@ class EnvironmentWriter {
     }
   }
 
-  ensure(ask: WireTable): number {
+  ensure(ask: WireTable): number | undefined {
     return this.#in(() => {
       const found = this.#position(ask.table);
-      if (found !== undefined) return found;
+      if (found !== undefined || ask.position === undefined) return found;
       this.#make(ask);
       return ask.position;
     });
@@ -271,7 +271,7 @@ class EnvironmentWriter {
     return found;
   }
 
-  #make({ table, columns, handlers, position }: WireTable): void {
+  #make({ table, columns, handlers, position = 0 }: WireTable): void {
     const text = `CREATE TABLE ${quoted(table)} (${columns})`;
     // Once where the authorizer refuses every function and every other table: it cannot be taken off again.
     const probe = this.#open(":memory:", busyMs);
@@ -343,8 +343,10 @@ async function main(): Promise<void> {
   const answer = (ask: Exclude<ProgramAsk, { ask: "read" | "write" }>): void => {
     if (ask.ask === "query") readOnce(open, places!, (reader) => reader.query(ask, say));
     else if (ask.ask === "fold") say(writing!.fold(ask));
-    else if (ask.ask === "ensure") say({ answer: "done", position: writing!.ensure(ask) });
-    else {
+    else if (ask.ask === "ensure") {
+      const position = writing!.ensure(ask);
+      say({ answer: "done", ...(position !== undefined && { position }) });
+    } else {
       writing![ask.ask](ask);
       say({ answer: "done" });
     }

@@ -14,6 +14,7 @@ import type { Instant } from "../kit/clock.ts";
 import { epochFloorAt, raiseEpochsText } from "./epochs.ts";
 import { BackupRefusal, type Content, requireDatabaseFile, sync, verified } from "./libsql-backup.ts";
 import type { Driver } from "./libsql-drivers.ts";
+import { alignCursors, copyEnvironments, environmentsFolder } from "./libsql-files.ts";
 import { claimFile } from "./libsql-lock.ts";
 
 export interface RestoreOptions {
@@ -52,6 +53,14 @@ function keepAside(path: string, aside: string, driver: Driver): void {
   linkSync(path, aside);
 }
 
+/** The databases of environments go where their store's goes; without a place for them they are of no use. */
+function moveEnvironments(file: string, to: string | undefined): void {
+  const folder = environmentsFolder(file);
+  if (!existsSync(folder)) return;
+  if (to === undefined) rmSync(folder, { recursive: true });
+  else renameSync(folder, environmentsFolder(to));
+}
+
 /**
  * Puts a backup in the place of a database. The copy is whole, checked and on the disk before anything changes; then one
  * rename decides. Every log gets a new epoch: whoever remembers a position from before must be told, not served.
@@ -78,7 +87,9 @@ export function restoreLibsql(options: RestoreOptions): Restored {
   try {
     copyFileSync(from, copy);
     chmodSync(copy, 0o600);
+    copyEnvironments(from, copy, driver);
     const content = verified(copy, { name: from, driver }, (connection, found) => {
+      alignCursors(connection, environmentsFolder(copy), driver);
       connection.prepare(raiseEpochsText).run([epochFloorAt(now), epochFloorAt(now)]);
       return found;
     });
@@ -89,6 +100,8 @@ export function restoreLibsql(options: RestoreOptions): Restored {
       overExisting();
       const aside = filled(claim.path) ? `${claim.path}.before-restore-${stamp}` : undefined;
       if (aside !== undefined) keepAside(claim.path, aside, driver);
+      moveEnvironments(claim.path, aside);
+      moveEnvironments(copy, claim.path);
       renameSync(copy, claim.path);
       sync(dirname(claim.path));
       return { content, aside };
@@ -97,5 +110,6 @@ export function restoreLibsql(options: RestoreOptions): Restored {
     }
   } finally {
     for (const left of [copy, `${copy}-journal`]) rmSync(left, { force: true });
+    rmSync(environmentsFolder(copy), { recursive: true, force: true });
   }
 }

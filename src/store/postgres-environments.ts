@@ -61,7 +61,7 @@ export class PostgresEnvironments implements EnvironmentDatabases {
     return this.#folding(table, (folds) => folds.check(table, definition));
   }
 
-  ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number> {
+  ensure(table: FoldTable, definition: FoldDefinition, position: number | undefined) {
     return this.#folding(table, (folds) => folds.ensure(table, definition, position));
   }
 

@@ -31,9 +31,13 @@ export class PostgresFolds {
     await this.#in(async () => this.#make(table, definition, 0), "ROLLBACK");
   }
 
-  async ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number> {
+  async ensure(
+    table: FoldTable,
+    definition: FoldDefinition,
+    position: number | undefined,
+  ): Promise<number | undefined> {
     const found = await this.#position(table);
-    if (found !== undefined) return found;
+    if (found !== undefined || position === undefined) return found;
     try {
       await this.#in(() => this.#make(table, definition, position), "COMMIT");
       return position;

@@ -203,6 +203,42 @@ describe("a database file", () => {
     expect(pictureOf(target)).toEqual(picture);
   }, 120_000);
 
+  test("tables of SQL projections come back with their store, and go on where they were", async () => {
+    const made = await server.rpc("ProjectionService", "CreateSQLProjection", {
+      ...{ name: "counted", tableSql: "CREATE TABLE proj_counted (id text PRIMARY KEY, n int)" },
+      eventHandlers: { "counted.one": "INSERT INTO proj_counted (id, n) VALUES (:event_id, :data.n)" },
+    });
+    expect(made.status).toBe(200);
+    const add = async ({ rpc }: Caller, n: number) => {
+      const { body } = await rpc("SvcService", "Emit", { event: "counted.one", data: { n } });
+      return body.sequence as string;
+    };
+    const sum = async ({ rpc }: Caller, minSeq: string) => {
+      const wait = { name: "counted", minSeq, timeout: "20s" };
+      expect((await rpc("ProjectionService", "WaitProjectionCatchup", wait)).body.caughtUp).toBe(true);
+      const query = "SELECT count(*), sum(n) FROM proj_counted";
+      return (await rpc("QueryService", "ExecuteSQL", { query })).body.rows[0].values;
+    };
+    await add(server, 1);
+    expect(await sum(server, await add(server, 2))).toEqual(["2", "3"]);
+    const to = join(folder, "tables.db");
+    expect(await svc("backup", "--db", file, "--to", to)).toMatchObject({ code: 0, err: "" });
+    const db = join(folder, "tables", "svc.db");
+    expect(await svc("restore", "--from", to, "--db", db)).toMatchObject({ code: 0, err: "" });
+    const home = {
+      ...server.home,
+      folder: join(folder, "tables"),
+      place: { db, databaseUrl: undefined },
+    };
+    const next = await startTestServer({ engine: "libsql", settings: { masterKey }, home });
+    const own = {
+      rpc: (service: string, method: string, body?: unknown) =>
+        next.rpc(service, method, body, { key: server.adminKey }),
+    };
+    expect(await sum(own as Caller, await add(own as Caller, 4))).toEqual(["3", "7"]);
+    await next.stop();
+  });
+
   test("what a restore replaces is kept, and every restore has an epoch of its own", async () => {
     const db = join(folder, "twice", "svc.db");
     const driver = await drivers.libsql();

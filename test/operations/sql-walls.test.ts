@@ -5,6 +5,7 @@ import { systemClock } from "../../src/kit/clock.ts";
 import { LibsqlSeat } from "../../src/store/libsql-seat.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { endlessTexts, forbiddenTexts, largeRowText, largeText } from "../support/sql-attacks.ts";
+import { until } from "../support/until.ts";
 
 const mine = "mine-6d1f";
 const theirs = "theirs-b40c";
@@ -148,5 +149,128 @@ describe.each(engines)("what SQL reaches on %s", (engine) => {
       ]);
     await role.close();
     await strong.close();
+  });
+
+  test.if(engine === "libsql")(
+    "the process that folds writes nothing but its own table, whatever text it is given",
+    async () => {
+      const file = join(server.home.folder, "own.db");
+      const seat = await LibsqlSeat.open(systemClock(), { ask: "write", file });
+      const table = { table: "proj_x@g1", name: "proj_x", columns: "id TEXT PRIMARY KEY", position: 0 };
+      await seat.ask({ ask: "ensure", ...table, handlers: [] }, 20_000);
+      const fold = (text: string) =>
+        seat
+          .ask(
+            {
+              ask: "fold",
+              table: table.table,
+              handlers: [{ text, parameters: 0 }],
+              from: 0,
+              to: 1,
+              steps: [[0, 1]],
+            },
+            20_000,
+          )
+          .then((said) => (said.answer === "failed" ? "failed" : "done"), String);
+      for (const text of [
+        ...[
+          `ATTACH '${server.home.place.db}' AS x`,
+          "PRAGMA journal_mode = DELETE",
+          "DROP TABLE `proj_x@g1`",
+        ],
+        ...[
+          "UPDATE `svc@folds` SET position = 9",
+          "DELETE FROM sqlite_schema",
+          "INSERT INTO `proj_x@g1` VALUES (load_extension('x'))",
+        ],
+        ...[
+          "VACUUM INTO '/tmp/x'",
+          "CREATE TABLE y (a)",
+          "INSERT INTO `proj_x@g1` SELECT name FROM sqlite_schema",
+        ],
+        ...[
+          "INSERT INTO `proj_x@g1` SELECT name FROM pragma_database_list",
+          "COMMIT",
+          "SELECT randomblob(9)",
+        ],
+      ])
+        expect([text, await fold(text)]).toEqual([text, expect.not.stringMatching(/^done$/)]);
+      await expect(
+        seat.ask(
+          { ask: "check", ...table, columns: "id TEXT DEFAULT (hex(randomblob(9)))", handlers: [] },
+          20_000,
+        ),
+      ).rejects.toThrow();
+      expect(await fold("INSERT INTO `proj_x@g1` VALUES ('a')")).toBe("done");
+      seat.end();
+    },
+  );
+
+  test.if(engine === "postgres")(
+    "the role that folds reads and writes nothing but its own tables",
+    async () => {
+      await server.rpc("ProjectionService", "CreateSQLProjection", {
+        ...{ name: "own", tableSql: "CREATE TABLE proj_own (id text)" },
+        eventHandlers: { "x.y": "DELETE FROM proj_own" },
+      });
+      const strong = new Bun.SQL(server.home.place.databaseUrl!, { max: 1 });
+      const [row] = await strong.unsafe("SELECT name FROM environment_databases WHERE environment_id = $1", [
+        server.env,
+      ]);
+      const url = new URL(server.home.place.databaseUrl!);
+      url.username = `${row.name}_w`;
+      const role = new Bun.SQL(url.href, { max: 1, connection: { search_path: row.name } });
+      const raw = (text: string) =>
+        role.unsafe(text).then(
+          () => "done",
+          (error) => String(error.message),
+        );
+      for (const text of [
+        ...[
+          "SELECT * FROM public.events",
+          "SELECT * FROM events",
+          "DELETE FROM public.runs",
+          "SELECT pg_sleep(1)",
+        ],
+        ...[
+          "COPY (SELECT 1) TO '/tmp/x'",
+          "SET ROLE postgres",
+          "CREATE ROLE x",
+          "CREATE SCHEMA x",
+          "SELECT lo_create(1)",
+        ],
+        ...["CREATE TABLE public.x (a int)", "SELECT * FROM pg_authid", "CREATE EXTENSION dblink"],
+      ])
+        expect([text, await raw(text)]).toEqual([text, expect.stringMatching(/denied|must be|permission/i)]);
+      expect(await raw('DELETE FROM "proj_own@g1"')).toBe("done");
+      await role.close();
+      await strong.close();
+    },
+  );
+
+  test("a deleted environment leaves no schema, no role and no file", async () => {
+    expect((await ask("SELECT 1", {}, { key })).status).toBe(200);
+    const left = async (): Promise<number> => {
+      if (engine === "libsql")
+        return readdirSync(`${server.home.place.db}.environments`).filter((name) => name.endsWith(".db"))
+          .length;
+      const strong = new Bun.SQL(server.home.place.databaseUrl!, { max: 1 });
+      const [row] = await strong.unsafe(`SELECT count(*)::int AS count FROM pg_roles r
+        WHERE EXISTS (SELECT 1 FROM pg_namespace n WHERE r.rolname IN (n.nspname || '_r', n.nspname || '_w'))`);
+      await strong.close();
+      return row.count;
+    };
+    const before = await left();
+    expect((await server.api(`/api/v1/environments/${other}`, { method: "DELETE" })).status).toBeLessThan(
+      300,
+    );
+    await until(
+      async () => {
+        await server.running.tick("tenancy.purge");
+        await server.running.tick("query.sweep");
+        return (await left()) < before ? true : undefined;
+      },
+      { about: "the database of the environment to go", deadlineMs: 20_000, everyMs: 200 },
+    );
   });
 });

@@ -57,6 +57,8 @@ export const foldsAtOnceMax = 4;
 /** Events of one slice of a fold, and how long one projection is folded before the next one's turn. */
 export const foldEventsMax = 1_000;
 export const foldTurnMs = 250;
+/** A node that folds a projection keeps it for this long; the cursor of the table is what fences it. */
+export const foldLeaseMs = 5_000;
 /** A cursor passes over events of others this often. */
 export const foldStrideMs = 2_000;
 export const partitionsDefault = 100;

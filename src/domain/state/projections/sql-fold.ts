@@ -13,9 +13,10 @@ import { advance } from "./advance.ts";
 import type { EventBatch, EventBatches } from "./batches.ts";
 import type { FeedEvent } from "./event-rows.ts";
 import { stopBelowFloor } from "./floor.ts";
-import { isAging, isFed, takeLease } from "./leases.ts";
+import { isFed, takeLease } from "./leases.ts";
 import {
   foldEventsMax,
+  foldLeaseMs,
   foldStrideMs,
   foldsAtOnceMax,
   foldsMax,
@@ -33,7 +34,13 @@ import {
 } from "./rows.ts";
 import type { ProjectionChange } from "./service.ts";
 import { foldTableOf } from "./sql-projections.ts";
-import { type AdmittedProjection, type DueFold, dueFolds, getSqlProjection } from "./sql-rows.ts";
+import {
+  type AdmittedProjection,
+  type DueFold,
+  dueFolds,
+  getSqlProjection,
+  releaseFolds,
+} from "./sql-rows.ts";
 
 export interface SqlFoldDeps {
   store: Store;
@@ -52,7 +59,15 @@ interface Folding {
   generation: GenerationRow;
   admitted: AdmittedProjection;
   tableName: string;
+  /** Nothing was folded yet: its table may be missing. */
+  isNew: boolean;
 }
+
+/** What stands for the stream of a generation once its table was there. */
+const tableMade = "table";
+
+/** A restore may leave the databases of environments out. */
+const tableGone = "its table is gone: rebuild the projection";
 
 /** Folds the projections of mode `sql`, each at one node at a time, a slice of events a transaction. */
 export class SqlFolds {
@@ -82,6 +97,12 @@ export class SqlFolds {
     return isLeft ? { againInMs: 0 } : undefined;
   }
 
+  /** This node stops: another one need not wait for its leases to end. */
+  async release(): Promise<void> {
+    const { store, clock } = this.#deps;
+    await store.write((session) => releaseFolds(session, { holder: this.#holder, now: clock.now() }));
+  }
+
   /** Folds one generation for a while. Answers whether events are left. */
   async foldTurn(due: DueFold): Promise<boolean> {
     const { clock, databases } = this.#deps;
@@ -89,7 +110,17 @@ export class SqlFolds {
     let folding = await this.#take(due);
     if (!folding) return false;
     const table = foldTableOf(due, folding.tableName);
-    let at = await databases.ensure(table, folding.admitted, folding.generation.cursor_position);
+    const { generation: own } = folding;
+    const found = await databases.ensure(
+      table,
+      folding.admitted,
+      folding.isNew ? own.cursor_position : undefined,
+    );
+    if (found === undefined) {
+      await this.#stop(due, { eventId: "", position: 0, message: tableGone });
+      return false;
+    }
+    let at = found;
     if (due.generation === folding.held.generation) await databases.show(table);
     while (folding) {
       const { held: row, generation }: Folding = folding;
@@ -132,19 +163,22 @@ export class SqlFolds {
       const row = held && (await getSqlProjection(session, key));
       if (!held || !generation || !row || !isFed(held)) return undefined;
       const now = clock.now();
+      const isNew = generation.stream_id !== tableMade;
       if (generation.holder !== this.#holder && generation.lease_until > now) return undefined;
-      if (generation.holder !== this.#holder || isAging(generation, now)) {
+      if (generation.holder !== this.#holder || generation.lease_until - now < foldLeaseMs / 2) {
         this.#renew(generation);
         await advance(session, held, generation, { now });
       }
       const admitted = JSON.parse(row.admitted) as AdmittedProjection;
-      return { held, generation, admitted, tableName: row.table_name };
+      return { held, generation, admitted, tableName: row.table_name, isNew };
     });
   }
 
   #renew(generation: GenerationRow): void {
     const runner = { holder: this.#holder, isNamed: true, fence: 0, generation: 0 };
-    takeLease(generation, runner, { streamId: null, now: this.#deps.clock.now(), hasWork: false });
+    const now = this.#deps.clock.now();
+    takeLease(generation, runner, { streamId: generation.stream_id, now, hasWork: false });
+    generation.lease_until = now + foldLeaseMs;
   }
 
   /**
@@ -201,6 +235,7 @@ export class SqlFolds {
       const generation = held?.generations.find((one) => one.generation === wanted);
       if (!held || !generation) return undefined;
       const now = clock.now();
+      generation.stream_id = tableMade;
       generation.delivered = Math.max(generation.delivered, upTo);
       generation.offered = Math.max(generation.offered, upTo);
       generation.saved_at = Math.max(now, generation.saved_at + 1);
@@ -234,8 +269,8 @@ export class SqlFolds {
       }
       held.status = "error";
       held.error_message = message;
-      held.error_event_id = failure.eventId;
-      held.error_position = failure.position;
+      held.error_event_id = failure.eventId || null;
+      held.error_position = failure.position || null;
       held.error_partition = null;
       held.updated_at = now;
       await updateProjection(session, held);

@@ -73,3 +73,10 @@ export const dueFolds = (
       AND (g.cursor_position < h.position OR g.target IS NOT NULL)
       AND (g.lease_until <= ${now} OR g.holder = ${holder})
     ORDER BY g.saved_at, p.environment_id, p.name LIMIT ${limit}`);
+
+export const releaseFolds = (
+  session: Session,
+  { holder, now }: { holder: string; now: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE projection_generations SET lease_until = ${sql.bigint(now)}
+    WHERE holder = ${holder} AND lease_until > ${now} AND dropped_at IS NULL`);
