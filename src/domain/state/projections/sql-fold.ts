@@ -76,7 +76,8 @@ export class SqlFolds {
 
   constructor(deps: SqlFoldDeps) {
     this.#deps = deps;
-    this.#holder = `${serverHolder}${deps.nodeId}`;
+    // Alone with its store, a server that was killed goes on where it was.
+    this.#holder = deps.store.engine === "libsql" ? serverHolder : `${serverHolder}${deps.nodeId}`;
   }
 
   /** The tick of loop `projections.fold`: a turn for each projection that has events behind its cursor. */
