@@ -1,4 +1,5 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
+import { ownersOfTables } from "../domain/state/projections/sql-rows.ts";
 import { meterQueries } from "../domain/state/query/meters.ts";
 import { queryOperations } from "../domain/state/query/operations.ts";
 import { loadParser } from "../domain/state/query/parse.ts";
@@ -34,7 +35,7 @@ export async function openQueryPart(
   return {
     databases,
     queries,
-    operations: queryOperations(queries),
+    operations: queryOperations({ queries, ownersOf: (id, tables) => ownersOfTables(store, id, tables) }),
     loops: [],
     duties: [
       {

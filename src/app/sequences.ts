@@ -2,8 +2,8 @@ import type { LogSequences } from "../domain/log/log/sequences.ts";
 import type { Waits } from "../domain/state/projections/waits.ts";
 import type { Sequences, SequenceWait } from "../edge/call.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";
-import type { ProjectionRead } from "../kit/operation.ts";
 import type { LogName, Sequence } from "../kit/sequence.ts";
+import type { ReadFirst } from "../kit/waits-for.ts";
 
 /** Reads of one key or user that wait at a node. */
 export const sequenceWaitsOfHolderMax = 1_000;
@@ -22,10 +22,12 @@ export function openSequences({ logs, waits }: SequencesNeeds): Sequences {
 
   async function folded(
     environmentId: string,
-    { log, epoch, position }: Sequence,
-    reads: readonly ProjectionRead[],
+    least: Sequence,
+    reads: ReadFirst,
     options: SequenceWait,
   ): Promise<void> {
+    const { log, epoch, position } = least;
+    if (reads === "log") return logs[log].reached(environmentId, least, { ...options, ofFeed: false });
     await logs[log].requireEpoch(environmentId, epoch);
     // Nothing of topics is ever folded.
     if (log === "topics") return;
@@ -44,7 +46,7 @@ export function openSequences({ logs, waits }: SequencesNeeds): Sequences {
       return async (options) => {
         const leave = holders.acquire(options.holder);
         try {
-          if (typeof reads !== "string") await folded(environmentId, least, reads, options);
+          if (typeof reads === "function") await folded(environmentId, least, await reads(), options);
           else await log.reached(environmentId, least, { ...options, ofFeed: reads === "feed" });
         } finally {
           leave();

@@ -2,8 +2,9 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation, ProjectionRead, Screen } from "../kit/operation.ts";
+import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
 import type { LogName, Sequence } from "../kit/sequence.ts";
+import type { ReadFirst } from "../kit/waits-for.ts";
 import { troubleOf } from "./fault-encoding.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
@@ -88,7 +89,7 @@ export interface Sequences {
   reached(
     environmentId: string,
     least: Sequence,
-    reads: "log" | "feed" | readonly ProjectionRead[],
+    reads: "log" | "feed" | (() => ReadFirst | Promise<ReadFirst>),
   ): ((options: SequenceWait) => Promise<void>) | undefined;
 }
 

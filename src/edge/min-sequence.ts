@@ -38,7 +38,8 @@ export function minSequence(
   if (!sequences || waitsFor === undefined) return undefined;
   const least = leastOf(call.request);
   if (!least) return undefined;
-  const reads = typeof waitsFor === "function" ? waitsFor(input as never) : waitsFor;
+  const reads =
+    typeof waitsFor === "function" ? () => waitsFor(input as never, call.environmentId) : waitsFor;
   const reached = sequences.reached(call.environmentId, least, reads);
   if (!reached) return undefined;
   const { caller, request } = call;

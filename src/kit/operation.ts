@@ -11,6 +11,7 @@ import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { LogName } from "./sequence.ts";
 import type { SocketBinding } from "./socket-binding.ts";
+import type { WaitsFor } from "./waits-for.ts";
 
 /** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
@@ -197,24 +198,6 @@ export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>
  * `null` for public operations only, whose list a contract test holds.
  */
 export type OperationAction = string | null;
-
-/** A projection that a call reads. */
-export interface ProjectionRead {
-  name: string;
-  /** Left out or empty: all of it. */
-  partition?: string | undefined;
-}
-
-/**
- * What must have come to the position of `X-Svc-Min-Sequence` before a call begins: the store's log; this node's
- * feed of it, which may be behind; or the projections that the input names.
- */
-export type WaitsFor = "log" | "feed" | ((input: never) => readonly ProjectionRead[]);
-
-/** For operations whose input names the one projection that they read. */
-export const namedProjection = ({ name, partition }: ProjectionRead): ProjectionRead[] => [
-  { name, partition },
-];
 
 /** A write to one of the environment's logs. */
 export interface LogWrite<O> {

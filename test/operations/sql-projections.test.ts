@@ -217,4 +217,26 @@ describe.each(engines)("SQL projections on %s", (engine) => {
     await folded(name, last.seq);
     expect(await ids()).toBe(6);
   });
+
+  test("with the position of a write, what is read shows it", async () => {
+    await create("fresh-orders");
+    for (let n = 1; n <= 5; n++) {
+      const emitted = await server.rpc("SvcService", "Emit", {
+        event: "order.placed",
+        data: { id: `o${n}`, total: n },
+      });
+      const headers = { "x-svc-min-sequence": emitted.headers.get("x-svc-sequence")! };
+      const page = { name: "fresh-orders", where: `id = 'o${n}'` };
+      const read = await server.rpc("ProjectionService", "QuerySQLProjection", page, { headers });
+      expect(read).toMatchObject({ status: 200, body: { totalCount: 1 } });
+      const query = `SELECT id FROM proj_fresh_orders WHERE id = 'o${n}'`;
+      const answer = await server.rpc("QueryService", "ExecuteSQL", { query }, { headers });
+      expect(answer).toMatchObject({ status: 200, body: { rows: [{ values: [`o${n}`] }] } });
+    }
+    const headers = { "x-svc-min-sequence": "0.1" };
+    for (const query of ["SELECT count(*) FROM proj_fresh_orders", "SELECT count(*) FROM events"])
+      expect((await server.rpc("QueryService", "ExecuteSQL", { query }, { headers })).body.code).toBe(
+        "failed_precondition",
+      );
+  }, 60_000);
 });

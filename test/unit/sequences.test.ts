@@ -106,7 +106,7 @@ test("one key or user does not take the places of others, and topics are no part
     waits: { reached: () => new Promise<void>((resolve) => ends.push(resolve)) },
   });
   const read = (log: LogName, holder: string) => {
-    const wait = edge.reached(environmentId, { log, epoch: 3, position: 9 }, [{ name: "p" }]);
+    const wait = edge.reached(environmentId, { log, epoch: 3, position: 9 }, () => [{ name: "p" }]);
     return wait!({ timeoutMs: 10_000, signal: new AbortController().signal, holder });
   };
   const all = Array.from({ length: sequenceWaitsOfHolderMax }, () => read("events", "ak_a"));

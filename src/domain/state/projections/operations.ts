@@ -1,7 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { listed, namedProjection, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { namedProjection } from "../../../kit/waits-for.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";
 import type { ListedProjection, Projections } from "./service.ts";

@@ -41,6 +41,15 @@ export const sqlProjectionsOf = (
   reads.all(sql`SELECT ${columns} FROM sql_projections WHERE environment_id = ${environmentId}
     AND name IN ${sql.list(names)}`);
 
+/** Those whose tables these are. */
+export const ownersOfTables = (
+  reads: Pick<SessionReads, "all">,
+  environmentId: string,
+  tables: readonly string[],
+): Promise<{ name: string }[]> =>
+  reads.all(sql`SELECT name FROM sql_projections WHERE environment_id = ${environmentId}
+    AND table_name IN ${sql.list(tables)}`);
+
 /** The projection that has this table. */
 export const ownerOfTable = (
   session: Session,

@@ -1,13 +1,21 @@
 import { Type } from "@sinclair/typebox";
 import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
+import type { ProjectionRead } from "../../../kit/waits-for.ts";
+import { isOwnTable } from "./names.ts";
 import { queryThings } from "./rules.ts";
 import type { Queries } from "./service.ts";
 import { answerJson, toAnswer } from "./wire.ts";
 
 const count = Type.Optional(Type.Integer());
 
-export const queryOperations = (queries: Queries): Operation[] => [
+export interface QueryOperationsDeps {
+  queries: Queries;
+  /** The projections whose tables these are. */
+  ownersOf: (environmentId: string, tables: readonly string[]) => Promise<readonly ProjectionRead[]>;
+}
+
+export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Operation[] => [
   unary({
     name: "query.execute",
     action: "projections:read",
@@ -15,6 +23,10 @@ export const queryOperations = (queries: Queries): Operation[] => [
       "One SELECT, WITH or EXPLAIN over the runs, steps, events, functions and SQL projections of an environment.",
     reads: true,
     held: true,
+    async waitsFor({ query }: { query: string }, environmentId: string) {
+      const tables = queries.tablesOf(query).filter((table) => !isOwnTable(table));
+      return tables.length === 0 ? "log" : ownersOf(environmentId, tables);
+    },
     input: Type.Object({ query: Type.String(), timeout_ms: count, max_rows: count }),
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: ["runs:read", "events:subscribe", "functions:read"],

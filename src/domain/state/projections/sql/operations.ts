@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { namedProjection } from "../../../../kit/waits-for.ts";
 import { projectionThings } from "../rules.ts";
 import type { SqlProjections } from "../sql-projections.ts";
 import { toPage } from "./wire.ts";
@@ -45,6 +46,7 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     action: "projections:read",
     summary: "Rows of a SQL projection's table, by a condition and an order.",
     reads: true,
+    waitsFor: namedProjection,
     held: true,
     input: Query,
     about: ({ name }: Static<typeof Query>) => [name, { type: "query", id: "*" }],
