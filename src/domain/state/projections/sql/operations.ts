@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
-import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { namedProjection, type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { projectionThings } from "../rules.ts";
 import type { SqlProjections } from "../sql-projections.ts";
 import { toPage } from "./wire.ts";
@@ -46,6 +46,7 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     summary: "Rows of a SQL projection's table, by a condition and an order.",
     reads: true,
     held: true,
+    waitsFor: namedProjection,
     input: Query,
     about: ({ name }: Static<typeof Query>) => [name, { type: "query", id: "*" }],
     rpc: rpc(
