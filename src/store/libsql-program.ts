@@ -1,3 +1,4 @@
+import { constants, setPriority } from "node:os";
 import { Worker } from "node:worker_threads";
 import { type Cell, parameterMark, tableMark } from "./environment-databases.ts";
 import { environmentViews } from "./environment-views.ts";
@@ -335,6 +336,8 @@ const watchdog = `const server = process.ppid;
   setInterval(() => { if (process.ppid !== server) process.kill(process.pid, "SIGKILL"); }, 1000);`;
 
 async function main(): Promise<void> {
+  // The server on this machine goes first.
+  setPriority(constants.priority.PRIORITY_LOW);
   new Worker(watchdog, { eval: true }).unref();
   const open = await drivers.libsql();
   const say: Say = (answer) => void process.send?.(answer);

@@ -4,7 +4,14 @@ import { join } from "node:path";
 import { systemClock } from "../../src/kit/clock.ts";
 import { LibsqlSeat } from "../../src/store/libsql-seat.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
-import { endlessTexts, forbiddenTexts, largeRowText, largeText } from "../support/sql-attacks.ts";
+import {
+  endlessTexts,
+  forbiddenConditions,
+  forbiddenHandlers,
+  forbiddenTexts,
+  largeRowText,
+  largeText,
+} from "../support/sql-attacks.ts";
 import { until } from "../support/until.ts";
 
 const mine = "mine-6d1f";
@@ -65,6 +72,30 @@ describe.each(engines)("what SQL reaches on %s", (engine) => {
       status === 400 && body.code === "invalid_argument" ? [] : [[forbiddenTexts[at], status, body]],
     );
     expect(passed).toEqual([]);
+  });
+
+  test("no condition, order, handler or table of a projection reaches anything else", async () => {
+    const definition = { name: "tried", tableSql: "CREATE TABLE proj_tried (id text)" };
+    const create = (more: object) =>
+      server.rpc("ProjectionService", "CreateSQLProjection", { ...definition, ...more });
+    const made = await create({ eventHandlers: { "x.y": "INSERT INTO proj_tried (id) VALUES ('a')" } });
+    expect(made.status).toBe(200);
+    const query = (more: object) =>
+      server.rpc("ProjectionService", "QuerySQLProjection", { name: "tried", ...more });
+    const tried = [
+      ...forbiddenConditions.flatMap((text) => [
+        () => query({ where: text }),
+        () => query({ orderBy: text }),
+      ]),
+      ...forbiddenHandlers.map((text) => () => create({ name: "other", eventHandlers: { "x.y": text } })),
+      ...forbiddenTexts.map(
+        (text) => () => create({ name: "other", tableSql: text, eventHandlers: { "x.y": "" } }),
+      ),
+    ];
+    const answers = await Promise.all(tried.map((one) => one()));
+    const passed = answers.filter(({ status, body }) => status !== 400 || body.code !== "invalid_argument");
+    expect(passed.map(({ body }) => body)).toEqual([]);
+    expect((await query({ where: "id IS NULL" })).status).toBe(200);
   });
 
   test("what never ends is ended, and what is too large is cut off", async () => {

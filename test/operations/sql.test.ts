@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { createClient } from "@connectrpc/connect";
+import { QueryService } from "../../src/gen/svc/v1/query_pb.ts";
+import { protocols, transportOf } from "../attack/doors-in.ts";
+import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 describe.each(engines)("SQL on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await startTestServer({ engine });
+    server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
     await server.rpc("SvcService", "Emit", { event: "order.placed", data: { total: 3, who: "a" } });
     await server.rpc("SvcService", "Emit", { event: "order.paid", data: { total: 4 } });
   }, 30_000);
@@ -29,5 +33,18 @@ describe.each(engines)("SQL on %s", (engine) => {
       body: { query: "SELECT id FROM events LIMIT 1", max_rows: 1 },
     });
     expect([rest.status, rest.body.total_rows, rest.body.truncated]).toEqual([200, 1, false]);
+  });
+
+  test.each(protocols)("the same over %s", async (protocol) => {
+    const client = createClient(QueryService, transportOf(protocol, server));
+    const headers = { authorization: `Bearer ${server.adminKey}` };
+    const answer = await client.executeSQL(
+      { query: "SELECT name, NULL AS nothing FROM events ORDER BY sequence", maxRows: 1 },
+      { headers },
+    );
+    expect([answer.columns, answer.rows[0]?.values, answer.rows[0]?.nulls]).toEqual([
+      ...[["name", "nothing"], ["order.placed", ""], [1]],
+    ]);
+    expect([answer.rows.length, answer.totalRows, answer.truncated]).toEqual([1, 1, true]);
   });
 });

@@ -101,6 +101,24 @@ export const forbiddenTexts: readonly string[] = [
   ...calls.map((call) => `EXPLAIN SELECT name FROM events ORDER BY ${call}`),
 ];
 
+/** The same inside a condition or an order of QuerySQLProjection. */
+export const forbiddenConditions: readonly string[] = [
+  ...calls.map((call) => `${call} = 'x'`),
+  ...calls.map((call) => `id = ${call}`),
+  ...places.map((place) => `id IN (SELECT * FROM ${place})`),
+  ...places.map((place) => `id = 'x' UNION SELECT * FROM ${place}`),
+  ...statements.map((statement) => `id = 'x'; ${statement}`),
+];
+
+/** And inside a handler. */
+export const forbiddenHandlers: readonly string[] = [
+  ...statements,
+  ...calls.map((call) => `INSERT INTO proj_tried (id) VALUES (CAST(${call} AS text))`),
+  ...calls.map((call) => `DELETE FROM proj_tried WHERE id = CAST(${call} AS text)`),
+  ...places.map((place) => `DELETE FROM ${place}`),
+  ...places.map((place) => `UPDATE proj_tried SET id = (SELECT count(*) FROM ${place})`),
+];
+
 const endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)";
 
 /** Queries that are admitted, and never come to an end. */

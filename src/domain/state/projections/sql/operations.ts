@@ -46,8 +46,8 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     action: "projections:read",
     summary: "Rows of a SQL projection's table, by a condition and an order.",
     reads: true,
-    waitsFor: namedProjection,
     held: true,
+    waitsFor: namedProjection,
     input: Query,
     about: ({ name }: Static<typeof Query>) => [name, { type: "query", id: "*" }],
     rpc: rpc(
