@@ -203,7 +203,22 @@ const acks: Way = {
   },
 };
 
-export const ways: readonly Way[] = [...emitting, ...reports, acks];
+const bucket = "/api/v1/kv/buckets";
+const puts: Way = {
+  name: "put",
+  combiner: "kv.change",
+  table: "kv_keys",
+  async open(server, { key }) {
+    const { status, body } = await server.api(bucket, { body: { name: "poison" }, key });
+    if (status >= 300) throw new Error(`a bucket is refused: ${JSON.stringify(body)}`);
+  },
+  prepare: (server, { tenant: { key }, poison }) => {
+    const path = `${bucket}/poison/keys/${poison ?? ""}${fresh()}`;
+    return async () => (await server.api(path, { method: "PUT", body: { n: 1 }, key })).status;
+  },
+};
+
+export const ways: readonly Way[] = [...emitting, ...reports, acks, puts];
 
 /** Every combiner that there is; one that no way attacks fails the suite's test. */
 export const combiners: ReadonlySet<string> = new Set(ways.map((way) => way.combiner));
