@@ -183,6 +183,8 @@ describe.each(engines)("children on %s", (engine) => {
     await worker.leave(job, "call", invoke("older"));
     const childJob = await next(child);
     const stored = `invoke:${stepRowId(runId, stepId)}`;
+    const told = sql`SELECT step_id FROM invocations WHERE parent_run_id = ${runId}`;
+    await until(async () => (await all(told)).length === 0, { about: "the start to be told of" });
     await server.running.domain.store.write(async (session) => {
       const moved = await session.run(sql`UPDATE idempotency_keys SET key = ${stored}
         WHERE environment_id = 'env_default' AND key = ${ownKeyMark + stored}`);

@@ -348,18 +348,12 @@ describe.each(engines)("waits on %s", (engine) => {
           SELECT n.copy, ${sql.raw(columns)} FROM ${sql.raw(table)} CROSS JOIN ${numbers} WHERE ${sql.raw(key)} = ${runId}`);
     });
     await emit("crowd.paid", { go: "now" });
-    const inState = (state: string) =>
-      store.one<{ count: number }>(
-        sql`SELECT count(*) AS count FROM executions WHERE function_id = 'crowd' AND state = ${state}`,
-      );
-    await until(
-      async () => {
-        await match();
-        return (await inState("waiting"))!.count === 0;
-      },
-      { about: "all to be woken" },
-    );
-    expect(await inState("queued")).toEqual({ count: many });
+    const inState = async (state: string) =>
+      (await store.all(sql`SELECT run_id FROM executions WHERE function_id = 'crowd' AND state = ${state}`))
+        .length;
+    const isWoken = async () => match().then(async () => (await inState("waiting")) === 0);
+    await until(isWoken, { about: "all to be woken" });
+    expect(await inState("queued")).toBe(many);
     expect(await store.all(sql`SELECT run_id FROM waits WHERE event_name = 'crowd.paid'`)).toEqual([]);
     const outputs = await store.all<{ output: string }>(
       sql`SELECT DISTINCT output FROM steps WHERE run_id LIKE 'run_crowd%' AND status = 'completed'`,
