@@ -18,6 +18,7 @@ const plainText = (text: string) =>
     .replaceAll("&apos;", "'")
     .replaceAll("&lt;", "<")
     .replaceAll("&gt;", ">")
+    .replaceAll(/&#(\d+);/g, (_, code) => String.fromCodePoint(Number(code)))
     .replaceAll("&amp;", "&");
 
 const attributeOf = (attributes: string, name: string): string =>

@@ -7,7 +7,7 @@ const xml = `<?xml version="1.0" encoding="UTF-8"?>
     <testsuite name="grp &amp; &lt;x&gt;" file="test/a.test.ts" line="2">
       <testcase name="ok" classname="grp &amp; &lt;x&gt;" time="0.00001" file="test/a.test.ts" line="2" assertions="0" />
       <testcase name="bad &gt; &quot;q&quot;" classname="grp" file="test/a.test.ts" line="2" assertions="1">
-        <failure type="AssertionError" message="&lt;skipped /&gt;">at test/a.test.ts:2:81</failure>
+        <failure type="AssertionError" message="&lt;skipped&#10;/&gt;">at test/a.test.ts:2:81</failure>
       </testcase>
     </testsuite>
     <testcase name="s /> t" classname="" time="0" file="test/a.test.ts" line="3" assertions="0">
@@ -37,7 +37,7 @@ test("cases are counted one by one, whatever stands in their names and messages"
     failures: [
       {
         title: 'test/a.test.ts > grp > bad > "q"',
-        reason: "<skipped />\nat test/a.test.ts:2:81",
+        reason: "<skipped\n/>\nat test/a.test.ts:2:81",
       },
       { title: "test/c&d.test.ts > (unnamed)", reason: "after\nError: after" },
     ],
