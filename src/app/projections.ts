@@ -111,9 +111,10 @@ export function openProjectionsPart(
       {
         duty: "retention",
         name: "projections.sweep",
-        about: "Deletes the states of projections that were deleted or rebuilt, a slice a transaction.",
+        about:
+          "Deletes the states of projections that were deleted or rebuilt, and history that is too old, a slice a transaction.",
         everyMs: 60_000,
-        tick: openSweep(store, (key) => dropTableOf(databases, key)),
+        tick: openSweep({ store, clock }, (key) => dropTableOf(databases, key)),
       },
     ],
     checks: projectionChecks(store),

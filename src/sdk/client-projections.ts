@@ -132,8 +132,9 @@ const readCalls = (
     return readOutcome(await call(method, projection, body, how));
   }
   return {
-    async get(projection, { partition = "" } = {}) {
-      const found = await call("GetProjection", projection, { partition }, safe);
+    async get(projection, { partition = "", asOf } = {}) {
+      const at = asOf === undefined ? {} : { asOf: new Date(asOf).toISOString() };
+      const found = await call("GetProjection", projection, { partition, ...at }, safe);
       const sequence = count(found.stateLastEventSeq);
       const times = {
         ...(text(found.lastEventId) !== "" && { lastEventId: text(found.lastEventId) }),

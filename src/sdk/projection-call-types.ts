@@ -112,7 +112,11 @@ export interface ProjectionUpdate<State = unknown> {
 export interface ProjectionCalls {
   get<State = unknown>(
     projection: WhichProjection<State>,
-    options?: { partition?: string },
+    options?: {
+      partition?: string;
+      /** The state as it was last saved with no event behind that time; of projections that are `recording`. */
+      asOf?: Date | string;
+    },
   ): Promise<PartitionState<State>>;
   /** Keys of partitions that have a state, by key; `search` is a part of them. At most 1,000. */
   partitions(projection: WhichProjection, options?: { search?: string; limit?: number }): Promise<string[]>;

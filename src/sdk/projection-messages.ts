@@ -19,9 +19,17 @@ export const readPlace = (message: Message): ProjectionPlace => ({
   building: count(message.buildingGeneration),
 });
 
-export const definitionMessage = ({ name, events, version, partitionKey, work }: SvcProjection): Message => ({
+export const definitionMessage = ({
+  name,
+  events,
+  version,
+  partitionKey,
+  work,
+  recording,
+}: SvcProjection): Message => ({
   ...{ name, events, version, mode: work.mode },
   ...(partitionKey !== "" && { partitionKey }),
+  ...(recording && { recording }),
 });
 
 /** For projections that the server folds. */

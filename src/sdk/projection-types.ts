@@ -75,6 +75,8 @@ export interface ManagedProjectionOptions<Events extends EventMap, State, Patter
   };
   /** For events without a handler of their own. */
   reduce?: (state: NoInfer<State>, event: ProjectedBy<Events, Pattern>) => FoldedState<NoInfer<State>>;
+  /** The server keeps every state that is saved for 30 days: `client.projections.get(…, { asOf })`. Default false. */
+  recording?: boolean;
   /** States kept in memory at most, those unused for longest leave first. Default 10,000. */
   statesMax?: number;
 }
@@ -151,6 +153,7 @@ export interface SvcProjection<State = unknown> {
   readonly batchSize: number;
   readonly gatherMs: number;
   readonly retry: { maxAttempts: number; initialDelayMs: number };
+  readonly recording: boolean;
   readonly work: ProjectionWork;
   /** How its events are checked and brought up to date. */
   readonly reader?: EventReader;

@@ -30,6 +30,7 @@ interface GivenOptions {
   statesMax?: number;
   handle?: (...given: never[]) => unknown;
   concurrency?: number;
+  recording?: boolean;
   tableSql?: string;
   statements?: Readonly<Record<string, string>>;
   description?: string;
@@ -68,6 +69,7 @@ export function projectionOf(given: GivenOptions, reader?: EventReader): SvcProj
     batchSize,
     gatherMs: given.gatherMs ?? gatherMsDefault,
     retry: { ...retryDefault, ...given.retry },
+    recording: given.recording === true,
     work: workOf(given),
     ...(reader && { reader }),
   };

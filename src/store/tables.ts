@@ -167,6 +167,18 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 114, key: ["environment_id", "name", "generation"], under: "projections" },
     texts: { name: 128 },
   },
+  projection_history: {
+    holds: "states of recording projections as they were",
+    scope: "environment",
+    endsWith:
+      "their generation is gone, or a later one was as old as 30 days already, loop `projections.sweep`",
+    purge: {
+      at: 118,
+      key: ["environment_id", "name", "generation", "partition_key", "at", "position"],
+      under: "projections",
+    },
+    texts: { name: 128, partition_key: 512 },
+  },
   projection_pending: {
     holds: "partitions with delivered events that are not saved",
     scope: "environment",

@@ -32,6 +32,7 @@ test("events are matched by name and by pattern, and patterns say what their nam
 test("a definition has defaults, and each event once", () => {
   expect(definitionOf({ name: "p", events: ["a", "a", "b.>"] })).toEqual({
     ...{ name: "p", events: ["a", "b.>"], mode: "managed", partitionPath: "", version: 1 },
+    isRecording: false,
   });
 });
 
@@ -40,7 +41,7 @@ test("the fence grows with each new holder, and a stream keeps its caller's othe
   const other = runnerOf({ runnerId: "r", fence: 0, generation: 0 }, { id: "ak_1", address: "10.0.0.1" });
   const generation = newGeneration(
     { environment_id: "e", name: "p", generation: 1 },
-    { after: 0, version: 1, now: 0 },
+    { after: 0, version: 1, isRecording: false, now: 0 },
   );
   const poll = { streamId: null, now: 1_000 };
   expect(standingOf(generation, unnamed, poll)).toBe("free");

@@ -21,13 +21,15 @@ export const projections = {
         PRIMARY KEY (environment_id, name))`,
       // One fold of the log, by the code of one version of the definition. Everything up to `cursor` is folded or passed over;
       // `position` is the highest that the cursor has had; everything up to `delivered` was handed out since the lease began, up to
-      // `offered` at any time. A dropped one is nobody's any more, and stays until its states are deleted.
+      // `offered` at any time. A dropped one is nobody's any more, and stays until its states are deleted. States are kept as
+      // history from the time `recorded_since` on, NULL for none.
       `CREATE TABLE projection_generations (
         environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL,
         definition_version BIGINT NOT NULL, cursor_position BIGINT NOT NULL, position BIGINT NOT NULL,
         delivered BIGINT NOT NULL, offered BIGINT NOT NULL, target BIGINT, return_to BIGINT,
         holder TEXT, stream_id TEXT, fence BIGINT NOT NULL, lease_until BIGINT NOT NULL, asked_at BIGINT NOT NULL,
-        saved_at BIGINT NOT NULL, dropped_at BIGINT, PRIMARY KEY (environment_id, name, generation))${hot}`,
+        saved_at BIGINT NOT NULL, recorded_since BIGINT, dropped_at BIGINT,
+        PRIMARY KEY (environment_id, name, generation))${hot}`,
       `CREATE INDEX projection_generations_dropped ON projection_generations (dropped_at)
         WHERE dropped_at IS NOT NULL`,
       // Partitions with delivered events that are not saved; they leave with the save, the lease or the projection.
@@ -35,6 +37,12 @@ export const projections = {
         environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL, partition_key TEXT NOT NULL,
         first_position BIGINT NOT NULL, last_position BIGINT NOT NULL, event_count BIGINT NOT NULL,
         PRIMARY KEY (environment_id, name, generation, partition_key))${hot}`,
+      // What was saved of recording generations, by the time of the last event in it.
+      `CREATE TABLE projection_history (
+        environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL, partition_key TEXT NOT NULL,
+        at BIGINT NOT NULL, position BIGINT NOT NULL, event_id TEXT, version BIGINT NOT NULL, saved_at BIGINT NOT NULL, state TEXT NOT NULL,
+        PRIMARY KEY (environment_id, name, generation, partition_key, at, position))`,
+      "CREATE INDEX projection_history_by_time ON projection_history (at)",
       // `state` is NULL where the first event of a partition failed.
       `CREATE TABLE projection_states (
         environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL, partition_key TEXT NOT NULL,

@@ -76,3 +76,6 @@ export const projectionPassMax = 100;
 export const projectionCountersMax = 4;
 /** Health frames of one projection leave a node at most this often. */
 export const projectionFrameMs = 250;
+
+/** How long recording projections keep their states as they were. */
+export const historyMs = 30 * 86_400_000;

@@ -1,8 +1,10 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { parseRfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { namedProjection } from "../../../kit/waits-for.ts";
+import { instantOf } from "../../../kit/wkt.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";
 import type { ListedProjection, Projections } from "./service.ts";
@@ -17,10 +19,18 @@ const Register = Type.Object({
   mode: text,
   partitionKey: text,
   version: count,
+  recording: Type.Optional(Type.Boolean()),
 });
 
 const Name = Type.Object({ name: Type.String() });
 const about = ({ name }: Static<typeof Name>) => [name];
+
+function asOfQuery(text: string | null): { asOf?: number } {
+  if (text === null) return {};
+  const asOf = parseRfc3339(text);
+  if (asOf === undefined) throw invalid("as_of", "must be an RFC 3339 time");
+  return { asOf };
+}
 
 const State = Type.Object({
   projection_name: Type.String(),
@@ -51,7 +61,7 @@ const registryOperations = (projections: Projections): Operation[] => [
       ProjectionService.method.registerProjection,
       (m) => ({
         ...{ name: m.name, events: m.events, mode: m.mode },
-        ...{ partitionKey: m.partitionKey, version: m.version },
+        ...{ partitionKey: m.partitionKey, version: m.version, recording: m.recording },
       }),
       ({ status, position }: Awaited<ReturnType<Projections["register"]>>) => ({
         status,
@@ -136,14 +146,17 @@ const readOperations = (projections: Projections): Operation[] => [
       name: Type.String(),
       partition: text,
       generation: count,
-      isPast: Type.Optional(Type.Boolean()),
+      asOf: Type.Optional(Type.Integer()),
     }),
     about,
     rest: {
       route: "GET /api/v1/projections/{name}",
-      decode: ({ params, query }) => ({ name: params.name, partition: query.get("partition") ?? "" }),
+      decode: ({ params, query }) => ({
+        ...{ name: params.name, partition: query.get("partition") ?? "" },
+        ...asOfQuery(query.get("as_of")),
+      }),
       encode: (read) => ({ status: 200, body: projectionJson(read) }),
-      query: Type.Object({ partition: text }),
+      query: Type.Object({ partition: text, as_of: Type.Optional(Type.String({ format: "date-time" })) }),
     },
     output: Type.Object({
       name: Type.String(),
@@ -159,19 +172,12 @@ const readOperations = (projections: Projections): Operation[] => [
       ProjectionService.method.getProjection,
       ({ name, partition, generation, asOf }) => ({
         ...{ name, partition, generation: Number(generation) },
-        isPast: asOf !== undefined,
+        ...(asOf && { asOf: instantOf(asOf) }),
       }),
       toProjection,
     ),
-    handle({ name, partition, generation, isPast }, call) {
-      if (isPast)
-        throw new Fault(
-          "failed_precondition",
-          "as_of: states of the past are kept of recording projections only, and this one is none",
-          { field: "as_of" },
-        );
-      return projections.get(call.environmentId, name, { partition, generation });
-    },
+    handle: ({ name, partition, generation, asOf }, call) =>
+      projections.get(call.environmentId, name, { partition, generation, asOf }),
   }),
   unary({
     name: "projections.status",

@@ -213,7 +213,7 @@ async function begin(
   const generation =
     job.partition_key !== null
       ? await beginPartition(session, held, { scope, partition: job.partition_key, now })
-      : await beginGeneration(session, held, { scope, strategy: job.strategy, now });
+      : await beginGeneration(session, held, { scope, strategy: job.strategy, definition, now });
   const started = { ...job, generation, started_at: now };
   await putRebuild(session, started);
   if (scope.total > 0) return started;
@@ -259,14 +259,25 @@ function requireFree(held: HeldProjection): void {
 async function beginGeneration(
   session: Session,
   held: HeldProjection,
-  { scope, strategy, now }: { scope: RebuildScope; strategy: RebuildStrategy; now: Instant },
+  {
+    scope,
+    strategy,
+    definition,
+    now,
+  }: {
+    scope: RebuildScope;
+    strategy: RebuildStrategy;
+    definition: ProjectionDefinition | undefined;
+    now: Instant;
+  },
 ): Promise<number> {
   const { environment_id, name } = held;
   const generation = (await lastGeneration(session, held)) + 1;
   const read = readGeneration(held);
+  const isRecording = definition?.isRecording ?? read.recorded_since !== null;
   const fresh = newGeneration(
     { environment_id, name, generation },
-    { after: scope.after, version: held.version, now },
+    { after: scope.after, version: held.version, isRecording, now },
   );
   fresh.target = Math.max(scope.target, scope.after);
   if (strategy === "in_place") {

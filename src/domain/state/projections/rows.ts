@@ -66,6 +66,8 @@ export interface GenerationRow extends GenerationKey {
   /** When a runner last asked for events. */
   asked_at: Instant;
   saved_at: Instant;
+  /** States are kept as history from this time on; null: they are not. */
+  recorded_since: Instant | null;
 }
 
 /** A projection with its generations, under the lock of its row. */
@@ -80,13 +82,13 @@ const columns = sql.raw(`environment_id, name, mode, status, events, partition_p
   stale_holder, refuses_save, error_message, error_event_id, error_position, error_partition, created_at, updated_at`);
 const generationColumns =
   sql.raw(`environment_id, name, generation, definition_version, cursor_position, position, delivered, offered,
-  target, return_to, holder, stream_id, fence, lease_until, asked_at, saved_at`);
+  target, return_to, holder, stream_id, fence, lease_until, asked_at, saved_at, recorded_since`);
 
 const joinedColumns = sql.raw(
   `p.environment_id, p.name, p.mode, p.status, p.events, p.partition_path, p.version, p.generation, p.stale_holder,
   p.refuses_save, p.error_message, p.error_event_id, p.error_position, p.error_partition, p.created_at, p.updated_at,
   g.generation AS of_generation, g.definition_version, g.cursor_position, g.position, g.delivered, g.offered, g.target, g.return_to, g.holder,
-  g.stream_id, g.fence, g.lease_until, g.asked_at, g.saved_at`,
+  g.stream_id, g.fence, g.lease_until, g.asked_at, g.saved_at, g.recorded_since`,
 );
 
 export const whereProjection = ({ environment_id, name }: ProjectionKey): Sql =>
@@ -171,17 +173,23 @@ export const insertGeneration = (session: Session, row: GenerationRow): Promise<
     ${row.name}, ${sql.bigint(row.generation)}, ${sql.bigint(row.definition_version)},
     ${sql.bigint(row.cursor_position)}, ${sql.bigint(row.position)}, ${sql.bigint(row.delivered)}, ${sql.bigint(row.offered)}, ${row.target}, ${row.return_to}, ${row.holder},
     ${row.stream_id}, ${sql.bigint(row.fence)}, ${sql.bigint(row.lease_until)}, ${sql.bigint(row.asked_at)},
-    ${sql.bigint(row.saved_at)})`);
+    ${sql.bigint(row.saved_at)}, ${row.recorded_since})`);
 
 /** A generation that begins after this position, without a runner. */
 export const newGeneration = (
   { environment_id, name, generation }: GenerationKey,
-  { after, version, now }: { after: number; version: number; now: Instant },
+  {
+    after,
+    version,
+    isRecording,
+    now,
+  }: { after: number; version: number; isRecording: boolean; now: Instant },
 ): GenerationRow => ({
   ...{ environment_id, name, generation, definition_version: version },
   ...{ cursor_position: after, position: after, delivered: after, offered: after },
   ...{ target: null, return_to: null, holder: null, stream_id: null },
   ...{ fence: 0, lease_until: 0, asked_at: now, saved_at: 0 },
+  recorded_since: isRecording ? 0 : null,
 });
 
 export const updateGeneration = (session: Session, row: GenerationRow): Promise<number> =>
@@ -196,9 +204,15 @@ export const noteAsked = (session: Session, key: GenerationKey, now: Instant): P
   session.run(sql`UPDATE projection_generations SET asked_at = ${sql.bigint(now)}
     WHERE ${whereGeneration(key)} AND asked_at < ${sql.bigint(now)}`);
 
-/** What is folded goes on by the code of another version. */
-export const carryOn = (session: Session, key: ProjectionKey, version: number): Promise<number> =>
-  session.run(sql`UPDATE projection_generations SET definition_version = ${sql.bigint(version)}
+/** What is folded goes on by the code of another version, and is recorded from now on or no more. */
+export const carryOn = (
+  session: Session,
+  key: ProjectionKey,
+  { version, isRecording }: Pick<ProjectionDefinition, "version" | "isRecording">,
+  now: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE projection_generations SET definition_version = ${sql.bigint(version)},
+    recorded_since = ${isRecording ? sql`COALESCE(recorded_since, ${sql.bigint(now)})` : sql.raw("NULL")}
     WHERE ${whereProjection(key)} AND dropped_at IS NULL`);
 
 /** What moves of a projection change; its definition has an update of its own. */

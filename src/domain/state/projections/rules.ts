@@ -33,6 +33,8 @@ export interface ProjectionDefinition {
   /** Empty: one partition. */
   partitionPath: string;
   version: number;
+  /** Its states are kept as they were. */
+  isRecording: boolean;
 }
 
 export interface DefinitionInput {
@@ -41,6 +43,7 @@ export interface DefinitionInput {
   mode?: string | undefined;
   partitionKey?: string | undefined;
   version?: number | undefined;
+  recording?: boolean | undefined;
 }
 
 const shown = (text: string) => JSON.stringify(text.slice(0, projectionNameBytesMax).toWellFormed());
@@ -90,12 +93,15 @@ export function definitionOf(input: DefinitionInput): ProjectionDefinition {
     throw invalid("events", `must name at most ${projectionEventsMax} events`);
   for (const [at, pattern] of events.entries()) requireEventPattern(`events[${at}]`, pattern);
   if (version < 0) throw invalid("version", "must not be negative");
+  if (input.recording === true && mode !== "managed")
+    throw invalid("recording", "only a managed projection has states to keep");
   return {
     name: requireProjectionName("name", input.name),
     mode,
     events: [...new Set(events)],
     partitionPath: partitionPathOf(input.partitionKey),
     version: version === 0 ? 1 : version,
+    isRecording: input.recording === true,
   };
 }
 

@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
+import { record } from "./history.ts";
 import { generationOf, requireLease, touch } from "./leases.ts";
 import { projectionErrorCharsMax, projectionLeaseMs } from "./limits.ts";
 import {
@@ -17,6 +18,7 @@ import {
   firstPending,
   getState,
   getStates,
+  noState,
   putStates,
   type StateRow,
   settlePartitions,
@@ -170,6 +172,7 @@ export class StoredSaves implements Saves {
       return isNew(row, one.lastPosition) ? storedOf(one, row, now) : [];
     });
     if (stored.length > 0) await putStates(session, generation, stored);
+    if (generation.recorded_since !== null) await record(session, generation, stored);
     const saved = states.map(({ partition, lastPosition: upTo }) => ({ partition, upTo }));
     const processed = await settlePartitions(session, generation, saved);
     const advanced = await this.#advance(session, held, generation, processed);
@@ -242,10 +245,4 @@ const storedOf = (one: SavedState, before: StateRow | undefined, now: Instant): 
   last_event_at: one.lastEventAt,
   version: (before?.version ?? 0) + 1,
   updated_at: now,
-});
-
-const noState = (partition: string): StateRow => ({
-  ...{ partition_key: partition, state: null, last_event_id: null, last_position: 0, last_event_at: null },
-  ...{ version: 0, error_message: null, error_event_id: null, error_position: null, skipped_position: null },
-  updated_at: 0,
 });

@@ -5,6 +5,7 @@ import { pageSize } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
+import { stateAt } from "./history.ts";
 import { eventsBehind } from "./lag.ts";
 import { endLease, touch } from "./leases.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
@@ -114,7 +115,7 @@ export interface Projections {
   get(
     environmentId: string,
     name: string,
-    which: { partition?: string | undefined; generation?: number | undefined },
+    which: { partition?: string | undefined; generation?: number | undefined; asOf?: Instant | undefined },
   ): Promise<ReadProjection>;
   list(
     environmentId: string,
@@ -183,7 +184,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       return registered;
     },
 
-    async get(environmentId, name, { partition: given, generation: wanted = 0 }) {
+    async get(environmentId, name, { partition: given, generation: wanted = 0, asOf }) {
       const partition = partitionOf("partition", given);
       for (;;) {
         const held = await readOf(environmentId, name);
@@ -191,7 +192,10 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
           wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
         if (!generation)
           throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
-        const state = await getState(store, generation, partition);
+        const state =
+          asOf === undefined
+            ? await getState(store, generation, partition)
+            : await stateAt(store, generation, { partition, asOf, now: clock.now() });
         // The states of a generation that is gone may be swept already: they look as if never folded.
         if (!state && (await getProjection(store, held))?.generation !== held.generation) continue;
         const made = held.mode === "sql" ? await getSqlProjection(store, held) : undefined;
@@ -291,7 +295,7 @@ export async function registerProjection(
     if ((found.mode === "sql") !== (definition.mode === "sql"))
       throw new Fault("already_exists", `projection "${key.name}" is ${found.mode}: delete it first`);
     await updateDefinition(session, key, definition, now);
-    await carryOn(session, key, definition.version);
+    await carryOn(session, key, definition, now);
     return { status: found.status, position: readGeneration(found).position };
   }
   if ((await countProjections(session, key.environment_id)) >= projectionsMax)
@@ -310,7 +314,12 @@ export async function registerProjection(
     },
     ...{ partition_path: definition.partitionPath, created_at: now, updated_at: now },
   });
-  const fresh = newGeneration({ ...key, generation }, { after, version: definition.version, now });
+  const fresh = newGeneration(
+    { ...key, generation },
+    {
+      ...{ after, version: definition.version, isRecording: definition.isRecording, now },
+    },
+  );
   await insertGeneration(session, { ...fresh, holder: definition.mode === "sql" ? serverHolder : null });
   return { status: "running" as const, position: after };
 }

@@ -23,6 +23,12 @@ export interface StateRow {
   updated_at: Instant;
 }
 
+export const noState = (partition: string): StateRow => ({
+  ...{ partition_key: partition, state: null, last_event_id: null, last_position: 0, last_event_at: null },
+  ...{ version: 0, error_message: null, error_event_id: null, error_position: null, skipped_position: null },
+  updated_at: 0,
+});
+
 const names = [
   "partition_key",
   "state",

@@ -12,9 +12,10 @@ const Definition = Type.Object({
   mode: Type.String(),
   partitionKey: Type.String(),
   version: Type.Integer(),
+  recording: Type.Boolean(),
 });
-const fromDefinition = ({ events, mode, partitionKey, version }: Static<typeof Definition>) => ({
-  ...{ events, mode, partitionKey, version },
+const fromDefinition = ({ events, mode, partitionKey, version, recording }: Static<typeof Definition>) => ({
+  ...{ events, mode, partitionKey, version, recording },
 });
 
 const Name = Type.Object({ name: Type.String() });
