@@ -25,6 +25,6 @@ export const cutOff = (): Fault => new Fault("unavailable", "the query was given
 
 const messageCharsMax = 500;
 
-/** What the database says of a text, for whoever wrote it. */
+/** What the author of a text is told of the database's error. */
 export const databaseSays = (field: string, message: string): Fault =>
   invalid(field, message.slice(0, messageCharsMax).toWellFormed().replaceAll("\0", " "));

@@ -15,7 +15,7 @@ export type ProgramAsk =
       steps: WireStep[];
     };
 
-/** What a reader reads; nobody who asks it knows or guesses the names of the two databases. */
+/** What a reader reads. The names of the two databases are random and secret. */
 export interface WirePlaces {
   storeFile: string;
   storeName: string;

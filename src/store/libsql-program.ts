@@ -102,7 +102,7 @@ class EnvironmentReader {
     say({ answer: "done", columns: [...columns], isTruncated, isSpent });
   }
 
-  /** Plans name the databases, whose names nobody is to know. */
+  /** Plans name the attached databases; their names stay secret. */
   #shown(detail: string): string {
     return detail.replaceAll(`${this.#store}.`, "").replaceAll(`${this.#own}.`, "");
   }
@@ -316,7 +316,7 @@ class EnvironmentWriter {
 const valuesOf = ([, , ...values]: WireStep) =>
   values.map((value) => (typeof value === "boolean" ? Number(value) : value));
 
-/** What an error of SQLite is to whoever wrote the text. */
+/** What the author of a text is told of an error of SQLite. */
 function refusalOf(error: unknown): ProgramAnswer {
   const { message, code } = error as { message: string; code?: unknown };
   if (error instanceof NotAllowed) return { answer: "refused", why: "not allowed", message };

@@ -87,7 +87,7 @@ async function requireRights(session: Session): Promise<{ database: string; isSu
   return { database: row.database, isSuper: row.super };
 }
 
-/** Nobody but the server's own role may call what the roles of environments must not. */
+/** Takes from all roles but the server's own the functions that environments must not call. */
 async function revokeHarmful(store: Store): Promise<void> {
   await store.write((session) =>
     session.run(

@@ -1,6 +1,6 @@
 import { events } from "./model.ts";
 
-/** A state an article, read by whoever shows it. */
+/** The stock of each article, as a web page would show it. */
 export const stock = events.createProjection({
   name: "shop_stock",
   partitionKey: "$.data.sku",
@@ -38,7 +38,7 @@ export const sales = events.createProjection({
   },
 });
 
-/** A table, for questions that nobody has thought of yet. */
+/** A row for each order: SQL answers questions about them. */
 export const orders = events.createProjection({
   name: "shop_orders",
   tableSql: "CREATE TABLE proj_shop_orders (id TEXT PRIMARY KEY, customer TEXT, total BIGINT, status TEXT)",

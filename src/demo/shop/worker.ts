@@ -12,7 +12,7 @@ const worker = createWorker({
 await worker.start();
 process.stdout.write("ready\n");
 
-// Whoever started this is gone: so is this.
+// The worker ends with the process that started it.
 process.stdin.on("end", () => worker.stop()).resume();
 await worker.closed;
 process.exit(0);

@@ -19,7 +19,7 @@ export class BuildPace {
     this.#environmentId = environmentId;
   }
 
-  /** After a slice up to a position, which took so long. */
+  /** How long to rest after a slice that ended at this position and took this long. */
   async restMs(reached: number, tookMs: number): Promise<number> {
     const head = (await getHead(this.#store, this.#environmentId))?.position ?? 0;
     const isGrowing = head > this.#head;
@@ -28,7 +28,7 @@ export class BuildPace {
     return Math.min(tookMs * (isGrowing ? this.#rest : buildRestIdle), buildRestMsMax);
   }
 
-  /** A log that grows faster than it is folded would be built for ever. */
+  /** The pause is halved when the build does not catch up with the log. */
   #judge(distance: number): void {
     const now = this.#clock.elapsed();
     if (now - this.#judgedAt < buildNearerMs) return;

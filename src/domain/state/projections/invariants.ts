@@ -108,7 +108,7 @@ async function foldBehind(
   return other;
 }
 
-/** States that no generation has would stay for ever; one from beyond the log hides the events that come. */
+/** Finds states without a generation, which no loop deletes, and states beyond the end of the log, which hide later events. */
 function statesCheck(store: StoreReads): IntegrityCheck {
   const walks = new Walks<StatePlace>();
   return {

@@ -138,7 +138,7 @@ export interface ProjectionsDeps {
   clock: Clock;
   /** Called after the commit. */
   onChanged: (change: ProjectionChange) => void;
-  /** The tables of these generations are nobody's; loop `projections.sweep` drops what is left. */
+  /** Drops the tables of deleted generations; loop `projections.sweep` repeats what fails. */
   onTablesLeft: (generations: readonly GenerationRow[]) => Promise<void>;
 }
 

@@ -72,7 +72,7 @@ export const foldTableOf = (key: GenerationKey, name: string): FoldTable => ({
   generation: key.generation,
 });
 
-/** Of a generation that is nobody's any more; the name is a projection's, which need not be there any more. */
+/** Drops the table of a dropped generation. Its projection may be deleted already. */
 export const dropTableOf = (
   databases: Pick<EnvironmentDatabases, "drop">,
   key: GenerationKey,

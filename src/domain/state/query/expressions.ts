@@ -10,7 +10,7 @@ export interface ExpressionContext {
   subquery: ((node: unknown, depth: number) => string) | undefined;
   /** What stands for the parameter of this number; undefined where none may stand. */
   parameter: ((number: number) => string) | undefined;
-  /** No function may be called: an expression that stands in a table is evaluated by whoever writes there. */
+  /** No function may be called: a table's expressions run with the rights of the role that writes to it. */
   isPlain?: boolean;
 }
 

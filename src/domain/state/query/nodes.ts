@@ -23,7 +23,7 @@ export function nodeOf(raw: unknown): SqlNode {
 
 export const listOf = (raw: unknown): unknown[] => (Array.isArray(raw) ? raw : []);
 
-/** Whoever writes a node names all fields that it understands: a node with any other is not admitted. */
+/** A writer names the fields of a node that it understands; a node with another field is not admitted. */
 export class NodeReader {
   readonly field: string;
 
