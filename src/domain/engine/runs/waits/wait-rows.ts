@@ -129,11 +129,13 @@ export async function readEvents(
   range: { environmentId: string; names: readonly string[]; from: number; to: number; fromAt?: number },
   limit: number,
 ): Promise<MatchedEventsPage> {
+  // By position never over the index of names, which holds all the past of a name.
+  const name = range.fromAt === undefined ? sql.raw("v.name || ''") : sql.raw("v.name");
   const rows = await store.all<MatchedEvent & { page_count: number }>(sql`SELECT * FROM (
       SELECT page.*, count(*) OVER () AS page_count,
         sum(length(page.data)) OVER (ORDER BY page.position) - length(page.data) AS before FROM (
           SELECT v.id, v.position, v.name, v.version, v.data, v.metadata, v.source, v.at, v.idempotency_key FROM events v
-          WHERE v.environment_id = ${range.environmentId} AND v.name IN ${sql.list(range.names)}
+          WHERE v.environment_id = ${range.environmentId} AND ${name} IN ${sql.list(range.names)}
             AND v.position > ${range.from} AND v.position <= ${range.to}
             ${range.fromAt === undefined ? sql.empty : sql`AND v.at >= ${range.fromAt}`}
           ORDER BY ${range.fromAt === undefined ? sql.empty : sql.raw("v.at,")} v.position LIMIT ${limit}) page) sized
