@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isEvent, projectionCaller } from "../support/projections.ts";
+import { idsOf, isEvent, projectionCaller } from "../support/projections.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 
@@ -12,28 +12,19 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   }, 30_000);
   afterAll(() => server.stop());
 
-  let number = 0;
-  const registered = async (word: string, more: object = {}) => {
-    const name = `${word}_${++number}`;
-    const event = `${word}${number}.happened`;
-    await caller.ok("RegisterProjection", { name, events: [event], ...more });
-    return { name, event };
-  };
-  // biome-ignore lint/suspicious/noExplicitAny: messages as they come
-  const idsOf = (polled: any) => polled.events.map(({ id }: { id: string }) => id);
   const fail = (name: string, { id, seq }: { id: string; seq: number }, more: object = {}) =>
     caller.ok("ReportProjectionError", { name, eventId: id, eventSeq: `${seq}`, message: "no", ...more });
   const byId = { partitionKey: "$.data.id" };
 
   test("a poll of one partition finds its events behind any number of others", async () => {
-    const { name, event } = await registered("part", byId);
+    const { name, event } = await caller.registered("part", byId);
     for (let at = 0; at < 12; at++) await caller.emit(event, { id: "other" });
     const mine = await caller.emit(event, { id: "mine" });
     expect(idsOf(await caller.poll(name, { partition: "mine", batchSize: 5 }))).toEqual([mine.id]);
   });
 
   test("a failure without a position is refused: a cursor from before the log would be the answer", async () => {
-    const { name, event } = await registered("nowhere");
+    const { name, event } = await caller.registered("nowhere");
     const { id } = await caller.emit(event);
     await caller.poll(name);
     const { body } = await caller.call("ReportProjectionError", { name, eventId: id, message: "no" });
@@ -44,7 +35,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a resumed external projection gets what failed again: its stream ends", async () => {
-    const { name, event } = await registered("outside", { mode: "external" });
+    const { name, event } = await caller.registered("outside", { mode: "external" });
     const stream = await caller.stream("StreamProjectionEvents", { name, acceptHeartbeats: true });
     const bad = await caller.emit(event);
     await stream.wait(1, isEvent);
@@ -58,7 +49,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a rebuild of a part repeats no effects from behind that part", async () => {
-    const { name, event } = await registered("effects", { mode: "external" });
+    const { name, event } = await caller.registered("effects", { mode: "external" });
     const events = [];
     for (let at = 0; at < 4; at++) events.push(await caller.emit(event));
     await caller.poll(name);
@@ -71,7 +62,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a rebuild of one partition leaves those that have stopped where they are", async () => {
-    const { name, event } = await registered("neighbour", byId);
+    const { name, event } = await caller.registered("neighbour", byId);
     await caller.emit(event, { id: "a" });
     const bad = await caller.emit(event, { id: "b" });
     const last = await caller.emit(event, { id: "a" });
@@ -90,7 +81,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a wait is not over before a resumed projection has folded what it waits for", async () => {
-    const { name, event } = await registered("again", byId);
+    const { name, event } = await caller.registered("again", byId);
     const bad = await caller.emit(event, { id: "a" });
     const { seq } = await caller.emit(event, { id: "b" });
     await caller.poll(name);
@@ -105,7 +96,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("two events of a partition are passed over one after the other, and none comes back", async () => {
-    const { name, event } = await registered("skipped");
+    const { name, event } = await caller.registered("skipped");
     const [one, bad, worse, last] = [
       await caller.emit(event),
       await caller.emit(event),
@@ -127,7 +118,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a generation takes over when no partition of it is older than the one that is read", async () => {
-    const { name, event } = await registered("older", byId);
+    const { name, event } = await caller.registered("older", byId);
     const first = await caller.emit(event, { id: "b" });
     const second = await caller.emit(event, { id: "a" });
     const live = await caller.poll(name, { runnerId: "live" });
@@ -150,7 +141,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a stream ends when its projection gets other events, which the runner may not read", async () => {
-    const { name, event } = await registered("redefined");
+    const { name, event } = await caller.registered("redefined");
     const role = await server.api("/api/v1/roles", { body: { name: `reads-${engine}`, base: "developer" } });
     const made = await server.api("/api/v1/apikeys", { body: { name: "k", role_ids: [role.body.id] } });
     const policy = await server.api("/api/v1/policies", {
@@ -175,7 +166,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a policy that comes while a stream is open ends it", async () => {
-    const { name, event } = await registered("forbidden");
+    const { name, event } = await caller.registered("forbidden");
     const role = await server.api("/api/v1/roles", { body: { name: `late-${engine}`, base: "developer" } });
     const made = await server.api("/api/v1/apikeys", { body: { name: "l", role_ids: [role.body.id] } });
     const stream = await caller.stream(
@@ -194,7 +185,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("a time that no protocol could carry back is refused", async () => {
-    const { name, event } = await registered("timeless");
+    const { name, event } = await caller.registered("timeless");
     const { seq } = await caller.emit(event);
     await caller.poll(name);
     for (const lastEventTime of ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00"]) {
@@ -205,7 +196,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   });
 
   test("partitions of any name have frames, and are found by a part of it", async () => {
-    const { name, event } = await registered("named", byId);
+    const { name, event } = await caller.registered("named", byId);
     const socket = await openSocket(server.url, { key: server.adminKey });
     await socket.subscribe(`system.projection.${name}.>`);
     const partitions = ["*", "a b", "%", "x>", "ü", "\u0001"];

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { projectionCaller } from "../support/projections.ts";
+import { idsOf, projectionCaller } from "../support/projections.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 describe.each(engines)("rebuilds of projections on %s", (engine) => {
@@ -12,15 +12,6 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   }, 30_000);
   afterAll(() => server.stop());
 
-  let number = 0;
-  const registered = async (word: string, more: object = {}) => {
-    const name = `${word}_${++number}`;
-    const event = `${word}${number}.happened`;
-    await caller.ok("RegisterProjection", { name, events: [event], ...more });
-    return { name, event };
-  };
-  // biome-ignore lint/suspicious/noExplicitAny: messages as they come
-  const idsOf = (polled: any) => polled.events.map(({ id }: { id: string }) => id);
   const stateOf = async (name: string, more: object = {}) =>
     (await caller.ok("GetProjection", { name, ...more })).state;
   /** Folds what there is: a count, by polls of a runner with this name. */
@@ -36,7 +27,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   };
 
   test("a dry run tells the scope and changes nothing", async () => {
-    const { name, event } = await registered("dry");
+    const { name, event } = await caller.registered("dry");
     const { seq } = await caller.emit(event);
     await fold(name, "r");
     const { job } = await caller.ok("RebuildProjection", { name, dryRun: true });
@@ -47,7 +38,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("in place: the states go, and come again with the replay", async () => {
-    const { name, event } = await registered("in_place");
+    const { name, event } = await caller.registered("in_place");
     const events = [await caller.emit(event), await caller.emit(event), await caller.emit(event)];
     await fold(name, "r");
     expect(await stateOf(name)).toEqual({ count: 3 });
@@ -80,7 +71,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("a rebuild without events is complete at once", async () => {
-    const { name } = await registered("empty");
+    const { name } = await caller.registered("empty");
     await caller.emit("of.others");
     const { job } = await caller.ok("RebuildProjection", { name });
     expect(job).toMatchObject({ status: "completed", progress: 1 });
@@ -88,7 +79,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("a cancelled rebuild in place goes on as usual", async () => {
-    const { name, event } = await registered("cancelled");
+    const { name, event } = await caller.registered("cancelled");
     await caller.emit(event);
     await fold(name, "r");
     await caller.ok("RebuildProjection", { name });
@@ -100,7 +91,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("side by side: the read generation stays until the new one has reached it", async () => {
-    const { name, event } = await registered("beside");
+    const { name, event } = await caller.registered("beside");
     for (let at = 0; at < 5; at++) await caller.emit(event);
     await fold(name, "live");
     const before = await caller.status(name);
@@ -133,7 +124,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("a rebuild beside that is cancelled leaves no trace", async () => {
-    const { name, event } = await registered("beside_cancelled");
+    const { name, event } = await caller.registered("beside_cancelled");
     await caller.emit(event);
     await fold(name, "live");
     await caller.ok("RebuildProjection", { name, strategy: "side_by_side" });
@@ -146,7 +137,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("one partition is rebuilt while the others stay", async () => {
-    const { name, event } = await registered("partial", { partitionKey: "$.data.id" });
+    const { name, event } = await caller.registered("partial", { partitionKey: "$.data.id" });
     const a1 = await caller.emit(event, { id: "a" });
     const b = await caller.emit(event, { id: "b" });
     const a2 = await caller.emit(event, { id: "a" });
@@ -162,7 +153,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("from one event to another, for an external projection, which then goes on where it was", async () => {
-    const { name, event } = await registered("between", { mode: "external" });
+    const { name, event } = await caller.registered("between", { mode: "external" });
     const events = [
       await caller.emit(event),
       await caller.emit(event),
@@ -184,7 +175,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("an external rebuilder reports its progress, and ends the rebuild", async () => {
-    const { name, event } = await registered("reported", { mode: "external" });
+    const { name, event } = await caller.registered("reported", { mode: "external" });
     const { seq } = await caller.emit(event);
     await caller.ok("RebuildProjection", { name });
     await caller.ok("ReportRebuildProgress", { name, eventsProcessed: "1", totalEvents: "9" });
@@ -226,7 +217,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   });
 
   test("bad requests are refused", async () => {
-    const { name } = await registered("bad");
+    const { name } = await caller.registered("bad");
     expect((await caller.call("RebuildProjection", { name, strategy: "sideways" })).body.code).toBe(
       "invalid_argument",
     );

@@ -12,18 +12,11 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   }, 30_000);
   afterAll(() => server.stop());
 
-  let number = 0;
-  const registered = async (word: string, more: object = {}) => {
-    const name = `${word}_${++number}`;
-    const event = `${word}${number}.happened`;
-    await caller.ok("RegisterProjection", { name, events: [event], ...more });
-    return { name, event };
-  };
   const open = (name: string, more: object = {}) =>
     caller.stream("StreamProjectionEvents", { name, acceptHeartbeats: true, ...more });
 
   test("events come as they happen, each once, and the cursor moves with the saves", async () => {
-    const { name, event } = await registered("live");
+    const { name, event } = await caller.registered("live");
     const early = await caller.emit(event, { n: 1 });
     const stream = await open(name);
     const [first] = await stream.wait(1, isEvent);
@@ -53,7 +46,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   });
 
   test("a runner that left events unsaved, or stands beside another, has to poll", async () => {
-    const { name, event } = await registered("dirty");
+    const { name, event } = await caller.registered("dirty");
     const one = await caller.emit(event);
     const stream = await open(name);
     await stream.wait(1, isEvent);
@@ -74,7 +67,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   });
 
   test("runners with names stand by, and go on where the other was", async () => {
-    const { name, event } = await registered("named");
+    const { name, event } = await caller.registered("named");
     const first = await open(name, { runnerId: "first" });
     const second = await open(name, { runnerId: "second" });
     const one = await caller.emit(event);
@@ -93,7 +86,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   });
 
   test("an unknown projection and one partition are refused by status", async () => {
-    const { name } = await registered("refused");
+    const { name } = await caller.registered("refused");
     expect((await open("never_registered")).refusal).toMatchObject({ code: "not_found" });
     expect((await open(name, { partition: "a" })).refusal).toMatchObject({ code: "unimplemented" });
     const negative = await open(name, { batchSize: -1 });
@@ -101,7 +94,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   });
 
   test("a stream of a projection that is rebuilt ends, and its runner polls the replay", async () => {
-    const { name, event } = await registered("rebuilt");
+    const { name, event } = await caller.registered("rebuilt");
     const one = await caller.emit(event);
     const stream = await open(name);
     await stream.wait(1, isEvent);
@@ -125,7 +118,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   });
 
   test("a pause stops the events of an open stream, and a resume brings them", async () => {
-    const { name, event } = await registered("paused");
+    const { name, event } = await caller.registered("paused");
     const stream = await open(name);
     await stream.wait(1);
     await caller.ok("PauseProjection", { name });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { projectionCaller } from "../support/projections.ts";
+import { idsOf, projectionCaller } from "../support/projections.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket, type TestSocket } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
@@ -18,18 +18,8 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
     await server.stop();
   });
 
-  let number = 0;
-  const registered = async (word: string, more: object = {}) => {
-    const name = `${word}_${++number}`;
-    const event = `${word}${number}.happened`;
-    await caller.ok("RegisterProjection", { name, events: [event], ...more });
-    return { name, event };
-  };
-  // biome-ignore lint/suspicious/noExplicitAny: messages as they come
-  const idsOf = (polled: any) => polled.events.map(({ id }: { id: string }) => id);
-
   test("a failed handler stops its partition, and the neighbours go on", async () => {
-    const { name, event } = await registered("failing", { partitionKey: "$.data.id" });
+    const { name, event } = await caller.registered("failing", { partitionKey: "$.data.id" });
     const a1 = await caller.emit(event, { id: "a" });
     const bad = await caller.emit(event, { id: "a", bad: true });
     const b = await caller.emit(event, { id: "b" });
@@ -67,7 +57,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("what was delivered before the failed event and is not saved comes again with it", async () => {
-    const { name, event } = await registered("unsaved");
+    const { name, event } = await caller.registered("unsaved");
     const one = await caller.emit(event);
     const bad = await caller.emit(event);
     await caller.poll(name);
@@ -82,7 +72,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("a failed handler stops an external projection, until it is resumed", async () => {
-    const { name, event } = await registered("outside", { mode: "external" });
+    const { name, event } = await caller.registered("outside", { mode: "external" });
     const one = await caller.emit(event);
     const bad = await caller.emit(event);
     const last = await caller.emit(event);
@@ -108,7 +98,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("subscribers hear of transitions, moves and states", async () => {
-    const { name, event } = await registered("heard");
+    const { name, event } = await caller.registered("heard");
     const socket = await openSocket(server.url, { key: server.adminKey });
     open.push(socket);
     await socket.subscribe(`system.projection_health.${name}`);
@@ -162,7 +152,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("saves that make no sense are refused, and change nothing", async () => {
-    const { name, event } = await registered("hostile");
+    const { name, event } = await caller.registered("hostile");
     const { seq } = await caller.emit(event);
     await caller.poll(name);
     const codeOf = async (seqSaid: number | string, more: object = {}) =>
@@ -190,7 +180,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
     expect((await caller.ok("GetProjection", { name })).state).toBeUndefined();
     // States are any JSON.
     for (const [at, state] of [[1, 2], "text", 7, false, null].entries()) {
-      const own = await registered("any_json");
+      const own = await caller.registered("any_json");
       const one = await caller.emit(own.event);
       await caller.poll(own.name);
       expect([at, (await caller.save(own.name, one.seq, state)).status]).toEqual([at, 200]);
@@ -201,14 +191,14 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("deny policies keep projections, and their events, from a runner", async () => {
-    const { name, event } = await registered("denied");
-    const other = await registered("allowed");
+    const { name, event } = await caller.registered("denied");
+    const other = await caller.registered("allowed");
     const role = await server.api("/api/v1/roles", { body: { name: `bound-${engine}`, base: "developer" } });
     const made = await server.api("/api/v1/apikeys", { body: { name: "k", role_ids: [role.body.id] } });
     const options = { key: made.body.key as string };
     const deny = async (resources: string, actions: string) => {
       const policy = await server.api("/api/v1/policies", {
-        body: { name: `deny ${++number}`, effect: "deny", actions, resources },
+        body: { name: `deny ${actions}`, effect: "deny", actions, resources },
       });
       expect([policy.status, policy.body.warnings]).toEqual([201, undefined]);
       await server.api(`/api/v1/roles/${role.body.id}/policies`, { body: { policy_id: policy.body.id } });
@@ -233,7 +223,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("the audit names who changed a projection, and holds no states", async () => {
-    const { name, event } = await registered("audited");
+    const { name, event } = await caller.registered("audited");
     const { seq } = await caller.emit(event);
     await caller.poll(name);
     await caller.save(name, seq, { text: "of nobody else" });
@@ -249,7 +239,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   });
 
   test("events of the platform's own entities reach no runner", async () => {
-    const { name, event } = await registered("hidden");
+    const { name, event } = await caller.registered("hidden");
     const own = await caller.emit(event);
     const seen = await caller.emit(event);
     await server.running.domain.store.write((session) =>

@@ -11,18 +11,11 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   }, 30_000);
   afterAll(() => server.stop());
 
-  let number = 0;
-  const registered = async (word: string, more: object = {}) => {
-    const name = `${word}_${++number}`;
-    const event = `${word}${number}.happened`;
-    await caller.ok("RegisterProjection", { name, events: [event], ...more });
-    return { name, event };
-  };
   const wait = (name: string, minSeq: number, more: object = {}) =>
     caller.call("WaitProjectionCatchup", { name, minSeq: `${minSeq}`, timeout: "10s", ...more });
 
   test("a wait ends with the save that it waits for", async () => {
-    const { name, event } = await registered("caught");
+    const { name, event } = await caller.registered("caught");
     const { seq } = await caller.emit(event);
     await caller.poll(name);
     const waiting = wait(name, seq);
@@ -35,7 +28,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("a wait that runs out says how far the projection is", async () => {
-    const { name, event } = await registered("late");
+    const { name, event } = await caller.registered("late");
     await caller.emit(event);
     const { seq } = await caller.emit(event);
     const { body } = await wait(name, seq, { timeout: "0.05s" });
@@ -44,7 +37,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("events that are none of the projection's are passed over, also while no runner is there", async () => {
-    const { name, event } = await registered("passed");
+    const { name, event } = await caller.registered("passed");
     const { seq } = await caller.emit("nobody.reads.this");
     expect((await wait(name, seq)).body).toMatchObject({ caughtUp: true });
     await caller.emit(event);
@@ -54,7 +47,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("an event is waited for by its id", async () => {
-    const { name, event } = await registered("by_event");
+    const { name, event } = await caller.registered("by_event");
     const { id, seq } = await caller.emit(event);
     await caller.poll(name);
     const waiting = caller.call("WaitForEvent", { eventId: id, projection: name, timeout: "10s" });
@@ -67,7 +60,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("a partition is waited for by its own row", async () => {
-    const { name, event } = await registered("partition", { partitionKey: "$.data.id" });
+    const { name, event } = await caller.registered("partition", { partitionKey: "$.data.id" });
     const a = await caller.emit(event, { id: "a" });
     const b = await caller.emit(event, { id: "b" });
     await caller.poll(name);
@@ -76,14 +69,14 @@ describe.each(engines)("waits for projections on %s", (engine) => {
     expect((await wait(name, a.seq, { partition: "a", timeout: "0.05s" })).body).toMatchObject({
       timedOut: true,
     });
-    const external = await registered("no_partition", { mode: "external" });
+    const external = await caller.registered("no_partition", { mode: "external" });
     const refused = await wait(external.name, 1, { partition: "a" });
     expect([refused.status, refused.body.code]).toEqual([400, "failed_precondition"]);
   });
 
   test("several are waited for at once, each with an answer of its own", async () => {
-    const one = await registered("batch");
-    const other = await registered("batch");
+    const one = await caller.registered("batch");
+    const other = await caller.registered("batch");
     const { seq } = await caller.emit(one.event);
     await caller.poll(one.name);
     await caller.save(one.name, seq, {});
@@ -107,7 +100,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("a streamed wait tells each move, and ends with one last frame", async () => {
-    const { name, event } = await registered("streamed");
+    const { name, event } = await caller.registered("streamed");
     const first = await caller.emit(event);
     const second = await caller.emit(event);
     await caller.poll(name);
@@ -138,7 +131,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("a projection that is paused or being rebuilt in place is not waited for", async () => {
-    const { name, event } = await registered("stopped");
+    const { name, event } = await caller.registered("stopped");
     const { seq } = await caller.emit(event);
     const waiting = wait(name, seq);
     await caller.ok("PauseProjection", { name });
@@ -154,7 +147,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("times beyond their limits are refused", async () => {
-    const { name } = await registered("limits");
+    const { name } = await caller.registered("limits");
     for (const timeout of ["60.5s", "-1s"])
       expect((await wait(name, 1, { timeout })).body.code).toBe("invalid_argument");
     const stream = await caller.stream("WaitProjectionCatchupStream", { name, minSeq: "1", timeout: "301s" });
@@ -164,7 +157,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   });
 
   test("many callers wait for one save", async () => {
-    const { name, event } = await registered("many");
+    const { name, event } = await caller.registered("many");
     const { seq } = await caller.emit(event);
     await caller.poll(name);
     const waiting = Array.from({ length: 100 }, () => wait(name, seq));

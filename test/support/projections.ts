@@ -11,9 +11,17 @@ export function projectionCaller(server: Caller & { url: string; adminKey: strin
     expect([method, answer.status, answer.body]).toEqual([method, 200, expect.anything()]);
     return answer.body;
   };
+  let count = 0;
   return {
     call,
     ok,
+    /** A projection of a name of its own, of events of one name. */
+    async registered(word: string, more: object = {}) {
+      const name = `${word}_${++count}`;
+      const event = `${word}${count}.happened`;
+      await ok("RegisterProjection", { name, events: [event], ...more });
+      return { name, event };
+    },
     async emit(event: string, data: unknown = {}, options: CallOptions = {}) {
       const { status, body } = await server.rpc("SvcService", "Emit", { event, data }, options);
       expect(status).toBe(200);
@@ -30,6 +38,9 @@ export function projectionCaller(server: Caller & { url: string; adminKey: strin
       openFrames(`${server.url}/svc.v1.ProjectionService/${method}`, body, key),
   };
 }
+
+// biome-ignore lint/suspicious/noExplicitAny: messages as they come
+export const idsOf = (polled: any): string[] => polled.events.map(({ id }: { id: string }) => id);
 
 export interface Frames {
   status: number;
