@@ -5,6 +5,7 @@ import { groupCalls } from "./client-groups.ts";
 import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
+import { schemaCalls } from "./client-schemas.ts";
 import { secretCalls } from "./client-secrets.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
@@ -45,6 +46,7 @@ function clientOf<Events extends EventMap>(
     groups: groupCalls(transport),
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
+    schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),
     streams: streamCalls(transport, events),
     sequence: () => transport.last.text,
