@@ -50,6 +50,14 @@ describe.each(engines)("schemas of events, roughly, on %s", (engine) => {
       [{ enum: ["x".repeat(256 * 1024)] }, "the schema must be at most 262144 bytes"],
       ["text", "the schema must be an object or a boolean"],
       [{ "x-upcast": [{ op: "move", from: "a", to: "/b" }] }, "/x-upcast/0/from must be a JSON pointer"],
+      [
+        { "x-upcast": Array(11).fill({ op: "cel", path: "/a", expression: "1" }) },
+        "/x-upcast must have at most 10 operations cel",
+      ],
+      [
+        { "x-upcast": Array(51).fill({ op: "drop", path: "/a" }) },
+        "/x-upcast must be a list of at most 50 operations",
+      ],
       [{ "x-upcast": [{ op: "cel", path: "/a", expression: "1 +" }] }, "/x-upcast/0/expression"],
     ];
     for (const [schema, says] of refused) {

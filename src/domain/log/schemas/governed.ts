@@ -75,7 +75,7 @@ class HeldSchema {
 type Held = ReadonlyMap<string, ReadonlyMap<number, HeldSchema>>;
 
 /** What a schema's compiled form takes in memory, in characters, for each of its text. */
-const compiledCharsAChar = 8;
+const compiledCharsAChar = 16;
 
 class Governed implements EventSchemas {
   readonly chars: number;

@@ -6,6 +6,8 @@ export const descriptionBytesMax = 2_000;
 
 /** Changes that bring data of the version before up to a schema. */
 export const upcastOperationsMax = 50;
+/** Of them, those that are expressions: one takes up to a millisecond to compile. */
+export const upcastExpressionsMax = 10;
 /** Versions that data is brought up over in one go. */
 export const upcastStepsMax = 50;
 /** What all expressions of one bringing up may look at, in items of `kit/cel/bounds.ts`. */

@@ -1,7 +1,7 @@
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { SchemaError } from "../../../kit/json-schema/json-schema.ts";
 import { memberOf, partsOf } from "../../../kit/json-schema/pointer.ts";
-import { upcastOperationsMax } from "./limits.ts";
+import { upcastExpressionsMax, upcastOperationsMax } from "./limits.ts";
 
 /** The word of a schema under which it says how data of the version before becomes its own. */
 export const upcastKeyword = "x-upcast";
@@ -132,6 +132,8 @@ export function upcastOf(schemaJson: string): Upcast | undefined {
   const at = `/${upcastKeyword}`;
   if (!Array.isArray(list) || list.length > upcastOperationsMax)
     throw new SchemaError(at, `must be a list of at most ${upcastOperationsMax} operations`);
+  if (list.filter((fields: unknown) => memberOf(fields, "op") === "cel").length > upcastExpressionsMax)
+    throw new SchemaError(at, `must have at most ${upcastExpressionsMax} operations cel`);
   const changes = list.map((fields: unknown, index) => {
     const place = `${at}/${index}`;
     const op = memberOf(fields, "op");
