@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 const order = {
@@ -144,6 +145,39 @@ describe.each(engines)("schemas of events on %s", (engine) => {
     expect(invoked.status).toBe(200);
     const published = await server.rpc("PubSubService", "Publish", { topic: "free.fn", data: { a: 1 } });
     expect(published.status).toBe(200);
+  });
+
+  test("whoever emits for a caller is checked; the start of a schedule is not", async () => {
+    await register("source.a", order);
+    const draft = { ...{ name: "source.a", version: 1, value: {}, data: "{}" }, metadata: null };
+    const emitAs = (source: string) =>
+      server.running.domain.events.emit([{ ...draft, metadataValue: null, idempotencyKey: null }], {
+        ...{ environmentId: server.env, source, runId: undefined },
+      });
+    await expect(emitAs("webhook")).rejects.toThrow('data: must have the property "id"');
+    expect(await emitAs("cron")).toHaveLength(1);
+    expect(await countOf("source.a")).toBe(1);
+  });
+
+  test("a step that emits is told as any caller, and an emit that is right goes on", async () => {
+    await register("step.a", order);
+    const client = createClient({ url: server.url, apiKey: server.adminKey });
+    const fn = createFunction({ id: "step.fn", event: "step.begin" }, async ({ step }) => {
+      const refused = await step.emit("step.a", { id: "no" }).catch((error: Error) => error.message);
+      await step.emit("step.a", { id: "o1" });
+      return refused;
+    });
+    const worker = createWorker({ url: server.url, apiKey: server.adminKey, functions: [fn] });
+    await worker.start();
+    try {
+      const { runIds } = await client.emit("step.begin", {});
+      const run = await client.waitForRun(runIds[0]!);
+      expect(run.status).toBe("completed");
+      expect(run.output).toContain("/id must match the pattern");
+      expect(await countOf("step.a")).toBe(1);
+    } finally {
+      await worker.stop();
+    }
   });
 
   test("an environment warns, or does not look", async () => {
