@@ -63,11 +63,6 @@ export class CheckRun {
     return false;
   }
 
-  /** The steps that are spent. */
-  get spent(): number {
-    return checkStepsMax - this.#left;
-  }
-
   enter(): void {
     this.spend(1);
     if (++this.#depth > checkDepthMax) throw tooDeep;

@@ -128,8 +128,11 @@ export function openEmitQueue(deps: EmitQueueDeps) {
   ): Promise<ItemOutcome<Emitted[]>[]> {
     const answers = await answersOf(store, claims.written, logged);
     const refusals = await answersToRefused(store, prepared.refused);
-    for (const [{ judged }, fault] of prepared.refused)
-      if (judged.some((one) => one.refused === fault)) refused.add(1);
+    for (const [unit, fault] of prepared.refused) {
+      const outcome = refusals.get(unit);
+      const isTold = outcome !== undefined && "error" in outcome && outcome.error === fault;
+      if (isTold && unit.judged.some((one) => one.refused === fault)) refused.add(1);
+    }
     let place = 0;
     return units.map((unit) => {
       const events = prepared.going.get(unit);

@@ -68,7 +68,6 @@ export interface Schemas {
     environmentId: string,
     input: { eventName: string | undefined; trafficWindowHours: number },
   ): Promise<Enforcement>;
-  mode(environmentId: string): Promise<SchemaMode>;
   setMode(environmentId: string, mode: SchemaMode): Promise<SchemaMode>;
 }
 
@@ -174,12 +173,6 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       if (hours < 1 || hours > trafficHoursMax)
         throw invalid("traffic_window_hours", `must be from 1 to ${trafficHoursMax}`);
       return checkEnforcement(deps, environmentId, { eventName, hours });
-    },
-
-    async mode(environmentId) {
-      const mode = await rows.modeOf(store, environmentId);
-      if (mode === undefined) throw missing("environment", environmentId);
-      return mode;
     },
 
     async setMode(environmentId, mode) {
