@@ -26,6 +26,8 @@ export const actions = {
   "entities:append": writers,
   "projections:read": readers,
   "projections:manage": writers,
+  "schemas:read": readers,
+  "schemas:manage": writers,
   "secrets:read": readers,
   "secrets:manage": writers,
   "users:read": admins,

@@ -8,6 +8,7 @@ import type { Workers } from "../domain/engine/workers/service.ts";
 import type { Events } from "../domain/log/events/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
+import type { Upcasts } from "../domain/log/schemas/service.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -50,13 +51,14 @@ export interface EnginePart extends Part {
 export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   outbox: Pick<OutboxPart, "enqueueControl">;
+  schemas: Upcasts;
 }
 
 /**
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): EnginePart {
+export function openEngine(host: Host, { keyring, outbox, schemas }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
@@ -69,7 +71,7 @@ export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): Engine
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
-  const log = openLog(host, runsPart);
+  const log = openLog(host, runsPart, schemas);
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });

@@ -5,6 +5,7 @@ import { eventReads } from "../domain/log/log/past.ts";
 import { headsOf, type LoggedEvent } from "../domain/log/log/rows.ts";
 import { type LogSequences, openLogSequences } from "../domain/log/log/sequences.ts";
 import { openEventLog } from "../domain/log/log/service.ts";
+import type { Upcasts } from "../domain/log/schemas/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
@@ -20,7 +21,7 @@ export interface LogPart extends Part {
 }
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
-export function openLog(host: Host, runsPart: RunsPart): LogPart {
+export function openLog(host: Host, runsPart: RunsPart, schemas: Upcasts): LogPart {
   const { store, clock, ids, log, watch, bus, frames } = host;
   const { definitions, dispatcher, debounce, runFrames, runs, onQueued } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
@@ -35,7 +36,7 @@ export function openLog(host: Host, runsPart: RunsPart): LogPart {
     events,
     feeds,
     sequences: openLogSequences({ log: "events", clock, feeds, heads: (ids) => headsOf(store, ids) }),
-    operations: eventsOperations(events, openEventLog(store)),
+    operations: eventsOperations(events, openEventLog(store), schemas),
     loops: [
       {
         name: "log.feeds",

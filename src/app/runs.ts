@@ -19,6 +19,7 @@ import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
 import type { Events } from "../domain/log/events/service.ts";
+import { readSchemas } from "../domain/log/schemas/governed.ts";
 import { functionFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
 import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
@@ -84,7 +85,9 @@ export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): 
     wakeMatcher: matches.wake,
     wakeChildren: childMoves.wake,
   });
-  const definitions = openDefinitions(store);
+  const definitions = openDefinitions(store, (environmentId, before) =>
+    readSchemas(store, environmentId, before),
+  );
   const functions = openFunctions({
     ...{ store, clock, ids },
     activated: (target) => onQueued([target]),

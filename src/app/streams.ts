@@ -4,16 +4,21 @@ import { openStreams } from "../domain/log/streams/service.ts";
 import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
+import type { SchemasPart } from "./schemas.ts";
 
 /** Entities as streams of versioned events in the event log. */
-export function openStreamsPart(host: Host, { events, runs }: Pick<EnginePart, "events" | "runs">): Part {
+export function openStreamsPart(
+  host: Host,
+  { events, runs }: Pick<EnginePart, "events" | "runs">,
+  { schemas }: SchemasPart,
+): Part {
   const { store, clock, ids, log, shareEnvironment, frames } = host;
   const streams = openStreams({
     ...{ store, clock, ids, log, events, runs, shareEnvironment },
     onFrame: streamFrames(frames),
   });
   return {
-    operations: streamsOperations(streams),
+    operations: streamsOperations(streams, schemas),
     loops: [],
     duties: [
       {

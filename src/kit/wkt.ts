@@ -63,6 +63,17 @@ export function jsonOf({ kind }: Value): unknown {
   }
 }
 
+/** How requests carry data: an object in the plain field, anything else in its twin. */
+export interface DataMessage {
+  data?: JsonObject | undefined;
+  dataValue?: Value | undefined;
+}
+
+export const dataOf = ({ data, dataValue }: DataMessage): { data?: unknown } => ({
+  ...(data !== undefined && { data }),
+  ...(dataValue !== undefined && { data: jsonOf(dataValue) }),
+});
+
 export const isJsonObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 

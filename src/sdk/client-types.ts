@@ -6,6 +6,7 @@ import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { SchemaCalls } from "./schema-types.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { Transport } from "./transport.ts";
@@ -196,6 +197,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly groups: GroupCalls;
   readonly kv: KvCalls;
   readonly projections: ProjectionCalls;
+  readonly schemas: SchemaCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
   /**

@@ -5,6 +5,7 @@ import { groupCalls } from "./client-groups.ts";
 import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
+import { schemaCalls } from "./client-schemas.ts";
 import { secretCalls } from "./client-secrets.ts";
 import { sqlCalls } from "./client-sql.ts";
 import { streamCalls } from "./client-streams.ts";
@@ -46,6 +47,7 @@ function clientOf<Events extends EventMap>(
     groups: groupCalls(transport),
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
+    schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),
     ...sqlCalls(transport),
     streams: streamCalls(transport, events),

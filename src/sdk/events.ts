@@ -1,33 +1,18 @@
 import { NonRetryableError } from "./errors.ts";
 import { createFunction, type FunctionOptions, type Handler } from "./function.ts";
+import { toldJsonSchema } from "./json-schema.ts";
 import { projectionOf } from "./projection.ts";
 import type { CreateProjection } from "./projection-types.ts";
+import type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 import type { EventReader, SvcFunction } from "./svc-function.ts";
 import type { EventMap } from "./types.ts";
-
-/** The part of Standard Schema v1 (standardschema.dev) that is used: zod, valibot, arktype and others fit it. */
-export interface StandardSchema<Output = unknown> {
-  readonly "~standard": {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
-  };
-}
-
-type SchemaResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly SchemaIssue[] };
-
-interface SchemaIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
-}
 
 /** What `defineEvents` can be told of an event besides its type. */
 export interface EventRule<Data = unknown> {
   /** Checks data where it is emitted and again where it is handled; its result replaces the data. */
   schema?: StandardSchema<Data>;
+  /** What `client.schemas.push()` registers; when left out, what `schema` tells. */
+  jsonSchema?: JsonSchemaText;
   /** The version that is emitted and handled. Default 1. */
   version?: number;
   /** By version: how data of that version becomes data of the next one. Older events are brought up before a handler sees them. */
@@ -38,6 +23,8 @@ export type EventRules<Events> = { readonly [Name in keyof Events]?: EventRule<E
 
 /** The events of an application: their types and, where wanted, how they are checked and brought up to date. */
 export interface EventRegistry<Events extends EventMap = EventMap> extends EventReader {
+  /** The JSON Schema of each event that has a rule, in the version that is emitted; undefined where the rule tells none. */
+  schemas(): { name: string; version: number; schema: JsonSchemaText | undefined }[];
   /** `createFunction` with these events. */
   createFunction<Name extends keyof Events & string, Output = unknown>(
     options: FunctionOptions<Name>,
@@ -75,6 +62,11 @@ export function defineEvents<Events extends EventMap = EventMap>(
       ({ ...createFunction(options, handler as never), events: registry }) as never,
     createProjection: ((given: never) =>
       projectionOf(given, byName.size > 0 ? registry : undefined)) as never,
+    schemas: () =>
+      Array.from(byName, ([name, { schema, jsonSchema, version = 1 }]) => ({
+        ...{ name, version },
+        schema: jsonSchema ?? (schema && toldJsonSchema(schema)),
+      })),
     version: (name) => byName.get(name)?.version,
     check,
     async read(event) {

@@ -10,7 +10,6 @@ export {
   type EventRegistry,
   type EventRule,
   type EventRules,
-  type StandardSchema,
 } from "./events.ts";
 export {
   createFunction,
@@ -19,13 +18,16 @@ export {
   type HandlerContext,
 } from "./function.ts";
 export type * from "./group-types.ts";
+export { type FromJsonSchema, jsonSchema } from "./json-schema.ts";
 export type * from "./kv-types.ts";
 export { toNodeHandler } from "./node.ts";
 export { createProjection } from "./projection.ts";
 export type * from "./projection-call-types.ts";
 export type * from "./projection-types.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+export type * from "./schema-types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
+export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
 export type * from "./subscription-types.ts";

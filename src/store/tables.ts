@@ -38,6 +38,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "the environment is deleted; loop `query.sweep` drops what it named",
     purge: { at: 320, key: ["environment_id"] },
   },
+  event_schemas: {
+    holds: "schemas of events, by name and version",
+    scope: "environment",
+    endsWith: "their owner deletes them",
+    purge: { at: 125, key: ["environment_id", "event_name", "version"] },
+    texts: { event_name: eventNameBytes },
+  },
   events: {
     holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",

@@ -7,6 +7,7 @@ import { type DoorIn, emittingDoors, metadataDoors, reportDoors, steeringDoors }
 import { readEverywhere } from "./doors-out.ts";
 import { stateDoors } from "./doors-projections.ts";
 import { untried } from "./doors-registry.ts";
+import { schemaDoors } from "./doors-schemas.ts";
 import { pushDoor, streamDoors } from "./doors-streams.ts";
 import { canonical, type Probe, probesOf } from "./doors-values.ts";
 import type { AttackOptions, AttackResult, AttackSuite } from "./suite.ts";
@@ -73,6 +74,7 @@ export async function tryDoors(
       ...metadataDoors(server),
       ...entityDoors(server),
       ...configDoors(server),
+      ...(await schemaDoors(server)),
       ...(await stateDoors(server)),
       ...steered,
       ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),

@@ -222,6 +222,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
           invokes: null,
           entity: null,
           arms: [],
+          schema: null,
           runs: [run],
         };
       });

@@ -58,6 +58,8 @@ const nothingToShow: Record<string, string> = {
   "integrity.report": "counts",
   "policyTemplates.list": "texts of the product",
   "projections.waitBatch": "how far the projections are that were asked for by name",
+  "schemas.check": "names of events and counts; the text of a schema is read elsewhere",
+  "schemas.testUpcast": "the data that was sent, where no schema says more",
   "server.capabilities": "about the server",
   "server.openapi": "about the server",
   "server.routes": "about the server",

@@ -4,6 +4,7 @@ import { foldParts, type Host } from "../../src/app/part.ts";
 import { openProjectionsPart } from "../../src/app/projections.ts";
 import type { QueryPart } from "../../src/app/query.ts";
 import { openRecord } from "../../src/app/record.ts";
+import { openSchemasPart } from "../../src/app/schemas.ts";
 import { openStreamsPart } from "../../src/app/streams.ts";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
@@ -77,9 +78,10 @@ export function startNode(options: NodeOptions): SimulatedNode {
     isDraining: () => false,
   };
   const outbox = openOutboxPart(host);
-  const engine = openEngine(host, { keyring: noKeyring, outbox });
+  const schemasPart = openSchemasPart(host);
+  const engine = openEngine(host, { keyring: noKeyring, outbox, ...schemasPart });
   const folded = options.hasFolds
-    ? [openStreamsPart(host, engine), openProjectionsPart(host, { ...engine, ...noSql })]
+    ? [openStreamsPart(host, engine, schemasPart), openProjectionsPart(host, { ...engine, ...noSql })]
     : [];
   const record = openRecord(host, { engine, parts: [engine, outbox, ...folded] });
   const { operations, loops: own, duties } = foldParts([engine, record, outbox, ...folded]);

@@ -50,6 +50,13 @@ export const made: Record<string, Making> = {
     named: "name",
     ask: ({ name, marker }) => ({ path: "/api/v1/kv/buckets", body: { name, description: marker } }),
   },
+  event_schemas: {
+    named: "event_name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.EventSchemaService/RegisterSchema",
+      body: { eventName: name, schemaJson: JSON.stringify({ title: marker }), description: marker },
+    }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

@@ -32,6 +32,7 @@ export const asWhole: Record<string, string> = {
   "policies.dryRun": "past decisions of the org, as a whole",
   "policyTemplates.list": "texts of the product",
   "retention.get": "a setting of the environment",
+  "schemas.setMode": "a setting of the environment",
   "retention.set": "a setting of the environment",
   "server.openapi": "about the server",
   "server.routes": "about the server",
@@ -150,6 +151,7 @@ const inputs: Record<string, object> = {
     eventHandlers: { [named]: `INSERT INTO proj_${named} (id) VALUES (:event_id)` },
   },
   "query.execute": { query: `SELECT * FROM proj_${named}` },
+  "schemas.check": { event_name: named },
   "users.changePassword": {
     current_password: "correct horse battery",
     new_password: "correct horse batterie",

@@ -1,6 +1,5 @@
-import { RE2JS } from "@bufbuild/re2";
 import type { ASTNode, Environment } from "@marcbachmann/cel-js";
-import { patternSize } from "./pattern-size.ts";
+import { type CompiledPattern, compilePattern, PatternError } from "../re2.ts";
 
 /** The reason an expression was refused or failed; never holds the data it ran on. */
 export class CelError extends Error {
@@ -49,12 +48,6 @@ export const celItemsMax = 10_000;
  */
 const lettersAnItem = 1_000;
 const patternPartsAnItem = 40;
-/**
- * The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not
- * little.
- */
-const patternSizeMax = 500;
-const patternCharsMax = 500;
 /** Telling the time in another zone, as items. */
 const zoneItems = 200;
 /**
@@ -85,37 +78,13 @@ export const itemsToRead = (json: string): number => Math.floor(json.length / le
 export const macroDepthMax = 2;
 export const macros = new Set(["all", "exists", "exists_one", "filter", "map"]);
 
-interface CompiledPattern {
-  re2: RE2JS;
-  size: number;
-}
-
-const patternsMax = 500;
-// The first one builds the library's tables: at the start, and not in somebody's call.
-const patterns = new Map<string, CompiledPattern>([["", { re2: RE2JS.compile("a"), size: 1 }]]);
-
 /** Throws CelError for a pattern that takes long to build or to search with. */
-export function compilePattern(pattern: string): CompiledPattern {
-  let compiled = patterns.get(pattern);
-  if (!compiled) {
-    if (pattern.length > patternCharsMax)
-      throw new CelError(`matches(): a pattern has at most ${patternCharsMax} characters`);
-    // Their tables take a tenth of a second to unfold.
-    if (/\\[pP]/.test(pattern)) throw new CelError("matches(): \\p and \\P are not supported");
-    const size = patternSize(pattern);
-    if (size > patternSizeMax)
-      throw new CelError(
-        `matches(): the pattern has more than ${patternSizeMax} parts, repeated ones counted`,
-      );
-    try {
-      compiled = { re2: RE2JS.compile(pattern), size };
-    } catch {
-      throw new CelError("matches(): the pattern is not a valid RE2 expression");
-    }
-    if (patterns.size >= patternsMax) patterns.delete(patterns.keys().next().value!);
-    patterns.set(pattern, compiled);
+export function patternOf(pattern: string): CompiledPattern {
+  try {
+    return compilePattern(pattern);
+  } catch (error) {
+    throw error instanceof PatternError ? new CelError(`matches(): ${error.message}`) : error;
   }
-  return compiled;
 }
 
 // Evaluation is synchronous, so one budget at a time is enough.
@@ -245,7 +214,7 @@ export function registerBounds(environment: Environment): void {
       return receiver;
     });
   environment.registerFunction("svc_matches(string, string): bool", (text: string, pattern: string) => {
-    const { re2, size } = compilePattern(pattern);
+    const { re2, size } = patternOf(pattern);
     spend(Math.floor((text.length * size) / patternPartsAnItem));
     return re2.test(text);
   });

@@ -1,7 +1,6 @@
 import type { ASTNode } from "@marcbachmann/cel-js";
 import {
   CelError,
-  compilePattern,
   durationCharsMax,
   lengthOf,
   macroDepthMax,
@@ -10,6 +9,7 @@ import {
   nodesAnItem,
   nodesOf,
   operandMeters,
+  patternOf,
   receiverMeters,
   tooLong,
 } from "./bounds.ts";
@@ -39,7 +39,7 @@ class Rewriter {
   #matches(text: ASTNode, pattern: ASTNode | undefined, depth: number): string {
     if (pattern?.op !== "value" || typeof pattern.args !== "string")
       throw new CelError("matches(): the pattern must be a literal text");
-    compilePattern(pattern.args);
+    patternOf(pattern.args);
     this.changed = true;
     return `svc_matches(${this.write(text, depth)}, ${this.write(pattern, depth)})`;
   }

@@ -25,6 +25,7 @@ import { streams } from "./0029_streams.ts";
 import { projections } from "./0030_projections.ts";
 import { sqlProjections } from "./0031_sql.ts";
 import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
+import { schemas } from "./0033_schemas.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -55,4 +56,5 @@ export const migrations = [
   projections,
   sqlProjections,
   kvAndSecrets,
+  schemas,
 ];

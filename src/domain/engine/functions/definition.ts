@@ -1,5 +1,6 @@
 import type { CelBudget } from "../../../kit/cel/cel.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
+import type { EventSchemas } from "../../log/schemas/service.ts";
 
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
 export interface FunctionDefinition {
@@ -74,7 +75,7 @@ export interface Trigger {
   matches(event: SeenEvent, budget?: CelBudget): boolean;
 }
 
-/** All functions of an environment as of one `heads.definitions_version`. */
+/** All functions of an environment, and the schemas of its events, as of one `heads.definitions_version`. */
 export interface Definitions {
   readonly version: number;
   readonly functions: ReadonlyMap<string, FunctionRecord>;
@@ -83,6 +84,8 @@ export interface Definitions {
    * that it matches.
    */
   triggersOf(eventName: string): readonly Trigger[];
+  /** Undefined when no event has to keep one. */
+  readonly schemas: EventSchemas | undefined;
 }
 
 export interface DefinitionsCache {

@@ -3,6 +3,7 @@ import { missing } from "../../../kit/fault.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
+import type { EventSchemas } from "../../log/schemas/service.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger } from "./definition.ts";
 import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
@@ -15,8 +16,17 @@ import { isPattern, openPatternIndex } from "./trigger-patterns.ts";
  */
 const definitionsCharsMax = 256 * 1024 * 1024;
 
+/** Reads the schemas of an environment's events. What `before` has compiled is taken over. */
+export type SchemasRead = (
+  environmentId: string,
+  before: EventSchemas | undefined,
+) => Promise<EventSchemas | undefined>;
+
 /** Functions of every environment this node emits into, as of the head they were read with. */
-export function openDefinitions(store: Store): DefinitionsCache {
+export function openDefinitions(
+  store: Store,
+  readSchemas: SchemasRead = async () => undefined,
+): DefinitionsCache {
   const kept = sizedCache<Definitions>({ entriesMax: definitionsKeptMax, charsMax: definitionsCharsMax });
   const reading = new Map<string, Promise<Definitions>>();
 
@@ -26,8 +36,10 @@ export function openDefinitions(store: Store): DefinitionsCache {
       kept.delete(environmentId);
       throw missing("environment", environmentId);
     }
-    const definitions = compile(found.version, found.records);
-    kept.set(environmentId, definitions, found.chars);
+    // Read after the head: should they be newer than its version, every flush that is decided by them is rolled back.
+    const schemas = await readSchemas(environmentId, kept.get(environmentId)?.schemas);
+    const definitions = { ...compile(found.version, found.records), schemas };
+    kept.set(environmentId, definitions, found.chars + (schemas?.chars ?? 0));
     return definitions;
   }
 
@@ -56,7 +68,7 @@ export function openDefinitions(store: Store): DefinitionsCache {
 
 const none: readonly Trigger[] = [];
 
-function compile(version: number, records: readonly FunctionRecord[]): Definitions {
+function compile(version: number, records: readonly FunctionRecord[]): Omit<Definitions, "schemas"> {
   const triggers = new Map<string, Trigger[]>();
   const patterns = openPatternIndex<Trigger>();
   for (const record of records) {

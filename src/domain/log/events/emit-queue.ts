@@ -52,6 +52,13 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
   })();
+  const breaches = watch.metrics.counter({
+    name: "svc_schema_breaches_total",
+    help: "Emits refused by the schema of their event, and events written with a mark because they broke it.",
+    labels: ["outcome"],
+  });
+  const warned = breaches("warned");
+  const refused = breaches("refused");
 
   async function flush(units: readonly EmitUnit[], committed: () => void): Promise<ItemOutcome<Emitted[]>[]> {
     const definitions = new FlushDefinitions(deps.definitions);
@@ -91,6 +98,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         const { written: events } = claims;
         dropUnwritten(ofUnit, events);
         emitted.add(logged.length);
+        const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
+        if (marked > 0) warned.add(marked);
         handOver(events, logged);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {
@@ -119,6 +128,11 @@ export function openEmitQueue(deps: EmitQueueDeps) {
   ): Promise<ItemOutcome<Emitted[]>[]> {
     const answers = await answersOf(store, claims.written, logged);
     const refusals = await answersToRefused(store, prepared.refused);
+    for (const [unit, fault] of prepared.refused) {
+      const outcome = refusals.get(unit);
+      const isTold = outcome !== undefined && "error" in outcome && outcome.error === fault;
+      if (isTold && unit.judged.some((one) => one.refused === fault)) refused.add(1);
+    }
     let place = 0;
     return units.map((unit) => {
       const events = prepared.going.get(unit);

@@ -28,6 +28,7 @@ import {
   takeKeys,
 } from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { SchemaMark } from "../schemas/service.ts";
 import {
   afterStreams,
   type EntityPlace,
@@ -62,6 +63,8 @@ export interface NewEvent {
   runId: string | null;
   /** Null for an event of no entity. */
   entity: EntityPlace | null;
+  /** What the schema of its name says of it; null for a name that has none. */
+  schema: SchemaMark | null;
   runs: readonly NewRun[];
   /** Starts that wait for repetitions to cease. */
   arms: readonly NewArm[];
@@ -113,7 +116,18 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
  */
 export const staleDefinitions = "definitions:";
 
-const eventColumns = (events: readonly NewEvent[], appends: boolean) => ({
+/** What a flush writes besides what every event has. */
+interface Further {
+  appends: boolean;
+  governed: boolean;
+}
+
+const furtherOf = (events: readonly NewEvent[], appends: boolean): Further => ({
+  appends,
+  governed: events.some(({ schema }) => schema !== null),
+});
+
+const eventColumns = (events: readonly NewEvent[], { appends, governed }: Further) => ({
   id: column.text(events.map((e) => e.id)),
   environment_id: column.text(events.map((e) => e.environmentId)),
   name: column.text(events.map((e) => e.name)),
@@ -124,6 +138,10 @@ const eventColumns = (events: readonly NewEvent[], appends: boolean) => ({
   key: column.text(events.map(storedKey)),
   run_id: column.text(events.map((e) => e.runId)),
   ...(appends && entityColumns(events)),
+  ...(governed && {
+    schema_hash: column.text(events.map((e) => e.schema?.hash ?? null)),
+    schema_breach: column.text(events.map((e) => e.schema?.breach ?? null)),
+  }),
 });
 
 /** What a repeat of a key must agree with (`invokes`), and what it is answered. */
@@ -159,10 +177,19 @@ const eventLog: AppendLog<NewEvent> = {
   }),
 };
 
+/** The columns of what not every event has; `of` is the alias that they are read by. */
+const furtherNames = ({ appends, governed }: Further, of = "") => {
+  const names = [
+    ...(appends ? ["entity_id", "entity_type", "entity_version"] : []),
+    ...(governed ? ["schema_hash", "schema_breach"] : []),
+  ];
+  return sql.raw(names.map((name) => `, ${of}${name}`).join(""));
+};
+
 const eventTarget = (
-  appends: boolean,
+  further: Further,
 ) => sql`events (environment_id, position, id, name, version, data, metadata,
-  source, at, idempotency_key, run_id${appends ? sql.raw(", entity_id, entity_type, entity_version") : sql.empty})`;
+  source, at, idempotency_key, run_id${furtherNames(further)})`;
 
 /**
  * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
@@ -174,6 +201,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   postgres({ events, bound, definitions, streams = [], now }, seams) {
     const keyed = isKeyed(events);
     const appends = streams.length > 0;
+    const further = furtherOf(events, appends);
     const runs = events.flatMap((e) => e.runs);
     const arms = events.flatMap((e) => e.arms);
     // A debounce entry takes the last surviving event.
@@ -216,7 +244,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     ${newRunsInserted(seams, runs, now)}`;
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
-        ...eventColumns(events, appends),
+        ...eventColumns(events, further),
         ...(keyed && keyColumns(events)),
         ...boundColumn(events, bound),
       })}),
@@ -236,9 +264,9 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
         ELSE ${raiseMark(staleDefinitions, sql.raw("head.environment_id"))} END`,
     })}
     logged AS (
-      INSERT INTO ${eventTarget(appends)}
+      INSERT INTO ${eventTarget(further)}
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
-        ${shownKey(events)}, a.run_id${appends ? sql.raw(", a.entity_id, a.entity_type, a.entity_version") : sql.empty}
+        ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
@@ -275,11 +303,12 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
   const { rowsFrom } = session.seams;
   const events = logged.map((l) => l.entry);
   const appends = events.some(({ entity }) => entity !== null);
-  session.run(sql`INSERT INTO ${eventTarget(appends)}
+  const further = furtherOf(events, appends);
+  session.run(sql`INSERT INTO ${eventTarget(further)}
     SELECT environment_id, position, id, name, version, data, metadata, source, at,
-      ${shownKey(events)}, run_id${appends ? sql.raw(", entity_id, entity_type, entity_version") : sql.empty}
+      ${shownKey(events)}, run_id${furtherNames(further)}
     FROM ${rowsFrom("i", {
-      ...eventColumns(events, appends),
+      ...eventColumns(events, further),
       position: column.bigint(logged.map((l) => l.position)),
       at: column.bigint(logged.map((l) => l.at)),
     })}`);

@@ -8,6 +8,7 @@ import { storedJson } from "../../../kit/payload-json.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
+import type { Upcasts } from "../schemas/service.ts";
 import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";
 import type { Emitted, Events } from "./service.ts";
@@ -63,6 +64,10 @@ const EventRecord = Type.Object({
   entity_version: Type.Optional(Type.Integer()),
   run_id: Type.Optional(Type.String()),
   redacted_at: Type.Optional(Type.String({ format: "date-time" })),
+  schema_hash: Type.Optional(Type.String({ description: "The schema that its data was checked by." })),
+  schema_breach: Type.Optional(
+    Type.String({ description: "The rule that it broke, where the environment only warns." }),
+  ),
 });
 
 const eventJson = (event: LoggedEvent) => ({
@@ -79,14 +84,25 @@ const eventJson = (event: LoggedEvent) => ({
   ...(event.entity_version !== null && { entity_version: event.entity_version }),
   ...(event.run_id !== null && { run_id: event.run_id }),
   ...(event.redacted_at !== null && { redacted_at: rfc3339(event.redacted_at) }),
+  ...(event.schema_hash && { schema_hash: event.schema_hash }),
+  ...(event.schema_breach && { schema_breach: event.schema_breach }),
 });
 
 const text = Type.Optional(Type.String());
 
-export const eventsOperations = (events: Events, log: EventLog) => [
+export const eventsOperations = (events: Events, log: EventLog, schemas: Upcasts) => [
   ...emitOperations(events),
-  ...logOperations(log),
+  ...logOperations(log, schemas),
 ];
+
+const upcastField = {
+  schemaVersion: Type.Optional(
+    Type.Integer({
+      ...{ minimum: 1, maximum: 2_147_483_647 },
+      description: "Older events are answered as this version of their schema, where it says how.",
+    }),
+  ),
+};
 
 const emitOperations = (events: Events) => [
   unary({
@@ -145,7 +161,7 @@ const emitOperations = (events: Events) => [
   }),
 ];
 
-const logOperations = (log: EventLog) => [
+const logOperations = (log: EventLog, schemas: Upcasts) => [
   unary({
     name: "events.list",
     action: "events:subscribe",
@@ -162,6 +178,7 @@ const logOperations = (log: EventLog) => [
       limit: Type.Optional(Type.Integer()),
       cursor: text,
       before: text,
+      ...upcastField,
     }),
     output: Type.Object({
       events: Type.Array(EventRecord),
@@ -175,13 +192,17 @@ const logOperations = (log: EventLog) => [
       approx_total_capped: Type.Boolean(),
     }),
     rest: "GET /api/v1/events",
-    async handle(input, call) {
+    async handle({ schemaVersion, ...input }, call) {
       const screen = await call.screen("events:subscribe", "event");
       const page = screen
         ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
         : await log.list(call.environmentId, input);
+      const shown =
+        schemaVersion === undefined
+          ? page.events
+          : await schemas.broughtUp(call.environmentId, page.events, schemaVersion);
       return {
-        events: page.events.map(eventJson),
+        events: shown.map(eventJson),
         count: page.events.length,
         limit: page.limit,
         ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
@@ -216,12 +237,17 @@ const logOperations = (log: EventLog) => [
     summary: "One event.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id: Id }),
+    input: Type.Object({ id: Id, ...upcastField }),
     about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
     finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
     output: EventRecord,
     rest: "GET /api/v1/events/{id}",
-    handle: async (input, call) => eventJson(await log.get(call.environmentId, input.id)),
+    async handle({ id, schemaVersion }, call) {
+      const event = await log.get(call.environmentId, id);
+      if (schemaVersion === undefined) return eventJson(event);
+      const [brought] = await schemas.broughtUp(call.environmentId, [event], schemaVersion);
+      return eventJson(brought!);
+    },
   }),
 ];
 

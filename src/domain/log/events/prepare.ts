@@ -55,10 +55,11 @@ export function prepareUnit(
   const events: ReservedEvent[] = [];
   try {
     for (const [at, draft] of drafts.entries()) {
+      const { id, refused, schema } = judged[at]!;
+      if (refused) throw refused;
       const started = invoked ?? startedBy(known, draft, judged[at]!);
       if (undelayed) requireUndelayed(started);
-      const { id } = judged[at]!;
-      const event = eventOf(draft, id, unit);
+      const event = eventOf(draft, { id, schema }, unit);
       events.push(event);
       for (const record of started) {
         const arm = target ? undefined : newArm(record, { id, value: draft.value });
@@ -92,7 +93,11 @@ function startRun(
   return { ...run, lease: { ...reservation.lease, ...(laneLimit !== undefined && { laneLimit }) } };
 }
 
-function eventOf(draft: EventDraft, id: Judged["id"], { origin, target }: EmitUnit) {
+function eventOf(
+  draft: EventDraft,
+  { id, schema }: Pick<Judged, "id" | "schema">,
+  { origin, target }: EmitUnit,
+) {
   const keyed = keyedOf(draft, target);
   // Written field by field: spreading an object costs more than everything else here.
   return {
@@ -111,6 +116,7 @@ function eventOf(draft: EventDraft, id: Judged["id"], { origin, target }: EmitUn
     invokes: target?.functionId ?? null,
     entity: draft.entity ? placeOf(draft.entity) : null,
     isOrdered: draft.entity !== undefined,
+    schema: schema ?? null,
     runId: origin.runId ?? null,
     runs: [] as NewRun[],
     arms: [] as NewArm[],

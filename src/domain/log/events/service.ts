@@ -65,7 +65,15 @@ export function openEvents(deps: EventsDeps): Events {
     drafts: readonly EventDraft[],
     { target, undelayed = false }: { target?: InvokeTarget; undelayed?: boolean } = {},
   ): Promise<Emitted[]> => {
-    const judged = drafts.map((): Judged => ({ id: ids.next("evt"), at: undefined, verdicts: undefined }));
+    const judged = drafts.map(
+      (): Judged => ({
+        id: ids.next("evt"),
+        at: undefined,
+        verdicts: undefined,
+        schema: undefined,
+        refused: undefined,
+      }),
+    );
     const unit: EmitUnit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
     return triggering.through(unit, queue.submit);
   };

@@ -3,6 +3,7 @@ import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
+import type { EventSchemas, SchemaMark } from "../schemas/service.ts";
 import type { EventDraft } from "./rules.ts";
 
 /**
@@ -23,6 +24,10 @@ export interface Judged {
   at: Instant | undefined;
   /** Undefined until an expression was evaluated: most events meet none. */
   verdicts: Map<string, boolean> | undefined;
+  /** What the schema of the event's name says of it; undefined for a name that has none. */
+  schema?: SchemaMark | undefined;
+  /** The refusal that its schema asks for. */
+  refused?: Fault | undefined;
 }
 
 /** The part of a unit that triggers are evaluated for. */
@@ -55,15 +60,31 @@ function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judge
   }
 }
 
-/** Whether no trigger of these events has an expression, as is usual. */
-function hasNoExpressions({ drafts }: Judgeable, definitions: Definitions): boolean {
-  for (const { name } of drafts)
+/** What the server emits by itself, whatever schemas there are. */
+const ownSource = "cron";
+
+/** The schemas that the events must keep; undefined when no name of them has one. */
+function schemasOf(
+  { origin, drafts, target }: Judgeable,
+  { schemas }: Definitions,
+): EventSchemas | undefined {
+  if (schemas === undefined || target || origin.source === ownSource) return undefined;
+  return drafts.some(({ name }) => schemas.governs(name)) ? schemas : undefined;
+}
+
+/** Whether nothing is to be computed for these events, as is usual: no trigger has an expression, no name a schema. */
+function needsNothing(unit: Judgeable, definitions: Definitions): boolean {
+  if (schemasOf(unit, definitions)) return false;
+  for (const { name } of unit.drafts)
     for (const { expression } of definitions.triggersOf(name)) if (expression !== undefined) return false;
   return true;
 }
 
-function isJudged({ drafts, judged, judgedBy, target }: Judgeable, definitions: Definitions): boolean {
+function isJudged(unit: Judgeable, definitions: Definitions): boolean {
+  const { drafts, judged, judgedBy, target } = unit;
   if (target || judgedBy === definitions) return true;
+  // What other schemas have said of it does not count.
+  if (schemasOf(unit, definitions) || judged.some(({ schema }) => schema)) return false;
   return drafts.every((draft, at) => unevaluated(definitions, draft, judged[at]!).next().done);
 }
 
@@ -112,7 +133,16 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
     let dearest = { functionId: "", items: -1 };
     const breathe = breather(clock, environmentId);
 
+    const schemas = schemasOf(unit, known);
+
     function* questions(): Generator<() => void> {
+      for (const [at, draft] of unit.drafts.entries()) {
+        const one = unit.judged[at]!;
+        const verdict = schemas?.governs(draft.name) ? yield* schemas.verdictOf(draft) : undefined;
+        one.schema = verdict?.mark;
+        one.refused = verdict?.refused;
+        if (one.refused) return;
+      }
       for (const [at, draft] of unit.drafts.entries()) {
         const one = unit.judged[at]!;
         const { name, version, value: data, metadataValue: metadata } = draft;
@@ -188,7 +218,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
     const isBusy = judging.has(environmentId);
     // Unknown definitions are loaded by the flush, which then answers `unjudged`.
     const known = definitions.known(environmentId);
-    if (known && !isBusy && (unit.target || hasNoExpressions(unit, known))) {
+    if (known && !isBusy && (unit.target || needsNothing(unit, known))) {
       unit.judgedBy = known;
       return undefined;
     }

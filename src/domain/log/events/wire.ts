@@ -1,18 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { Value } from "@bufbuild/protobuf/wkt";
-import { jsonOf, withNumbers } from "../../../kit/wkt.ts";
+import { type DataMessage, dataOf, withNumbers } from "../../../kit/wkt.ts";
 import type { EmitInput } from "./rules.ts";
-
-/** How requests carry data: an object in the plain field, anything else in its twin. */
-export interface DataMessage {
-  data?: JsonObject | undefined;
-  dataValue?: Value | undefined;
-}
-
-export const dataOf = ({ data, dataValue }: DataMessage): { data?: unknown } => ({
-  ...(data !== undefined && { data }),
-  ...(dataValue !== undefined && { data: jsonOf(dataValue) }),
-});
 
 /** `TriggerRequest`, `TriggerSyncRequest` and `EmitRequest`, as messages. */
 interface TriggerMessage extends DataMessage {

@@ -18,6 +18,9 @@ export interface LoggedEvent extends StoredEvent {
   run_id: string | null;
   /** When its payloads were overwritten. */
   redacted_at: Instant | null;
+  /** The schema that it was checked by, and the rule that it broke; hints of its commit leave them out. */
+  schema_hash?: string | null;
+  schema_breach?: string | null;
 }
 
 export interface EventFilter {
@@ -34,7 +37,7 @@ export interface EventFilter {
 }
 
 const columns = sql.raw(`id, position, name, version, data, metadata, source, at, idempotency_key, entity_id,
-  entity_type, entity_version, run_id, redacted_at`);
+  entity_type, entity_version, run_id, redacted_at, schema_hash, schema_breach`);
 
 function conditions(filter: EventFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];

@@ -8,6 +8,7 @@ import { jsonText } from "../../../kit/payload-json.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
+import type { Upcasts } from "../schemas/service.ts";
 import {
   type AppendInput,
   appendEventsMax,
@@ -145,7 +146,7 @@ const rangeOf = ({ entityId: id, fromVersion, direction }: Static<typeof Read>) 
   direction: directionOf(direction),
 });
 
-const readOperations = (streams: Streams): Operation[] => [
+const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
   unary({
     name: "streams.list",
     action: "entities:read",
@@ -196,26 +197,29 @@ const readOperations = (streams: Streams): Operation[] => [
     summary: "Events of a stream by version, whole or in pages.",
     reads: true,
     waitsFor: "log",
-    input: Read,
+    input: Type.Composite([Read, Type.Object({ schemaVersion: count })]),
     about: aboutRead,
     alsoAsks: readAsks,
     rpc: rpc(
       EntityStreamService.method.readStream,
       (m) => ({
+        schemaVersion: m.schemaVersion,
         entityId: m.entityId,
         fromVersion: safeCount(m.fromVersion),
         limit: m.limit,
         direction: m.direction,
       }),
       toPage,
-      { decode: (body) => withNumbers(body, ["fromVersion", "limit"]), encode: toPageBody },
+      { decode: (body) => withNumbers(body, ["fromVersion", "limit", "schemaVersion"]), encode: toPageBody },
     ),
-    handle: (input, call): Promise<StreamPage> =>
-      streams.read(
-        call.environmentId,
-        { ...rangeOf(input), limit: requireCount("limit", input.limit) },
-        call.runId,
-      ),
+    async handle(input, call): Promise<StreamPage> {
+      const { environmentId, runId } = call;
+      const limit = requireCount("limit", input.limit);
+      const schemaVersion = requireCount("schemaVersion", input.schemaVersion);
+      const page = await streams.read(environmentId, { ...rangeOf(input), limit }, runId);
+      if (schemaVersion === 0) return page;
+      return { ...page, events: await schemas.broughtUp(environmentId, page.events, schemaVersion) };
+    },
   }),
   unary({
     name: "streams.history",
@@ -361,8 +365,8 @@ const keptOperations = (streams: Streams): Operation[] => [
   }),
 ];
 
-export const streamsOperations = (streams: Streams): Operation[] => [
+export const streamsOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
   ...appendOperations(streams),
-  ...readOperations(streams),
+  ...readOperations(streams, schemas),
   ...keptOperations(streams),
 ];

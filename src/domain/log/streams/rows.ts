@@ -38,6 +38,7 @@ export interface StreamEventRow {
   entity_version: number;
   run_id: string | null;
   redacted_at: Instant | null;
+  schema_hash: string | null;
 }
 
 export interface SnapshotRow {
@@ -52,7 +53,7 @@ export interface SnapshotRow {
 const streamColumns = sql.raw("entity_id, entity_type, version, created_at, updated_at, deleted_at");
 const eventColumns =
   sql.raw(`id, position, name, version, data, metadata, source, at, idempotency_key, entity_id,
-  entity_type, entity_version, run_id, redacted_at`);
+  entity_type, entity_version, run_id, redacted_at, schema_hash`);
 
 const ofStream = (environmentId: string, entityId: string): Sql =>
   sql`environment_id = ${environmentId} AND entity_id = ${entityId}`;

@@ -9,8 +9,16 @@ import type {
 } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
-import { isJsonObject, payload, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
-import { type DataMessage, dataOf, fromBody } from "../events/wire.ts";
+import {
+  type DataMessage,
+  dataOf,
+  isJsonObject,
+  payload,
+  safeCount,
+  timestampOf,
+  withNumbers,
+} from "../../../kit/wkt.ts";
+import { fromBody } from "../events/wire.ts";
 import type { AppendInput, AppendTarget, StreamAppend } from "./rules.ts";
 import type {
   Emitted,
@@ -140,6 +148,7 @@ export const toEvent = (event: StreamEvent): MessageInitShape<typeof StreamEvent
   runId: event.run_id ?? "",
   entityId: event.entity_id,
   entityType: event.entity_type,
+  schemaHash: event.schema_hash ?? "",
   natsSeq: BigInt(event.position),
   redactedAt: at(event.redacted_at),
 });
@@ -175,6 +184,7 @@ function toEventBody(event: StreamEvent) {
     runId: event.run_id ?? undefined,
     entityId: event.entity_id,
     entityType: event.entity_type,
+    schemaHash: event.schema_hash ?? undefined,
     natsSeq: `${event.position}`,
     redactedAt: event.redacted_at === null ? undefined : rfc3339(event.redacted_at),
   };

@@ -1,5 +1,4 @@
-import { timestampOf } from "../../../kit/wkt.ts";
-import { type DataMessage, dataOf } from "../events/wire.ts";
+import { type DataMessage, dataOf, timestampOf } from "../../../kit/wkt.ts";
 import type { PublishInput } from "./rules.ts";
 import type { Published, TopicInfo, TopicStats } from "./service.ts";
 

@@ -1,0 +1,14 @@
+import { raiseDefinitions } from "../domain/engine/functions/held-function.ts";
+import { schemasOperations } from "../domain/log/schemas/operations.ts";
+import { openSchemas, type Schemas } from "../domain/log/schemas/service.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface SchemasPart extends Part {
+  schemas: Schemas;
+}
+
+/** The registry of event schemas. What it holds is enforced where the definitions of an environment are read. */
+export function openSchemasPart({ store, clock, shareEnvironment }: Host): SchemasPart {
+  const schemas = openSchemas({ store, clock, shareEnvironment, raiseDefinitions });
+  return { schemas, operations: schemasOperations(schemas), loops: [], duties: [] };
+}

@@ -1,0 +1,238 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { EventSchemaService } from "../../../gen/svc/v1/event_schema_pb.ts";
+import { listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { dataOf } from "../../../kit/wkt.ts";
+import { schemaModes } from "./rules.ts";
+import type { Enforcement, SchemaCheck, SchemaHead, SchemaRow, Schemas, Upcasted } from "./service.ts";
+import {
+  enforcementJson,
+  headJson,
+  schemaJson,
+  toEnforcement,
+  toInfo,
+  toSchema,
+  toUpcasted,
+  upcastedJson,
+} from "./wire.ts";
+
+const text = Type.String();
+const whole = Type.Integer();
+const instant = Type.String({ format: "date-time" });
+const eventName = Type.String({ minLength: 1, maxLength: 1_000 });
+
+const head = { event_name: text, version: whole, hash: text, description: text, created_at: instant };
+const SchemaHeadShape = Type.Object(head);
+const SchemaShape = Type.Object({ ...head, schema: Type.Unknown({ description: "The JSON Schema." }) });
+
+const Register = Type.Object({
+  event_name: eventName,
+  version: Type.Optional(whole),
+  schema_json: Type.String({ description: "A JSON Schema, as text." }),
+  description: Type.Optional(text),
+});
+
+/** The names by which a deny policy may mean an event, as for the emit itself. */
+const namesOf = (name: string) => [name, `events:${name}`];
+const aboutName = (name: string): (string | Thing)[] => namesOf(name).map((id) => ({ type: "event", id }));
+const about = ({ event_name: name }: { event_name: string }) => aboutName(name);
+
+export const schemasOperations = (schemas: Schemas): Operation[] => [
+  ...registryOperations(schemas),
+  ...enforcementOperations(schemas),
+];
+
+const byVersion = Type.Object({ event_name: eventName, version: Type.Optional(whole) });
+
+const registryOperations = (schemas: Schemas): Operation[] => [
+  unary({
+    name: "schemas.register",
+    action: "schemas:manage",
+    summary: "Registers a JSON Schema for one version of an event; from then on its name is governed.",
+    input: Register,
+    about,
+    output: SchemaShape,
+    rest: {
+      route: "POST /api/v1/events/schemas",
+      status: 201,
+      encode: ({ schema, created }: RegisteredSchema) => ({
+        status: created ? 201 : 200,
+        body: schemaJson(schema),
+      }),
+    },
+    rpc: rpc(
+      EventSchemaService.method.registerSchema,
+      (m) => ({
+        ...{ event_name: m.eventName, version: m.version },
+        ...{ schema_json: m.schemaJson, description: m.description },
+      }),
+      ({ created }: RegisteredSchema) => ({ status: created ? "registered" : "unchanged" }),
+    ),
+    handle: (input, call) =>
+      schemas.register(call.environmentId, {
+        eventName: input.event_name,
+        version: input.version ?? 0,
+        schemaJson: input.schema_json,
+        description: input.description ?? "",
+      }),
+  }),
+  unary({
+    name: "schemas.list",
+    action: "schemas:read",
+    reads: true,
+    summary: "Schemas of events, by name and version.",
+    input: Type.Object({
+      event_name: Type.Optional(text),
+      limit: Type.Optional(whole),
+      offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+    }),
+    output: Type.Object({ schemas: Type.Array(SchemaHeadShape), total_count: whole }),
+    lists: listed(({ event_name }: SchemaHead) => namesOf(event_name), { under: "schemas", type: "event" }),
+    rest: {
+      route: "GET /api/v1/events/schemas",
+      encode: ({ schemas: list, totalCount }: Page) => ({
+        status: 200,
+        body: { schemas: list.map(headJson), total_count: totalCount },
+      }),
+    },
+    rpc: rpc(
+      EventSchemaService.method.listSchemas,
+      ({ eventName: name, limit, offset }) => ({ event_name: name, limit, offset }),
+      ({ schemas: list, totalCount }: Page) => ({ schemas: list.map(toInfo), totalCount }),
+    ),
+    handle: ({ event_name: name, limit, offset = 0 }, call) =>
+      schemas.list(call.environmentId, { eventName: name || undefined, limit, offset }),
+  }),
+  unary({
+    name: "schemas.get",
+    action: "schemas:read",
+    reads: true,
+    summary: "The schema of one version of an event; of the latest without one.",
+    input: byVersion,
+    about,
+    output: SchemaShape,
+    rest: [
+      "GET /api/v1/events/schemas/{event_name}",
+      "GET /api/v1/events/schemas/{event_name}/{version}",
+    ].map((route) => ({ route, encode: (row: SchemaRow) => ({ status: 200, body: schemaJson(row) }) })),
+    rpc: rpc(
+      EventSchemaService.method.getSchema,
+      ({ eventName: name, version }) => ({ event_name: name, version }),
+      toSchema,
+    ),
+    handle: ({ event_name: name, version = 0 }, call) => schemas.get(call.environmentId, name, version),
+  }),
+  unary({
+    name: "schemas.delete",
+    action: "schemas:manage",
+    summary: "Deletes the schema of one version; without any the name is governed no more.",
+    input: Type.Object({ event_name: eventName, version: whole }),
+    about,
+    rest: "DELETE /api/v1/events/schemas/{event_name}/{version}",
+    rpc: rpc(
+      EventSchemaService.method.deleteSchema,
+      ({ eventName: name, version }) => ({ event_name: name, version }),
+      () => ({}),
+    ),
+    handle: ({ event_name: name, version }, call) => schemas.remove(call.environmentId, name, version),
+  }),
+  unary({
+    name: "schemas.testUpcast",
+    action: "schemas:read",
+    reads: true,
+    summary:
+      "Brings data up from one version of an event to another, by what its schemas say; stores nothing.",
+    input: Type.Object({
+      eventName,
+      fromVersion: whole,
+      toVersion: Type.Optional(whole),
+      data: Type.Optional(Type.Unknown()),
+    }),
+    about: ({ eventName: name }: { eventName: string }) => aboutName(name),
+    output: Type.Object({
+      success: Type.Boolean(),
+      data: Type.Unknown(),
+      steps_applied: Type.Array(Type.Object({ from_version: whole, to_version: whole, description: text })),
+    }),
+    rest: {
+      route: "POST /api/v1/events/upcast",
+      encode: (upcasted: Upcasted) => ({ status: 200, body: upcastedJson(upcasted) }),
+    },
+    rpc: rpc(
+      EventSchemaService.method.testUpcast,
+      (m) => ({
+        ...{ eventName: m.eventName, fromVersion: m.fromVersion, toVersion: m.toVersion },
+        ...dataOf(m),
+      }),
+      toUpcasted,
+    ),
+    handle: ({ eventName: name, fromVersion, toVersion = 0, data = {} }, call) =>
+      schemas.testUpcast(call.environmentId, { eventName: name, fromVersion, toVersion, data }),
+  }),
+];
+
+type RegisteredSchema = Awaited<ReturnType<Schemas["register"]>>;
+type Page = Awaited<ReturnType<Schemas["list"]>>;
+
+const Mode = Type.Union(schemaModes.map((mode) => Type.Literal(mode)));
+const ModeShape = Type.Object({ mode: Mode });
+const encodeMode = (mode: string) => ({ status: 200, body: { mode } });
+
+const CheckShape = Type.Object({
+  mode: Mode,
+  traffic_window_hours: whole,
+  total_schemas: whole,
+  schemas: Type.Array(
+    Type.Object({
+      event_name: text,
+      version: whole,
+      schema_hash: text,
+      asserts: Type.Boolean(),
+      compile_error: text,
+      traffic: Type.Array(Type.Object({ version: whole, schema_hash: text, count: whole })),
+      traffic_truncated: Type.Boolean(),
+    }),
+  ),
+});
+
+const Check = Type.Object({
+  event_name: Type.Optional(text),
+  traffic_window_hours: Type.Optional(whole),
+});
+
+const enforcementOperations = (schemas: Schemas): Operation[] => [
+  unary({
+    name: "schemas.check",
+    action: "schemas:read",
+    reads: true,
+    summary: "How schemas are enforced, and how many recent events they would refuse now.",
+    input: Check,
+    about: ({ event_name: name }: Static<typeof Check>) => (name ? aboutName(name) : ["*"]),
+    lists: listed(({ eventName: name }: SchemaCheck) => namesOf(name), { under: "schemas", type: "event" }),
+    output: CheckShape,
+    rest: {
+      route: "GET /api/v1/events/enforcement",
+      encode: (found: Enforcement) => ({ status: 200, body: enforcementJson(found) }),
+    },
+    rpc: rpc(
+      EventSchemaService.method.checkEnforcement,
+      ({ eventName: name, trafficWindowHours }) => ({
+        event_name: name,
+        traffic_window_hours: trafficWindowHours,
+      }),
+      toEnforcement,
+    ),
+    handle: ({ event_name: name, traffic_window_hours: hours = 0 }, call) =>
+      schemas.check(call.environmentId, { eventName: name || undefined, trafficWindowHours: hours }),
+  }),
+  unary({
+    name: "schemas.setMode",
+    // As every change of an environment.
+    action: "secrets:manage",
+    summary:
+      "What becomes of events that break their schema: `off`, `warn` (written, and marked) or `enforce`.",
+    input: ModeShape,
+    output: ModeShape,
+    rest: { route: "PUT /api/v1/events/enforcement", encode: encodeMode },
+    handle: ({ mode }, call) => schemas.setMode(call.environmentId, mode),
+  }),
+];

@@ -1,0 +1,237 @@
+import { createHash } from "node:crypto";
+import { breather } from "../../../kit/breather.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schema.ts";
+import { pageSize } from "../../../kit/page.ts";
+import { requirePayload, storedJson } from "../../../kit/payload-json.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { type UpcastChain, type Upcasted, upcastChain } from "./chain.ts";
+import { checkEnforcement, type Enforcement } from "./enforcement.ts";
+import {
+  schemasBytesMax,
+  schemasMax,
+  trafficHoursDefault,
+  trafficHoursMax,
+  upcastPageCharsMax,
+} from "./limits.ts";
+import type { SchemaHead, SchemaRow } from "./rows.ts";
+import * as rows from "./rows.ts";
+import { type RegisterSchemaInput, requireRegistrable, requireVersion, type SchemaMode } from "./rules.ts";
+import { upcastOf } from "./upcast.ts";
+
+export type { Upcasted, UpcastStep } from "./chain.ts";
+export type { Enforcement, SchemaCheck } from "./enforcement.ts";
+export type { EventSchemas, GovernedEvent, SchemaMark, SchemaVerdict } from "./governed.ts";
+export type { SchemaHead, SchemaRow } from "./rows.ts";
+
+/** The part of a stored event that is brought up. */
+export interface StoredData {
+  name: string;
+  version: number;
+  data: string;
+  redacted_at: Instant | null;
+}
+
+/** Schemas of events, by name and version. A name with any version is governed: see `governed.ts`. */
+export interface Schemas {
+  /**
+   * A version has one text for ever: the same again changes nothing, another is `already_exists`. Emits that
+   * are decided after the commit obey it, at every node.
+   */
+  register(
+    environmentId: string,
+    input: RegisterSchemaInput,
+  ): Promise<{ schema: SchemaRow; created: boolean }>;
+  /** Version 0 is the latest. */
+  get(environmentId: string, eventName: string, version: number): Promise<SchemaRow>;
+  list(
+    environmentId: string,
+    input: { eventName: string | undefined; limit: number | undefined; offset: number },
+  ): Promise<{ schemas: SchemaHead[]; totalCount: number }>;
+  remove(environmentId: string, eventName: string, version: number): Promise<void>;
+  /** Brings data up from one version to another, 0 for the latest, and stores nothing. */
+  testUpcast(
+    environmentId: string,
+    input: { eventName: string; fromVersion: number; toVersion: number; data: unknown },
+  ): Promise<Upcasted>;
+  /**
+   * Older events brought up to this version, where their name has it. What cannot be stays as it was emitted,
+   * and so does what comes after `upcastPageCharsMax`.
+   */
+  broughtUp<Event extends StoredData>(
+    environmentId: string,
+    events: readonly Event[],
+    version: number,
+  ): Promise<Event[]>;
+  check(
+    environmentId: string,
+    input: { eventName: string | undefined; trafficWindowHours: number },
+  ): Promise<Enforcement>;
+  setMode(environmentId: string, mode: SchemaMode): Promise<SchemaMode>;
+}
+
+/** The part that brings stored events up for those who read them. */
+export type Upcasts = Pick<Schemas, "broughtUp">;
+
+export interface SchemasDeps {
+  store: Store;
+  clock: Clock;
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Tells every flush of the environment that what it was decided by is old. Locks the environment's head. */
+  raiseDefinitions: (session: Session, environmentId: string) => Promise<void>;
+}
+
+export function openSchemas(deps: SchemasDeps): Schemas {
+  const { store, clock, shareEnvironment, raiseDefinitions } = deps;
+
+  const chain = (environmentId: string, found: readonly SchemaRow[]): UpcastChain =>
+    upcastChain(found, { clock, environmentId });
+
+  return {
+    async register(environmentId, input) {
+      const wanted = { ...input, version: input.version === 0 ? 1 : input.version };
+      requireRegistrable(wanted);
+      await requireSchema(deps, environmentId, wanted.schemaJson);
+      const schema: SchemaRow = {
+        event_name: wanted.eventName,
+        version: wanted.version,
+        hash: createHash("sha256").update(wanted.schemaJson).digest("hex"),
+        schema_json: wanted.schemaJson,
+        description: wanted.description,
+        created_at: clock.now(),
+      };
+      return store.write(async (session) => {
+        await shareEnvironment(session, environmentId);
+        const inserted = await rows.insertSchema(session, environmentId, schema);
+        if (inserted === 0) {
+          const known = await rows.schemaAt(session, environmentId, schema.event_name, schema.version);
+          if (known?.hash !== schema.hash) throw taken(schema);
+          return { schema: known, created: false };
+        }
+        await raiseDefinitions(session, environmentId);
+        // The head is locked: of two registrations at once both are counted by the second.
+        requireRoom(await rows.totalsOf(session, environmentId));
+        return { schema, created: true };
+      });
+    },
+
+    async get(environmentId, eventName, version) {
+      if (version !== 0) requireVersion("version", version);
+      const found = await rows.schemaAt(store, environmentId, eventName, version);
+      if (!found) throw missingSchema(eventName, version);
+      return found;
+    },
+
+    async list(environmentId, { eventName, limit, offset }) {
+      const [schemas, totalCount] = await Promise.all([
+        rows.listSchemas(store, environmentId, { eventName, limit: pageSize(limit), offset }),
+        rows.countSchemas(store, environmentId, eventName),
+      ]);
+      return { schemas, totalCount };
+    },
+
+    async remove(environmentId, eventName, version) {
+      requireVersion("version", version);
+      await store.write(async (session) => {
+        if ((await rows.deleteSchema(session, environmentId, eventName, version)) === 0)
+          throw missingSchema(eventName, version);
+        await raiseDefinitions(session, environmentId);
+      });
+    },
+
+    async testUpcast(environmentId, { eventName, fromVersion, toVersion, data }) {
+      requireVersion("fromVersion", fromVersion);
+      requirePayload("data", data);
+      const versions = chain(environmentId, await rows.schemasOfNames(store, environmentId, [eventName]));
+      const to = toVersion === 0 ? versions.latest : toVersion;
+      if (!versions.has(to)) throw missingSchema(eventName, to);
+      if (to < fromVersion) throw invalid("toVersion", "must not be below fromVersion");
+      return versions.apply(data, fromVersion, to);
+    },
+
+    async broughtUp(environmentId, events, version) {
+      requireVersion("schemaVersion", version);
+      const names = [...new Set(events.map(({ name }) => name))];
+      const found = names.length === 0 ? [] : await rows.schemasOfNames(store, environmentId, names);
+      const byName = Map.groupBy(found, ({ event_name }) => event_name);
+      const chains = new Map(names.map((name) => [name, chain(environmentId, byName.get(name) ?? [])]));
+      const brought = [];
+      let chars = 0;
+      for (const event of events) {
+        const isRoom = chars <= upcastPageCharsMax;
+        const next = isRoom ? await upTo(event, chains.get(event.name)!, version) : event;
+        chars += next.data.length;
+        brought.push(next);
+      }
+      return brought;
+    },
+
+    check(environmentId, { eventName, trafficWindowHours }) {
+      const hours = trafficWindowHours === 0 ? trafficHoursDefault : trafficWindowHours;
+      if (hours < 1 || hours > trafficHoursMax)
+        throw invalid("traffic_window_hours", `must be from 1 to ${trafficHoursMax}`);
+      return checkEnforcement(deps, environmentId, { eventName, hours });
+    },
+
+    async setMode(environmentId, mode) {
+      await store.write(async (session) => {
+        if ((await rows.setMode(session, environmentId, mode, clock.now())) === 0)
+          throw missing("environment", environmentId);
+        await raiseDefinitions(session, environmentId);
+      });
+      return mode;
+    },
+  };
+}
+
+/** Throws the fault that names the place of what cannot be used. */
+async function requireSchema(
+  { clock }: Pick<SchemasDeps, "clock">,
+  environmentId: string,
+  schemaJson: string,
+): Promise<void> {
+  const breathe = breather(clock, environmentId);
+  try {
+    for (const _step of compileInSteps(schemaJson)) await breathe();
+    upcastOf(schemaJson);
+  } catch (error) {
+    throw error instanceof SchemaError ? invalid("schema_json", error.message) : error;
+  }
+}
+
+function requireRoom({ count, bytes }: { count: number; bytes: number }): void {
+  if (count > schemasMax)
+    throw new Fault("resource_exhausted", `an environment has at most ${schemasMax} schemas of events`);
+  if (bytes > schemasBytesMax)
+    throw new Fault(
+      "resource_exhausted",
+      `the schemas of an environment have at most ${schemasBytesMax} bytes together`,
+    );
+}
+
+const missingSchema = (eventName: string, version: number): Fault =>
+  missing("schema", version === 0 ? eventName : `${eventName}/${version}`);
+
+const taken = ({ event_name, version }: SchemaRow): Fault =>
+  new Fault(
+    "already_exists",
+    `version: version ${version} of the schema of ${event_name} exists with another text`,
+    { field: "version" },
+  );
+
+async function upTo<Event extends StoredData>(
+  event: Event,
+  versions: UpcastChain,
+  version: number,
+): Promise<Event> {
+  if (event.version >= version || event.redacted_at !== null || !versions.has(version)) return event;
+  try {
+    const { data } = await versions.apply(storedJson(event.data), event.version, version);
+    return { ...event, version, data: JSON.stringify(data) };
+  } catch (error) {
+    if (error instanceof Fault) return event;
+    throw error;
+  }
+}

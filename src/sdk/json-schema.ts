@@ -1,0 +1,88 @@
+import type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
+
+type TypeNamed<Name extends string> = Name extends "string"
+  ? string
+  : Name extends "number" | "integer"
+    ? number
+    : Name extends "boolean"
+      ? boolean
+      : Name extends "null"
+        ? null
+        : never;
+
+type Members<Schema, Properties> = {
+  [Name in keyof Properties as Schema extends { required: readonly (infer Required)[] }
+    ? Name extends Required
+      ? Name
+      : never
+    : never]: FromJsonSchema<Properties[Name]>;
+} & {
+  [Name in keyof Properties as Schema extends { required: readonly (infer Required)[] }
+    ? Name extends Required
+      ? never
+      : Name
+    : Name]?: FromJsonSchema<Properties[Name]>;
+};
+
+type Shaped<Schema, Name> = Name extends "object"
+  ? Schema extends { properties: infer Properties }
+    ? { [Member in keyof Members<Schema, Properties>]: Members<Schema, Properties>[Member] }
+    : Record<string, unknown>
+  : Name extends "array"
+    ? Schema extends { items: infer Items }
+      ? FromJsonSchema<Items>[]
+      : unknown[]
+    : Name extends string
+      ? TypeNamed<Name>
+      : unknown;
+
+/** The type of the values that a JSON Schema allows, as far as its words for types say. */
+export type FromJsonSchema<Schema> = Schema extends { const: infer Value }
+  ? Value
+  : Schema extends { enum: readonly (infer Value)[] }
+    ? Value
+    : Schema extends { anyOf: readonly (infer One)[] } | { oneOf: readonly (infer One)[] }
+      ? FromJsonSchema<One>
+      : Schema extends { type: readonly (infer Name)[] }
+        ? Name extends string
+          ? Shaped<Schema, Name>
+          : unknown
+        : Schema extends { type: infer Name }
+          ? Shaped<Schema, Name>
+          : unknown;
+
+/**
+ * A schema for `defineEvents` whose types follow from a JSON Schema. It is the server that checks data by it, once
+ * `client.schemas.push()` has registered it.
+ */
+export function jsonSchema<const Schema extends JsonSchemaText>(
+  schema: Schema,
+): StandardSchema<FromJsonSchema<Schema>> {
+  return {
+    "~standard": {
+      version: 1,
+      vendor: "svc",
+      validate: (value) => ({ value: value as FromJsonSchema<Schema> }),
+      jsonSchema: { output: () => schema },
+    },
+  };
+}
+
+interface TellsJsonSchema {
+  toJsonSchema?: unknown;
+  toJSONSchema?: unknown;
+}
+
+const edition = "draft-2020-12";
+
+/**
+ * What a schema library says of its schema: by the Standard JSON Schema, or by a method of its own, as zod and arktype have one.
+ * Undefined when it says nothing. Throws what the library throws for a schema that JSON Schema has no words for.
+ */
+export function toldJsonSchema(schema: StandardSchema): JsonSchemaText | undefined {
+  const told = schema["~standard"].jsonSchema;
+  if (told) return (told.output ?? told.input)?.({ target: edition });
+  const { toJsonSchema, toJSONSchema } = schema as TellsJsonSchema;
+  const tell = toJsonSchema ?? toJSONSchema;
+  return typeof tell === "function" ? (tell.call(schema) as JsonSchemaText) : undefined;
+}
