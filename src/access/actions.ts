@@ -28,6 +28,8 @@ export const actions = {
   "projections:manage": writers,
   "secrets:read": readers,
   "secrets:manage": writers,
+  "webhooks:read": readers,
+  "webhooks:manage": writers,
   "users:read": admins,
   "users:manage": admins,
   "apikeys:read": admins,

@@ -12,3 +12,4 @@ export type * from "./projection-types.ts";
 export type * from "./subscription-types.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
+export type * from "./webhook-types.ts";

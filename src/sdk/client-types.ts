@@ -22,6 +22,7 @@ import type {
   RunStatus,
   Step,
 } from "./types.ts";
+import type { WebhookCalls } from "./webhook-types.ts";
 
 export interface ListRunsOptions {
   functionId?: string;
@@ -198,6 +199,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly projections: ProjectionCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
+  readonly webhooks: WebhookCalls;
   /**
    * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of
    * its worker. Another process hands it to `consistent` to read what was written here. Undefined before the first.

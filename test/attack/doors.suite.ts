@@ -9,6 +9,7 @@ import { stateDoors } from "./doors-projections.ts";
 import { untried } from "./doors-registry.ts";
 import { pushDoor, streamDoors } from "./doors-streams.ts";
 import { canonical, type Probe, probesOf } from "./doors-values.ts";
+import { webhookDoors } from "./doors-webhooks.ts";
 import type { AttackOptions, AttackResult, AttackSuite } from "./suite.ts";
 
 /** Numbers in [0, 1), the same for the same seed. */
@@ -74,6 +75,7 @@ export async function tryDoors(
       ...entityDoors(server),
       ...configDoors(server),
       ...(await stateDoors(server)),
+      ...(await webhookDoors(server)),
       ...steered,
       ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),
       ...streams.doors,

@@ -25,6 +25,8 @@ import { streams } from "./0029_streams.ts";
 import { projections } from "./0030_projections.ts";
 import { sqlProjections } from "./0031_sql.ts";
 import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
+import { webhooks } from "./0034_webhooks.ts";
+import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -55,4 +57,6 @@ export const migrations = [
   projections,
   sqlProjections,
   kvAndSecrets,
+  webhooks,
+  webhookEndpoints,
 ];

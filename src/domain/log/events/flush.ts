@@ -28,6 +28,7 @@ import {
   takeKeys,
 } from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import { type Arrival, arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
 import {
   afterStreams,
   type EntityPlace,
@@ -62,6 +63,8 @@ export interface NewEvent {
   runId: string | null;
   /** Null for an event of no entity. */
   entity: EntityPlace | null;
+  /** The webhook delivery that brought it; left out for an event that none did. */
+  arrival?: Arrival | undefined;
   runs: readonly NewRun[];
   /** Starts that wait for repetitions to cease. */
   arms: readonly NewArm[];
@@ -176,6 +179,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const appends = streams.length > 0;
     const runs = events.flatMap((e) => e.runs);
     const arms = events.flatMap((e) => e.arms);
+    const arrived = arrivedIn(events);
     // A debounce entry takes the last surviving event.
     const armed =
       arms.length === 0
@@ -240,7 +244,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         ${shownKey(events)}, a.run_id${appends ? sql.raw(", a.entity_id, a.entity_type, a.entity_version") : sql.empty}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${started}${armed}place AS (
+    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
@@ -284,6 +288,8 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
   if (appends && hasRuns(events)) linkRunsSync(session, events);
+  const arrived = arrivedIn(events);
+  if (arrived.length > 0) insertArrivals(session, arrived);
   const arms = new Map(
     logged.flatMap((l) =>
       l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),

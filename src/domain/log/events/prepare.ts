@@ -110,6 +110,7 @@ function eventOf(draft: EventDraft, id: Judged["id"], { origin, target }: EmitUn
     ownKey: draft.ownKey,
     invokes: target?.functionId ?? null,
     entity: draft.entity ? placeOf(draft.entity) : null,
+    arrival: draft.arrival,
     isOrdered: draft.entity !== undefined,
     runId: origin.runId ?? null,
     runs: [] as NewRun[],
