@@ -2,6 +2,7 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { endpointsCheck } from "../domain/integrations/deliveries/invariants.ts";
 import { deliveriesOperations } from "../domain/integrations/deliveries/operations.ts";
 import { openDeliveries } from "../domain/integrations/deliveries/service.ts";
+import { ingestOperations } from "../domain/integrations/webhooks/ingest/operations.ts";
 import { webhooksOperations } from "../domain/integrations/webhooks/operations.ts";
 import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
 import { openPast } from "../domain/log/log/past.ts";
@@ -49,7 +50,11 @@ export function openIntegrationsPart(host: Host, { keyring, engine }: Integratio
     triedMsMax: config.webhookRetryHours * hour,
   });
   return {
-    operations: [...webhooksOperations(webhooks), ...deliveriesOperations(deliveries)],
+    operations: [
+      ...webhooksOperations(webhooks),
+      ...ingestOperations(webhooks),
+      ...deliveriesOperations(deliveries),
+    ],
     loops: [
       {
         name: "webhooks.deliver",
