@@ -373,6 +373,22 @@ describe.each(engines)("inbound webhooks on %s", (engine) => {
     expect((await call("ListWebhookDeliveries", { source_id: source.id }, { key: reader })).status).toBe(403);
   });
 
+  test("a new master key opens what the old one sealed", async () => {
+    const source = await create({ preset: "generic-hmac", verify_secret: "first" });
+    await ok("RotateWebhookSecret", { id: source.id, verify_secret: "second" });
+    const rotated = await server.api("/api/v1/cluster/rotate-token", {
+      body: { kind: "master_key", new_value: "ab".repeat(32) },
+    });
+    expect(rotated.status).toBe(200);
+    const sealed = await server.running.domain.store.all<{ sealed: string; prev_sealed: string }>(
+      sql`SELECT sealed, prev_sealed FROM webhook_sources WHERE id = ${source.id}`,
+    );
+    expect(Object.values(sealed[0]!).map((text) => text.split(".")[0])).toEqual(["2", "2"]);
+    await ok("UpdateWebhookSource", { id: source.id, name: "read anew" });
+    for (const secret of ["first", "second"])
+      expect((await post(source, "{}", { "x-signature": hex(secret, "{}") })).status).toBe(200);
+  });
+
   test("bad input names its field", async () => {
     for (const [body, field] of [
       [{ event_prefix: "" }, "event_prefix"],

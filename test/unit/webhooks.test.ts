@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import { dataOf, type WebhookContent } from "../../src/domain/integrations/webhooks/content.ts";
+import { dataOf, textAt, type WebhookContent } from "../../src/domain/integrations/webhooks/content.ts";
 import {
   configOf,
   emptyConfig,
@@ -202,6 +202,19 @@ test("bodies become data by their type", () => {
   expect(data("text/plain; charset=utf-8", "hello")).toEqual({ text: "hello" });
   expect(() => data("application/xml", "<a/>")).toThrow("malformed JSON");
   expect(() => data("application/json", "")).toThrow("body: must not be empty");
+});
+
+test("an id beyond what numbers hold is none", () => {
+  const at = (data: unknown) => textAt("body:id", { headers: {}, data });
+  expect([at({ id: 7 }), at({ id: 1.5 }), at({ id: "a" }), at({ id: true })]).toEqual([
+    "7",
+    "1.5",
+    "a",
+    "true",
+  ]);
+  expect([at({ id: 2 ** 53 }), at({ id: null }), at({ id: {} }), at([])]).toEqual([
+    ...Array.from({ length: 4 }, () => undefined),
+  ]);
 });
 
 test("names, headers and bodies stay within what is stored", () => {

@@ -59,6 +59,8 @@ export function textAt(
     if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
     value = (value as Record<string, unknown>)[part];
   }
+  // An integer that JSON has rounded is another number: two ids would be taken for one.
+  if (typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)) return undefined;
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
     ? String(value)
     : undefined;
