@@ -196,12 +196,14 @@ export function dedupKey(sourceId: string, dedupId: string): string {
     : `webhook:${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
 }
 
-const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization", "x-api-key"]);
+const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
+/** GitLab and others send a shared secret as it is. */
+const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key)$/;
 
 /** Headers as they are kept with a delivery: without credentials, and within bounds. */
 export function keptHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   const kept = Object.entries(headers)
-    .filter(([name]) => !credentialHeaders.has(name))
+    .filter(([name]) => !credentialHeaders.has(name) && !credentialEnds.test(name))
     .slice(0, keptHeadersMax)
     .map(([name, value]) => [name, value.slice(0, keptHeaderCharsMax).replaceAll("\0", "").toWellFormed()]);
   return Object.fromEntries(kept);
