@@ -278,10 +278,7 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   lists?: Listing<O>;
   /** Its answers carry `X-Svc-Sequence`. */
   writes?: LogWrite<O>;
-  /**
-   * Of a public operation whose requests carry a credential of their own: lets one in before its body is read,
-   * which may then be as large as anybody's with a key. Answers whose share of the memory the body takes.
-   */
+  /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
   admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
   /** Called when the body of an admitted REST call is too large to be read, with the path's parameters. */
   onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;

@@ -28,9 +28,9 @@ export interface WebhookSourcesDeps {
 }
 
 /** What a caller believes `updated_at` to be; undefined for one who does not care. */
-export type Expected = number | undefined;
+export type ExpectedTime = number | undefined;
 
-const requireExpected = (row: rows.SourceRow, expected: Expected): void => {
+const requireExpected = (row: rows.SourceRow, expected: ExpectedTime): void => {
   if (expected !== undefined && expected !== row.updated_at)
     throw new Fault("aborted", "expected_updated_at: the source was changed meanwhile, read it again", {
       field: "expected_updated_at",
@@ -46,7 +46,7 @@ export function newToken(ids: Pick<Ids, "secret">) {
 /** Every change holds the row; no two of them have the same time, which callers compare. */
 export const openChange = ({ clock, keyring, onChanged }: WebhookSourcesDeps) =>
   async function change(
-    { environmentId, id, expected }: { environmentId: string; id: string; expected: Expected },
+    { environmentId, id, expected }: { environmentId: string; id: string; expected: ExpectedTime },
     next: (row: rows.SourceRow) => rows.SourceRow | Promise<rows.SourceRow>,
   ): Promise<ShownSource> {
     const row = await keyring.writeSealed(async (session) => {
@@ -82,7 +82,7 @@ export function openSourceSecrets(deps: WebhookSourcesDeps) {
     rotateSecret: (
       environmentId: string,
       id: string,
-      input: { secret: string; graceSeconds: number | undefined; expected: Expected },
+      input: { secret: string; graceSeconds: number | undefined; expected: ExpectedTime },
     ) =>
       change({ environmentId, id, expected: input.expected }, (before) => {
         const secret = rules.requireSecret(input.secret, configIn(before));
@@ -93,7 +93,7 @@ export function openSourceSecrets(deps: WebhookSourcesDeps) {
         };
       }),
 
-    expireSecret: (environmentId: string, id: string, expected: Expected) =>
+    expireSecret: (environmentId: string, id: string, expected: ExpectedTime) =>
       change({ environmentId, id, expected }, (before) => ({
         ...before,
         prev_sealed: null,
@@ -103,7 +103,7 @@ export function openSourceSecrets(deps: WebhookSourcesDeps) {
     disableVerification: (
       environmentId: string,
       id: string,
-      input: { graceSeconds: number | undefined; expected: Expected },
+      input: { graceSeconds: number | undefined; expected: ExpectedTime },
     ) =>
       change({ environmentId, id, expected: input.expected }, (before) => ({
         ...before,
@@ -111,7 +111,7 @@ export function openSourceSecrets(deps: WebhookSourcesDeps) {
         sealed: null,
       })),
 
-    async rotateToken(environmentId: string, id: string, expected: Expected): Promise<ShownSource> {
+    async rotateToken(environmentId: string, id: string, expected: ExpectedTime): Promise<ShownSource> {
       const { token, ...stored } = newToken(ids);
       const changed = await change({ environmentId, id, expected }, (before) => ({ ...before, ...stored }));
       return { ...changed, token };

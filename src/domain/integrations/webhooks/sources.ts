@@ -13,7 +13,7 @@ import {
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 import {
-  type Expected,
+  type ExpectedTime,
   newToken,
   openChange,
   openSourceSecrets,
@@ -115,7 +115,7 @@ export function openSources(deps: WebhookSourcesDeps) {
     },
 
     /** Name and metadata are replaced; of what verifies, the given is. */
-    update: (environmentId: string, id: string, input: SourceInput & { expected: Expected }) =>
+    update: (environmentId: string, id: string, input: SourceInput & { expected: ExpectedTime }) =>
       change({ environmentId, id, expected: input.expected }, async (before) => {
         const given = configFrom(input);
         const preset = presetIn(input.preset);
