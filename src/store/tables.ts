@@ -301,28 +301,28 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith:
       "they are redelivered or discarded, their endpoint is deleted, else after 30 days, loop `webhooks.forget`",
-    purge: { at: 123, key: ["environment_id", "endpoint_id", "event_id"], under: "webhook_endpoints" },
+    purge: { at: 132, key: ["environment_id", "endpoint_id", "event_id"], under: "webhook_endpoints" },
     texts: { endpoint_id: ours },
   },
   webhook_deliveries: {
     holds: "what providers sent to sources of inbound webhooks",
     scope: "environment",
     endsWith: "`SVC_WEBHOOK_DELIVERY_DAYS`, loop `webhooks.forget`",
-    purge: { at: 126, key: ["environment_id", "id"], under: "webhook_sources" },
+    purge: { at: 134, key: ["environment_id", "id"], under: "webhook_sources" },
     texts: { id: ours, source_id: ours, external_id: 512 },
   },
   webhook_endpoints: {
     holds: "endpoints of outbound webhooks, how far each is, and who sends to it",
     scope: "environment",
     endsWith: "their owner deletes them; at most 100 an environment",
-    purge: { at: 121, key: ["environment_id", "id"] },
+    purge: { at: 131, key: ["environment_id", "id"] },
     texts: { id: ours },
   },
   webhook_sources: {
     holds: "sources of inbound webhooks with their sealed secrets",
     scope: "environment",
     endsWith: "their owner deletes them; at most 500 an environment",
-    purge: { at: 124, key: ["environment_id", "id"] },
+    purge: { at: 133, key: ["environment_id", "id"] },
     texts: { id: ours },
   },
   workers: {
