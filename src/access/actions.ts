@@ -30,6 +30,8 @@ export const actions = {
   "schemas:manage": writers,
   "secrets:read": readers,
   "secrets:manage": writers,
+  "webhooks:read": readers,
+  "webhooks:manage": writers,
   "users:read": admins,
   "users:manage": admins,
   "apikeys:read": admins,

@@ -29,6 +29,7 @@ const singulars: Readonly<Record<string, string>> = {
   policies: "policy",
   users: "user",
   projects: "project",
+  webhooks: "webhook",
 };
 
 export const singular = (segment: string): string =>

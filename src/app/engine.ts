@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
+import type { Breakers } from "../domain/engine/breakers/service.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
@@ -9,6 +10,7 @@ import type { Events } from "../domain/log/events/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
+import type { AddressGuard } from "../kit/addresses.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -38,6 +40,9 @@ export interface EnginePart extends Part {
   runs: Runs;
   workers: Workers;
   secrets: Secrets;
+  breakers: Breakers;
+  /** Which addresses we may be told to call. */
+  guard: AddressGuard;
   events: Events;
   feeds: Feeds;
   sequences: LogSequences;
@@ -49,7 +54,7 @@ export interface EnginePart extends Part {
 }
 
 export interface EngineNeeds {
-  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
   outbox: Pick<OutboxPart, "enqueueControl">;
   schemas: Upcasts;
 }
@@ -73,14 +78,14 @@ export function openEngine(host: Host, { keyring, outbox, schemas }: EngineNeeds
   });
   const log = openLog(host, runsPart, schemas);
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
-  const { workers, secrets } = workersPart;
+  const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { events, feeds, sequences } = log;
   const startsPart = openStartsPart(host, { runsPart, events, steering: steeringPart.steering });
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, events, feeds, sequences, onQueued },
+    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

@@ -9,6 +9,7 @@ import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openClusterPart } from "./cluster.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
 import { type IdentityPart, openIdentity } from "./identity.ts";
+import { type IntegrationsPart, openIntegrationsPart } from "./integrations.ts";
 import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -58,7 +59,12 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
 
   const identity: IdentityPart = open(
     "identity",
-    await openIdentity(host, { reseal: (session, again) => engine.secrets.reseal(session, again) }),
+    await openIdentity(host, {
+      async reseal(session, again) {
+        await engine.secrets.reseal(session, again);
+        await integrations.reseal(session, again);
+      },
+    }),
   );
   const { keyring, tenancy, keys } = identity;
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
@@ -77,6 +83,10 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
     waits,
   });
   open("state", openStatePart(host));
+  const integrations: IntegrationsPart = open(
+    "integrations",
+    openIntegrationsPart(host, { keyring, engine }),
+  );
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(
     "access",

@@ -1,6 +1,6 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
-import { openBreakers } from "../domain/engine/breakers/service.ts";
+import { type Breakers, openBreakers } from "../domain/engine/breakers/service.ts";
 import { openAssignments } from "../domain/engine/dispatch/assignments.ts";
 import { definitionUnread } from "../domain/engine/dispatch/unsent.ts";
 import { unknownFunctions } from "../domain/engine/functions/unknown-functions.ts";
@@ -12,7 +12,7 @@ import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import { addressGuard } from "../kit/addresses.ts";
+import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
@@ -20,13 +20,16 @@ const pushAnswerBytesMax = 8 * 1024 * 1024;
 
 export interface WorkersNeeds {
   runsPart: RunsPart;
-  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
   sequences: LogSequences;
 }
 
 export interface WorkersPart extends Part {
   workers: Workers;
   secrets: Secrets;
+  breakers: Breakers;
+  /** Which addresses we may be told to call. */
+  guard: AddressGuard;
   drain(): Promise<void>;
 }
 
@@ -58,13 +61,10 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     announce: runsPart.publishWorker,
   });
   const breakers = openBreakers({ store, clock, log });
+  const guard = addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : []));
   const push = openPush({
     ...{ store, clock, log, metrics, nodeId, assignments, breakers, definitionAt },
-    call: openEndpointCaller({
-      clock,
-      guard: addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : [])),
-      answerBytesMax: pushAnswerBytesMax,
-    }),
+    call: openEndpointCaller({ clock, guard, answerBytesMax: pushAnswerBytesMax }),
     signingKey: () => keyring.current("signing_key").secret,
     giveBack: back.giveBack,
     onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
@@ -74,8 +74,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   });
 
   return {
-    workers,
-    secrets,
+    ...{ workers, secrets, breakers, guard },
     operations: [
       ...secretsOperations(secrets),
       ...breakersOperations(breakers),

@@ -44,6 +44,26 @@ export const alwaysPresent: Record<string, readonly string[]> = {
     "target_seq",
     "behind_by_events",
   ],
+  "svc.v1.WebhookSource": [
+    "id",
+    "name",
+    "event_prefix",
+    "source_type",
+    "verify_secret_set",
+    "verify_secret_prev_set",
+  ],
+  "svc.v1.ListWebhookSourcesResponse": ["sources", "total_count"],
+  "svc.v1.WebhookDelivery": [
+    "id",
+    "source_id",
+    "external_id",
+    "status",
+    "event_id",
+    "error",
+    "signature_key",
+  ],
+  "svc.v1.ListWebhookDeliveriesResponse": ["deliveries", "total_count"],
+  "svc.v1.TestWebhookVerifyConfigResponse": ["verified", "presented_signatures", "error"],
   "svc.v1.Step": ["id", "run_id", "step_id", "status", "step_type", "sequence", "attempt"],
 };
 

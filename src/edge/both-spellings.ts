@@ -4,6 +4,11 @@ import type { DescMessage } from "@bufbuild/protobuf";
 export const inBothSpellings: ReadonlySet<string> = new Set([
   "svc.v1.GetPausedStateResponse",
   "svc.v1.InjectStepOutputResponse",
+  "svc.v1.WebhookSource",
+  "svc.v1.ListWebhookSourcesResponse",
+  "svc.v1.WebhookDelivery",
+  "svc.v1.ListWebhookDeliveriesResponse",
+  "svc.v1.TestWebhookVerifyConfigResponse",
 ]);
 
 /** The JSON of a message, while its fields are still being read or written. */

@@ -179,16 +179,18 @@ export function restHandler(
   const { edge, room } = surface;
   // The body of an unauthenticated request is limited to what a login needs.
   const isPublic = prepared.operation.action === null;
-  const bodyBytesMax = isPublic ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
+  const { onBodyTooLarge, admits } = prepared.operation as UnaryOperation;
+  const bodyBytesMax =
+    isPublic && !admits ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
   const { method, path } = parseRoute(binding.route);
   const decode = binding.decode ?? defaultDecode(prepared.operation.input);
   const encode = binding.encode ?? defaultEncode(binding.status);
   const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
   const readsBody = !bodyless.has(method);
 
-  const readBody = (request: Request, { caller }: RequestCall): Promise<unknown> | undefined => {
+  const readBody = (request: Request, holder: string): Promise<unknown> | undefined => {
     if (!readsBody) return undefined;
-    const reading = room?.reading(caller.id);
+    const reading = room?.reading(holder);
     if (binding.raw) return readBytes(request, bodyBytesMax, reading);
     const contentType = request.headers.get("content-type");
     // A foreign page can send a form or plain text with a cookie and without a preflight.
@@ -215,10 +217,10 @@ export function restHandler(
     call.isSecure = request.url.startsWith("https:") || forwarded("x-forwarded-proto") === "https";
   };
 
-  const { onBodyTooLarge } = prepared.operation as UnaryOperation;
   const readOrReport = async (request: Request, params: Record<string, string>, call: RequestCall) => {
+    const holder = admits ? await admits({ params, query: queryOf(request.url) }) : call.caller.id;
     try {
-      return await readBody(request, call);
+      return await readBody(request, holder);
     } catch (error) {
       if (onBodyTooLarge && error instanceof Fault && error.kind === "payload_too_large") {
         await edge.guard?.(call, prepared.operation, params);

@@ -9,7 +9,7 @@ import { PubSubService } from "../gen/svc/v1/pubsub_pb.ts";
 import { QueryService } from "../gen/svc/v1/query_pb.ts";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { TimeTravelService } from "../gen/svc/v1/timetravel_pb.ts";
-import { WebhookService } from "../gen/svc/v1/webhook_pb.ts";
+import { WebhookEndpointService, WebhookService } from "../gen/svc/v1/webhook_pb.ts";
 import { WorkerService } from "../gen/svc/v1/worker_pb.ts";
 
 /** Every service of the wire. A method without an operation answers `unimplemented`. */
@@ -22,6 +22,7 @@ export const services: readonly DescService[] = [
   QueryService,
   EventSchemaService,
   WebhookService,
+  WebhookEndpointService,
   EnvironmentService,
   WorkerService,
   TimeTravelService,

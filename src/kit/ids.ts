@@ -17,6 +17,8 @@ export type IdKind =
   | "prole"
   | "paud"
   | "whs"
+  | "whd"
+  | "whe"
   | "sub"
   | "group"
   | "ob"

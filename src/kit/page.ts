@@ -32,6 +32,14 @@ export function readNameCursor(field: string, text: string): string {
 export const pageSize = (limit: number | undefined, fallback = listLimitDefault): number =>
   limit === undefined || limit <= 0 ? fallback : Math.min(limit, listLimitMax);
 
+const offsetMax = 10_000;
+
+/** How many rows a page passes over; absent means none. */
+export function pageOffset(offset = 0): number {
+  if (offset < 0 || offset > offsetMax) throw invalid("offset", `must be from 0 to ${offsetMax}`);
+  return offset;
+}
+
 /** From when or until when a list is wanted; empty means no bound. */
 export function timeBound(field: string, text: string | undefined): Instant | undefined {
   if (text === undefined || text === "") return undefined;

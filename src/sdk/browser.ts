@@ -15,3 +15,4 @@ export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 export type * from "./subscription-types.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
+export type * from "./webhook-types.ts";

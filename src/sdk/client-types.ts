@@ -23,6 +23,7 @@ import type {
   RunStatus,
   Step,
 } from "./types.ts";
+import type { WebhookCalls } from "./webhook-types.ts";
 
 export interface ListRunsOptions {
   functionId?: string;
@@ -200,6 +201,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly schemas: SchemaCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
+  readonly webhooks: WebhookCalls;
   /**
    * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of
    * its worker. Another process hands it to `consistent` to read what was written here. Undefined before the first.

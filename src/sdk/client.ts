@@ -11,6 +11,7 @@ import { sqlCalls } from "./client-sql.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
+import { webhookCalls } from "./client-webhooks.ts";
 import type { EventRegistry } from "./events.ts";
 import { createProjectionOf } from "./projection.ts";
 import { safe } from "./retry.ts";
@@ -51,6 +52,7 @@ function clientOf<Events extends EventMap>(
     secrets: secretCalls(transport),
     ...sqlCalls(transport),
     streams: streamCalls(transport, events),
+    webhooks: webhookCalls(transport),
     sequence: () => transport.last.text,
     consistent({ after } = {}) {
       if (after !== undefined && !transport.last.note(after))

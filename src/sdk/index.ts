@@ -43,5 +43,12 @@ export {
 export type { TestAppend } from "./testing-streams.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
+export {
+  type VerifiedWebhook,
+  type VerifyWebhookOptions,
+  verifyWebhook,
+  WebhookVerificationError,
+} from "./verify-webhook.ts";
+export type * from "./webhook-types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";

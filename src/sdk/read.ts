@@ -15,7 +15,7 @@ export const wordOf = (constant: unknown, prefix: string): string =>
     .toLowerCase();
 
 /** The fields that are there and not empty; keeps optional fields truly absent. */
-function present(message: Message, fields: readonly string[]): Message {
+export function present(message: Message, fields: readonly string[]): Message {
   return Object.fromEntries(
     fields
       .filter((field) => message[field] !== undefined && message[field] !== "")

@@ -13,6 +13,7 @@ import { retentionSettings } from "./retention.ts";
 import { servingSettings } from "./serving.ts";
 import { storeSettings } from "./store.ts";
 import { watchSettings } from "./watch.ts";
+import { webhookSettings } from "./webhooks.ts";
 
 /** Every setting of the server, in the order in which a newcomer meets them. */
 export const settings = {
@@ -25,6 +26,7 @@ export const settings = {
   ...auditSettings,
   ...rateLimitSettings,
   ...engineSettings,
+  ...webhookSettings,
   ...retentionSettings,
   ...servingSettings,
   ...watchSettings,

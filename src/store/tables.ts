@@ -315,6 +315,35 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 60, key: ["run_id", "kind", "step_id"], under: "runs" },
     texts: { kind: ours, match_path: 512, value_hash: ours },
   },
+  webhook_dead_letters: {
+    holds: "events that an endpoint of outbound webhooks did not take",
+    scope: "environment",
+    endsWith:
+      "they are redelivered or discarded, their endpoint is deleted, else after 30 days, loop `webhooks.forget`",
+    purge: { at: 132, key: ["environment_id", "endpoint_id", "event_id"], under: "webhook_endpoints" },
+    texts: { endpoint_id: ours },
+  },
+  webhook_deliveries: {
+    holds: "what providers sent to sources of inbound webhooks",
+    scope: "environment",
+    endsWith: "`SVC_WEBHOOK_DELIVERY_DAYS`, loop `webhooks.forget`",
+    purge: { at: 134, key: ["environment_id", "id"], under: "webhook_sources" },
+    texts: { id: ours, source_id: ours, external_id: 512 },
+  },
+  webhook_endpoints: {
+    holds: "endpoints of outbound webhooks, how far each is, and who sends to it",
+    scope: "environment",
+    endsWith: "their owner deletes them; at most 100 an environment",
+    purge: { at: 131, key: ["environment_id", "id"] },
+    texts: { id: ours },
+  },
+  webhook_sources: {
+    holds: "sources of inbound webhooks with their sealed secrets",
+    scope: "environment",
+    endsWith: "their owner deletes them; at most 500 an environment",
+    purge: { at: 133, key: ["environment_id", "id"] },
+    texts: { id: ours },
+  },
   workers: {
     holds: "workers and their heartbeats",
     scope: "environment",

@@ -10,6 +10,7 @@ import { untried } from "./doors-registry.ts";
 import { schemaDoors } from "./doors-schemas.ts";
 import { pushDoor, streamDoors } from "./doors-streams.ts";
 import { canonical, type Probe, probesOf } from "./doors-values.ts";
+import { webhookDoors } from "./doors-webhooks.ts";
 import type { AttackOptions, AttackResult, AttackSuite } from "./suite.ts";
 
 /** Numbers in [0, 1), the same for the same seed. */
@@ -76,6 +77,7 @@ export async function tryDoors(
       ...configDoors(server),
       ...(await schemaDoors(server)),
       ...(await stateDoors(server)),
+      ...(await webhookDoors(server)),
       ...steered,
       ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),
       ...streams.doors,

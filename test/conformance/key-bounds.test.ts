@@ -135,16 +135,13 @@ const doors: Record<string, [column: string, ask: (long: string) => Answered]> =
     (long) => post("/api/v1/users", { email: `${long}@example.com`, name: "n", password: "long enough" }),
   ],
   ...Object.fromEntries(
-    Object.entries(made).map(([table, { named, ask }]) => [
-      `${named} of ${table}`,
-      [
-        `${table}.${named}`,
-        (name: string) => {
-          const { path, ...options } = ask({ name, marker: "m" });
-          return server.api(path, options);
-        },
-      ],
-    ]),
+    Object.entries(made).flatMap(([table, { named, ask }]) => {
+      const tried = (name: string) => {
+        const { path, ...options } = ask({ name, marker: "m" });
+        return server.api(path, options);
+      };
+      return named === undefined ? [] : [[`${named} of ${table}`, [`${table}.${named}`, tried]]];
+    }),
   ),
 };
 

@@ -13,6 +13,7 @@ const publicPaths = [
   "/api/v1/auth/validate",
   "/api/v1/capabilities",
   "/api/v1/platform/auth/login",
+  "/api/v1/webhooks/{id}",
   "/health",
   "/ready",
   "/svc.v1.SvcService/GetCapabilities",

@@ -20,6 +20,7 @@ const shared: Record<string, string> = {
   "streams.purge": "shares-upkeep",
   "tenancy.purge": "shares-upkeep",
   "push.look": "shares-upkeep",
+  "webhooks.deliver": "webhook-endpoints",
 };
 
 const toItsEnd = "a tick deletes what is old to its end, a slice a transaction, and nobody waits for it";
@@ -39,6 +40,7 @@ const notShared: Record<string, string> = {
   "projections.sweep": toItsEnd,
   "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
+  "webhooks.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",
   "cluster.forget": "of the installation, of no environment",

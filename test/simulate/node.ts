@@ -45,8 +45,7 @@ const noSql = { databases: {}, queries: {} } as Pick<QueryPart, "databases" | "q
 const noKeyring = {
   seal: (_place: string, text: string) => text,
   unseal: async (_place: string, sealed: string) => sealed,
-  isCurrent: async () => true,
-  refresh: async () => {},
+  writeSealed: () => Promise.reject(new Error("nothing is sealed in a simulation")),
   current: () => ({ id: "none", secret: "none" }),
 };
 

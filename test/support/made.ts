@@ -2,8 +2,8 @@ import type { CallOptions } from "./server.ts";
 
 /** What a caller sends to make a row of a table. */
 export interface Making {
-  /** The column of the table's key that the caller names. */
-  named: string;
+  /** The column of the table's key that the caller names; left out where the key is an id of ours. */
+  named?: string;
   /** `name` is what the caller names it; `marker` stands wherever else the row holds text. */
   ask(texts: { name: string; marker: string }): { path: string } & CallOptions;
 }
@@ -55,6 +55,18 @@ export const made: Record<string, Making> = {
     ask: ({ name, marker }) => ({
       path: "/svc.v1.EventSchemaService/RegisterSchema",
       body: { eventName: name, schemaJson: JSON.stringify({ title: marker }), description: marker },
+    }),
+  },
+  webhook_sources: {
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.WebhookService/CreateWebhookSource",
+      body: { name, eventPrefix: "same.hook", metadata: { marker } },
+    }),
+  },
+  webhook_endpoints: {
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.WebhookEndpointService/CreateWebhookEndpoint",
+      body: { name, url: `https://${marker}.example.test/`, pattern: `${marker}.never.*` },
     }),
   },
   consumer_groups: {

@@ -1,12 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import {
-  openEndpointCaller,
-  signatureOf,
-  TransportFailure,
-} from "../../src/domain/engine/push/endpoint-call.ts";
+import { openEndpointCaller, signatureOf } from "../../src/domain/engine/push/endpoint-call.ts";
 import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
 import { systemClock } from "../../src/kit/clock.ts";
+import { TransportFailure } from "../../src/kit/outward-call.ts";
 
 describe("addresses that may be called", () => {
   const guard = addressGuard([]);

@@ -26,6 +26,8 @@ import { projections } from "./0030_projections.ts";
 import { sqlProjections } from "./0031_sql.ts";
 import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
 import { schemas } from "./0033_schemas.ts";
+import { webhooks } from "./0034_webhooks.ts";
+import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -57,4 +59,6 @@ export const migrations = [
   sqlProjections,
   kvAndSecrets,
   schemas,
+  webhooks,
+  webhookEndpoints,
 ];

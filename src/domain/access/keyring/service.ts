@@ -25,8 +25,11 @@ export interface Keyring {
   /** `place` names the row and column: a sealed value opens nowhere else. */
   seal(place: string, text: string): string;
   unseal(place: string, sealed: string): Promise<string>;
-  /** Whether a value is sealed under the current master key. Blocks a rotation until the transaction ends. */
-  isCurrent(session: Session, sealed: string): Promise<boolean>;
+  /**
+   * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them is
+   * sealed under a master key that was rotated meanwhile: nobody could open it again.
+   */
+  writeSealed<R>(work: (session: Session) => Promise<{ result: R; sealed: readonly string[] }>): Promise<R>;
   /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */
   refresh(): Promise<void>;
   /** Writes a new secret in the transaction of a rotation; this node uses it after `refresh`. */
@@ -49,6 +52,9 @@ export interface KeyringDeps {
 }
 
 const secretBytes = 32;
+const sealTriesMax = 5;
+/** Thrown and caught here: the transaction is repeated with another master key. */
+const outdated = rules.sealedElsewhere();
 
 export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
   const { store, clock, ids, log, given } = deps;
@@ -134,8 +140,20 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
       if (text === undefined) throw rules.sealedElsewhere();
       return text;
     },
-    async isCurrent(session, sealed) {
-      return (await rows.masterVersion(session)) === rules.sealVersion(sealed);
+    async writeSealed(work) {
+      for (let tries = 1; ; tries++) {
+        try {
+          return await store.write(async (session) => {
+            const { result, sealed } = await work(session);
+            const version = sealed.length === 0 ? undefined : await rows.masterVersion(session);
+            if (sealed.some((one) => rules.sealVersion(one) !== version)) throw outdated;
+            return result;
+          });
+        } catch (error) {
+          if (error !== outdated || tries === sealTriesMax) throw error;
+          await refresh();
+        }
+      }
     },
     refresh,
     rotate: (session, kind, secret, createdBy) =>

@@ -5,6 +5,7 @@ import { valueAt } from "../../../kit/data-path.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
+import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import type {
   FunctionDefinition,
@@ -251,11 +252,7 @@ function readEndpoint(mode: "pull" | "push", endpointUrl: string | undefined) {
     if (mode === "push") throw invalid("endpointUrl", "required for push mode");
     return {};
   }
-  const url = URL.canParse(endpointUrl) ? new URL(endpointUrl) : undefined;
-  if (!url || (url.protocol !== "https:" && url.protocol !== "http:"))
-    throw invalid("endpointUrl", "must be an absolute http or https URL");
-  if (url.username !== "" || url.password !== "")
-    throw invalid("endpointUrl", "must not contain credentials");
+  requireCallableUrl("endpointUrl", endpointUrl);
   return { endpointUrl };
 }
 

@@ -1,18 +1,8 @@
 import { createHmac } from "node:crypto";
-import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
-import type { AddressGuard } from "../../../kit/addresses.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
+import { type OutwardCallerDeps, openOutwardCaller, TransportFailure } from "../../../kit/outward-call.ts";
 import { parseJsonBytes } from "../../../kit/payload-json.ts";
-
-/** An endpoint gave no usable answer. Counts as a failure for its breaker. */
-export class TransportFailure extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "TransportFailure";
-  }
-}
 
 export interface EndpointCall {
   url: string;
@@ -23,12 +13,9 @@ export interface EndpointCall {
   timeoutMs: number;
 }
 
-export interface EndpointCallerDeps {
+export interface EndpointCallerDeps extends OutwardCallerDeps {
   clock: Clock;
-  guard: AddressGuard;
   answerBytesMax: number;
-  /** Resolves a host name; replaced by tests. */
-  resolve?: (host: string) => Promise<readonly string[]>;
 }
 
 /**
@@ -40,31 +27,9 @@ export function signatureOf(key: string, body: string, unixSeconds: number): str
   return `sha256=${hmac(body)},t=${unixSeconds},v1=${hmac(`${unixSeconds}.${body}`)}`;
 }
 
-const resolveAll = async (host: string) => (await lookup(host, { all: true })).map(({ address }) => address);
-
-/**
- * Posts to endpoints that users registered. It connects to the very address that was checked and follows no
- * redirect: otherwise a name server or an endpoint could point the call into a private network.
- */
-export function openEndpointCaller({
-  clock,
-  guard,
-  answerBytesMax,
-  resolve = resolveAll,
-}: EndpointCallerDeps) {
-  /**
-   * Every address of the name must be allowed, not only the one that is used: a name server chooses their
-   * order.
-   */
-  async function addressOf(host: string): Promise<string> {
-    const bare = host.replace(/^\[|\]$/g, "");
-    const addresses = isIP(bare) ? [bare] : await resolve(bare).catch(() => []);
-    const [first] = addresses;
-    if (first === undefined) throw new TransportFailure("the host's name cannot be resolved");
-    if (!addresses.every((address) => guard.allows(address)))
-      throw new TransportFailure("the host's address is in a network that must not be called");
-    return first;
-  }
+/** Posts to endpoints of push functions, whose answer is JSON. */
+export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDeps) {
+  const post = openOutwardCaller(deps);
 
   async function bytesOf(response: Response): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
@@ -78,49 +43,19 @@ export function openEndpointCaller({
     return Buffer.concat(pieces);
   }
 
-  return async function call({ url, body, signingKey, timeoutMs }: EndpointCall): Promise<unknown> {
-    const target = new URL(url);
-    const over = new AbortController();
-    const cancel = clock.after(timeoutMs, () => over.abort());
-    try {
-      // The timeout covers name resolution, too.
-      const address = await Promise.race([addressOf(target.hostname), aborted(over.signal)]);
-      const at = new URL(target);
-      at.hostname = address.includes(":") ? `[${address}]` : address;
-      const isTls = target.protocol === "https:";
-      const response = await fetch(at, {
-        method: "POST",
-        redirect: "manual",
-        // A proxy from the environment variables would connect to another address than the one that was
-        // checked.
-        proxy: false,
-        signal: over.signal,
-        body,
-        headers: {
-          Host: target.host,
-          "Content-Type": "application/json",
-          ...(signingKey !== undefined && {
-            "X-Svc-Signature": signatureOf(signingKey, body, Math.floor(clock.now() / 1_000)),
-          }),
-        },
-        // A kept connection whose certificate was verified for one name must not serve another name.
-        ...(isTls && { keepalive: false, tls: { serverName: target.hostname } }),
-      } as RequestInit);
-      if (response.status !== 200) {
-        await response.body?.cancel();
-        throw new TransportFailure(`the endpoint answered ${response.status}`);
-      }
-      return answerOf(await bytesOf(response));
-    } catch (error) {
-      if (error instanceof TransportFailure) throw error;
-      if (over.signal.aborted) throw new TransportFailure(`no answer within ${timeoutMs} ms`);
-      const { code } = error as { code?: unknown };
-      throw new TransportFailure(
-        `the endpoint cannot be reached${typeof code === "string" ? ` (${code})` : ""}`,
-      );
-    } finally {
-      cancel();
+  async function read(response: Response): Promise<unknown> {
+    if (response.status !== 200) {
+      await response.body?.cancel();
+      throw new TransportFailure(`the endpoint answered ${response.status}`);
     }
+    return answerOf(await bytesOf(response));
+  }
+
+  return function call({ url, body, signingKey, timeoutMs }: EndpointCall): Promise<unknown> {
+    const seconds = Math.floor(deps.clock.now() / 1_000);
+    const headers =
+      signingKey === undefined ? {} : { "X-Svc-Signature": signatureOf(signingKey, body, seconds) };
+    return post({ url, body, headers, timeoutMs }, read);
   };
 }
 
@@ -133,10 +68,5 @@ function answerOf(bytes: Uint8Array): unknown {
     throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
   }
 }
-
-const aborted = (signal: AbortSignal) =>
-  new Promise<never>((_, reject) =>
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
-  );
 
 export type CallEndpoint = ReturnType<typeof openEndpointCaller>;

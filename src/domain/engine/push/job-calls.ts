@@ -2,11 +2,12 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
+import { TransportFailure } from "../../../kit/outward-call.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
-import { type CallEndpoint, TransportFailure } from "./endpoint-call.ts";
+import type { CallEndpoint } from "./endpoint-call.ts";
 import { failureReport, reportOfAnswer, requestBody } from "./rules.ts";
 
 /** How long an endpoint whose breaker is open is left alone before the breaker is asked again. */

@@ -59,7 +59,7 @@ export interface SecretsDeps {
   store: Store;
   clock: Clock;
   ids: Ids;
-  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
+  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   definitions: Pick<DefinitionsCache, "current">;
   /**
    * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
@@ -68,8 +68,6 @@ export interface SecretsDeps {
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: SecretFrame) => void;
 }
-
-const sealTriesMax = 5;
 
 export function openSecrets(deps: SecretsDeps): Secrets {
   const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
@@ -85,18 +83,14 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     announceChange("created", environmentId, after);
   }
 
-  /** Every change begins with this lock: without it two changes at once would overwrite each other. */
-  async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
-    const row = await rows.holdSecret(session, environmentId, name);
-    if (!row) throw missing("secret", name);
-    return row;
-  }
-
   const write = async (
     environmentId: string,
     work: (session: Session, seal: (id: string, value: string) => string) => Promise<SealedRow>,
   ): Promise<SecretRow> => {
-    const { sealed: _, ...shown } = await writeSealed({ store, keyring }, environmentId, work);
+    const { sealed: _, ...shown } = await keyring.writeSealed(async (session) => {
+      const row = await work(session, (id, value) => keyring.seal(sealScopeOf(environmentId, id), value));
+      return { result: row, sealed: [row.sealed] };
+    });
     values.forget(environmentId);
     return shown;
   };
@@ -215,6 +209,13 @@ const secretReads = ({
   },
 });
 
+/** Every change begins with this lock: without it two changes at once would overwrite each other. */
+async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
+  const row = await rows.holdSecret(session, environmentId, name);
+  if (!row) throw missing("secret", name);
+  return row;
+}
+
 const newSecret = (
   environmentId: string,
   secret: { id: string; name: string; description: string | undefined; sealed: string },
@@ -233,31 +234,6 @@ async function insertWithin(session: Session, row: SealedRow): Promise<void> {
   if ((await rows.secretsOf(session, row.environmentId)).length >= secretsMax)
     throw new Fault("resource_exhausted", `an environment holds at most ${secretsMax} secrets`);
   if ((await rows.insertSecret(session, row)) === 0) throw taken(row.name);
-}
-
-const outdated = new Error("sealed under a master key that is no longer current");
-
-/**
- * Seals under the current master key: when a rotation committed during the write, it is sealed and written
- * again.
- */
-async function writeSealed(
-  { store, keyring }: Pick<SecretsDeps, "store" | "keyring">,
-  environmentId: string,
-  work: (session: Session, seal: (id: string, value: string) => string) => Promise<SealedRow>,
-): Promise<SealedRow> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await store.write(async (session) => {
-        const row = await work(session, (id, value) => keyring.seal(sealScopeOf(environmentId, id), value));
-        if (!(await keyring.isCurrent(session, row.sealed))) throw outdated;
-        return row;
-      });
-    } catch (error) {
-      if (error !== outdated || tries === sealTriesMax) throw error;
-      await keyring.refresh();
-    }
-  }
 }
 
 const taken = (name: string): Fault =>

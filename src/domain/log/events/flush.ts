@@ -29,6 +29,7 @@ import {
 } from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
 import type { SchemaMark } from "../schemas/service.ts";
+import { type Arrival, arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
 import {
   afterStreams,
   type EntityPlace,
@@ -65,6 +66,8 @@ export interface NewEvent {
   entity: EntityPlace | null;
   /** What the schema of its name says of it; null for a name that has none. */
   schema: SchemaMark | null;
+  /** The webhook delivery that brought it; left out for an event that none did. */
+  arrival?: Arrival | undefined;
   runs: readonly NewRun[];
   /** Starts that wait for repetitions to cease. */
   arms: readonly NewArm[];
@@ -204,6 +207,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const further = furtherOf(events, appends);
     const runs = events.flatMap((e) => e.runs);
     const arms = events.flatMap((e) => e.arms);
+    const arrived = arrivedIn(events);
     // A debounce entry takes the last surviving event.
     const armed =
       arms.length === 0
@@ -268,7 +272,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${started}${armed}place AS (
+    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
@@ -313,6 +317,8 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
   if (appends && hasRuns(events)) linkRunsSync(session, events);
+  const arrived = arrivedIn(events);
+  if (arrived.length > 0) insertArrivals(session, arrived);
   const arms = new Map(
     logged.flatMap((l) =>
       l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),

@@ -115,6 +115,7 @@ function eventOf(
     ownKey: draft.ownKey,
     invokes: target?.functionId ?? null,
     entity: draft.entity ? placeOf(draft.entity) : null,
+    arrival: draft.arrival,
     isOrdered: draft.entity !== undefined,
     schema: schema ?? null,
     runId: origin.runId ?? null,

@@ -3,6 +3,7 @@ import { type Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
+import type { Arrival } from "./arrival.ts";
 
 /** What a caller emits, before it is checked. */
 export interface EmitInput {
@@ -36,6 +37,8 @@ export interface EventDraft {
   ownKey?: true;
   /** The stream that it is appended to; left out for an event of no entity. */
   entity?: EntityDraft;
+  /** The webhook delivery that brings it; written with it. */
+  arrival?: Arrival;
   /** Its place in the caller's batch: `events[3].`. */
   at?: string;
   /** Thrown where the event would start the function of its own name: its sender may not start that one. */

@@ -1,7 +1,7 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { pageSize } from "../../../kit/page.ts";
+import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
@@ -147,8 +147,6 @@ const keyOf = (environmentId: string, name: string): ProjectionKey => ({
   name,
 });
 
-const offsetMax = 10_000;
-
 export function openProjections({ store, clock, onChanged, onTablesLeft }: ProjectionsDeps): Projections {
   async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
     const held = await readProjection(store, keyOf(environmentId, name));
@@ -268,12 +266,11 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
 async function listWithTables(
   store: Store,
   environmentId: string,
-  { status, mode, limit, offset = 0 }: ListProjectionsQuery,
+  { status, mode, limit, offset }: ListProjectionsQuery,
 ): Promise<{ projections: ListedProjection[]; totalCount: number }> {
-  if (offset < 0 || offset > offsetMax) throw invalid("offset", `must be from 0 to ${offsetMax}`);
   const filter = { environmentId, status: statusOf(status), mode: modeOf(mode) };
   const [projections, totalCount] = await Promise.all([
-    listProjections(store, filter, { limit: pageSize(limit), offset }),
+    listProjections(store, filter, { limit: pageSize(limit), offset: pageOffset(offset) }),
     countListed(store, filter),
   ]);
   const names = projections.filter(({ mode: one }) => one === "sql").map(({ name }) => name);

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/webhook.proto.
  */
 export const file_svc_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("ChRzdmMvdjEvd2ViaG9vay5wcm90bxIGc3ZjLnYxIrACChNXZWJob29rVmVyaWZ5Q29uZmlnEhgKEHNpZ25hdHVyZV9oZWFkZXIYASABKAkSFwoPZW50cnlfc2VwYXJhdG9yGAIgASgJEhQKDGt2X2RlbGltaXRlchgDIAEoCRIVCg1zaWduYXR1cmVfa2V5GAQgASgJEhgKEHRpbWVzdGFtcF9oZWFkZXIYBSABKAkSFQoNdGltZXN0YW1wX2tleRgGIAEoCRIYChBzaWduaW5nX3RlbXBsYXRlGAcgASgJEhAKCGVuY29kaW5nGAggASgJEhEKCWFsZ29yaXRobRgJIAEoCRIZChF0b2xlcmFuY2Vfc2Vjb25kcxgKIAEoBRIXCg9ldmVudF9uYW1lX3BhdGgYCyABKAkSFQoNZGVkdXBfaWRfcGF0aBgMIAEoCSL1AwoNV2ViaG9va1NvdXJjZRIKCgJpZBgBIAEoCRIUCgxldmVudF9wcmVmaXgYAiABKAkSFQoNdmVyaWZ5X2hlYWRlchgDIAEoCRIYChB2ZXJpZnlfYWxnb3JpdGhtGAQgASgJEhMKC3NvdXJjZV90eXBlGAUgASgJEikKCG1ldGFkYXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIZChF2ZXJpZnlfc2VjcmV0X3NldBgJIAEoCBIMCgRuYW1lGAogASgJEh4KFnZlcmlmeV9zZWNyZXRfcHJldl9zZXQYCyABKAgSQQoddmVyaWZ5X3NlY3JldF9wcmV2X2V4cGlyZXNfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKE2luZ2VzdF90b2tlbl9wcmVmaXgYDSABKAkSFAoMaW5nZXN0X3Rva2VuGA4gASgJEjIKDXZlcmlmeV9jb25maWcYDyABKAsyGy5zdmMudjEuV2ViaG9va1ZlcmlmeUNvbmZpZyIlChdHZXRXZWJob29rU291cmNlUmVxdWVzdBIKCgJpZBgBIAEoCSLtAQoaQ3JlYXRlV2ViaG9va1NvdXJjZVJlcXVlc3QSFAoMZXZlbnRfcHJlZml4GAIgASgJEhUKDXZlcmlmeV9oZWFkZXIYAyABKAkSGAoQdmVyaWZ5X2FsZ29yaXRobRgEIAEoCRIVCg12ZXJpZnlfc2VjcmV0GAUgASgJEikKCG1ldGFkYXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIMCgRuYW1lGAcgASgJEjIKDXZlcmlmeV9jb25maWcYCCABKAsyGy5zdmMudjEuV2ViaG9va1ZlcmlmeUNvbmZpZ0oECAEQAiI6ChlMaXN0V2ViaG9va1NvdXJjZXNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgFEg4KBm9mZnNldBgCIAEoBSJZChpMaXN0V2ViaG9va1NvdXJjZXNSZXNwb25zZRImCgdzb3VyY2VzGAEgAygLMhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USEwoLdG90YWxfY291bnQYAiABKAUi/wEKGlVwZGF0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSFQoNdmVyaWZ5X2hlYWRlchgDIAEoCRIYChB2ZXJpZnlfYWxnb3JpdGhtGAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIyCg12ZXJpZnlfY29uZmlnGAYgASgLMhsuc3ZjLnYxLldlYmhvb2tWZXJpZnlDb25maWcSNwoTZXhwZWN0ZWRfdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAipgEKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EgoKAmlkGAEgASgJEhUKDXZlcmlmeV9zZWNyZXQYAiABKAkSGgoNZ3JhY2Vfc2Vjb25kcxgDIAEoBUgAiAEBEjcKE2V4cGVjdGVkX3VwZGF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhAKDl9ncmFjZV9zZWNvbmRzImUKHkV4cGlyZVdlYmhvb2tTZWNyZXRQcmV2UmVxdWVzdBIKCgJpZBgBIAEoCRI3ChNleHBlY3RlZF91cGRhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKfAQoqRGlzYWJsZVdlYmhvb2tTaWduYXR1cmVWZXJpZmljYXRpb25SZXF1ZXN0EgoKAmlkGAEgASgJEhoKDWdyYWNlX3NlY29uZHMYAiABKAVIAIgBARI3ChNleHBlY3RlZF91cGRhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIQCg5fZ3JhY2Vfc2Vjb25kcyJmCh9Sb3RhdGVXZWJob29rSW5nZXN0VG9rZW5SZXF1ZXN0EgoKAmlkGAEgASgJEjcKE2V4cGVjdGVkX3VwZGF0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIigKGkRlbGV0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJIoUCCg9XZWJob29rRGVsaXZlcnkSCgoCaWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJEhMKC2V4dGVybmFsX2lkGAMgASgJEg4KBnN0YXR1cxgEIAEoCRIQCghldmVudF9pZBgFIAEoCRINCgVlcnJvchgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXF1ZXN0X2JvZHkYCCABKAkSMAoPcmVxdWVzdF9oZWFkZXJzGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1zaWduYXR1cmVfa2V5GAogASgJImAKHExpc3RXZWJob29rRGVsaXZlcmllc1JlcXVlc3QSEQoJc291cmNlX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRINCgVsaW1pdBgDIAEoBRIOCgZvZmZzZXQYBCABKAUiYQodTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVzcG9uc2USKwoKZGVsaXZlcmllcxgBIAMoCzIXLnN2Yy52MS5XZWJob29rRGVsaXZlcnkSEwoLdG90YWxfY291bnQYAiABKAUiggIKHlRlc3RXZWJob29rVmVyaWZ5Q29uZmlnUmVxdWVzdBIyCg12ZXJpZnlfY29uZmlnGAEgASgLMhsuc3ZjLnYxLldlYmhvb2tWZXJpZnlDb25maWcSDAoEYm9keRgCIAEoCRJECgdoZWFkZXJzGAMgAygLMjMuc3ZjLnYxLlRlc3RXZWJob29rVmVyaWZ5Q29uZmlnUmVxdWVzdC5IZWFkZXJzRW50cnkSFQoNdmVyaWZ5X3NlY3JldBgEIAEoCRIRCglzb3VyY2VfaWQYBSABKAkaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi6AEKH1Rlc3RXZWJob29rVmVyaWZ5Q29uZmlnUmVzcG9uc2USEAoIdmVyaWZpZWQYASABKAgSFgoOc2lnbmluZ19zdHJpbmcYAiABKAkSGgoSY29tcHV0ZWRfc2lnbmF0dXJlGAMgASgJEhwKFHByZXNlbnRlZF9zaWduYXR1cmVzGAQgAygJEhoKEnJlc29sdmVkX3RpbWVzdGFtcBgFIAEoCRIbChNyZXNvbHZlZF9ldmVudF9uYW1lGAYgASgJEhkKEXJlc29sdmVkX2RlZHVwX2lkGAcgASgJEg0KBWVycm9yGAggASgJMvwHCg5XZWJob29rU2VydmljZRJQChNDcmVhdGVXZWJob29rU291cmNlEiIuc3ZjLnYxLkNyZWF0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USSgoQR2V0V2ViaG9va1NvdXJjZRIfLnN2Yy52MS5HZXRXZWJob29rU291cmNlUmVxdWVzdBoVLnN2Yy52MS5XZWJob29rU291cmNlElsKEkxpc3RXZWJob29rU291cmNlcxIhLnN2Yy52MS5MaXN0V2ViaG9va1NvdXJjZXNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RXZWJob29rU291cmNlc1Jlc3BvbnNlElAKE1VwZGF0ZVdlYmhvb2tTb3VyY2USIi5zdmMudjEuVXBkYXRlV2ViaG9va1NvdXJjZVJlcXVlc3QaFS5zdmMudjEuV2ViaG9va1NvdXJjZRJQChNSb3RhdGVXZWJob29rU2VjcmV0EiIuc3ZjLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USWAoXRXhwaXJlV2ViaG9va1NlY3JldFByZXYSJi5zdmMudjEuRXhwaXJlV2ViaG9va1NlY3JldFByZXZSZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2UScAojRGlzYWJsZVdlYmhvb2tTaWduYXR1cmVWZXJpZmljYXRpb24SMi5zdmMudjEuRGlzYWJsZVdlYmhvb2tTaWduYXR1cmVWZXJpZmljYXRpb25SZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USWgoYUm90YXRlV2ViaG9va0luZ2VzdFRva2VuEicuc3ZjLnYxLlJvdGF0ZVdlYmhvb2tJbmdlc3RUb2tlblJlcXVlc3QaFS5zdmMudjEuV2ViaG9va1NvdXJjZRJqChdUZXN0V2ViaG9va1ZlcmlmeUNvbmZpZxImLnN2Yy52MS5UZXN0V2ViaG9va1ZlcmlmeUNvbmZpZ1JlcXVlc3QaJy5zdmMudjEuVGVzdFdlYmhvb2tWZXJpZnlDb25maWdSZXNwb25zZRJRChNEZWxldGVXZWJob29rU291cmNlEiIuc3ZjLnYxLkRlbGV0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5EmQKFUxpc3RXZWJob29rRGVsaXZlcmllcxIkLnN2Yy52MS5MaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXF1ZXN0GiUuc3ZjLnYxLkxpc3RXZWJob29rRGVsaXZlcmllc1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChRzdmMvdjEvd2ViaG9vay5wcm90bxIGc3ZjLnYxItYCChNXZWJob29rVmVyaWZ5Q29uZmlnEhgKEHNpZ25hdHVyZV9oZWFkZXIYASABKAkSFwoPZW50cnlfc2VwYXJhdG9yGAIgASgJEhQKDGt2X2RlbGltaXRlchgDIAEoCRIVCg1zaWduYXR1cmVfa2V5GAQgASgJEhgKEHRpbWVzdGFtcF9oZWFkZXIYBSABKAkSFQoNdGltZXN0YW1wX2tleRgGIAEoCRIYChBzaWduaW5nX3RlbXBsYXRlGAcgASgJEhAKCGVuY29kaW5nGAggASgJEhEKCWFsZ29yaXRobRgJIAEoCRIZChF0b2xlcmFuY2Vfc2Vjb25kcxgKIAEoBRIXCg9ldmVudF9uYW1lX3BhdGgYCyABKAkSFQoNZGVkdXBfaWRfcGF0aBgMIAEoCRILCgN1cmwYKCABKAkSFwoPc2VjcmV0X2VuY29kaW5nGCkgASgJIvUDCg1XZWJob29rU291cmNlEgoKAmlkGAEgASgJEhQKDGV2ZW50X3ByZWZpeBgCIAEoCRIVCg12ZXJpZnlfaGVhZGVyGAMgASgJEhgKEHZlcmlmeV9hbGdvcml0aG0YBCABKAkSEwoLc291cmNlX3R5cGUYBSABKAkSKQoIbWV0YWRhdGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCmNyZWF0ZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEXZlcmlmeV9zZWNyZXRfc2V0GAkgASgIEgwKBG5hbWUYCiABKAkSHgoWdmVyaWZ5X3NlY3JldF9wcmV2X3NldBgLIAEoCBJBCh12ZXJpZnlfc2VjcmV0X3ByZXZfZXhwaXJlc19hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTaW5nZXN0X3Rva2VuX3ByZWZpeBgNIAEoCRIUCgxpbmdlc3RfdG9rZW4YDiABKAkSMgoNdmVyaWZ5X2NvbmZpZxgPIAEoCzIbLnN2Yy52MS5XZWJob29rVmVyaWZ5Q29uZmlnIiUKF0dldFdlYmhvb2tTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJIv0BChpDcmVhdGVXZWJob29rU291cmNlUmVxdWVzdBIUCgxldmVudF9wcmVmaXgYAiABKAkSFQoNdmVyaWZ5X2hlYWRlchgDIAEoCRIYChB2ZXJpZnlfYWxnb3JpdGhtGAQgASgJEhUKDXZlcmlmeV9zZWNyZXQYBSABKAkSKQoIbWV0YWRhdGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EgwKBG5hbWUYByABKAkSMgoNdmVyaWZ5X2NvbmZpZxgIIAEoCzIbLnN2Yy52MS5XZWJob29rVmVyaWZ5Q29uZmlnEg4KBnByZXNldBgoIAEoCUoECAEQAiI6ChlMaXN0V2ViaG9va1NvdXJjZXNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgFEg4KBm9mZnNldBgCIAEoBSJZChpMaXN0V2ViaG9va1NvdXJjZXNSZXNwb25zZRImCgdzb3VyY2VzGAEgAygLMhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USEwoLdG90YWxfY291bnQYAiABKAUijwIKGlVwZGF0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSFQoNdmVyaWZ5X2hlYWRlchgDIAEoCRIYChB2ZXJpZnlfYWxnb3JpdGhtGAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIyCg12ZXJpZnlfY29uZmlnGAYgASgLMhsuc3ZjLnYxLldlYmhvb2tWZXJpZnlDb25maWcSNwoTZXhwZWN0ZWRfdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcHJlc2V0GCggASgJIqYBChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIKCgJpZBgBIAEoCRIVCg12ZXJpZnlfc2VjcmV0GAIgASgJEhoKDWdyYWNlX3NlY29uZHMYAyABKAVIAIgBARI3ChNleHBlY3RlZF91cGRhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIQCg5fZ3JhY2Vfc2Vjb25kcyJlCh5FeHBpcmVXZWJob29rU2VjcmV0UHJldlJlcXVlc3QSCgoCaWQYASABKAkSNwoTZXhwZWN0ZWRfdXBkYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAinwEKKkRpc2FibGVXZWJob29rU2lnbmF0dXJlVmVyaWZpY2F0aW9uUmVxdWVzdBIKCgJpZBgBIAEoCRIaCg1ncmFjZV9zZWNvbmRzGAIgASgFSACIAQESNwoTZXhwZWN0ZWRfdXBkYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEAoOX2dyYWNlX3NlY29uZHMiZgofUm90YXRlV2ViaG9va0luZ2VzdFRva2VuUmVxdWVzdBIKCgJpZBgBIAEoCRI3ChNleHBlY3RlZF91cGRhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIoChpEZWxldGVXZWJob29rU291cmNlUmVxdWVzdBIKCgJpZBgBIAEoCSLmAgoPV2ViaG9va0RlbGl2ZXJ5EgoKAmlkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRITCgtleHRlcm5hbF9pZBgDIAEoCRIOCgZzdGF0dXMYBCABKAkSEAoIZXZlbnRfaWQYBSABKAkSDQoFZXJyb3IYBiABKAkSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVxdWVzdF9ib2R5GAggASgJEjAKD3JlcXVlc3RfaGVhZGVycxgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFQoNc2lnbmF0dXJlX2tleRgKIAEoCRIRCglkdXBsaWNhdGUYKCABKAgSGAoQcmVkZWxpdmVyZWRfZnJvbRgpIAEoCRIeChZyZXF1ZXN0X2JvZHlfdHJ1bmNhdGVkGCogASgIEhIKCmV2ZW50X25hbWUYKyABKAkiJwoZR2V0V2ViaG9va0RlbGl2ZXJ5UmVxdWVzdBIKCgJpZBgBIAEoCSIlChdSZWRlbGl2ZXJXZWJob29rUmVxdWVzdBIKCgJpZBgBIAEoCSJgChxMaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXF1ZXN0EhEKCXNvdXJjZV9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkSDQoFbGltaXQYAyABKAUSDgoGb2Zmc2V0GAQgASgFImEKHUxpc3RXZWJob29rRGVsaXZlcmllc1Jlc3BvbnNlEisKCmRlbGl2ZXJpZXMYASADKAsyFy5zdmMudjEuV2ViaG9va0RlbGl2ZXJ5EhMKC3RvdGFsX2NvdW50GAIgASgFIoICCh5UZXN0V2ViaG9va1ZlcmlmeUNvbmZpZ1JlcXVlc3QSMgoNdmVyaWZ5X2NvbmZpZxgBIAEoCzIbLnN2Yy52MS5XZWJob29rVmVyaWZ5Q29uZmlnEgwKBGJvZHkYAiABKAkSRAoHaGVhZGVycxgDIAMoCzIzLnN2Yy52MS5UZXN0V2ViaG9va1ZlcmlmeUNvbmZpZ1JlcXVlc3QuSGVhZGVyc0VudHJ5EhUKDXZlcmlmeV9zZWNyZXQYBCABKAkSEQoJc291cmNlX2lkGAUgASgJGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIugBCh9UZXN0V2ViaG9va1ZlcmlmeUNvbmZpZ1Jlc3BvbnNlEhAKCHZlcmlmaWVkGAEgASgIEhYKDnNpZ25pbmdfc3RyaW5nGAIgASgJEhoKEmNvbXB1dGVkX3NpZ25hdHVyZRgDIAEoCRIcChRwcmVzZW50ZWRfc2lnbmF0dXJlcxgEIAMoCRIaChJyZXNvbHZlZF90aW1lc3RhbXAYBSABKAkSGwoTcmVzb2x2ZWRfZXZlbnRfbmFtZRgGIAEoCRIZChFyZXNvbHZlZF9kZWR1cF9pZBgHIAEoCRINCgVlcnJvchgIIAEoCSLJBAoPV2ViaG9va0VuZHBvaW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDdXJsGAMgASgJEg8KB3BhdHRlcm4YBCABKAkSDgoGZmlsdGVyGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIXCg9kaXNhYmxlZF9yZWFzb24YByABKAkSDgoGc2VjcmV0GAggASgJEj4KGnByZXZpb3VzX3NlY3JldF9leHBpcmVzX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghwb3NpdGlvbhgKIAEoAxIOCgZiZWhpbmQYCyABKAMSEAoIYXR0ZW1wdHMYDCABKAUSGAoQZmFpbGluZ19ldmVudF9pZBgNIAEoCRIzCg9uZXh0X2F0dGVtcHRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWZhaWxpbmdfc2luY2UYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmxhc3RfZXJyb3IYECABKAkSNQoRbGFzdF9kZWxpdmVyZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDGRlYWRfbGV0dGVycxgSIAEoBRIuCgpjcmVhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ4ChxDcmVhdGVXZWJob29rRW5kcG9pbnRSZXF1ZXN0EgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEg8KB3BhdHRlcm4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhIKBWFmdGVyGAUgASgDSACIAQFCCAoGX2FmdGVyIicKGUdldFdlYmhvb2tFbmRwb2ludFJlcXVlc3QSCgoCaWQYASABKAkiTAobTGlzdFdlYmhvb2tFbmRwb2ludHNSZXF1ZXN0Eg4KBnN0YXR1cxgBIAEoCRINCgVsaW1pdBgCIAEoBRIOCgZvZmZzZXQYAyABKAUiXwocTGlzdFdlYmhvb2tFbmRwb2ludHNSZXNwb25zZRIqCgllbmRwb2ludHMYASADKAsyFy5zdmMudjEuV2ViaG9va0VuZHBvaW50EhMKC3RvdGFsX2NvdW50GAIgASgFIqIBChxVcGRhdGVXZWJob29rRW5kcG9pbnRSZXF1ZXN0EgoKAmlkGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBARIQCgN1cmwYAyABKAlIAYgBARIUCgdwYXR0ZXJuGAQgASgJSAKIAQESEwoGZmlsdGVyGAUgASgJSAOIAQFCBwoFX25hbWVCBgoEX3VybEIKCghfcGF0dGVybkIJCgdfZmlsdGVyIl4KIlJvdGF0ZVdlYmhvb2tFbmRwb2ludFNlY3JldFJlcXVlc3QSCgoCaWQYASABKAkSGgoNZ3JhY2Vfc2Vjb25kcxgCIAEoBUgAiAEBQhAKDl9ncmFjZV9zZWNvbmRzIikKG1BhdXNlV2ViaG9va0VuZHBvaW50UmVxdWVzdBIKCgJpZBgBIAEoCSJBChxSZXN1bWVXZWJob29rRW5kcG9pbnRSZXF1ZXN0EgoKAmlkGAEgASgJEhUKDXNraXBfZXZlbnRfaWQYAiABKAkiKgocRGVsZXRlV2ViaG9va0VuZHBvaW50UmVxdWVzdBIKCgJpZBgBIAEoCSLJAQoRV2ViaG9va0RlYWRMZXR0ZXISEwoLZW5kcG9pbnRfaWQYASABKAkSEAoIZXZlbnRfaWQYAiABKAkSEgoKZXZlbnRfbmFtZRgDIAEoCRIQCghzZXF1ZW5jZRgEIAEoAxIQCghhdHRlbXB0cxgFIAEoBRISCgpsYXN0X2Vycm9yGAYgASgJEisKB2RlYWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHJlZGVsaXZlcmluZxgIIAEoCCJTCh1MaXN0V2ViaG9va0RlYWRMZXR0ZXJzUmVxdWVzdBITCgtlbmRwb2ludF9pZBgBIAEoCRINCgVsaW1pdBgCIAEoBRIOCgZvZmZzZXQYAyABKAUiZgoeTGlzdFdlYmhvb2tEZWFkTGV0dGVyc1Jlc3BvbnNlEi8KDGRlYWRfbGV0dGVycxgBIAMoCzIZLnN2Yy52MS5XZWJob29rRGVhZExldHRlchITCgt0b3RhbF9jb3VudBgCIAEoBSJKCiFSZWRlbGl2ZXJXZWJob29rRGVhZExldHRlclJlcXVlc3QSEwoLZW5kcG9pbnRfaWQYASABKAkSEAoIZXZlbnRfaWQYAiABKAkiSAofRGlzY2FyZFdlYmhvb2tEZWFkTGV0dGVyUmVxdWVzdBITCgtlbmRwb2ludF9pZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCTKcCQoOV2ViaG9va1NlcnZpY2USUAoTQ3JlYXRlV2ViaG9va1NvdXJjZRIiLnN2Yy52MS5DcmVhdGVXZWJob29rU291cmNlUmVxdWVzdBoVLnN2Yy52MS5XZWJob29rU291cmNlEkoKEEdldFdlYmhvb2tTb3VyY2USHy5zdmMudjEuR2V0V2ViaG9va1NvdXJjZVJlcXVlc3QaFS5zdmMudjEuV2ViaG9va1NvdXJjZRJbChJMaXN0V2ViaG9va1NvdXJjZXMSIS5zdmMudjEuTGlzdFdlYmhvb2tTb3VyY2VzUmVxdWVzdBoiLnN2Yy52MS5MaXN0V2ViaG9va1NvdXJjZXNSZXNwb25zZRJQChNVcGRhdGVXZWJob29rU291cmNlEiIuc3ZjLnYxLlVwZGF0ZVdlYmhvb2tTb3VyY2VSZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USUAoTUm90YXRlV2ViaG9va1NlY3JldBIiLnN2Yy52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBoVLnN2Yy52MS5XZWJob29rU291cmNlElgKF0V4cGlyZVdlYmhvb2tTZWNyZXRQcmV2EiYuc3ZjLnYxLkV4cGlyZVdlYmhvb2tTZWNyZXRQcmV2UmVxdWVzdBoVLnN2Yy52MS5XZWJob29rU291cmNlEnAKI0Rpc2FibGVXZWJob29rU2lnbmF0dXJlVmVyaWZpY2F0aW9uEjIuc3ZjLnYxLkRpc2FibGVXZWJob29rU2lnbmF0dXJlVmVyaWZpY2F0aW9uUmVxdWVzdBoVLnN2Yy52MS5XZWJob29rU291cmNlEloKGFJvdGF0ZVdlYmhvb2tJbmdlc3RUb2tlbhInLnN2Yy52MS5Sb3RhdGVXZWJob29rSW5nZXN0VG9rZW5SZXF1ZXN0GhUuc3ZjLnYxLldlYmhvb2tTb3VyY2USagoXVGVzdFdlYmhvb2tWZXJpZnlDb25maWcSJi5zdmMudjEuVGVzdFdlYmhvb2tWZXJpZnlDb25maWdSZXF1ZXN0Gicuc3ZjLnYxLlRlc3RXZWJob29rVmVyaWZ5Q29uZmlnUmVzcG9uc2USUQoTRGVsZXRlV2ViaG9va1NvdXJjZRIiLnN2Yy52MS5EZWxldGVXZWJob29rU291cmNlUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJkChVMaXN0V2ViaG9va0RlbGl2ZXJpZXMSJC5zdmMudjEuTGlzdFdlYmhvb2tEZWxpdmVyaWVzUmVxdWVzdBolLnN2Yy52MS5MaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXNwb25zZRJQChJHZXRXZWJob29rRGVsaXZlcnkSIS5zdmMudjEuR2V0V2ViaG9va0RlbGl2ZXJ5UmVxdWVzdBoXLnN2Yy52MS5XZWJob29rRGVsaXZlcnkSTAoQUmVkZWxpdmVyV2ViaG9vaxIfLnN2Yy52MS5SZWRlbGl2ZXJXZWJob29rUmVxdWVzdBoXLnN2Yy52MS5XZWJob29rRGVsaXZlcnkykAgKFldlYmhvb2tFbmRwb2ludFNlcnZpY2USVgoVQ3JlYXRlV2ViaG9va0VuZHBvaW50EiQuc3ZjLnYxLkNyZWF0ZVdlYmhvb2tFbmRwb2ludFJlcXVlc3QaFy5zdmMudjEuV2ViaG9va0VuZHBvaW50ElAKEkdldFdlYmhvb2tFbmRwb2ludBIhLnN2Yy52MS5HZXRXZWJob29rRW5kcG9pbnRSZXF1ZXN0Ghcuc3ZjLnYxLldlYmhvb2tFbmRwb2ludBJhChRMaXN0V2ViaG9va0VuZHBvaW50cxIjLnN2Yy52MS5MaXN0V2ViaG9va0VuZHBvaW50c1JlcXVlc3QaJC5zdmMudjEuTGlzdFdlYmhvb2tFbmRwb2ludHNSZXNwb25zZRJWChVVcGRhdGVXZWJob29rRW5kcG9pbnQSJC5zdmMudjEuVXBkYXRlV2ViaG9va0VuZHBvaW50UmVxdWVzdBoXLnN2Yy52MS5XZWJob29rRW5kcG9pbnQSYgobUm90YXRlV2ViaG9va0VuZHBvaW50U2VjcmV0Eiouc3ZjLnYxLlJvdGF0ZVdlYmhvb2tFbmRwb2ludFNlY3JldFJlcXVlc3QaFy5zdmMudjEuV2ViaG9va0VuZHBvaW50ElQKFFBhdXNlV2ViaG9va0VuZHBvaW50EiMuc3ZjLnYxLlBhdXNlV2ViaG9va0VuZHBvaW50UmVxdWVzdBoXLnN2Yy52MS5XZWJob29rRW5kcG9pbnQSVgoVUmVzdW1lV2ViaG9va0VuZHBvaW50EiQuc3ZjLnYxLlJlc3VtZVdlYmhvb2tFbmRwb2ludFJlcXVlc3QaFy5zdmMudjEuV2ViaG9va0VuZHBvaW50ElUKFURlbGV0ZVdlYmhvb2tFbmRwb2ludBIkLnN2Yy52MS5EZWxldGVXZWJob29rRW5kcG9pbnRSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5EmcKFkxpc3RXZWJob29rRGVhZExldHRlcnMSJS5zdmMudjEuTGlzdFdlYmhvb2tEZWFkTGV0dGVyc1JlcXVlc3QaJi5zdmMudjEuTGlzdFdlYmhvb2tEZWFkTGV0dGVyc1Jlc3BvbnNlEmIKGlJlZGVsaXZlcldlYmhvb2tEZWFkTGV0dGVyEikuc3ZjLnYxLlJlZGVsaXZlcldlYmhvb2tEZWFkTGV0dGVyUmVxdWVzdBoZLnN2Yy52MS5XZWJob29rRGVhZExldHRlchJbChhEaXNjYXJkV2ViaG9va0RlYWRMZXR0ZXISJy5zdmMudjEuRGlzY2FyZFdlYmhvb2tEZWFkTGV0dGVyUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eWIGcHJvdG8z", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.WebhookVerifyConfig
@@ -91,6 +91,20 @@ export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
    * @generated from field: string dedup_id_path = 12;
    */
   dedupIdPath: string;
+
+  /**
+   * What {url} stands for: the address that the provider calls, without its query.
+   *
+   * @generated from field: string url = 40;
+   */
+  url: string;
+
+  /**
+   * text, or base64 behind an optional whsec_.
+   *
+   * @generated from field: string secret_encoding = 41;
+   */
+  secretEncoding: string;
 };
 
 /**
@@ -170,6 +184,20 @@ export type WebhookVerifyConfigJson = {
    * @generated from field: string dedup_id_path = 12;
    */
   dedupIdPath?: string;
+
+  /**
+   * What {url} stands for: the address that the provider calls, without its query.
+   *
+   * @generated from field: string url = 40;
+   */
+  url?: string;
+
+  /**
+   * text, or base64 behind an optional whsec_.
+   *
+   * @generated from field: string secret_encoding = 41;
+   */
+  secretEncoding?: string;
 };
 
 /**
@@ -415,6 +443,13 @@ export type CreateWebhookSourceRequest = Message<"svc.v1.CreateWebhookSourceRequ
    * @generated from field: svc.v1.WebhookVerifyConfig verify_config = 8;
    */
   verifyConfig?: WebhookVerifyConfig | undefined;
+
+  /**
+   * github, stripe, slack and others: fills what verify_config leaves empty.
+   *
+   * @generated from field: string preset = 40;
+   */
+  preset: string;
 };
 
 /**
@@ -455,6 +490,13 @@ export type CreateWebhookSourceRequestJson = {
    * @generated from field: svc.v1.WebhookVerifyConfig verify_config = 8;
    */
   verifyConfig?: WebhookVerifyConfigJson;
+
+  /**
+   * github, stripe, slack and others: fills what verify_config leaves empty.
+   *
+   * @generated from field: string preset = 40;
+   */
+  preset?: string;
 };
 
 /**
@@ -584,6 +626,11 @@ export type UpdateWebhookSourceRequest = Message<"svc.v1.UpdateWebhookSourceRequ
    * @generated from field: google.protobuf.Timestamp expected_updated_at = 7;
    */
   expectedUpdatedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string preset = 40;
+   */
+  preset: string;
 };
 
 /**
@@ -628,6 +675,11 @@ export type UpdateWebhookSourceRequestJson = {
    * @generated from field: google.protobuf.Timestamp expected_updated_at = 7;
    */
   expectedUpdatedAt?: TimestampJson;
+
+  /**
+   * @generated from field: string preset = 40;
+   */
+  preset?: string;
 };
 
 /**
@@ -903,6 +955,32 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
    * @generated from field: string signature_key = 10;
    */
   signatureKey: string;
+
+  /**
+   * A repeat of an accepted one, whose event it names.
+   *
+   * @generated from field: bool duplicate = 40;
+   */
+  duplicate: boolean;
+
+  /**
+   * The delivery that was redelivered.
+   *
+   * @generated from field: string redelivered_from = 41;
+   */
+  redeliveredFrom: string;
+
+  /**
+   * The body is longer than what is shown here, or than what was kept.
+   *
+   * @generated from field: bool request_body_truncated = 42;
+   */
+  requestBodyTruncated: boolean;
+
+  /**
+   * @generated from field: string event_name = 43;
+   */
+  eventName: string;
 };
 
 /**
@@ -962,6 +1040,32 @@ export type WebhookDeliveryJson = {
    * @generated from field: string signature_key = 10;
    */
   signatureKey?: string;
+
+  /**
+   * A repeat of an accepted one, whose event it names.
+   *
+   * @generated from field: bool duplicate = 40;
+   */
+  duplicate?: boolean;
+
+  /**
+   * The delivery that was redelivered.
+   *
+   * @generated from field: string redelivered_from = 41;
+   */
+  redeliveredFrom?: string;
+
+  /**
+   * The body is longer than what is shown here, or than what was kept.
+   *
+   * @generated from field: bool request_body_truncated = 42;
+   */
+  requestBodyTruncated?: boolean;
+
+  /**
+   * @generated from field: string event_name = 43;
+   */
+  eventName?: string;
 };
 
 /**
@@ -970,6 +1074,64 @@ export type WebhookDeliveryJson = {
  */
 export const WebhookDeliverySchema: GenMessage<WebhookDelivery, {jsonType: WebhookDeliveryJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_webhook, 12);
+
+/**
+ * @generated from message svc.v1.GetWebhookDeliveryRequest
+ */
+export type GetWebhookDeliveryRequest = Message<"svc.v1.GetWebhookDeliveryRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * @generated from message svc.v1.GetWebhookDeliveryRequest
+ */
+export type GetWebhookDeliveryRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message svc.v1.GetWebhookDeliveryRequest.
+ * Use `create(GetWebhookDeliveryRequestSchema)` to create a new message.
+ */
+export const GetWebhookDeliveryRequestSchema: GenMessage<GetWebhookDeliveryRequest, {jsonType: GetWebhookDeliveryRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 13);
+
+/**
+ * @generated from message svc.v1.RedeliverWebhookRequest
+ */
+export type RedeliverWebhookRequest = Message<"svc.v1.RedeliverWebhookRequest"> & {
+  /**
+   * Of the delivery.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * @generated from message svc.v1.RedeliverWebhookRequest
+ */
+export type RedeliverWebhookRequestJson = {
+  /**
+   * Of the delivery.
+   *
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedeliverWebhookRequest.
+ * Use `create(RedeliverWebhookRequestSchema)` to create a new message.
+ */
+export const RedeliverWebhookRequestSchema: GenMessage<RedeliverWebhookRequest, {jsonType: RedeliverWebhookRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 14);
 
 /**
  * @generated from message svc.v1.ListWebhookDeliveriesRequest
@@ -1030,7 +1192,7 @@ export type ListWebhookDeliveriesRequestJson = {
  * Use `create(ListWebhookDeliveriesRequestSchema)` to create a new message.
  */
 export const ListWebhookDeliveriesRequestSchema: GenMessage<ListWebhookDeliveriesRequest, {jsonType: ListWebhookDeliveriesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_webhook, 13);
+  messageDesc(file_svc_v1_webhook, 15);
 
 /**
  * @generated from message svc.v1.ListWebhookDeliveriesResponse
@@ -1067,7 +1229,7 @@ export type ListWebhookDeliveriesResponseJson = {
  * Use `create(ListWebhookDeliveriesResponseSchema)` to create a new message.
  */
 export const ListWebhookDeliveriesResponseSchema: GenMessage<ListWebhookDeliveriesResponse, {jsonType: ListWebhookDeliveriesResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_webhook, 14);
+  messageDesc(file_svc_v1_webhook, 16);
 
 /**
  * @generated from message svc.v1.TestWebhookVerifyConfigRequest
@@ -1134,7 +1296,7 @@ export type TestWebhookVerifyConfigRequestJson = {
  * Use `create(TestWebhookVerifyConfigRequestSchema)` to create a new message.
  */
 export const TestWebhookVerifyConfigRequestSchema: GenMessage<TestWebhookVerifyConfigRequest, {jsonType: TestWebhookVerifyConfigRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_webhook, 15);
+  messageDesc(file_svc_v1_webhook, 17);
 
 /**
  * @generated from message svc.v1.TestWebhookVerifyConfigResponse
@@ -1231,7 +1393,908 @@ export type TestWebhookVerifyConfigResponseJson = {
  * Use `create(TestWebhookVerifyConfigResponseSchema)` to create a new message.
  */
 export const TestWebhookVerifyConfigResponseSchema: GenMessage<TestWebhookVerifyConfigResponse, {jsonType: TestWebhookVerifyConfigResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_webhook, 16);
+  messageDesc(file_svc_v1_webhook, 18);
+
+/**
+ * @generated from message svc.v1.WebhookEndpoint
+ */
+export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string url = 3;
+   */
+  url: string;
+
+  /**
+   * What it gets: events:order.*, entity:order.>.
+   *
+   * @generated from field: string pattern = 4;
+   */
+  pattern: string;
+
+  /**
+   * CEL, with the variables of subscription filters.
+   *
+   * @generated from field: string filter = 5;
+   */
+  filter: string;
+
+  /**
+   * active, paused or disabled.
+   *
+   * @generated from field: string status = 6;
+   */
+  status: string;
+
+  /**
+   * @generated from field: string disabled_reason = 7;
+   */
+  disabledReason: string;
+
+  /**
+   * whsec_ and base64; only in the answers that create or rotate it.
+   *
+   * @generated from field: string secret = 8;
+   */
+  secret: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp previous_secret_expires_at = 9;
+   */
+  previousSecretExpiresAt?: Timestamp | undefined;
+
+  /**
+   * Everything up to here is delivered, none of its events, or a dead letter.
+   *
+   * @generated from field: int64 position = 10;
+   */
+  position: bigint;
+
+  /**
+   * Positions to the end of the log.
+   *
+   * @generated from field: int64 behind = 11;
+   */
+  behind: bigint;
+
+  /**
+   * Failed tries of the event that is next.
+   *
+   * @generated from field: int32 attempts = 12;
+   */
+  attempts: number;
+
+  /**
+   * @generated from field: string failing_event_id = 13;
+   */
+  failingEventId: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp next_attempt_at = 14;
+   */
+  nextAttemptAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp failing_since = 15;
+   */
+  failingSince?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string last_error = 16;
+   */
+  lastError: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_delivered_at = 17;
+   */
+  lastDeliveredAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: int32 dead_letters = 18;
+   */
+  deadLetters: number;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 19;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp updated_at = 20;
+   */
+  updatedAt?: Timestamp | undefined;
+};
+
+/**
+ * @generated from message svc.v1.WebhookEndpoint
+ */
+export type WebhookEndpointJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: string url = 3;
+   */
+  url?: string;
+
+  /**
+   * What it gets: events:order.*, entity:order.>.
+   *
+   * @generated from field: string pattern = 4;
+   */
+  pattern?: string;
+
+  /**
+   * CEL, with the variables of subscription filters.
+   *
+   * @generated from field: string filter = 5;
+   */
+  filter?: string;
+
+  /**
+   * active, paused or disabled.
+   *
+   * @generated from field: string status = 6;
+   */
+  status?: string;
+
+  /**
+   * @generated from field: string disabled_reason = 7;
+   */
+  disabledReason?: string;
+
+  /**
+   * whsec_ and base64; only in the answers that create or rotate it.
+   *
+   * @generated from field: string secret = 8;
+   */
+  secret?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp previous_secret_expires_at = 9;
+   */
+  previousSecretExpiresAt?: TimestampJson;
+
+  /**
+   * Everything up to here is delivered, none of its events, or a dead letter.
+   *
+   * @generated from field: int64 position = 10;
+   */
+  position?: string;
+
+  /**
+   * Positions to the end of the log.
+   *
+   * @generated from field: int64 behind = 11;
+   */
+  behind?: string;
+
+  /**
+   * Failed tries of the event that is next.
+   *
+   * @generated from field: int32 attempts = 12;
+   */
+  attempts?: number;
+
+  /**
+   * @generated from field: string failing_event_id = 13;
+   */
+  failingEventId?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp next_attempt_at = 14;
+   */
+  nextAttemptAt?: TimestampJson;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp failing_since = 15;
+   */
+  failingSince?: TimestampJson;
+
+  /**
+   * @generated from field: string last_error = 16;
+   */
+  lastError?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_delivered_at = 17;
+   */
+  lastDeliveredAt?: TimestampJson;
+
+  /**
+   * @generated from field: int32 dead_letters = 18;
+   */
+  deadLetters?: number;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 19;
+   */
+  createdAt?: TimestampJson;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp updated_at = 20;
+   */
+  updatedAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.WebhookEndpoint.
+ * Use `create(WebhookEndpointSchema)` to create a new message.
+ */
+export const WebhookEndpointSchema: GenMessage<WebhookEndpoint, {jsonType: WebhookEndpointJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 19);
+
+/**
+ * @generated from message svc.v1.CreateWebhookEndpointRequest
+ */
+export type CreateWebhookEndpointRequest = Message<"svc.v1.CreateWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string url = 2;
+   */
+  url: string;
+
+  /**
+   * @generated from field: string pattern = 3;
+   */
+  pattern: string;
+
+  /**
+   * @generated from field: string filter = 4;
+   */
+  filter: string;
+
+  /**
+   * The position after which it begins; absent begins at the end of the log.
+   *
+   * @generated from field: optional int64 after = 5;
+   */
+  after?: bigint | undefined;
+};
+
+/**
+ * @generated from message svc.v1.CreateWebhookEndpointRequest
+ */
+export type CreateWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: string url = 2;
+   */
+  url?: string;
+
+  /**
+   * @generated from field: string pattern = 3;
+   */
+  pattern?: string;
+
+  /**
+   * @generated from field: string filter = 4;
+   */
+  filter?: string;
+
+  /**
+   * The position after which it begins; absent begins at the end of the log.
+   *
+   * @generated from field: optional int64 after = 5;
+   */
+  after?: string;
+};
+
+/**
+ * Describes the message svc.v1.CreateWebhookEndpointRequest.
+ * Use `create(CreateWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const CreateWebhookEndpointRequestSchema: GenMessage<CreateWebhookEndpointRequest, {jsonType: CreateWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 20);
+
+/**
+ * @generated from message svc.v1.GetWebhookEndpointRequest
+ */
+export type GetWebhookEndpointRequest = Message<"svc.v1.GetWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * @generated from message svc.v1.GetWebhookEndpointRequest
+ */
+export type GetWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message svc.v1.GetWebhookEndpointRequest.
+ * Use `create(GetWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const GetWebhookEndpointRequestSchema: GenMessage<GetWebhookEndpointRequest, {jsonType: GetWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 21);
+
+/**
+ * @generated from message svc.v1.ListWebhookEndpointsRequest
+ */
+export type ListWebhookEndpointsRequest = Message<"svc.v1.ListWebhookEndpointsRequest"> & {
+  /**
+   * @generated from field: string status = 1;
+   */
+  status: string;
+
+  /**
+   * Zero takes the default page.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: int32 offset = 3;
+   */
+  offset: number;
+};
+
+/**
+ * @generated from message svc.v1.ListWebhookEndpointsRequest
+ */
+export type ListWebhookEndpointsRequestJson = {
+  /**
+   * @generated from field: string status = 1;
+   */
+  status?: string;
+
+  /**
+   * Zero takes the default page.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit?: number;
+
+  /**
+   * @generated from field: int32 offset = 3;
+   */
+  offset?: number;
+};
+
+/**
+ * Describes the message svc.v1.ListWebhookEndpointsRequest.
+ * Use `create(ListWebhookEndpointsRequestSchema)` to create a new message.
+ */
+export const ListWebhookEndpointsRequestSchema: GenMessage<ListWebhookEndpointsRequest, {jsonType: ListWebhookEndpointsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 22);
+
+/**
+ * @generated from message svc.v1.ListWebhookEndpointsResponse
+ */
+export type ListWebhookEndpointsResponse = Message<"svc.v1.ListWebhookEndpointsResponse"> & {
+  /**
+   * @generated from field: repeated svc.v1.WebhookEndpoint endpoints = 1;
+   */
+  endpoints: WebhookEndpoint[];
+
+  /**
+   * @generated from field: int32 total_count = 2;
+   */
+  totalCount: number;
+};
+
+/**
+ * @generated from message svc.v1.ListWebhookEndpointsResponse
+ */
+export type ListWebhookEndpointsResponseJson = {
+  /**
+   * @generated from field: repeated svc.v1.WebhookEndpoint endpoints = 1;
+   */
+  endpoints?: WebhookEndpointJson[];
+
+  /**
+   * @generated from field: int32 total_count = 2;
+   */
+  totalCount?: number;
+};
+
+/**
+ * Describes the message svc.v1.ListWebhookEndpointsResponse.
+ * Use `create(ListWebhookEndpointsResponseSchema)` to create a new message.
+ */
+export const ListWebhookEndpointsResponseSchema: GenMessage<ListWebhookEndpointsResponse, {jsonType: ListWebhookEndpointsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 23);
+
+/**
+ * @generated from message svc.v1.UpdateWebhookEndpointRequest
+ */
+export type UpdateWebhookEndpointRequest = Message<"svc.v1.UpdateWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Absent keeps what is there.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+
+  /**
+   * @generated from field: optional string url = 3;
+   */
+  url?: string | undefined;
+
+  /**
+   * @generated from field: optional string pattern = 4;
+   */
+  pattern?: string | undefined;
+
+  /**
+   * @generated from field: optional string filter = 5;
+   */
+  filter?: string | undefined;
+};
+
+/**
+ * @generated from message svc.v1.UpdateWebhookEndpointRequest
+ */
+export type UpdateWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+
+  /**
+   * Absent keeps what is there.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: optional string url = 3;
+   */
+  url?: string;
+
+  /**
+   * @generated from field: optional string pattern = 4;
+   */
+  pattern?: string;
+
+  /**
+   * @generated from field: optional string filter = 5;
+   */
+  filter?: string;
+};
+
+/**
+ * Describes the message svc.v1.UpdateWebhookEndpointRequest.
+ * Use `create(UpdateWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const UpdateWebhookEndpointRequestSchema: GenMessage<UpdateWebhookEndpointRequest, {jsonType: UpdateWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 24);
+
+/**
+ * @generated from message svc.v1.RotateWebhookEndpointSecretRequest
+ */
+export type RotateWebhookEndpointSecretRequest = Message<"svc.v1.RotateWebhookEndpointSecretRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Absent takes the default, zero ends the old secret at once.
+   *
+   * @generated from field: optional int32 grace_seconds = 2;
+   */
+  graceSeconds?: number | undefined;
+};
+
+/**
+ * @generated from message svc.v1.RotateWebhookEndpointSecretRequest
+ */
+export type RotateWebhookEndpointSecretRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+
+  /**
+   * Absent takes the default, zero ends the old secret at once.
+   *
+   * @generated from field: optional int32 grace_seconds = 2;
+   */
+  graceSeconds?: number;
+};
+
+/**
+ * Describes the message svc.v1.RotateWebhookEndpointSecretRequest.
+ * Use `create(RotateWebhookEndpointSecretRequestSchema)` to create a new message.
+ */
+export const RotateWebhookEndpointSecretRequestSchema: GenMessage<RotateWebhookEndpointSecretRequest, {jsonType: RotateWebhookEndpointSecretRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 25);
+
+/**
+ * @generated from message svc.v1.PauseWebhookEndpointRequest
+ */
+export type PauseWebhookEndpointRequest = Message<"svc.v1.PauseWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * @generated from message svc.v1.PauseWebhookEndpointRequest
+ */
+export type PauseWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message svc.v1.PauseWebhookEndpointRequest.
+ * Use `create(PauseWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const PauseWebhookEndpointRequestSchema: GenMessage<PauseWebhookEndpointRequest, {jsonType: PauseWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 26);
+
+/**
+ * @generated from message svc.v1.ResumeWebhookEndpointRequest
+ */
+export type ResumeWebhookEndpointRequest = Message<"svc.v1.ResumeWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Makes the event that fails a dead letter, and goes on behind it.
+   *
+   * @generated from field: string skip_event_id = 2;
+   */
+  skipEventId: string;
+};
+
+/**
+ * @generated from message svc.v1.ResumeWebhookEndpointRequest
+ */
+export type ResumeWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+
+  /**
+   * Makes the event that fails a dead letter, and goes on behind it.
+   *
+   * @generated from field: string skip_event_id = 2;
+   */
+  skipEventId?: string;
+};
+
+/**
+ * Describes the message svc.v1.ResumeWebhookEndpointRequest.
+ * Use `create(ResumeWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const ResumeWebhookEndpointRequestSchema: GenMessage<ResumeWebhookEndpointRequest, {jsonType: ResumeWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 27);
+
+/**
+ * @generated from message svc.v1.DeleteWebhookEndpointRequest
+ */
+export type DeleteWebhookEndpointRequest = Message<"svc.v1.DeleteWebhookEndpointRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * @generated from message svc.v1.DeleteWebhookEndpointRequest
+ */
+export type DeleteWebhookEndpointRequestJson = {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message svc.v1.DeleteWebhookEndpointRequest.
+ * Use `create(DeleteWebhookEndpointRequestSchema)` to create a new message.
+ */
+export const DeleteWebhookEndpointRequestSchema: GenMessage<DeleteWebhookEndpointRequest, {jsonType: DeleteWebhookEndpointRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 28);
+
+/**
+ * @generated from message svc.v1.WebhookDeadLetter
+ */
+export type WebhookDeadLetter = Message<"svc.v1.WebhookDeadLetter"> & {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId: string;
+
+  /**
+   * @generated from field: string event_name = 3;
+   */
+  eventName: string;
+
+  /**
+   * @generated from field: int64 sequence = 4;
+   */
+  sequence: bigint;
+
+  /**
+   * @generated from field: int32 attempts = 5;
+   */
+  attempts: number;
+
+  /**
+   * @generated from field: string last_error = 6;
+   */
+  lastError: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp dead_at = 7;
+   */
+  deadAt?: Timestamp | undefined;
+
+  /**
+   * It is tried again soon.
+   *
+   * @generated from field: bool redelivering = 8;
+   */
+  redelivering: boolean;
+};
+
+/**
+ * @generated from message svc.v1.WebhookDeadLetter
+ */
+export type WebhookDeadLetterJson = {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId?: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId?: string;
+
+  /**
+   * @generated from field: string event_name = 3;
+   */
+  eventName?: string;
+
+  /**
+   * @generated from field: int64 sequence = 4;
+   */
+  sequence?: string;
+
+  /**
+   * @generated from field: int32 attempts = 5;
+   */
+  attempts?: number;
+
+  /**
+   * @generated from field: string last_error = 6;
+   */
+  lastError?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp dead_at = 7;
+   */
+  deadAt?: TimestampJson;
+
+  /**
+   * It is tried again soon.
+   *
+   * @generated from field: bool redelivering = 8;
+   */
+  redelivering?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.WebhookDeadLetter.
+ * Use `create(WebhookDeadLetterSchema)` to create a new message.
+ */
+export const WebhookDeadLetterSchema: GenMessage<WebhookDeadLetter, {jsonType: WebhookDeadLetterJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 29);
+
+/**
+ * @generated from message svc.v1.ListWebhookDeadLettersRequest
+ */
+export type ListWebhookDeadLettersRequest = Message<"svc.v1.ListWebhookDeadLettersRequest"> & {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId: string;
+
+  /**
+   * Zero takes the default page.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: int32 offset = 3;
+   */
+  offset: number;
+};
+
+/**
+ * @generated from message svc.v1.ListWebhookDeadLettersRequest
+ */
+export type ListWebhookDeadLettersRequestJson = {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId?: string;
+
+  /**
+   * Zero takes the default page.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit?: number;
+
+  /**
+   * @generated from field: int32 offset = 3;
+   */
+  offset?: number;
+};
+
+/**
+ * Describes the message svc.v1.ListWebhookDeadLettersRequest.
+ * Use `create(ListWebhookDeadLettersRequestSchema)` to create a new message.
+ */
+export const ListWebhookDeadLettersRequestSchema: GenMessage<ListWebhookDeadLettersRequest, {jsonType: ListWebhookDeadLettersRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 30);
+
+/**
+ * @generated from message svc.v1.ListWebhookDeadLettersResponse
+ */
+export type ListWebhookDeadLettersResponse = Message<"svc.v1.ListWebhookDeadLettersResponse"> & {
+  /**
+   * @generated from field: repeated svc.v1.WebhookDeadLetter dead_letters = 1;
+   */
+  deadLetters: WebhookDeadLetter[];
+
+  /**
+   * @generated from field: int32 total_count = 2;
+   */
+  totalCount: number;
+};
+
+/**
+ * @generated from message svc.v1.ListWebhookDeadLettersResponse
+ */
+export type ListWebhookDeadLettersResponseJson = {
+  /**
+   * @generated from field: repeated svc.v1.WebhookDeadLetter dead_letters = 1;
+   */
+  deadLetters?: WebhookDeadLetterJson[];
+
+  /**
+   * @generated from field: int32 total_count = 2;
+   */
+  totalCount?: number;
+};
+
+/**
+ * Describes the message svc.v1.ListWebhookDeadLettersResponse.
+ * Use `create(ListWebhookDeadLettersResponseSchema)` to create a new message.
+ */
+export const ListWebhookDeadLettersResponseSchema: GenMessage<ListWebhookDeadLettersResponse, {jsonType: ListWebhookDeadLettersResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 31);
+
+/**
+ * @generated from message svc.v1.RedeliverWebhookDeadLetterRequest
+ */
+export type RedeliverWebhookDeadLetterRequest = Message<"svc.v1.RedeliverWebhookDeadLetterRequest"> & {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId: string;
+};
+
+/**
+ * @generated from message svc.v1.RedeliverWebhookDeadLetterRequest
+ */
+export type RedeliverWebhookDeadLetterRequestJson = {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId?: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedeliverWebhookDeadLetterRequest.
+ * Use `create(RedeliverWebhookDeadLetterRequestSchema)` to create a new message.
+ */
+export const RedeliverWebhookDeadLetterRequestSchema: GenMessage<RedeliverWebhookDeadLetterRequest, {jsonType: RedeliverWebhookDeadLetterRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 32);
+
+/**
+ * @generated from message svc.v1.DiscardWebhookDeadLetterRequest
+ */
+export type DiscardWebhookDeadLetterRequest = Message<"svc.v1.DiscardWebhookDeadLetterRequest"> & {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId: string;
+};
+
+/**
+ * @generated from message svc.v1.DiscardWebhookDeadLetterRequest
+ */
+export type DiscardWebhookDeadLetterRequestJson = {
+  /**
+   * @generated from field: string endpoint_id = 1;
+   */
+  endpointId?: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId?: string;
+};
+
+/**
+ * Describes the message svc.v1.DiscardWebhookDeadLetterRequest.
+ * Use `create(DiscardWebhookDeadLetterRequestSchema)` to create a new message.
+ */
+export const DiscardWebhookDeadLetterRequestSchema: GenMessage<DiscardWebhookDeadLetterRequest, {jsonType: DiscardWebhookDeadLetterRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_webhook, 33);
 
 /**
  * Sources of inbound webhooks: their secrets, ingest tokens and deliveries.
@@ -1331,6 +2394,127 @@ export const WebhookService: GenService<{
     input: typeof ListWebhookDeliveriesRequestSchema;
     output: typeof ListWebhookDeliveriesResponseSchema;
   },
+  /**
+   * One delivery with its whole body.
+   *
+   * @generated from rpc svc.v1.WebhookService.GetWebhookDelivery
+   */
+  getWebhookDelivery: {
+    methodKind: "unary";
+    input: typeof GetWebhookDeliveryRequestSchema;
+    output: typeof WebhookDeliverySchema;
+  },
+  /**
+   * Emits the event of a delivery again, as a delivery of its own that names the first.
+   *
+   * @generated from rpc svc.v1.WebhookService.RedeliverWebhook
+   */
+  redeliverWebhook: {
+    methodKind: "unary";
+    input: typeof RedeliverWebhookRequestSchema;
+    output: typeof WebhookDeliverySchema;
+  },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_webhook, 0);
+
+/**
+ * Outbound webhooks: events of the log, sent in order to URLs, signed as Standard Webhooks says.
+ *
+ * @generated from service svc.v1.WebhookEndpointService
+ */
+export const WebhookEndpointService: GenService<{
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.CreateWebhookEndpoint
+   */
+  createWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof CreateWebhookEndpointRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.GetWebhookEndpoint
+   */
+  getWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof GetWebhookEndpointRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.ListWebhookEndpoints
+   */
+  listWebhookEndpoints: {
+    methodKind: "unary";
+    input: typeof ListWebhookEndpointsRequestSchema;
+    output: typeof ListWebhookEndpointsResponseSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.UpdateWebhookEndpoint
+   */
+  updateWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof UpdateWebhookEndpointRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * Signs with both secrets until the grace of the previous one is over.
+   *
+   * @generated from rpc svc.v1.WebhookEndpointService.RotateWebhookEndpointSecret
+   */
+  rotateWebhookEndpointSecret: {
+    methodKind: "unary";
+    input: typeof RotateWebhookEndpointSecretRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.PauseWebhookEndpoint
+   */
+  pauseWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof PauseWebhookEndpointRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * Goes on where a paused or disabled endpoint stopped, and tries what failed at once.
+   *
+   * @generated from rpc svc.v1.WebhookEndpointService.ResumeWebhookEndpoint
+   */
+  resumeWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof ResumeWebhookEndpointRequestSchema;
+    output: typeof WebhookEndpointSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.DeleteWebhookEndpoint
+   */
+  deleteWebhookEndpoint: {
+    methodKind: "unary";
+    input: typeof DeleteWebhookEndpointRequestSchema;
+    output: typeof EmptySchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.ListWebhookDeadLetters
+   */
+  listWebhookDeadLetters: {
+    methodKind: "unary";
+    input: typeof ListWebhookDeadLettersRequestSchema;
+    output: typeof ListWebhookDeadLettersResponseSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.RedeliverWebhookDeadLetter
+   */
+  redeliverWebhookDeadLetter: {
+    methodKind: "unary";
+    input: typeof RedeliverWebhookDeadLetterRequestSchema;
+    output: typeof WebhookDeadLetterSchema;
+  },
+  /**
+   * @generated from rpc svc.v1.WebhookEndpointService.DiscardWebhookDeadLetter
+   */
+  discardWebhookDeadLetter: {
+    methodKind: "unary";
+    input: typeof DiscardWebhookDeadLetterRequestSchema;
+    output: typeof EmptySchema;
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_svc_v1_webhook, 1);
 

@@ -1,0 +1,87 @@
+import type { Keyring } from "../domain/access/keyring/service.ts";
+import { endpointsCheck } from "../domain/integrations/deliveries/invariants.ts";
+import { deliveriesOperations } from "../domain/integrations/deliveries/operations.ts";
+import { openDeliveries } from "../domain/integrations/deliveries/service.ts";
+import { ingestOperations } from "../domain/integrations/webhooks/ingest/operations.ts";
+import { webhooksOperations } from "../domain/integrations/webhooks/operations.ts";
+import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
+import { openPast } from "../domain/log/log/past.ts";
+import { deliveriesOf } from "../domain/realtime/pubsub/delivery.ts";
+import { Waker } from "../kit/loop.ts";
+import { openOutwardCaller } from "../kit/outward-call.ts";
+import type { Session } from "../store/store.ts";
+import type { EnginePart } from "./engine.ts";
+import type { Host, Part } from "./part.ts";
+
+const hour = 60 * 60 * 1000;
+
+export interface IntegrationsPart extends Part {
+  /** Seals all secrets of webhooks again, in the transaction that rotates the master key. */
+  reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
+}
+
+export interface IntegrationsNeeds {
+  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
+  engine: Pick<EnginePart, "events" | "breakers" | "guard">;
+}
+
+/** What providers send us, and what we send to others. */
+export function openIntegrationsPart(host: Host, { keyring, engine }: IntegrationsNeeds): IntegrationsPart {
+  const { config, store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
+  const { metrics } = host.watch;
+  const shared = {
+    ...{ store, clock, ids, log, metrics, keyring, shareEnvironment },
+    graceMsDefault: config.webhookSecretGraceHours * hour,
+  };
+  const looker = new Waker();
+  const webhooks = openWebhooks({
+    ...shared,
+    events: engine.events,
+    keptMs: config.webhookDeliveryDays * 24 * hour,
+    perSecond: config.webhookRateLimit,
+  });
+  const deliveries = openDeliveries({
+    ...shared,
+    ...{ nodeId, knowsTime, deliveriesOf, breakers: engine.breakers, past: openPast(store) },
+    lookIn: looker.wakeIn,
+    call: openOutwardCaller({ clock, guard: engine.guard }),
+    timeoutMs: config.webhookTimeoutMs,
+    retryMs: config.webhookRetryMs,
+    triedMsMax: config.webhookRetryHours * hour,
+  });
+  return {
+    operations: [
+      ...webhooksOperations(webhooks),
+      ...ingestOperations(webhooks),
+      ...deliveriesOperations(deliveries),
+    ],
+    loops: [
+      {
+        name: "webhooks.deliver",
+        about: "Takes endpoints of outbound webhooks that have something to be sent, and sends it in order.",
+        everyMs: 500,
+        waker: looker,
+        tick: deliveries.deliverOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "webhooks.forget",
+        about: "Deletes old deliveries, dead letters and secrets whose grace is over.",
+        everyMs: 10 * 60_000,
+        async tick(write) {
+          await webhooks.forgetOnce(write);
+          await deliveries.forgetOnce(write);
+        },
+      },
+    ],
+    checks: [endpointsCheck(store)],
+    floorGuards: [deliveries.leastUndelivered],
+    async reseal(session, again) {
+      await webhooks.reseal(session, again);
+      await deliveries.endpoints.reseal(session, again);
+    },
+    drain: deliveries.drain,
+  };
+}

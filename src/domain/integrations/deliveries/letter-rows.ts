@@ -1,0 +1,88 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { gaugeCountMax } from "../../../kit/limits.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
+
+/** An event that an endpoint did not take. Its payload stands in the log alone. */
+export interface LetterRow {
+  environment_id: string;
+  endpoint_id: string;
+  event_id: string;
+  event_name: string;
+  position: number;
+  attempts: number;
+  last_error: string;
+  dead_at: Instant;
+  /** Set while it is to be sent again. */
+  due_at: Instant | null;
+}
+
+export type LetterKey = Pick<LetterRow, "environment_id" | "endpoint_id" | "event_id">;
+
+const fields =
+  sql.raw(`environment_id, endpoint_id, event_id, event_name, position, attempts, last_error, dead_at,
+  due_at`);
+
+const ofEndpoint = (key: Pick<LetterKey, "environment_id" | "endpoint_id">): Sql =>
+  sql`environment_id = ${key.environment_id} AND endpoint_id = ${key.endpoint_id}`;
+const its = (key: LetterKey): Sql => sql`${ofEndpoint(key)} AND event_id = ${key.event_id}`;
+
+/** A second death of the same event counts its tries together. */
+export const insertLetter = (session: Session, row: LetterRow): Promise<number> =>
+  session.run(sql`INSERT INTO webhook_dead_letters (${fields}) VALUES (${row.environment_id}, ${row.endpoint_id},
+      ${row.event_id}, ${row.event_name}, ${sql.bigint(row.position)}, ${sql.bigint(row.attempts)},
+      ${row.last_error}, ${sql.bigint(row.dead_at)}, ${row.due_at})
+    ON CONFLICT (environment_id, endpoint_id, event_id) DO UPDATE SET
+      attempts = webhook_dead_letters.attempts + excluded.attempts, last_error = excluded.last_error,
+      dead_at = excluded.dead_at, due_at = NULL`);
+
+export const listLetters = (
+  reader: StoreReader,
+  key: Pick<LetterKey, "environment_id" | "endpoint_id">,
+  { limit, offset }: { limit: number; offset: number },
+): Promise<LetterRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)}
+    ORDER BY position, event_id LIMIT ${limit} OFFSET ${offset}`);
+
+export async function countLetters(
+  reader: StoreReader,
+  key: Pick<LetterKey, "environment_id" | "endpoint_id">,
+): Promise<number> {
+  const row = await reader.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM webhook_dead_letters WHERE ${ofEndpoint(key)}`,
+  );
+  return row?.count ?? 0;
+}
+
+export const getLetter = (reader: StoreReader, key: LetterKey): Promise<LetterRow | undefined> =>
+  reader.one(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${its(key)}`);
+
+/** In the order of the log. */
+export const dueLetters = (
+  reader: StoreReader,
+  key: Pick<LetterKey, "environment_id" | "endpoint_id">,
+  limit: number,
+): Promise<LetterRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)} AND due_at IS NOT NULL
+    ORDER BY position LIMIT ${limit}`);
+
+export const setDue = (session: Session, key: LetterKey, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE webhook_dead_letters SET due_at = ${at} WHERE ${its(key)}`);
+
+export const noteLetterFailure = (session: Session, key: LetterKey, error: string): Promise<number> =>
+  session.run(sql`UPDATE webhook_dead_letters SET due_at = NULL, attempts = attempts + 1, last_error = ${error}
+    WHERE ${its(key)}`);
+
+export const deleteLetter = (session: Session, key: LetterKey): Promise<number> =>
+  session.run(sql`DELETE FROM webhook_dead_letters WHERE ${its(key)}`);
+
+export const forgetLetters = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM webhook_dead_letters WHERE (environment_id, endpoint_id, event_id) IN (
+    SELECT environment_id, endpoint_id, event_id FROM webhook_dead_letters WHERE dead_at < ${before}
+    ORDER BY dead_at LIMIT ${limit})`);
+
+export async function countAllLetters(reader: StoreReader): Promise<number> {
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM webhook_dead_letters LIMIT ${gaugeCountMax}) counted`);
+  return row?.count ?? 0;
+}

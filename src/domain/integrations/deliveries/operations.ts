@@ -1,0 +1,202 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { WebhookEndpointService } from "../../../gen/svc/v1/webhook_pb.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { listed, listedById, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { safeCount } from "../../../kit/wkt.ts";
+import { allOf, parsePattern } from "../../realtime/pubsub/rules.ts";
+import type { LetterRow, ShownEndpoint, WebhookEndpoints } from "./service.ts";
+import { toEndpoint, toEndpoints, toLetter, toLetters } from "./wire.ts";
+
+const text = Type.String();
+const optional = Type.Optional(text);
+const integer = Type.Integer();
+
+const Id = Type.Object({ id: text });
+const Create = Type.Object({
+  ...{ name: text, url: text, pattern: text, filter: text },
+  after: Type.Optional(integer),
+});
+const Update = Type.Object({ id: text, name: optional, url: optional, pattern: optional, filter: optional });
+const Letter = Type.Object({ endpointId: text, eventId: text });
+
+const read = { action: "webhooks:read", reads: true } as const;
+const manage = { action: "webhooks:manage" } as const;
+/** An endpoint carries events away: who makes one must be allowed to read all that its pattern matches. */
+const carries = { alsoAsks: ["events:subscribe"], costs: () => ["events:subscribe"] };
+
+/** What a pattern matches; a text that is none is refused by its operation. */
+function matched(pattern: string | undefined): Thing[] {
+  if (pattern === undefined) return [];
+  try {
+    return allOf(parsePattern(pattern));
+  } catch (error) {
+    if (error instanceof Fault) return [];
+    throw error;
+  }
+}
+
+const aboutEndpoint = ({ endpointId }: { endpointId: string }) => [endpointId || "*"];
+const { method } = WebhookEndpointService;
+
+export const deliveriesOperations = (deliveries: WebhookEndpoints): Operation[] => [
+  ...endpointOperations(deliveries),
+  ...changeOperations(deliveries),
+  ...letterOperations(deliveries),
+];
+
+const endpointOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
+  unary({
+    name: "webhookEndpoints.create",
+    ...manage,
+    ...carries,
+    summary: "An endpoint that the events of a pattern are sent to; the answer alone holds its secret.",
+    input: Create,
+    about: ({ name, pattern }: Static<typeof Create>) => [name || "*", ...matched(pattern)],
+    rpc: rpc(
+      method.createWebhookEndpoint,
+      ({ name, url, pattern, filter, after }) => ({
+        ...{ name, url, pattern, filter },
+        ...(after !== undefined && { after: safeCount(after) }),
+      }),
+      toEndpoint,
+    ),
+    handle: (input, call) => endpoints.create(call.environmentId, input),
+  }),
+  unary({
+    name: "webhookEndpoints.get",
+    ...read,
+    summary: "One endpoint: how far it is, and what it fails with.",
+    input: Id,
+    rpc: rpc(method.getWebhookEndpoint, ({ id }) => ({ id }), toEndpoint),
+    handle: async ({ id }, call): Promise<ShownEndpoint> => ({
+      row: await endpoints.find(call.environmentId, id),
+    }),
+  }),
+  unary({
+    name: "webhookEndpoints.list",
+    ...read,
+    summary: "Endpoints of the environment, oldest first.",
+    input: Type.Object({ status: text, limit: integer, offset: integer }),
+    rpc: rpc(
+      method.listWebhookEndpoints,
+      ({ status, limit, offset }) => ({ status, limit, offset }),
+      toEndpoints,
+    ),
+    lists: listedById("endpoints"),
+    handle: (input, call) => endpoints.list(call.environmentId, input),
+  }),
+  unary({
+    name: "webhookEndpoints.delete",
+    ...manage,
+    summary: "Deletes an endpoint with its dead letters.",
+    input: Id,
+    rpc: rpc(
+      method.deleteWebhookEndpoint,
+      ({ id }) => ({ id }),
+      () => ({}),
+    ),
+    handle: ({ id }, call) => endpoints.delete(call.environmentId, id),
+  }),
+];
+
+const changeOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
+  unary({
+    name: "webhookEndpoints.update",
+    ...manage,
+    ...carries,
+    summary: "Changes what is given; the place in the log stays.",
+    input: Update,
+    about: (input: Static<typeof Update> | { leadsTo: string }): (string | Thing)[] =>
+      "leadsTo" in input ? matched(input.leadsTo) : [input.id || "*", ...matched(input.pattern)],
+    rpc: rpc(
+      method.updateWebhookEndpoint,
+      ({ id, name, url, pattern, filter }) => ({
+        id,
+        ...(name !== undefined && { name }),
+        ...(url !== undefined && { url }),
+        ...(pattern !== undefined && { pattern }),
+        ...(filter !== undefined && { filter }),
+      }),
+      toEndpoint,
+    ),
+    async handle({ id, ...input }, call, permit) {
+      // Another URL would carry away what the present pattern matches.
+      const { pattern } = await endpoints.find(call.environmentId, id);
+      await permit({ leadsTo: pattern });
+      return endpoints.update(call.environmentId, id, input);
+    },
+  }),
+  unary({
+    name: "webhookEndpoints.rotateSecret",
+    ...manage,
+    summary: "Another secret; calls are signed with both until the grace of the old one is over.",
+    input: Type.Object({ id: text, graceSeconds: Type.Optional(integer) }),
+    rpc: rpc(
+      method.rotateWebhookEndpointSecret,
+      ({ id, graceSeconds }) => ({ id, ...(graceSeconds !== undefined && { graceSeconds }) }),
+      toEndpoint,
+    ),
+    handle: ({ id, graceSeconds }, call) => endpoints.rotateSecret(call.environmentId, id, graceSeconds),
+  }),
+  unary({
+    name: "webhookEndpoints.pause",
+    ...manage,
+    summary: "Sends nothing until the endpoint is resumed; its place in the log stays.",
+    input: Id,
+    rpc: rpc(method.pauseWebhookEndpoint, ({ id }) => ({ id }), toEndpoint),
+    handle: ({ id }, call) => endpoints.pause(call.environmentId, id),
+  }),
+  unary({
+    name: "webhookEndpoints.resume",
+    ...manage,
+    summary: "Goes on with a paused or disabled endpoint, and tries at once what failed or passes over it.",
+    input: Type.Object({ id: text, skipEventId: text }),
+    rpc: rpc(method.resumeWebhookEndpoint, ({ id, skipEventId }) => ({ id, skipEventId }), toEndpoint),
+    handle: ({ id, skipEventId }, call) => endpoints.resume(call.environmentId, id, skipEventId),
+  }),
+];
+
+const letterOperations = (deliveries: WebhookEndpoints): Operation[] => [
+  unary({
+    name: "webhookEndpoints.listDeadLetters",
+    ...read,
+    summary: "Events that the endpoint did not take, in the order of the log.",
+    input: Type.Object({ endpointId: text, limit: integer, offset: integer }),
+    about: aboutEndpoint,
+    rpc: rpc(
+      method.listWebhookDeadLetters,
+      ({ endpointId, limit, offset }) => ({ endpointId, limit, offset }),
+      toLetters,
+    ),
+    lists: listed(({ event_name }: LetterRow) => [event_name, `events:${event_name}`], {
+      ...{ under: "letters", type: "event" },
+    }),
+    handle: ({ endpointId, ...page }, call) => deliveries.deadLetters(call.environmentId, endpointId, page),
+  }),
+  unary({
+    name: "webhookEndpoints.redeliver",
+    ...manage,
+    summary: "Sends a dead letter again, before what the log has next.",
+    input: Letter,
+    about: aboutEndpoint,
+    rpc: rpc(
+      method.redeliverWebhookDeadLetter,
+      ({ endpointId, eventId }) => ({ endpointId, eventId }),
+      toLetter,
+    ),
+    handle: ({ endpointId, eventId }, call) => deliveries.redeliver(call.environmentId, endpointId, eventId),
+  }),
+  unary({
+    name: "webhookEndpoints.discard",
+    ...manage,
+    summary: "Gives a dead letter up; the event itself stays.",
+    input: Letter,
+    about: aboutEndpoint,
+    rpc: rpc(
+      method.discardWebhookDeadLetter,
+      ({ endpointId, eventId }) => ({ endpointId, eventId }),
+      () => ({}),
+    ),
+    handle: ({ endpointId, eventId }, call) => deliveries.discard(call.environmentId, endpointId, eventId),
+  }),
+];

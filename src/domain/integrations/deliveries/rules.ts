@@ -1,0 +1,106 @@
+import { createHmac } from "node:crypto";
+import type { Instant } from "../../../kit/clock.ts";
+import { requireStorable } from "../../../kit/event-names.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { requireCallableUrl } from "../../../kit/outward-call.ts";
+import { eventText, keyField } from "../../../kit/stored-event.ts";
+import type { LoggedEvent } from "../../log/log/service.ts";
+import { endpointGraceSecondsMax, endpointNameCharsMax, endpointUrlBytesMax } from "./limits.ts";
+
+export const endpointStatuses = ["active", "paused", "disabled"] as const;
+export type EndpointStatus = (typeof endpointStatuses)[number];
+
+/** What begins every secret, as Standard Webhooks writes them; behind it is base64. */
+export const secretStart = "whsec_";
+
+export function requireName(name: string): string {
+  requireStorable("name", name);
+  if (name.length > endpointNameCharsMax) throw invalid("name", `at most ${endpointNameCharsMax} characters`);
+  return name;
+}
+
+export function requireUrl(url: string): string {
+  requireStorable("url", url);
+  if (Buffer.byteLength(url) > endpointUrlBytesMax)
+    throw invalid("url", `at most ${endpointUrlBytesMax} bytes`);
+  requireCallableUrl("url", url);
+  return url;
+}
+
+export function requireGrace(seconds: number): number {
+  if (!Number.isInteger(seconds) || seconds < 0 || seconds > endpointGraceSecondsMax)
+    throw invalid("grace_seconds", `must be from 0 to ${endpointGraceSecondsMax}`);
+  return seconds;
+}
+
+export function requireStatus(status: string): string | undefined {
+  if (status === "") return undefined;
+  if (!(endpointStatuses as readonly string[]).includes(status))
+    throw invalid("status", `must be one of ${endpointStatuses.join(", ")}`);
+  return status;
+}
+
+/** The body of a call: the event, with the `type`, `timestamp` and `data` of Standard Webhooks. */
+export const bodyOf = (event: LoggedEvent): string =>
+  eventText(
+    event,
+    {
+      type: event.name,
+      sequence: event.position,
+      ...keyField(event),
+      ...(event.entity_id !== null && {
+        entity_id: event.entity_id,
+        entity_type: event.entity_type,
+        entity_version: event.entity_version,
+      }),
+      ...(event.run_id !== null && { run_id: event.run_id }),
+    },
+    "absent",
+  );
+
+/** The headers of Standard Webhooks, with a signature by each secret: a receiver may know either. */
+export function headersOf(
+  id: string,
+  body: string,
+  secrets: readonly string[],
+  at: Instant,
+): Record<string, string> {
+  const seconds = String(Math.floor(at / 1_000));
+  const signature = (secret: string) => {
+    const key = Buffer.from(secret.slice(secretStart.length), "base64");
+    return `v1,${createHmac("sha256", key).update(`${id}.${seconds}.${body}`).digest("base64")}`;
+  };
+  return {
+    "webhook-id": id,
+    "webhook-timestamp": seconds,
+    "webhook-signature": secrets.map(signature).join(" "),
+  };
+}
+
+/** What one call came to. */
+export type CallOutcome =
+  | { kind: "delivered" }
+  /** The receiver wants no more of anything. */
+  | { kind: "gone" }
+  | { kind: "failed"; error: string; retryAfterMs: number | undefined };
+
+const retryAfterOf = (headers: Headers): number | undefined => {
+  const seconds = headers.get("retry-after");
+  return seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1_000 : undefined;
+};
+
+export function outcomeOf({ status, headers }: Pick<Response, "status" | "headers">): CallOutcome {
+  if (status >= 200 && status < 300) return { kind: "delivered" };
+  if (status === 410) return { kind: "gone" };
+  return {
+    kind: "failed",
+    error: `the endpoint answered ${status}`,
+    retryAfterMs: retryAfterOf(headers),
+  };
+}
+
+/** Entities with such ids are the platform's own. */
+export const ownEntities = "svc:";
+
+export const missingEndpoint = (id: string): Fault =>
+  new Fault("not_found", `webhook endpoint ${id.slice(0, 255)} not found`);

@@ -1,0 +1,274 @@
+import { backoff } from "../../../kit/backoff.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Keyring } from "../../access/keyring/service.ts";
+import type { Past } from "../../log/log/past.ts";
+import type { LoggedEvent } from "../../log/log/service.ts";
+import { placeOf } from "./endpoints.ts";
+import * as letters from "./letter-rows.ts";
+import {
+  disabledAfterMs,
+  endpointErrorCharsMax,
+  eventsReadMax,
+  namesReadMax,
+  retryPauseMsMax,
+  savedEveryDeliveries,
+  savedEveryMs,
+  senderLeaseBesideMs,
+  senderTurnMs,
+} from "./limits.ts";
+import type { DeliveryMeters } from "./meters.ts";
+import * as rows from "./rows.ts";
+import type { CallOutcome } from "./rules.ts";
+import { isNamed, type SendEvent, type Spared, wantedBy } from "./sender.ts";
+
+export interface TurnDeps {
+  store: Store;
+  clock: Clock;
+  ids: Pick<Ids, "chance">;
+  keyring: Pick<Keyring, "unseal">;
+  past: Pick<Past, "at" | "head">;
+  send: SendEvent;
+  meters: DeliveryMeters;
+  /** The first pause between two tries, and how long an event is tried. */
+  retryMs: number;
+  triedMsMax: number;
+  timeoutMs: number;
+}
+
+/** For one call and its save: a node that dies holds an endpoint up for no longer. */
+export const leaseMsOf = ({ timeoutMs }: Pick<TurnDeps, "timeoutMs">): number =>
+  timeoutMs + senderLeaseBesideMs;
+
+/** The endpoint is another sender's now, was changed or is gone. */
+class LostEndpoint extends Error {}
+
+const breakerLookMs = 1_000;
+
+/**
+ * One turn of the node that holds an endpoint: its events in the order of the log, each only when the one before was
+ * taken or became a dead letter. How far it came is saved under its fence.
+ */
+export class SenderTurn {
+  readonly #deps: TurnDeps;
+  readonly #row: rows.EndpointRow;
+  readonly #secrets: readonly string[];
+  readonly #stopped: AbortSignal;
+  readonly #until: number;
+  #progress: rows.EndpointProgress;
+  #unsaved = 0;
+  #savedAt: number;
+  #leaseUntil: number;
+
+  private constructor(
+    deps: TurnDeps,
+    row: rows.EndpointRow,
+    { secrets, stopped }: { secrets: readonly string[]; stopped: AbortSignal },
+  ) {
+    this.#deps = deps;
+    this.#row = row;
+    this.#secrets = secrets;
+    this.#stopped = stopped;
+    this.#progress = row;
+    this.#savedAt = deps.clock.elapsed();
+    this.#until = this.#savedAt + senderTurnMs;
+    this.#leaseUntil = row.lease_until;
+  }
+
+  /** Sends what is due, and gives the endpoint back. Answers when it has more to send, if that is known. */
+  static async run(
+    deps: TurnDeps,
+    row: rows.EndpointRow,
+    stopped: AbortSignal,
+  ): Promise<Instant | undefined> {
+    const { keyring, clock } = deps;
+    const secrets = [await keyring.unseal(placeOf(row), row.sealed)];
+    if (row.prev_sealed !== null && (row.prev_expires_at ?? 0) > clock.now())
+      secrets.push(await keyring.unseal(placeOf(row), row.prev_sealed));
+    const turn = new SenderTurn(deps, row, { secrets, stopped });
+    try {
+      await turn.#letters();
+      if (row.due_at <= clock.now()) await turn.#log();
+      await turn.#save(0);
+      return turn.#isOver ? clock.now() : turn.#progress.due_at || undefined;
+    } catch (error) {
+      if (!(error instanceof LostEndpoint)) throw error;
+      return clock.now();
+    }
+  }
+
+  get #isOver(): boolean {
+    return this.#stopped.aborted || this.#deps.clock.elapsed() >= this.#until;
+  }
+
+  /** Throws `LostEndpoint` when somebody else has the endpoint, or its definition is no longer the one of this turn. */
+  async #save(leaseUntil: number): Promise<void> {
+    const { store, clock } = this.#deps;
+    const saved = await store.write((session) =>
+      rows.saveProgress(session, this.#row, this.#progress, leaseUntil),
+    );
+    this.#unsaved = 0;
+    this.#savedAt = clock.elapsed();
+    this.#leaseUntil = leaseUntil;
+    if (saved?.status !== "active" || saved.updated_at !== this.#row.updated_at) {
+      if (saved && leaseUntil > 0) await this.#giveBack();
+      throw new LostEndpoint();
+    }
+  }
+
+  async #giveBack(): Promise<void> {
+    await this.#deps.store.write((session) => rows.saveProgress(session, this.#row, this.#progress, 0));
+  }
+
+  /** Whether the lease outlasts one more call; without this a slow node would send beside the next holder. */
+  #holds(): boolean {
+    const { clock, timeoutMs } = this.#deps;
+    return this.#leaseUntil - clock.now() > timeoutMs + savedEveryMs;
+  }
+
+  async #saveIfDue(): Promise<void> {
+    const isDue =
+      this.#unsaved >= savedEveryDeliveries ||
+      this.#deps.clock.elapsed() - this.#savedAt >= savedEveryMs ||
+      !this.#holds();
+    if (isDue) await this.#save(this.#deps.clock.now() + leaseMsOf(this.#deps));
+  }
+
+  /** Dead letters that a caller wants sent again, before what the log has next. */
+  async #letters(): Promise<void> {
+    const { store, past, send, meters } = this.#deps;
+    const { environment_id, id } = this.#row;
+    const due = await letters.dueLetters(store, { environment_id, endpoint_id: id }, savedEveryDeliveries);
+    for (const letter of due) {
+      if (this.#isOver) return;
+      await this.#saveIfDue();
+      const [event] = await past.at(environment_id, [letter.position]);
+      const outcome: CallOutcome | Spared = event
+        ? await send.send(this.#row, event, this.#secrets)
+        : { kind: "failed", error: "the event has expired", retryAfterMs: undefined };
+      if (outcome.kind === "spared") return;
+      meters.calls(outcome.kind === "delivered" ? "delivered" : "failed").add();
+      await store.write((session) =>
+        outcome.kind === "delivered"
+          ? letters.deleteLetter(session, letter)
+          : letters.noteLetterFailure(session, letter, errorOf(outcome)),
+      );
+    }
+  }
+
+  async #log(): Promise<void> {
+    const { store, past } = this.#deps;
+    const { environment_id } = this.#row;
+    const wanted = wantedBy(this.#row);
+    while (!this.#isOver) {
+      const found = await rows.namesAfter(store, environment_id, this.#progress.position, namesReadMax);
+      if (found.length === 0) return;
+      const own = found.filter((event) => isNamed(wanted, event)).map(({ position }) => position);
+      for (let from = 0; from < own.length; from += eventsReadMax) {
+        const events = await past.at(environment_id, own.slice(from, from + eventsReadMax));
+        for (const event of events) {
+          if (this.#isOver) return;
+          if (this.#deps.send.passes(wanted, event) && !(await this.#deliver(event))) return;
+          this.#pass(event.position);
+        }
+      }
+      this.#pass(found.at(-1)!.position);
+      await this.#saveIfDue();
+    }
+  }
+
+  #pass(position: number): void {
+    if (position <= this.#progress.position) return;
+    this.#progress = {
+      ...this.#progress,
+      ...{ position, attempts: 0, failing_event_id: null, tried_since: null, due_at: 0 },
+    };
+  }
+
+  /** False when the event stays the next one. */
+  async #deliver(event: LoggedEvent): Promise<boolean> {
+    const { clock, send, meters } = this.#deps;
+    await this.#saveIfDue();
+    const outcome = await send.send(this.#row, event, this.#secrets);
+    const now = clock.now();
+    switch (outcome.kind) {
+      case "delivered":
+        meters.calls("delivered").add();
+        this.#progress = {
+          ...this.#progress,
+          ...{ last_delivered_at: now, failing_since: null, last_error: null },
+        };
+        this.#unsaved++;
+        return true;
+      case "spared":
+        this.#progress = { ...this.#progress, due_at: now + breakerLookMs };
+        return false;
+      case "gone":
+        meters.calls("failed").add();
+        await this.#disable("the endpoint answered 410: it is gone");
+        return false;
+      case "failed":
+        meters.calls("failed").add();
+        return this.#failed(event, outcome);
+    }
+  }
+
+  /** Plans the next try; after the last one the event becomes a dead letter, and the endpoint goes on. */
+  async #failed(event: LoggedEvent, outcome: CallOutcome & { kind: "failed" }): Promise<boolean> {
+    const { clock, ids, retryMs, triedMsMax } = this.#deps;
+    const now = clock.now();
+    const attempts = this.#progress.attempts + 1;
+    const tried_since = this.#progress.tried_since ?? now;
+    const failing_since = this.#progress.failing_since ?? now;
+    const pauseMs = backoff({ minMs: retryMs, maxMs: retryPauseMsMax, chance: ids.chance })(attempts);
+    const asked = Math.min(retryPauseMsMax, outcome.retryAfterMs ?? 0);
+    this.#progress = {
+      ...this.#progress,
+      ...{ attempts, tried_since, failing_since, failing_event_id: event.id, last_error: errorOf(outcome) },
+      due_at: now + Math.max(Math.round(pauseMs), asked),
+    };
+    if (now - failing_since >= disabledAfterMs) {
+      await this.#disable(`no delivery in five days: ${errorOf(outcome)}`);
+      return false;
+    }
+    if (now - tried_since < triedMsMax) return false;
+    await this.#bury(event);
+    return true;
+  }
+
+  async #disable(reason: string): Promise<void> {
+    const { store, clock } = this.#deps;
+    await store.write((session) => rows.disableEndpoint(session, this.#row, { reason, at: clock.now() }));
+  }
+
+  /** The dead letter and the move behind it are one transaction: an event is never in neither place. */
+  async #bury(event: LoggedEvent): Promise<void> {
+    const { store, clock, meters } = this.#deps;
+    const { attempts, last_error } = this.#progress;
+    const now = clock.now();
+    const leaseUntil = now + leaseMsOf(this.#deps);
+    this.#pass(event.position);
+    const saved = await store.write(async (session) => {
+      const held = await rows.saveProgress(session, this.#row, this.#progress, leaseUntil);
+      if (held)
+        await letters.insertLetter(session, {
+          ...{ environment_id: this.#row.environment_id, endpoint_id: this.#row.id, event_id: event.id },
+          ...{ event_name: event.name, position: event.position, attempts },
+          ...{ last_error: last_error ?? "", dead_at: now, due_at: null },
+        });
+      return held;
+    });
+    if (!saved) throw new LostEndpoint();
+    this.#leaseUntil = leaseUntil;
+    meters.calls("dead_lettered").add();
+  }
+}
+
+const errorOf = (outcome: CallOutcome): string =>
+  (outcome.kind === "failed"
+    ? outcome.error
+    : outcome.kind === "gone"
+      ? "the endpoint answered 410"
+      : ""
+  ).slice(0, endpointErrorCharsMax);

@@ -1,0 +1,130 @@
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import { tokenBuckets } from "../../../kit/token-buckets.ts";
+import type { TtlCache } from "../../../kit/ttl-cache.ts";
+import type { Events } from "../../log/events/service.ts";
+import { dataOf, readableData, textAt, type WebhookContent } from "./content.ts";
+import { eventDraft, nameIn } from "./event-draft.ts";
+import type { HeldSource } from "./held-sources.ts";
+import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
+import { burstSeconds, dedupKeptMs, sourcesCachedMax } from "./limits.ts";
+import { emptyConfig } from "./presets.ts";
+import { knownDelivery } from "./rows.ts";
+import * as rules from "./rules.ts";
+import { dedupIdOf, verify } from "./verify.ts";
+
+export type { Received } from "./ingest-record.ts";
+
+export interface IngestDeps extends RecordDeps {
+  ids: Ids;
+  metrics: Metrics;
+  held: Pick<TtlCache<HeldSource>, "get">;
+  events: Pick<Events, "emit">;
+  /** Requests a second that one source takes at this node; 0 for any number. */
+  perSecond: number;
+}
+
+const noContent: WebhookContent = { bytes: new Uint8Array(), headers: {}, query: "" };
+
+const unauthenticated = (why: string) => new Fault("unauthenticated", why);
+
+/** The ingest of inbound webhooks: from a provider's request to an event in the log. */
+export function openIngest(deps: IngestDeps) {
+  const { store, clock, ids, held, events, perSecond } = deps;
+  const received = deps.metrics.counter({
+    name: "svc_webhooks_received_total",
+    help: "Requests to sources of inbound webhooks, by what became of them.",
+    labels: ["outcome"],
+  });
+  const limited = { clock, holdersMax: sourcesCachedMax };
+  const take =
+    perSecond > 0 && tokenBuckets({ ...limited, perSecond, burst: Math.ceil(perSecond * burstSeconds) });
+
+  const { refuse, repeat } = openRecord(deps, received);
+
+  const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
+    ...{ source, content, deliveryId: ids.next("whd"), externalId: "", signatureKey: "none" },
+  });
+
+  async function emit(request: Ingested, data: unknown, typeData: unknown): Promise<Received> {
+    const { source, content, deliveryId, externalId } = request;
+    const { row } = source;
+    const name = nameIn({ event_prefix: row.event_prefix, config: source.config }, content, typeData);
+    const draft = eventDraft(row.id, { deliveryId, externalId }, name, data);
+    const [emitted] = await events.emit([{ ...draft, arrival: arrivalOf(request, clock.now()) }], {
+      ...{ environmentId: row.environment_id, source: "webhook", runId: undefined },
+    });
+    if (emitted!.repeated) return repeat(request, { event_id: emitted!.eventId, event_name: draft.name });
+    received("accepted").add();
+    return { eventId: emitted!.eventId, deliveryId, isRepeat: false };
+  }
+
+  const unknownTo = (id: string): Fault =>
+    new Fault("not_found", `webhook source ${id.slice(0, 200)} not found, or the token is not its`);
+
+  return {
+    /**
+     * Lets a request in by its token, before its body is read; answers whose memory the body takes. A wrong
+     * token leaves a row, does not use up the rate of those who have it, and is answered as an unknown id is: who
+     * has none must not learn which sources there are.
+     */
+    async admit(id: string, token: string): Promise<string> {
+      const source = await held.get(id);
+      if (!source) throw unknownTo(id);
+      if (!rules.isToken(token, source.row.token_hash))
+        return refuse(requestOf(source, noContent), "rejected", unknownTo(id));
+      const seconds = take ? take(id) : 0;
+      if (seconds === 0) return `webhook:${id}`;
+      received("limited").add();
+      throw new Fault("resource_exhausted", "too many requests to this webhook source, try again later", {
+        headers: { "Retry-After": String(seconds) },
+      });
+    },
+
+    /** The body of an admitted request was larger than bodies may be. */
+    async tooLarge(id: string, fault: Fault): Promise<void> {
+      const source = await held.get(id);
+      if (source) await refuse(requestOf(source, noContent), "rejected", fault);
+    },
+
+    /** Verifies an admitted request, and commits its event, its runs and its delivery together. */
+    async receive(id: string, content: WebhookContent): Promise<Received> {
+      const source = await held.get(id);
+      if (!source) throw missing("webhook source", id);
+      const now = clock.now();
+      const request = requestOf(source, content);
+      const typeData = readableData(content);
+      const { config = emptyConfig } = source;
+      const dedupId = dedupIdOf(config, content, typeData);
+      if (dedupId !== undefined) request.externalId = rules.storedDedupId(dedupId);
+      const secrets = source.secrets.filter(({ until }) => until > now);
+      const isVerifying = source.row.sealed !== null;
+      if (secrets.length > 0) {
+        const verdict = verify(config, secrets, content, now);
+        request.signatureKey = verdict.verified || isVerifying ? verdict.signatureKey : "none";
+        if (isVerifying && !verdict.verified)
+          return refuse(request, "rejected", unauthenticated(`signature: ${verdict.error}`));
+      }
+      if (request.externalId !== "") {
+        const known = await knownDelivery(store, source.row, request.externalId, now - dedupKeptMs);
+        if (known) return repeat(request, known);
+      }
+      try {
+        const answer = await emit(request, dataOf(content), typeData);
+        const isSlack = source.row.source_type === "slack";
+        return isSlack ? { ...answer, challenge: challengeIn(typeData) } : answer;
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        return refuse(request, "failed", error);
+      }
+    },
+  };
+}
+
+const challengeIn = (data: unknown): string | undefined =>
+  textAt("body:type", { headers: {}, data }) === "url_verification"
+    ? textAt("body:challenge", { headers: {}, data })
+    : undefined;
+
+export type Ingest = ReturnType<typeof openIngest>;

@@ -1,0 +1,352 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
+import {
+  type Call,
+  listed,
+  listedById,
+  type Operation,
+  type Permit,
+  rpc,
+  type Thing,
+  unary,
+} from "../../../kit/operation.ts";
+import { instantOf } from "../../../kit/wkt.ts";
+import { emitThings, readThings } from "./rules.ts";
+import type { DeliveryRow, Webhooks } from "./service.ts";
+import type { ShownSource } from "./sources.ts";
+import {
+  flowJson,
+  fromConfig,
+  stated,
+  toDeliveries,
+  toDelivery,
+  toSource,
+  toSources,
+  toTrial,
+} from "./wire.ts";
+
+const text = Type.String();
+const optional = Type.Optional(text);
+const count = Type.Optional(Type.Integer());
+const expected = Type.Optional(Type.Integer());
+
+const Config = Type.Object({
+  signatureHeader: text,
+  entrySeparator: text,
+  kvDelimiter: text,
+  signatureKey: text,
+  timestampHeader: text,
+  timestampKey: text,
+  signingTemplate: text,
+  encoding: text,
+  algorithm: text,
+  toleranceSeconds: Type.Integer(),
+  eventNamePath: text,
+  dedupIdPath: text,
+  url: text,
+  secretEncoding: text,
+});
+
+const source = {
+  name: optional,
+  verifyHeader: optional,
+  verifyAlgorithm: optional,
+  metadata: Type.Optional(Type.Record(text, Type.Unknown())),
+  verifyConfig: Type.Optional(Config),
+  preset: optional,
+};
+
+const Create = Type.Object({ ...source, eventPrefix: text, secret: optional });
+const Id = Type.Object({ id: text });
+
+const read = { action: "webhooks:read", reads: true } as const;
+const manage = { action: "webhooks:manage" } as const;
+
+/** Whoever makes a source, says what it lets in, or sends a delivery again may emit what it emits. */
+const emits = { alsoAsks: ["events:emit", "functions:invoke"], costs: () => ["events:emit"] };
+/** Deliveries show what events hold. */
+const shows = { alsoAsks: ["events:subscribe"], costs: () => ["events:subscribe"] };
+
+const at = (timestamp: Parameters<typeof instantOf>[0] | undefined) =>
+  timestamp === undefined ? undefined : instantOf(timestamp);
+
+/** Further things that the call is about, which only the row named. */
+const ask = (permit: Permit, things: readonly (string | Thing)[]) => permit({ things });
+
+/** A token, a secret or rules of one's own would be a way round the policies that keep its events from the caller. */
+async function askToEmit(
+  sources: Webhooks["sources"],
+  { id, call, permit }: { id: string; call: Call; permit: Permit },
+): Promise<void> {
+  const { event_prefix } = await sources.find(call.environmentId, id);
+  await ask(permit, [id, ...emitThings(event_prefix)]);
+}
+
+/** By its input as it was sent, or by the things that a handler found it to be about. */
+const aboutId =
+  <Input extends object>(idOf: (input: Input) => string) =>
+  (input: Input | { things: readonly (string | Thing)[] }): (string | Thing)[] =>
+    "things" in input ? [...input.things] : [idOf(input) || "*"];
+
+export const webhooksOperations = (webhooks: Webhooks): Operation[] => [
+  ...sourceOperations(webhooks),
+  ...secretOperations(webhooks),
+  ...deliveryOperations(webhooks),
+];
+
+const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
+  unary({
+    name: "webhooks.create",
+    ...manage,
+    ...emits,
+    summary: "A source of inbound webhooks; the answer alone holds its ingest token.",
+    input: Create,
+    about: ({ name, eventPrefix }: Static<typeof Create>) => [name || "*", ...emitThings(eventPrefix)],
+    rpc: rpc(
+      WebhookService.method.createWebhookSource,
+      ({
+        name,
+        eventPrefix,
+        verifyHeader,
+        verifyAlgorithm,
+        verifySecret,
+        metadata,
+        verifyConfig,
+        preset,
+      }) => ({
+        ...{ name, eventPrefix, verifyHeader, verifyAlgorithm, secret: verifySecret, preset },
+        ...stated({ metadata, verifyConfig: fromConfig(verifyConfig) }),
+      }),
+      toSource,
+    ),
+    handle: (input, call) => sources.create(call.environmentId, input),
+  }),
+  unary({
+    name: "webhooks.get",
+    ...read,
+    summary: "One source, without its secrets.",
+    input: Id,
+    rpc: rpc(WebhookService.method.getWebhookSource, ({ id }) => ({ id }), toSource),
+    handle: async ({ id }, call): Promise<ShownSource> => ({
+      row: await sources.find(call.environmentId, id),
+    }),
+  }),
+  unary({
+    name: "webhooks.list",
+    ...read,
+    summary: "Sources of the environment, oldest first.",
+    input: Type.Object({ limit: count, offset: count }),
+    rpc: rpc(WebhookService.method.listWebhookSources, ({ limit, offset }) => ({ limit, offset }), toSources),
+    lists: listedById("sources"),
+    handle: (page, call) => sources.list(call.environmentId, page),
+  }),
+  unary({
+    name: "webhooks.update",
+    ...manage,
+    ...emits,
+    about: aboutId(({ id }: { id: string }) => id),
+    summary: "Replaces name and metadata, and what verifies as far as it is given.",
+    input: Type.Object({ ...source, id: text, expected }),
+    rpc: rpc(
+      WebhookService.method.updateWebhookSource,
+      ({ id, name, verifyHeader, verifyAlgorithm, metadata, verifyConfig, preset, expectedUpdatedAt }) => ({
+        ...{ id, name, verifyHeader, verifyAlgorithm, preset },
+        ...stated({ metadata, verifyConfig: fromConfig(verifyConfig), expected: at(expectedUpdatedAt) }),
+      }),
+      toSource,
+    ),
+    async handle({ id, ...input }, call, permit) {
+      await askToEmit(sources, { id, call, permit });
+      return sources.update(call.environmentId, id, { ...input, expected: input.expected });
+    },
+  }),
+  unary({
+    name: "webhooks.delete",
+    ...manage,
+    summary: "Deletes a source; its deliveries stay until their time is over.",
+    input: Id,
+    rpc: rpc(
+      WebhookService.method.deleteWebhookSource,
+      ({ id }) => ({ id }),
+      () => ({}),
+    ),
+    handle: ({ id }, call) => sources.delete(call.environmentId, id),
+  }),
+  unary({
+    name: "webhooks.flow",
+    ...read,
+    summary: "WebhookSources with the counts of their newest deliveries, and the events that came of them.",
+    input: Type.Object({}),
+    output: Type.Object({
+      sources: Type.Array(
+        Type.Object({
+          id: text,
+          name: text,
+          event_prefix: text,
+          source_type: text,
+          delivery_counts: Type.Record(text, Type.Integer()),
+          latest_delivery_at: Type.Optional(Type.String({ format: "date-time" })),
+          latest_delivery_status: optional,
+        }),
+      ),
+      edges: Type.Array(Type.Object({ event: text, source_id: text })),
+    }),
+    rest: "GET /api/v1/flow/webhooks",
+    lists: {
+      items: ({ sources: all }: ReturnType<typeof flowJson>) => all,
+      namesOf: ({ id }: { id: string }) => [id],
+      only: ({ edges }: ReturnType<typeof flowJson>, items) => {
+        const kept: ReturnType<typeof flowJson>["sources"] = [...items];
+        const ids = new Set(kept.map(({ id }) => id));
+        return { sources: kept, edges: edges.filter(({ source_id }) => ids.has(source_id)) };
+      },
+      type: "webhook",
+    },
+    handle: async (_input, call) => flowJson(await flow(call.environmentId)),
+  }),
+];
+
+const secretOperations = ({ sources, trial }: Webhooks): Operation[] => [
+  unary({
+    name: "webhooks.rotateSecret",
+    ...manage,
+    ...emits,
+    about: aboutId(({ id }: { id: string }) => id),
+    summary: "Another secret to verify with; the old one is good until its grace is over.",
+    input: Type.Object({ id: text, secret: text, graceSeconds: count, expected }),
+    rpc: rpc(
+      WebhookService.method.rotateWebhookSecret,
+      ({ id, verifySecret, graceSeconds, expectedUpdatedAt }) => ({
+        ...{ id, secret: verifySecret, ...stated({ graceSeconds, expected: at(expectedUpdatedAt) }) },
+      }),
+      toSource,
+    ),
+    async handle({ id, secret, graceSeconds, expected }, call, permit) {
+      await askToEmit(sources, { id, call, permit });
+      return sources.rotateSecret(call.environmentId, id, { secret, graceSeconds, expected });
+    },
+  }),
+  unary({
+    name: "webhooks.expireSecret",
+    ...manage,
+    summary: "Ends the grace of the previous secret now.",
+    input: Type.Object({ id: text, expected }),
+    rpc: rpc(
+      WebhookService.method.expireWebhookSecretPrev,
+      ({ id, expectedUpdatedAt }) => ({ id, ...stated({ expected: at(expectedUpdatedAt) }) }),
+      toSource,
+    ),
+    handle: ({ id, expected }, call) => sources.expireSecret(call.environmentId, id, expected),
+  }),
+  unary({
+    name: "webhooks.disableVerification",
+    ...manage,
+    ...emits,
+    about: aboutId(({ id }: { id: string }) => id),
+    summary: "Takes the secret away: the ingest token alone lets requests in.",
+    input: Type.Object({ id: text, graceSeconds: count, expected }),
+    rpc: rpc(
+      WebhookService.method.disableWebhookSignatureVerification,
+      ({ id, graceSeconds, expectedUpdatedAt }) => ({
+        id,
+        ...stated({ graceSeconds, expected: at(expectedUpdatedAt) }),
+      }),
+      toSource,
+    ),
+    async handle({ id, graceSeconds, expected }, call, permit) {
+      await askToEmit(sources, { id, call, permit });
+      return sources.disableVerification(call.environmentId, id, { graceSeconds, expected });
+    },
+  }),
+  unary({
+    name: "webhooks.rotateToken",
+    ...manage,
+    ...emits,
+    about: aboutId(({ id }: { id: string }) => id),
+    summary: "Another ingest token, which the answer alone holds; the old one ends at once.",
+    input: Type.Object({ id: text, expected }),
+    rpc: rpc(
+      WebhookService.method.rotateWebhookIngestToken,
+      ({ id, expectedUpdatedAt }) => ({ id, ...stated({ expected: at(expectedUpdatedAt) }) }),
+      toSource,
+    ),
+    async handle({ id, expected }, call, permit) {
+      await askToEmit(sources, { id, call, permit });
+      return sources.rotateToken(call.environmentId, id, expected);
+    },
+  }),
+  unary({
+    name: "webhooks.test",
+    ...manage,
+    reads: true,
+    summary: "What the ingest would make of a sample; stores nothing.",
+    input: Type.Object({
+      sourceId: text,
+      secret: text,
+      config: Type.Optional(Config),
+      body: text,
+      headers: Type.Record(text, text),
+    }),
+    about: aboutId(({ sourceId }: { sourceId: string }) => sourceId),
+    rpc: rpc(
+      WebhookService.method.testWebhookVerifyConfig,
+      ({ sourceId, verifySecret, verifyConfig, body, headers }) => ({
+        ...{ sourceId, secret: verifySecret, body, headers },
+        ...stated({ config: fromConfig(verifyConfig) }),
+      }),
+      toTrial,
+    ),
+    handle: (input, call) => trial(call.environmentId, { ...input, config: input.config }),
+  }),
+];
+
+const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
+  unary({
+    name: "webhooks.listDeliveries",
+    ...read,
+    ...shows,
+    summary: "What providers sent, newest first, with the beginning of each body.",
+    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count }),
+    about: aboutId(({ sourceId }: { sourceId: string }) => sourceId),
+    rpc: rpc(
+      WebhookService.method.listWebhookDeliveries,
+      ({ sourceId, status, limit, offset }) => ({ sourceId, status, limit, offset }),
+      toDeliveries,
+    ),
+    lists: listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" }),
+    async handle(input, call, permit) {
+      const { sourceId } = input;
+      const source = sourceId === "" ? undefined : await sources.find(call.environmentId, sourceId);
+      await ask(permit, readThings(source ? `${source.event_prefix}.*` : "*"));
+      return deliveries.list(call.environmentId, input);
+    },
+  }),
+  unary({
+    name: "webhooks.getDelivery",
+    ...read,
+    ...shows,
+    summary: "One delivery with its whole body.",
+    input: Id,
+    about: aboutId(({ id }: Static<typeof Id>) => id),
+    rpc: rpc(WebhookService.method.getWebhookDelivery, ({ id }) => ({ id }), toDelivery),
+    async handle({ id }, call, permit) {
+      const row = await deliveries.find(call.environmentId, id);
+      await ask(permit, [row.source_id, ...readThings(row.event_name ?? "*")]);
+      return row;
+    },
+  }),
+  unary({
+    name: "webhooks.redeliver",
+    ...manage,
+    ...emits,
+    summary: "Emits the event of a kept delivery again, as a delivery of its own that names the first.",
+    input: Id,
+    about: aboutId(({ id }: Static<typeof Id>) => id),
+    rpc: rpc(WebhookService.method.redeliverWebhook, ({ id }) => ({ id }), toDelivery),
+    async handle({ id }, call, permit) {
+      const { source_id } = await deliveries.find(call.environmentId, id);
+      await askToEmit(sources, { id: source_id, call, permit });
+      return deliveries.redeliver(call.environmentId, id);
+    },
+  }),
+];

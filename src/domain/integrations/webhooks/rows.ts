@@ -1,0 +1,208 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { countCap } from "../../../kit/limits.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
+import { flowDeliveriesMax } from "./limits.ts";
+
+export interface SourceRow {
+  environment_id: string;
+  id: string;
+  name: string;
+  event_prefix: string;
+  source_type: string;
+  verify_header: string;
+  verify_algorithm: string;
+  /** JSON text. */
+  verify_config: string | null;
+  metadata: string;
+  sealed: string | null;
+  prev_sealed: string | null;
+  prev_expires_at: Instant | null;
+  token_hash: string;
+  token_prefix: string;
+  created_at: Instant;
+  updated_at: Instant;
+}
+
+const fields = sql.raw(`environment_id, id, name, event_prefix, source_type, verify_header, verify_algorithm,
+  verify_config, metadata, sealed, prev_sealed, prev_expires_at, token_hash, token_prefix, created_at, updated_at`);
+
+const its = ({ environment_id, id }: Pick<SourceRow, "environment_id" | "id">): Sql =>
+  sql`environment_id = ${environment_id} AND id = ${id}`;
+
+/** Whatever its environment is: who sends to it names no other. */
+export const sourceOfId = (reader: StoreReader, id: string): Promise<SourceRow | undefined> =>
+  reader.one(sql`SELECT ${fields} FROM webhook_sources WHERE id = ${id}
+    AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = webhook_sources.environment_id)`);
+
+export const getSource = (
+  reader: StoreReader,
+  environmentId: string,
+  id: string,
+): Promise<SourceRow | undefined> =>
+  reader.one(
+    sql`SELECT ${fields} FROM webhook_sources WHERE environment_id = ${environmentId} AND id = ${id}`,
+  );
+
+/** The same, locked for the rest of the transaction. */
+export const holdSource = (
+  session: Session,
+  environmentId: string,
+  id: string,
+): Promise<SourceRow | undefined> =>
+  session.one(sql`SELECT ${fields} FROM webhook_sources
+    WHERE environment_id = ${environmentId} AND id = ${id} ${session.seams.holdRow}`);
+
+export const listSources = (
+  reader: StoreReader,
+  environmentId: string,
+  page: { limit: number; offset: number },
+): Promise<SourceRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM webhook_sources WHERE environment_id = ${environmentId}
+    ORDER BY id LIMIT ${page.limit} OFFSET ${page.offset}`);
+
+export async function countSources(reader: StoreReader, environmentId: string): Promise<number> {
+  const row = await reader.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM webhook_sources WHERE environment_id = ${environmentId}`,
+  );
+  return row?.count ?? 0;
+}
+
+export const insertSource = (session: Session, row: SourceRow): Promise<number> =>
+  session.run(sql`INSERT INTO webhook_sources (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.name},
+    ${row.event_prefix}, ${row.source_type}, ${row.verify_header}, ${row.verify_algorithm}, ${row.verify_config},
+    ${row.metadata}, ${row.sealed}, ${row.prev_sealed}, ${row.prev_expires_at}, ${row.token_hash},
+    ${row.token_prefix}, ${sql.bigint(row.created_at)}, ${sql.bigint(row.updated_at)})`);
+
+export const updateSource = (session: Session, row: SourceRow): Promise<number> =>
+  session.run(sql`UPDATE webhook_sources SET name = ${row.name}, source_type = ${row.source_type},
+      verify_header = ${row.verify_header}, verify_algorithm = ${row.verify_algorithm},
+      verify_config = ${row.verify_config}, metadata = ${row.metadata}, sealed = ${row.sealed},
+      prev_sealed = ${row.prev_sealed}, prev_expires_at = ${row.prev_expires_at}, token_hash = ${row.token_hash},
+      token_prefix = ${row.token_prefix}, updated_at = ${sql.bigint(row.updated_at)}
+    WHERE ${its(row)}`);
+
+export const deleteSource = (session: Session, environmentId: string, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM webhook_sources WHERE environment_id = ${environmentId} AND id = ${id}`);
+
+/** Of the whole installation, for a new master key. */
+export const sealedSources = (
+  reader: StoreReader,
+): Promise<Pick<SourceRow, "environment_id" | "id" | "sealed" | "prev_sealed">[]> =>
+  reader.all(sql`SELECT environment_id, id, sealed, prev_sealed FROM webhook_sources
+    WHERE sealed IS NOT NULL OR prev_sealed IS NOT NULL ORDER BY environment_id, id`);
+
+export const resealSource = (
+  session: Session,
+  row: Pick<SourceRow, "environment_id" | "id" | "sealed" | "prev_sealed">,
+): Promise<number> =>
+  session.run(sql`UPDATE webhook_sources SET sealed = ${row.sealed}, prev_sealed = ${row.prev_sealed}
+    WHERE ${its(row)}`);
+
+/** Secrets whose grace is over are stored no longer. */
+export const dropExpiredSecrets = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`UPDATE webhook_sources SET prev_sealed = NULL, prev_expires_at = NULL
+    WHERE id IN (SELECT id FROM webhook_sources WHERE prev_expires_at < ${before}
+      ORDER BY prev_expires_at, id LIMIT ${limit}) AND prev_expires_at < ${before}`);
+
+export interface DeliveryRow {
+  environment_id: string;
+  id: string;
+  source_id: string;
+  external_id: string;
+  status: string;
+  signature_key: string;
+  event_id: string | null;
+  event_name: string | null;
+  error: string | null;
+  is_repeat: number;
+  redelivered_from: string | null;
+  /** 1 where the text is the body byte for byte. */
+  body_whole: number;
+  created_at: Instant;
+  /** JSON text. */
+  request_headers: string;
+  request_body: string;
+}
+
+const deliveryFields = `environment_id, id, source_id, external_id, status, signature_key, event_id, event_name, error,
+  is_repeat, redelivered_from, body_whole, created_at, request_headers`;
+
+export const insertDelivery = (session: Session, row: DeliveryRow): Promise<number> =>
+  session.run(sql`INSERT INTO webhook_deliveries (${sql.raw(deliveryFields)}, request_body)
+    VALUES (${row.environment_id}, ${row.id}, ${row.source_id}, ${row.external_id}, ${row.status},
+      ${row.signature_key}, ${row.event_id}, ${row.event_name}, ${row.error}, ${sql.bigint(row.is_repeat)},
+      ${row.redelivered_from}, ${sql.bigint(row.body_whole)}, ${sql.bigint(row.created_at)},
+      ${row.request_headers}, ${row.request_body})`);
+
+export const getDelivery = (
+  reader: StoreReader,
+  environmentId: string,
+  id: string,
+): Promise<DeliveryRow | undefined> =>
+  reader.one(sql`SELECT ${sql.raw(deliveryFields)}, request_body FROM webhook_deliveries
+    WHERE environment_id = ${environmentId} AND id = ${id}`);
+
+export interface DeliveryFilter {
+  environmentId: string;
+  sourceId: string | undefined;
+  status: string | undefined;
+}
+
+const conditions = ({ environmentId, sourceId, status }: DeliveryFilter): Sql[] => [
+  sql`environment_id = ${environmentId}`,
+  ...(sourceId === undefined ? [] : [sql`source_id = ${sourceId}`]),
+  ...(status === undefined ? [] : [sql`status = ${status}`]),
+];
+
+/** Newest first, each with the beginning of its body. */
+export const listDeliveries = (
+  reader: StoreReader,
+  filter: DeliveryFilter,
+  { limit, offset, bodyCharsMax }: { limit: number; offset: number; bodyCharsMax: number },
+): Promise<DeliveryRow[]> =>
+  reader.all(sql`SELECT ${sql.raw(deliveryFields)}, substr(request_body, 1, ${bodyCharsMax + 1}) AS request_body
+    FROM webhook_deliveries ${sql.where(conditions(filter))}
+    ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
+
+/** Counted up to the cap that all lists share. */
+export async function countDeliveries(reader: StoreReader, filter: DeliveryFilter): Promise<number> {
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM webhook_deliveries ${sql.where(conditions(filter))} LIMIT ${countCap}) counted`);
+  return row?.count ?? 0;
+}
+
+/** The accepted delivery that brought this id since then. */
+export const knownDelivery = (
+  reader: StoreReader,
+  { environment_id, id }: Pick<SourceRow, "environment_id" | "id">,
+  externalId: string,
+  since: Instant,
+): Promise<{ event_id: string; event_name: string } | undefined> =>
+  reader.one(sql`SELECT event_id, event_name FROM webhook_deliveries WHERE environment_id = ${environment_id}
+      AND source_id = ${id} AND external_id = ${externalId} AND status = 'accepted' AND external_id <> ''
+      AND created_at >= ${since} AND redelivered_from IS NULL
+    ORDER BY created_at LIMIT 1`);
+
+export const forgetDeliveries = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM webhook_deliveries WHERE (environment_id, id) IN (
+    SELECT environment_id, id FROM webhook_deliveries WHERE created_at < ${before}
+    ORDER BY created_at, id LIMIT ${limit})`);
+
+export interface FlowRow {
+  source_id: string;
+  status: string;
+  event_name: string | null;
+  count: number;
+  latest: Instant;
+}
+
+/** Among the newest deliveries of the environment: how many of each source, status and event. */
+export const flowOf = (reader: StoreReader, environmentId: string): Promise<FlowRow[]> =>
+  reader.all(sql`SELECT source_id, status, event_name, count(*) AS count, max(created_at) AS latest FROM (
+      SELECT source_id, status, event_name, created_at FROM webhook_deliveries
+      WHERE environment_id = ${environmentId} ORDER BY created_at DESC, id DESC LIMIT ${flowDeliveriesMax}) newest
+    GROUP BY source_id, status, event_name ORDER BY source_id, status, event_name`);
+
+export const allSources = (reader: StoreReader, environmentId: string): Promise<SourceRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM webhook_sources WHERE environment_id = ${environmentId} ORDER BY id`);

@@ -1,0 +1,50 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Keyring } from "../../access/keyring/service.ts";
+import type { Events } from "../../log/events/service.ts";
+import { openHeldSources } from "./held-sources.ts";
+import { openIngest } from "./ingest.ts";
+import { openKeptDeliveries } from "./kept-deliveries.ts";
+import { openSources } from "./sources.ts";
+import { openTrial } from "./trial.ts";
+
+export type { DeliveryRow } from "./kept-deliveries.ts";
+
+export interface WebhooksDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  metrics: Metrics;
+  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
+  events: Pick<Events, "emit">;
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  graceMsDefault: number;
+  /** How long deliveries are kept. */
+  keptMs: number;
+  /** Requests a second that one source takes at this node; 0 for any number. */
+  perSecond: number;
+}
+
+/** Inbound webhooks: sources, the ingest, and what came. */
+export function openWebhooks(deps: WebhooksDeps) {
+  const held = openHeldSources(deps);
+  const sources = openSources({ ...deps, onChanged: held.forget });
+  const deliveries = openKeptDeliveries(deps);
+  return {
+    sources,
+    deliveries,
+    ingest: openIngest({ ...deps, held }),
+    trial: openTrial({ ...deps, sources }),
+    flow: deliveries.flow,
+    /** Seals all secrets again, in the transaction that rotates the master key. */
+    reseal: sources.reseal,
+    /** Part of the duty `retention`. */
+    forgetOnce: deliveries.forgetOnce,
+  };
+}
+
+export type Webhooks = ReturnType<typeof openWebhooks>;

@@ -1,0 +1,111 @@
+import type { WebhookVerifyConfig } from "../../../gen/svc/v1/webhook_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import type { Received } from "./ingest.ts";
+import type { DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
+import { listedBodyCharsMax } from "./limits.ts";
+import type { VerifyConfig } from "./presets.ts";
+import type { ShownSource, SourceRow } from "./sources.ts";
+import type { Trial } from "./trial.ts";
+
+/** The fields that a message states. */
+export const stated = <Fields extends object>(fields: Fields) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
+  };
+
+/** A message without the fields that protobuf adds to it. */
+export function fromConfig(config: WebhookVerifyConfig | undefined): VerifyConfig | undefined {
+  if (!config) return undefined;
+  const { $typeName: _type, $unknown: _unknown, ...fields } = config;
+  return fields;
+}
+
+export const toSource = ({ row, token }: ShownSource) => ({
+  id: row.id,
+  name: row.name,
+  eventPrefix: row.event_prefix,
+  verifyHeader: row.verify_header,
+  verifyAlgorithm: row.verify_algorithm,
+  sourceType: row.source_type,
+  metadata: JSON.parse(row.metadata),
+  createdAt: timestampOf(row.created_at),
+  updatedAt: timestampOf(row.updated_at),
+  verifySecretSet: row.sealed !== null,
+  verifySecretPrevSet: row.prev_sealed !== null,
+  ...(row.prev_expires_at !== null && { verifySecretPrevExpiresAt: timestampOf(row.prev_expires_at) }),
+  ingestTokenPrefix: row.token_prefix,
+  ...(token !== undefined && { ingestToken: token }),
+  ...(row.verify_config !== null && { verifyConfig: JSON.parse(row.verify_config) as VerifyConfig }),
+});
+
+export const toSources = (page: { sources: SourceRow[]; totalCount: number }) => ({
+  sources: page.sources.map((row) => toSource({ row })),
+  totalCount: page.totalCount,
+});
+
+export const toDelivery = (row: DeliveryRow) => ({
+  id: row.id,
+  sourceId: row.source_id,
+  externalId: row.external_id,
+  status: row.status,
+  eventId: row.event_id ?? "",
+  error: row.error ?? "",
+  createdAt: timestampOf(row.created_at),
+  requestBody: row.request_body,
+  requestHeaders: JSON.parse(row.request_headers),
+  signatureKey: row.signature_key,
+  duplicate: row.is_repeat === 1,
+  redeliveredFrom: row.redelivered_from ?? "",
+  requestBodyTruncated: row.body_whole === 0,
+  eventName: row.event_name ?? "",
+});
+
+/** A list shows the beginning of each body: a page of whole ones would be too large for any client. */
+export const toListed = (row: DeliveryRow) => {
+  const isCut = row.request_body.length > listedBodyCharsMax;
+  return {
+    ...toDelivery(row),
+    ...(isCut && {
+      requestBody: row.request_body.slice(0, listedBodyCharsMax).toWellFormed(),
+      requestBodyTruncated: true,
+    }),
+  };
+};
+
+export const toDeliveries = (page: { deliveries: DeliveryRow[]; totalCount: number }) => ({
+  deliveries: page.deliveries.map(toListed),
+  totalCount: page.totalCount,
+});
+
+export const toTrial = (trial: Trial) => ({
+  verified: trial.verified,
+  signingString: trial.signingString,
+  computedSignature: trial.computedSignature,
+  presentedSignatures: trial.presentedSignatures,
+  resolvedTimestamp: trial.timestamp,
+  resolvedEventName: trial.eventName,
+  resolvedDedupId: trial.dedupId,
+  error: trial.error,
+});
+
+/** What a provider is answered. */
+export const receivedJson = ({ eventId, deliveryId, isRepeat, challenge }: Received) => ({
+  status: "accepted",
+  event_id: eventId,
+  delivery_id: deliveryId,
+  ...(isRepeat && { duplicate: true }),
+  ...(challenge !== undefined && { challenge }),
+});
+
+export const flowJson = ({ sources, edges }: WebhookFlow) => ({
+  sources: sources.map(({ row, counts, latest }) => ({
+    id: row.id,
+    name: row.name,
+    event_prefix: row.event_prefix,
+    source_type: row.source_type,
+    delivery_counts: counts,
+    ...(latest && { latest_delivery_at: rfc3339(latest.at), latest_delivery_status: latest.status }),
+  })),
+  edges,
+});

@@ -1,0 +1,63 @@
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Seams, SyncSession } from "../../../store/store.ts";
+
+/** The delivery that brought an event: written in the transaction of the event. */
+export interface Arrival {
+  id: string;
+  sourceId: string;
+  externalId: string;
+  signatureKey: string;
+  redeliveredFrom: string | null;
+  bodyWhole: number;
+  at: number;
+  /** JSON text. */
+  headers: string;
+  body: string;
+}
+
+interface ArrivedEvent {
+  id: string;
+  environmentId: string;
+  name: string;
+  arrival?: Arrival | undefined;
+}
+
+export const arrivedIn = <Event extends ArrivedEvent>(
+  events: readonly Event[],
+): (Event & { arrival: Arrival })[] =>
+  events.filter((event): event is Event & { arrival: Arrival } => event.arrival !== undefined);
+
+const columnsOf = (events: readonly (ArrivedEvent & { arrival: Arrival })[]) => ({
+  environment_id: column.text(events.map((e) => e.environmentId)),
+  event_id: column.text(events.map((e) => e.id)),
+  event_name: column.text(events.map((e) => e.name)),
+  id: column.text(events.map(({ arrival }) => arrival.id)),
+  source_id: column.text(events.map(({ arrival }) => arrival.sourceId)),
+  external_id: column.text(events.map(({ arrival }) => arrival.externalId)),
+  signature_key: column.text(events.map(({ arrival }) => arrival.signatureKey)),
+  redelivered_from: column.text(events.map(({ arrival }) => arrival.redeliveredFrom)),
+  body_whole: column.bigint(events.map(({ arrival }) => arrival.bodyWhole)),
+  created_at: column.bigint(events.map(({ arrival }) => arrival.at)),
+  request_headers: column.text(events.map(({ arrival }) => arrival.headers)),
+  request_body: column.text(events.map(({ arrival }) => arrival.body)),
+});
+
+const insertFrom = (source: Sql): Sql => sql`INSERT INTO webhook_deliveries (environment_id, id, source_id,
+    external_id, status, signature_key, event_id, event_name, is_repeat, redelivered_from, body_whole, created_at,
+    request_headers, request_body)
+  SELECT w.environment_id, w.id, w.source_id, w.external_id, 'accepted', w.signature_key, w.event_id, w.event_name,
+    0, w.redelivered_from, w.body_whole, w.created_at, w.request_headers, w.request_body FROM ${source}`;
+
+/** `arrived`: the deliveries of those events that are written. */
+export const arrivalsInserted = (
+  seams: Seams,
+  events: readonly (ArrivedEvent & { arrival: Arrival })[],
+): Sql =>
+  sql`arrived AS (${insertFrom(sql`${seams.rowsFrom("w", columnsOf(events))}
+      JOIN alive a ON a.id = w.event_id JOIN moved m ON m.environment_id = a.environment_id`)}),
+    `;
+
+export const insertArrivals = (
+  session: SyncSession,
+  events: readonly (ArrivedEvent & { arrival: Arrival })[],
+): number => session.run(insertFrom(session.seams.rowsFrom("w", columnsOf(events))));

@@ -1,0 +1,103 @@
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import type { AddressGuard } from "./addresses.ts";
+import type { Clock } from "./clock.ts";
+import { invalid } from "./fault.ts";
+
+/** An address that a caller registered gave no usable answer. Counts as a failure for its breaker. */
+export class TransportFailure extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "TransportFailure";
+  }
+}
+
+/** Throws the fault that names the field unless we may be told to post there; the address is checked at each call. */
+export function requireCallableUrl(field: string, text: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
+    throw invalid(field, "must be an absolute http or https URL");
+  if (url.username !== "" || url.password !== "") throw invalid(field, "must not contain credentials");
+}
+
+export interface OutwardCall {
+  url: string;
+  /** Sent unchanged, because a signature covers its bytes. */
+  body: string;
+  headers: Readonly<Record<string, string>>;
+  /** Of the whole call, with the name's resolution and what `read` reads. */
+  timeoutMs: number;
+}
+
+export interface OutwardCallerDeps {
+  clock: Pick<Clock, "after">;
+  guard: AddressGuard;
+  /** Resolves a host name; replaced by tests. */
+  resolve?: (host: string) => Promise<readonly string[]>;
+}
+
+const resolveAll = async (host: string) => (await lookup(host, { all: true })).map(({ address }) => address);
+
+const aborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+  );
+
+/**
+ * Posts to URLs that users registered. It connects to the very address that was checked and follows no redirect:
+ * otherwise a name server or the one called could point the call into a private network.
+ */
+export function openOutwardCaller({ clock, guard, resolve = resolveAll }: OutwardCallerDeps) {
+  /**
+   * Every address of the name must be allowed, not only the one that is used: a name server chooses their
+   * order.
+   */
+  async function addressOf(host: string): Promise<string> {
+    const bare = host.replace(/^\[|\]$/g, "");
+    const addresses = isIP(bare) ? [bare] : await resolve(bare).catch(() => []);
+    const [first] = addresses;
+    if (first === undefined) throw new TransportFailure("the host's name cannot be resolved");
+    if (!addresses.every((address) => guard.allows(address)))
+      throw new TransportFailure("the host's address is in a network that must not be called");
+    return first;
+  }
+
+  return async function call<Answer>(
+    { url, body, headers, timeoutMs }: OutwardCall,
+    read: (response: Response) => Answer | Promise<Answer>,
+  ): Promise<Answer> {
+    const target = new URL(url);
+    const over = new AbortController();
+    const cancel = clock.after(timeoutMs, () => over.abort());
+    try {
+      const address = await Promise.race([addressOf(target.hostname), aborted(over.signal)]);
+      const at = new URL(target);
+      at.hostname = address.includes(":") ? `[${address}]` : address;
+      const isTls = target.protocol === "https:";
+      const response = await fetch(at, {
+        method: "POST",
+        redirect: "manual",
+        // A proxy from the environment variables would connect to another address than the one that was
+        // checked.
+        proxy: false,
+        signal: over.signal,
+        body,
+        headers: { ...headers, Host: target.host, "Content-Type": "application/json" },
+        // A kept connection whose certificate was verified for one name must not serve another name.
+        ...(isTls && { keepalive: false, tls: { serverName: target.hostname } }),
+      } as RequestInit);
+      return await read(response);
+    } catch (error) {
+      if (error instanceof TransportFailure) throw error;
+      if (over.signal.aborted) throw new TransportFailure(`no answer within ${timeoutMs} ms`);
+      const { code } = error as { code?: unknown };
+      throw new TransportFailure(
+        `the endpoint cannot be reached${typeof code === "string" ? ` (${code})` : ""}`,
+      );
+    } finally {
+      cancel();
+    }
+  };
+}
+
+export type CallOutward = ReturnType<typeof openOutwardCaller>;
