@@ -46,14 +46,18 @@ function resumeNext({ waiting }: Thread): boolean {
   return true;
 }
 
-/** Gives the event loop back, then lets one caller go on; again until no caller waits. */
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/** Gives the event loop back, then lets callers go on for a burst; again until no caller waits. */
 async function turn(clock: Ticking, thread: Thread): Promise<void> {
   do {
     await clock.sleep(0);
     const overMs = clock.elapsed() - thread.beganAt! - burstMs;
     if (overMs > 0) await clock.sleep(Math.min(paybackMsMax, overMs));
     thread.beganAt = clock.elapsed();
-  } while (resumeNext(thread));
+    // A sleep takes a millisecond, and a step may take none: ten thousand short ones would take ten seconds.
+    while (clock.elapsed() - thread.beganAt < burstMs && resumeNext(thread)) await nextTurn();
+  } while (thread.waiting.size > 0);
   thread.beganAt = undefined;
 }
 

@@ -53,6 +53,22 @@ describe("computing in bursts", () => {
     expect(done).toBe(20);
   });
 
+  test("lets many short steps share a burst, however late behind its pause each begins", async () => {
+    const { clock, compute, pauses } = thread();
+    const paused = async (breathe: () => Promise<void> | undefined) => void (await breathe());
+    const step = async () => {
+      await paused(breather(clock, "env_a"));
+      compute(burstMs / 4);
+    };
+    const first = breather(clock, "env_a");
+    expect(first()).toBeUndefined();
+    compute(burstMs);
+    await Promise.all(Array.from({ length: 40 }, step));
+    // Ten bursts of four, each behind one turn.
+    expect(pauses.filter((ms) => ms === 0).length).toBeLessThanOrEqual(11);
+    expect(pauses.every((ms) => ms === 0)).toBe(true);
+  });
+
   test("shares one burst a turn, tenants by turns, however many pieces one has", async () => {
     const { clock, compute } = thread();
     const order: string[] = [];
