@@ -6,8 +6,12 @@ import { jsonText } from "../../../kit/payload-json.ts";
 import type { Arrival } from "./arrival.ts";
 
 /** What a caller emits, before it is checked. */
-export interface EmitInput {
+export interface EmitInput extends EventInput {
   event: string;
+}
+
+/** The same without its name, which requests call differently. */
+export interface EventInput {
   /** Any JSON value; absent means `{}`. */
   data?: unknown;
   /** From 1; absent and 0 mean 1. */
@@ -49,19 +53,23 @@ export interface EventDraft {
  * Throws the fault that names the field; `at` is its place in a batch: `events[3].`, `nameField` what the
  * request calls the event's name.
  */
-export function draftOf(
-  input: EmitInput,
-  headerKey: string | undefined,
-  at = "",
-  nameField = "event",
+export const draftOf = (input: EmitInput, headerKey: string | undefined, at = ""): EventDraft =>
+  draftNamed("event", input.event, input, { headerKey, at });
+
+/** The same with its name beside it: spreading an event to rename one field costs more than checking it. */
+export function draftNamed(
+  nameField: string,
+  name: string,
+  input: EventInput,
+  { headerKey, at }: { headerKey: string | undefined; at: string },
 ): EventDraft {
-  requireEventName(`${at}${nameField}`, input.event);
+  requireEventName(`${at}${nameField}`, name);
   const version = input.version ?? 0;
   if (version < 0) throw invalid(`${at}version`, "must not be negative");
   const value = input.data === undefined ? {} : input.data;
   const metadata = input.metadata ?? null;
   return {
-    name: input.event,
+    name,
     version: version === 0 ? 1 : version,
     value,
     data: jsonText(`${at}data`, value),

@@ -7,10 +7,12 @@ import { timeBound } from "../../../kit/page.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
-import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
+import { draftNamed, type EventDraft, noteStarts } from "../events/rules.ts";
 import type { Upcasts } from "../schemas/service.ts";
 import {
+  type AppendedEvent,
   type AppendInput,
+  type AppendTarget,
   appendEventsMax,
   appendStreamsMax,
   directionOf,
@@ -70,17 +72,22 @@ const readAsks = ["streams:read"];
 
 const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
 
-/** What `draftOf` and `entityOf` make of an append; `of` is its stream's place in a batch, `at` its own. */
-function appendDraft(input: AppendInput, headerKey: string | undefined, of = "", at = of): EventDraft {
-  const { eventName: event, entityId: _id, entityType: _type, expectedVersion: _version, ...rest } = input;
-  return { ...draftOf({ event, ...rest }, headerKey, at, "eventName"), entity: entityOf(input, of) };
+/** `of` is the place of its stream in a batch, `at` its own. */
+function appendDraft(
+  event: AppendedEvent,
+  stream: AppendTarget,
+  { headerKey, of = "", at = of }: { headerKey?: string | undefined; of?: string; at?: string },
+): EventDraft {
+  const draft = draftNamed("eventName", event.eventName, event, { headerKey, at });
+  draft.entity = entityOf(stream, of);
+  return draft;
 }
 
 /** The events of a batch in their order. Each states what its stream must be at before the batch. */
 const batchDrafts = (streams: readonly StreamAppend[]): EventDraft[] =>
-  streams.flatMap(({ events, ...stream }, of) =>
-    events.map((event, at) =>
-      appendDraft({ ...event, ...stream }, undefined, `streams[${of}].`, `streams[${of}].events[${at}].`),
+  streams.flatMap((stream, of) =>
+    stream.events.map((event, at) =>
+      appendDraft(event, stream, { of: `streams[${of}].`, at: `streams[${of}].events[${at}].` }),
     ),
   );
 
@@ -104,12 +111,9 @@ const appendOperations = (streams: Streams): Operation[] => [
       encode: toAppendedBody,
     }),
     async handle(input, call) {
-      const [appended] = await append(
-        streams,
-        [appendDraft(input as AppendInput, call.idempotencyKey)],
-        call,
-      );
-      return appended!;
+      const one = input as AppendInput;
+      const draft = appendDraft(one, one, { headerKey: call.idempotencyKey });
+      return (await append(streams, [draft], call))[0]!;
     },
   }),
   unary({

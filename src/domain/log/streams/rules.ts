@@ -1,5 +1,5 @@
 import { invalid } from "../../../kit/fault.ts";
-import type { EmitInput, EntityDraft } from "../events/rules.ts";
+import type { EntityDraft, EventInput } from "../events/rules.ts";
 
 /** What callers expect who take the stream at any version. */
 export const anyVersion = -1;
@@ -59,13 +59,16 @@ export interface AppendTarget {
   expectedVersion?: number;
 }
 
-export interface AppendInput extends AppendTarget, Omit<EmitInput, "event"> {
+/** What is appended. */
+export interface AppendedEvent extends EventInput {
   eventName: string;
 }
 
+export interface AppendInput extends AppendTarget, AppendedEvent {}
+
 /** Several events for one stream. */
 export interface StreamAppend extends AppendTarget {
-  events: readonly (Omit<EmitInput, "event"> & { eventName: string })[];
+  events: readonly AppendedEvent[];
 }
 
 /** Throws for a batch that names too much, nothing, or a stream twice. */
