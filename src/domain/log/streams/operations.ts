@@ -10,7 +10,6 @@ import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt
 import { draftNamed, type EventDraft, noteStarts } from "../events/rules.ts";
 import type { Upcasts } from "../schemas/service.ts";
 import {
-  type AppendedEvent,
   type AppendInput,
   type AppendTarget,
   appendEventsMax,
@@ -20,6 +19,7 @@ import {
   requireBatch,
   requireCount,
   type StreamAppend,
+  type StreamEventInput,
 } from "./rules.ts";
 import type { Emitted, HistoryPage, StreamInfo, StreamPage, Streams } from "./service.ts";
 import {
@@ -74,7 +74,7 @@ const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "
 
 /** `of` is the place of its stream in a batch, `at` its own. */
 function appendDraft(
-  event: AppendedEvent,
+  event: StreamEventInput,
   stream: AppendTarget,
   { headerKey, of = "", at = of }: { headerKey?: string | undefined; of?: string; at?: string },
 ): EventDraft {

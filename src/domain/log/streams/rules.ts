@@ -60,15 +60,15 @@ export interface AppendTarget {
 }
 
 /** What is appended. */
-export interface AppendedEvent extends EventInput {
+export interface StreamEventInput extends EventInput {
   eventName: string;
 }
 
-export interface AppendInput extends AppendTarget, AppendedEvent {}
+export interface AppendInput extends AppendTarget, StreamEventInput {}
 
 /** Several events for one stream. */
 export interface StreamAppend extends AppendTarget {
-  events: readonly AppendedEvent[];
+  events: readonly StreamEventInput[];
 }
 
 /** Throws for a batch that names too much, nothing, or a stream twice. */
