@@ -5,6 +5,7 @@ import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
+import type { Steering } from "../domain/engine/steering/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
 import type { Events } from "../domain/log/events/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
@@ -46,6 +47,7 @@ export interface EnginePart extends Part {
   events: Events;
   feeds: Feeds;
   sequences: LogSequences;
+  steering: Steering;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   /** The environment was deleted: nothing of it is handed out any more. */
@@ -80,12 +82,13 @@ export function openEngine(host: Host, { keyring, outbox, schemas }: EngineNeeds
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
+  const { steering } = steeringPart;
   const { events, feeds, sequences } = log;
-  const startsPart = openStartsPart(host, { runsPart, events, steering: steeringPart.steering });
+  const startsPart = openStartsPart(host, { runsPart, events, steering });
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
+    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, steering, onQueued },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

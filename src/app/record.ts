@@ -1,11 +1,16 @@
 import { purgeBacklogOf } from "../domain/access/tenancy/purge.ts";
+import { statusOf } from "../domain/engine/runs/rules.ts";
+import type { ExecutionState } from "../domain/engine/runs/run.ts";
 import { openSweep } from "../domain/engine/runs/wakes/sweep.ts";
+import { causalityOperations } from "../domain/record/causality/operations.ts";
+import { openCausality } from "../domain/record/causality/service.ts";
 import { type CallTrail, historyOperations } from "../domain/record/history/operations.ts";
 import { openHistory } from "../domain/record/history/service.ts";
 import { integrityOperations } from "../domain/record/integrity/operations.ts";
 import { openIntegrity } from "../domain/record/integrity/service.ts";
 import { retentionOperations } from "../domain/record/retention/operations.ts";
 import { openRetention } from "../domain/record/retention/service.ts";
+import { Fault } from "../kit/fault.ts";
 import type { EnginePart } from "./engine.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 
@@ -15,7 +20,7 @@ export interface RecordPart extends Part {
 }
 
 export interface RecordNeeds {
-  engine: Pick<EnginePart, "functions" | "runs" | "onQueued">;
+  engine: Pick<EnginePart, "functions" | "runs" | "onQueued" | "steering">;
   /** Whose invariants are checked, and whose readers retention does not overtake. */
   parts: readonly Part[];
   /** What callers did, for the history of an environment. */
@@ -28,11 +33,25 @@ const expireEveryMs = 10 * 60_000;
 export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
   const { config, store, clock, log } = host;
   const { metrics } = host.watch;
-  const { functions, runs, onQueued } = engine;
+  const { functions, runs, onQueued, steering } = engine;
   const definitionOf = functions.definitionAt;
   const { checks, floorGuards } = foldParts(parts);
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
+  const causality = openCausality({
+    store,
+    statusOf: (stored, state) => statusOf(stored, state as ExecutionState | null).status,
+    async cancel(environmentId, runId, reason) {
+      try {
+        await steering.cancel(environmentId, runId, reason);
+        return true;
+      } catch (error) {
+        // It ended by itself meanwhile.
+        if (error instanceof Fault && ["failed_precondition", "aborted"].includes(error.kind)) return false;
+        throw error;
+      }
+    },
+  });
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -45,6 +64,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
   return {
     operations: [
       ...historyOperations(history, callTrail),
+      ...causalityOperations(causality),
       ...integrityOperations(integrity, purgeBacklogOf(store)),
       ...retentionOperations(retention),
     ],

@@ -144,6 +144,9 @@ export interface CallScreening {
   screen: Edge["screen"];
 }
 
+/** Of a run; other texts in `X-Svc-Run-ID` name none, and would be too long for a key. */
+const runIdForm = /^[A-Za-z0-9_-]{1,64}$/;
+
 /** One request on its way: the handler's `Call`. The signal is made when it is first read. */
 export class RequestCall implements Call {
   /**
@@ -226,7 +229,8 @@ export class RequestCall implements Call {
   }
 
   get runId(): string | undefined {
-    return this.request.headers.get("x-svc-run-id") ?? undefined;
+    const id = this.request.headers.get("x-svc-run-id");
+    return id !== null && runIdForm.test(id) ? id : undefined;
   }
 }
 

@@ -1,6 +1,7 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { AgentToolsService } from "../gen/svc/v1/agent_tools_pb.ts";
 import { AuditService } from "../gen/svc/v1/audit_pb.ts";
+import { CausalityService } from "../gen/svc/v1/causality_pb.ts";
 import { EntityStreamService } from "../gen/svc/v1/entity_stream_pb.ts";
 import { EnvironmentService } from "../gen/svc/v1/environment_pb.ts";
 import { EventSchemaService } from "../gen/svc/v1/event_schema_pb.ts";
@@ -20,6 +21,7 @@ export const services: readonly DescService[] = [
   PubSubService,
   AuditService,
   QueryService,
+  CausalityService,
   EventSchemaService,
   WebhookService,
   WebhookEndpointService,

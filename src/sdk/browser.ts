@@ -1,4 +1,6 @@
 /** The client alone, for pages: nothing of it needs more than a browser has. */
+
+export type * from "./causality-types.ts";
 export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-sql.ts";
 export type * from "./client-types.ts";

@@ -1,3 +1,4 @@
+import type { CausalityCalls } from "./causality-types.ts";
 import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
@@ -194,6 +195,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly transport: Transport;
   /** `createProjection` with this client's event types. */
   readonly createProjection: CreateProjection<Events>;
+  readonly causality: CausalityCalls;
   readonly config: ConfigCalls;
   readonly groups: GroupCalls;
   readonly kv: KvCalls;

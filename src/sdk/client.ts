@@ -1,3 +1,4 @@
+import { causalityCalls } from "./client-causality.ts";
 import { configCalls } from "./client-config.ts";
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
@@ -48,6 +49,7 @@ function clientOf<Events extends EventMap>(
     groups: groupCalls(transport),
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
+    causality: causalityCalls(transport),
     schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),
     ...sqlCalls(transport),

@@ -1,4 +1,6 @@
 /** What users of svc import. Runs on Bun and on Node 20 or newer, without dependencies. */
+
+export type * from "./causality-types.ts";
 export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-sql.ts";
 export type * from "./client-types.ts";

@@ -36,7 +36,7 @@ const topics = openTopics({
 const publish = () => {
   const data = { at: performance.now(), customer: "c-1042", total: 42.5, note: "bench" };
   const drafts = Array.from({ length: batch }, () => draftOf({ topic: "bench", data }, undefined));
-  return topics.publish(drafts, "env_default");
+  return topics.publish(drafts, { environmentId: "env_default" });
 };
 
 let stored = 0;

@@ -85,7 +85,7 @@ describe("members of a group", () => {
         metadata: null,
         idempotencyKey: null,
       })),
-      env,
+      { environmentId: env },
     );
   async function joinAt(node: Groups, give: (delivery: Delivery) => void | Promise<void> = () => {}) {
     const got: Delivery[] = [];

@@ -24,6 +24,8 @@ export interface NewMessage {
   data: string;
   metadata: string | null;
   idempotencyKey: string | null;
+  /** The run that publishes it. */
+  runId: string | null;
 }
 
 export interface PublishFlushInput {
@@ -55,6 +57,10 @@ const messageColumns = (messages: readonly NewMessage[]) => ({
  */
 export const useOf = (topic: string): string => topicPrefix + topic;
 
+/** Runs publish little beside others: only their flushes carry the column. */
+const runColumn = (messages: readonly NewMessage[]) =>
+  messages.some((m) => m.runId !== null) ? { run_id: column.text(messages.map((m) => m.runId)) } : {};
+
 const topicLog: AppendLog<NewMessage> = {
   heads: "topic_heads",
   keyKind: sql.raw("'publish'"),
@@ -63,9 +69,15 @@ const topicLog: AppendLog<NewMessage> = {
   keyColumns: messageColumns,
 };
 
-const messageTarget = sql.raw(
-  "topic_messages (environment_id, position, id, topic, data, metadata, at, idempotency_key)",
-);
+const messageNames = "environment_id, position, id, topic, data, metadata, at";
+/** The insert of messages up to its source. */
+const insertMessages = (ofRuns: object) => {
+  const further = Object.keys(ofRuns)
+    .map((name) => `, ${name}`)
+    .join("");
+  return sql.raw(`INSERT INTO topic_messages (${messageNames}, idempotency_key${further})
+    SELECT ${messageNames}, key${further} FROM`);
+};
 const countTarget = sql.raw("topics (environment_id, name, message_count, last_position, last_at)");
 const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
   message_count = topics.message_count + excluded.message_count, last_position = excluded.last_position,
@@ -80,8 +92,10 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
 
   postgres({ messages, bound, now }, seams) {
     const keyed = isKeyed(messages);
+    const ofRuns = runColumn(messages);
     const item = sql`item AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("i", {
       ...messageColumns(messages),
+      ...ofRuns,
       ...boundColumn(messages, bound),
     })})`;
     const environmentIds = new Set(messages.map((m) => m.environmentId));
@@ -102,9 +116,7 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
       SELECT a.*, m.base + a.place AS position, m.last_at AS at
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),`;
     return sql`${placed}
-    logged AS (
-      INSERT INTO ${messageTarget}
-      SELECT environment_id, position, id, topic, data, metadata, at, key FROM placed),
+    logged AS (${insertMessages(ofRuns)} placed),
     counted AS (
       INSERT INTO ${countTarget}
       SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
@@ -122,12 +134,16 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
 
 function write(session: SyncSession, appended: readonly Appended<NewMessage>[]): void {
   const { rowsFrom } = session.seams;
-  session.run(sql`INSERT INTO ${messageTarget}
-    SELECT environment_id, position, id, topic, data, metadata, at, key FROM ${rowsFrom("i", {
-      ...messageColumns(appended.map((one) => one.entry)),
+  const messages = appended.map((one) => one.entry);
+  const ofRuns = runColumn(messages);
+  session.run(
+    sql`${insertMessages(ofRuns)} ${rowsFrom("i", {
+      ...messageColumns(messages),
+      ...ofRuns,
       position: column.bigint(appended.map((one) => one.position)),
       at: column.bigint(appended.map((one) => one.at)),
-    })}`);
+    })}`,
+  );
   const topics = [...Map.groupBy(appended, ({ entry }) => `${entry.environmentId}\n${entry.topic}`).values()];
   const lastOf = (own: typeof appended) => own.at(-1)!;
   // `WHERE true` keeps SQLite from reading the conflict clause as a join condition.

@@ -53,7 +53,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     }),
     async handle(input, call) {
       const draft = draftOf(input as PublishInput, call.idempotencyKey);
-      const [published] = await topics.publish([draft], call.environmentId);
+      const [published] = await topics.publish([draft], call);
       return published!;
     },
   }),
@@ -84,7 +84,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
       const drafts = input.messages.map((item, at) =>
         draftOf(item as PublishInput, undefined, `messages[${at}].`),
       );
-      return topics.publish(drafts, call.environmentId);
+      return topics.publish(drafts, call);
     },
   }),
   unary({

@@ -27,6 +27,7 @@ export interface PublishQueueDeps {
 /** The messages of one call; they are written together or not at all. */
 interface PublishUnit {
   environmentId: string;
+  runId: string | undefined;
   drafts: readonly PublishDraft[];
 }
 
@@ -46,13 +47,14 @@ export function openPublishQueue({ store, clock, ids, feeds, watch }: PublishQue
   /** Environments whose log has a head, as far as this node has seen. */
   const headed = new Set<string>();
 
-  const prepare = ({ environmentId, drafts }: PublishUnit): PreparedMessage[] =>
+  const prepare = ({ environmentId, runId, drafts }: PublishUnit): PreparedMessage[] =>
     drafts.map((draft) => ({
       id: ids.next("evt"),
       environmentId,
       ...draft,
       key: draft.idempotencyKey,
       use: useOf(draft.topic),
+      runId: runId ?? null,
       at: draft.at ?? "",
     }));
 

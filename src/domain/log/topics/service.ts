@@ -34,7 +34,10 @@ export interface Topics {
    * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key
    * answers the first, a key that names something else refuses them all, `already_exists`.
    */
-  publish(drafts: readonly PublishDraft[], environmentId: string): Promise<Published[]>;
+  publish(
+    drafts: readonly PublishDraft[],
+    origin: { environmentId: string; runId?: string | undefined },
+  ): Promise<Published[]>;
   /** Topics that have messages, by name. */
   list(
     environmentId: string,
@@ -55,8 +58,8 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
   const queue = openPublishQueue(deps);
 
   return {
-    publish: async (drafts, environmentId) =>
-      drafts.length === 0 ? [] : queue.submit({ environmentId, drafts }),
+    publish: async (drafts, { environmentId, runId }) =>
+      drafts.length === 0 ? [] : queue.submit({ environmentId, runId, drafts }),
 
     async list(environmentId, { limit = 0, cursor }) {
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;

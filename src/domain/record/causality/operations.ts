@@ -1,0 +1,178 @@
+import { Type } from "@sinclair/typebox";
+import { CausalityService } from "../../../gen/svc/v1/causality_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { type Call, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import { causalDepthDefault, causalDepthMax, causalThingsDefault, causalThingsMax } from "./limits.ts";
+import {
+  type CausalLink,
+  causalKinds,
+  countOf,
+  directionsOf,
+  kindOf,
+  positionOf,
+  readPair,
+} from "./rules.ts";
+import type { CancelledTree, CausalAnswer, Causality, Hides } from "./service.ts";
+import type { CausalThing } from "./things.ts";
+
+const text = Type.String();
+const count = Type.Integer();
+
+const Named = (about: string) => Type.String({ description: about });
+
+const Thing_ = Type.Object({
+  kind: Named(`One of ${causalKinds.join(", ")}.`),
+  id: Named("As requests name it."),
+  name: Named(
+    "The event's name, the run's function, the step's name, the topic, the webhook source or endpoint.",
+  ),
+  status: Named("Of a run, a step and a delivery; else empty."),
+  at: Type.String({ format: "date-time", description: "When it came to be." }),
+  depth: Type.Integer({ description: "Steps away from what was asked about; negative for causes." }),
+  entity_id: Type.Optional(Named("The stream that the event was appended to.")),
+  entity_version: Type.Optional(Type.Integer({ description: "Its version there." })),
+});
+
+const Link = Type.Object({
+  cause_kind: Named("Kind of the cause."),
+  cause_id: Named("Id of the cause."),
+  effect_kind: Named("Kind of the effect."),
+  effect_id: Named("Id of the effect."),
+  relation: Named("started, emitted, appended, published, invoked, took, brought or undelivered."),
+});
+
+const thingJson = ({ kind, id, name, status, at, depth, entity }: CausalThing) => ({
+  ...{ kind, id, name, status, at: rfc3339(at), depth },
+  ...(entity && { entity_id: entity.id, entity_version: entity.version }),
+});
+
+const linkJson = ({ cause, effect, relation }: CausalLink) => ({
+  ...{ cause_kind: cause.kind, cause_id: cause.id, effect_kind: effect.kind, effect_id: effect.id, relation },
+});
+
+/** Policies about what is asked for by its id; those about names are asked for each thing of the answer. */
+const aboutId = ({ kind, id }: { kind: string; id: string }): (string | Thing)[] => [
+  id,
+  ...(kind === "run" ? [{ type: "run", id, action: "runs:read" }] : []),
+];
+
+const hiderOf =
+  (call: Call): Hides =>
+  async ({ type, action, names }) =>
+    (await call.screen(action, type))?.refusalOf(names);
+
+function idOf(kind: string, id: string): string {
+  if (kind === "message") return String(positionOf(id));
+  if (kind === "step" || kind === "letter") readPair(id);
+  return id;
+}
+
+export const causalityOperations = (causality: Causality): Operation[] => [
+  unary({
+    name: "causality.get",
+    action: "runs:read",
+    alsoAsks: ["events:subscribe", "webhooks:read"],
+    costs: () => ["events:subscribe", "webhooks:read"],
+    summary:
+      "What led to a thing and what it led to, level by level: events, runs, appends, messages, webhooks.",
+    reads: true,
+    waitsFor: "log",
+    input: Type.Object({
+      kind: Type.String({ minLength: 1, maxLength: 20, description: `One of ${causalKinds.join(", ")}.` }),
+      id: Type.String({
+        minLength: 1,
+        maxLength: 2_048,
+        description:
+          "Of a step the run's id, a slash and the step's; of a message its sequence; of a letter the endpoint's id, a slash and the event's.",
+      }),
+      direction: Type.Optional(
+        Type.String({ maxLength: 20, description: "causes, effects, or both when left out." }),
+      ),
+      depth: Type.Optional(
+        Type.Integer({ description: `Levels, 1 to ${causalDepthMax}; ${causalDepthDefault} when left out.` }),
+      ),
+      limit: Type.Optional(
+        Type.Integer({
+          description: `Things, 1 to ${causalThingsMax}; ${causalThingsDefault} when left out.`,
+        }),
+      ),
+    }),
+    about: aboutId,
+    output: Type.Object({
+      things: Type.Array(Thing_, { description: "By distance, causes first." }),
+      links: Type.Array(Link, { description: "Between the things that are shown." }),
+      truncated: Type.Boolean({ description: "There is more, further away or beside." }),
+      hidden: Type.Integer({ description: "Things that deny policies keep from the caller." }),
+    }),
+    rest: {
+      route: "GET /api/v1/causality",
+      encode: ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({
+        status: 200,
+        body: {
+          things: things.map(thingJson),
+          links: links.map(linkJson),
+          truncated: isTruncated,
+          hidden: hiddenCount,
+        },
+      }),
+    },
+    rpc: rpc(
+      CausalityService.method.getCausality,
+      (m) => ({ kind: m.kind, id: m.id, direction: m.direction, depth: m.depth, limit: m.limit }),
+      ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({
+        things: things.map(({ kind, id, name, status, at, depth, entity }) => ({
+          ...{ kind, id, name, status, at: timestampOf(at), depth },
+          ...(entity && { entityId: entity.id, entityVersion: BigInt(entity.version) }),
+        })),
+        links: links.map(({ cause, effect, relation }) => ({
+          ...{
+            causeKind: cause.kind,
+            causeId: cause.id,
+            effectKind: effect.kind,
+            effectId: effect.id,
+            relation,
+          },
+        })),
+        truncated: isTruncated,
+        hidden: hiddenCount,
+      }),
+    ),
+    handle: ({ kind, id, direction = "", depth, limit }, call) =>
+      causality.explain(
+        call.environmentId,
+        {
+          thing: { kind: kindOf(kind), id: idOf(kind, id) },
+          directions: directionsOf(direction),
+          depth: countOf("depth", depth, { fallback: causalDepthDefault, most: causalDepthMax }),
+          most: countOf("limit", limit, { fallback: causalThingsDefault, most: causalThingsMax }),
+        },
+        hiderOf(call),
+      ),
+  }),
+  unary({
+    name: "runs.cancelSubtree",
+    action: "runs:cancel",
+    summary: "Cancels a run and the runs that it led to, by invokes and by events.",
+    input: Type.Object({
+      runId: Type.String({ minLength: 1, maxLength: 200 }),
+      reason: Type.Optional(Type.String({ maxLength: 100_000 })),
+    }),
+    about: ({ runId }: { runId: string }) => [{ type: "run", id: runId }],
+    output: Type.Object({
+      cancelled: Type.Array(text),
+      over: count,
+      hidden: count,
+      truncated: Type.Boolean(),
+    }),
+    rpc: rpc(
+      CausalityService.method.cancelSubtree,
+      (m) => ({ runId: m.runId, reason: m.reason }),
+      ({ cancelled, overCount, hiddenCount, isTruncated }: CancelledTree) => ({
+        ...{ cancelled, over: overCount, hidden: hiddenCount, truncated: isTruncated },
+      }),
+    ),
+    handle: ({ runId, reason = "" }, call) =>
+      causality.cancelSubtree(call.environmentId, { runId, reason }, hiderOf(call)),
+  }),
+];

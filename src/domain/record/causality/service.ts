@@ -1,0 +1,113 @@
+import { type Fault, missing } from "../../../kit/fault.ts";
+import { causalDepthMax, subtreeRoundsMax, subtreeRunsMax } from "./limits.ts";
+import type { CausalReader } from "./rows.ts";
+import type { CausalDirection, CausalLink, CausalName } from "./rules.ts";
+import { textOf } from "./rules.ts";
+import { type CausalThing, openThings, type RunStatusOf } from "./things.ts";
+import { walk } from "./walk.ts";
+
+/** Why a caller may not see a thing; undefined: it may. */
+export type Hides = (resource: CausalThing["resource"]) => Promise<Fault | undefined>;
+
+export interface CausalQuery {
+  thing: CausalName;
+  directions: readonly CausalDirection[];
+  depth: number;
+  most: number;
+}
+
+export interface CausalAnswer {
+  things: CausalThing[];
+  links: CausalLink[];
+  isTruncated: boolean;
+  hiddenCount: number;
+}
+
+export interface CancelledTree {
+  cancelled: string[];
+  overCount: number;
+  hiddenCount: number;
+  isTruncated: boolean;
+}
+
+export interface Causality {
+  /** `not_found` when the thing is unknown, and the refusal when policies keep it from the caller. */
+  explain(environmentId: string, query: CausalQuery, hides: Hides): Promise<CausalAnswer>;
+  /**
+   * Cancels the run first, then what it led to, and looks again for what those had started meanwhile. A run
+   * that ends by itself meanwhile counts as over.
+   */
+  cancelSubtree(
+    environmentId: string,
+    target: { runId: string; reason: string },
+    hides: Hides,
+  ): Promise<CancelledTree>;
+}
+
+export interface CausalityDeps {
+  store: CausalReader;
+  statusOf: RunStatusOf;
+  /** False when it was over. */
+  cancel: (environmentId: string, runId: string, reason: string) => Promise<boolean>;
+}
+
+const ended = new Set(["completed", "failed", "cancelled"]);
+
+export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causality {
+  const things = openThings(store, statusOf);
+  return {
+    async explain(environmentId, { thing, directions, depth, most }, hides) {
+      const [root] = (await things(environmentId, [thing])).values();
+      if (!root) throw missing(thing.kind, thing.id);
+      const refused = await hides(root.resource);
+      if (refused) throw refused;
+      const walked = await walk(store, [thing], directions, { environmentId, depth, most });
+      const found = await things(
+        environmentId,
+        [...walked.depths.values()].map((one) => one.thing),
+      );
+      const shown = new Map<string, CausalThing>();
+      let hiddenCount = 0;
+      for (const [text, one] of found) {
+        if (await hides(one.resource)) hiddenCount++;
+        else shown.set(text, { ...one, depth: walked.depths.get(text)!.depth });
+      }
+      return {
+        things: [...shown.values()].sort((a, b) => a.depth - b.depth || a.at - b.at),
+        links: [...walked.links.values()].filter(
+          ({ cause, effect }) => shown.has(textOf(cause)) && shown.has(textOf(effect)),
+        ),
+        isTruncated: walked.isTruncated,
+        hiddenCount,
+      };
+    },
+
+    async cancelSubtree(environmentId, { runId, reason }, hides) {
+      const root: CausalName = { kind: "run", id: runId };
+      const tree: CancelledTree = { cancelled: [], overCount: 0, hiddenCount: 0, isTruncated: false };
+      if (!(await things(environmentId, [root])).size) throw missing("run", runId);
+      const seen = new Set<string>();
+      for (let round = 0; round < subtreeRoundsMax; round++) {
+        const options = { environmentId, depth: causalDepthMax, most: subtreeRunsMax * 2 };
+        const walked = await walk(store, [root], ["effects"], options);
+        const runs = [...walked.depths.values()].flatMap(({ thing }) =>
+          thing.kind === "run" && !seen.has(thing.id) ? thing : [],
+        );
+        if (walked.isTruncated) tree.isTruncated = true;
+        if (runs.length === 0) break;
+        const found = await things(environmentId, runs);
+        for (const run of runs) {
+          if (seen.size >= subtreeRunsMax) return { ...tree, isTruncated: true };
+          seen.add(run.id);
+          const known = found.get(textOf(run));
+          if (!known) continue;
+          if (await hides({ ...known.resource, action: "runs:cancel" })) tree.hiddenCount++;
+          else if (ended.has(known.status) || !(await cancel(environmentId, run.id, reason)))
+            tree.overCount++;
+          else tree.cancelled.push(run.id);
+        }
+      }
+      return tree;
+    },
+  };
+}
