@@ -3,8 +3,9 @@ import type { Action } from "../../../access/actions.ts";
 import { AgentToolsService } from "../../../gen/svc/v1/agent_tools_pb.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { qualifiedNameBytesMax } from "./limits.ts";
-import type { AgentTools, CallableRow, ToolRow } from "./service.ts";
-import { inputOf, scopesOf, type ToolPage, toOutcome, toRegistered, toTools } from "./wire.ts";
+import { scopesOf } from "./rules.ts";
+import type { CallableRow, ToolRow, ToolsOfAgents } from "./service.ts";
+import { inputOf, type ToolPage, toOutcome, toRegistered, toTools } from "./wire.ts";
 
 const text = Type.String();
 
@@ -36,7 +37,7 @@ const aboutAgent = ({ agentName }: { agentName: string }): (string | Thing)[] =>
 /** The names by which a deny policy may mean a tool: its own, and its agent's. */
 const namesOf = ({ qualified_name, agent_name }: ToolRow) => [qualified_name, agent_name];
 
-type Invoked = Static<typeof Invoke> | { leadsTo: CallableRow };
+type InvokedTool = Static<typeof Invoke> | { leadsTo: CallableRow };
 
 /** Whether the caller's roles grant an action, and no policy denies it for the tool. */
 export type MayUse = (call: Call, action: Action, thing: { type: string; id: string }) => Promise<boolean>;
@@ -45,7 +46,8 @@ async function visible(tools: readonly ToolRow[], call: Call, may: MayUse): Prom
   const seen: ToolRow[] = [];
   for (const tool of tools) {
     let isSeen = true;
-    for (const scope of scopesOf(tool)) isSeen &&= await may(call, scope, { type, id: tool.qualified_name });
+    for (const scope of scopesOf(tool.required_scopes))
+      isSeen &&= await may(call, scope, { type, id: tool.qualified_name });
     if (isSeen) seen.push(tool);
   }
   return seen;
@@ -53,7 +55,7 @@ async function visible(tools: readonly ToolRow[], call: Call, may: MayUse): Prom
 
 const { method } = AgentToolsService;
 
-export const agentToolsOperations = (agentTools: AgentTools, may: MayUse): Operation[] => [
+export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Operation[] => [
   unary({
     name: "agentTools.register",
     action: "agent:tools:register",
@@ -78,8 +80,8 @@ export const agentToolsOperations = (agentTools: AgentTools, may: MayUse): Opera
     held: true,
     summary: "Calls a tool at its agent. What the tool or the way to it answers wrong is `error`.",
     input: Invoke,
-    about: (input: Invoked) => ("leadsTo" in input ? namesOf(input.leadsTo) : [input.toolName]),
-    costs: (input: Invoked) => ("leadsTo" in input ? scopesOf(input.leadsTo) : []),
+    about: (input: InvokedTool) => ("leadsTo" in input ? namesOf(input.leadsTo) : [input.toolName]),
+    costs: (input: InvokedTool) => ("leadsTo" in input ? scopesOf(input.leadsTo.required_scopes) : []),
     rpc: rpc(
       method.invokeTool,
       (message) => ({ toolName: message.toolName, input: inputOf(message) }),

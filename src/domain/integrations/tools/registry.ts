@@ -19,7 +19,7 @@ export interface RegistryDeps {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
 }
 
-export interface Registered {
+export interface RegisteredAgent {
   /** Signs the calls to the agent from now on; shown only here. */
   secret: string;
   names: string[];
@@ -53,7 +53,7 @@ function requireRoom({ agents, tools, bytes }: { agents: number; tools: number; 
 export function openRegistry({ store, clock, ids, keyring, shareEnvironment }: RegistryDeps) {
   return {
     /** Replaces what the agent had, its secret too. */
-    async register(environmentId: string, input: rules.RegisterInput): Promise<Registered> {
+    async register(environmentId: string, input: rules.AgentInput): Promise<RegisteredAgent> {
       rules.requireRegistrable(input);
       const breathe = breather(clock, environmentId);
       for (const [at, { inputSchemaJson }] of input.tools.entries())

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { isAction } from "../../../access/actions.ts";
+import { type Action, isAction } from "../../../access/actions.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
@@ -32,7 +32,7 @@ export interface ToolInput {
   timeoutMs: number;
 }
 
-export interface RegisterInput {
+export interface AgentInput {
   agentName: string;
   callbackUrl: string;
   tools: readonly ToolInput[];
@@ -86,7 +86,7 @@ function requireTool(field: string, tool: ToolInput): void {
 }
 
 /** Throws the fault that names the field. The schemas themselves are looked at when they are compiled. */
-export function requireRegistrable({ agentName, callbackUrl, tools }: RegisterInput): void {
+export function requireRegistrable({ agentName, callbackUrl, tools }: AgentInput): void {
   requireAgentName(agentName);
   requireCallbackUrl(callbackUrl);
   if (tools.length === 0) throw invalid("tools", "must not be empty");
@@ -102,6 +102,9 @@ export function requireRegistrable({ agentName, callbackUrl, tools }: RegisterIn
     names.add(tool.name);
   }
 }
+
+/** As they are stored; only actions were registered. */
+export const scopesOf = (stored: string): Action[] => (stored === "" ? [] : (stored.split(",") as Action[]));
 
 const placeCharsMax = 200;
 

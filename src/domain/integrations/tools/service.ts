@@ -1,7 +1,7 @@
 import { openToolCalls, type ToolCallsDeps } from "./calls.ts";
 import { openRegistry, type RegistryDeps } from "./registry.ts";
 
-export type { Registered } from "./registry.ts";
+export type { RegisteredAgent } from "./registry.ts";
 export type { CallableRow, ToolRow } from "./rows.ts";
 export type { ToolOutcome } from "./rules.ts";
 
@@ -11,4 +11,4 @@ export const openAgentTools = (deps: RegistryDeps & ToolCallsDeps) => ({
   ...openToolCalls(deps),
 });
 
-export type AgentTools = ReturnType<typeof openAgentTools>;
+export type ToolsOfAgents = ReturnType<typeof openAgentTools>;

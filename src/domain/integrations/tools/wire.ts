@@ -1,5 +1,4 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { Action } from "../../../access/actions.ts";
 import type {
   InvokeToolRequest,
   InvokeToolResponseSchema,
@@ -7,17 +6,14 @@ import type {
   RegisterToolResponseSchema,
 } from "../../../gen/svc/v1/agent_tools_pb.ts";
 import { jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
-import type { Registered, ToolOutcome, ToolRow } from "./service.ts";
-
-/** Only actions were registered. */
-export const scopesOf = ({ required_scopes }: Pick<ToolRow, "required_scopes">): Action[] =>
-  required_scopes === "" ? [] : (required_scopes.split(",") as Action[]);
+import { scopesOf } from "./rules.ts";
+import type { RegisteredAgent, ToolOutcome, ToolRow } from "./service.ts";
 
 export const toRegistered = ({
   secret,
   names,
   registeredAt,
-}: Registered): MessageInitShape<typeof RegisterToolResponseSchema> => ({
+}: RegisteredAgent): MessageInitShape<typeof RegisterToolResponseSchema> => ({
   hmacSecret: secret,
   registeredToolNames: names,
   registeredAt: timestampOf(registeredAt),
@@ -44,7 +40,7 @@ export const toTools = ({
     qualifiedName: row.qualified_name,
     description: row.description,
     inputSchemaJson: row.input_schema,
-    requiredScopes: scopesOf(row),
+    requiredScopes: scopesOf(row.required_scopes),
   })),
   nextCursor: nextCursor ?? "",
 });
