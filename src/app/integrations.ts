@@ -2,6 +2,7 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { endpointsCheck } from "../domain/integrations/deliveries/invariants.ts";
 import { deliveriesOperations } from "../domain/integrations/deliveries/operations.ts";
 import { openDeliveries } from "../domain/integrations/deliveries/service.ts";
+import { agentToolsCheck } from "../domain/integrations/tools/invariants.ts";
 import { agentToolsOperations, type MayUse } from "../domain/integrations/tools/operations.ts";
 import { openAgentTools } from "../domain/integrations/tools/service.ts";
 import { ingestOperations } from "../domain/integrations/webhooks/ingest/operations.ts";
@@ -28,7 +29,7 @@ export interface IntegrationsNeeds {
   may: MayUse;
 }
 
-/** What providers send us, and what we send to others. */
+/** What providers send us, and what we send to others and ask of them. */
 export function openIntegrationsPart(
   host: Host,
   { keyring, engine, may }: IntegrationsNeeds,
@@ -85,7 +86,7 @@ export function openIntegrationsPart(
         },
       },
     ],
-    checks: [endpointsCheck(store)],
+    checks: [endpointsCheck(store), agentToolsCheck(store)],
     floorGuards: [deliveries.leastUndelivered],
     async reseal(session, again) {
       await webhooks.reseal(session, again);

@@ -333,6 +333,11 @@ describe.each(engines)("tools of agents on %s", (engine) => {
     const stopped = await caller("developer", { actions: "functions:invoke", resources: "*" });
     expect(await invoke(`${scoped}.t`, {}, stopped)).toMatchObject(denied);
     expect(await namesListed(scoped, stopped)).toEqual([]);
+    // So is one for the function that the tool is named after.
+    const byName = "irn:svc:*:*:function:*:t";
+    const kept = await caller("developer", { actions: "functions:invoke", resources: byName });
+    expect(await invoke(`${scoped}.t`, {}, kept)).toMatchObject(denied);
+    expect(await namesListed(scoped, kept)).toEqual([]);
   });
 
   test("calls at once are bounded, and end with their caller", async () => {

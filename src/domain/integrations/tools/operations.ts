@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Action } from "../../../access/actions.ts";
+import { typeOfAction } from "../../../access/resource.ts";
 import { AgentToolsService } from "../../../gen/svc/v1/agent_tools_pb.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { qualifiedNameBytesMax } from "./limits.ts";
@@ -37,6 +38,16 @@ const aboutAgent = ({ agentName }: { agentName: string }): (string | Thing)[] =>
 /** The names by which a deny policy may mean a tool: its own, and its agent's. */
 const namesOf = ({ qualified_name, agent_name }: ToolRow) => [qualified_name, agent_name];
 
+/**
+ * What a required scope is about besides the tool: the thing of the scope's own type that the tool is named after. A function
+ * that is denied to a caller is denied to it through a tool of its name.
+ */
+const thingsOf = ({ qualified_name, agent_name, required_scopes }: ToolRow): (Thing & { action: Action })[] =>
+  scopesOf(required_scopes).flatMap((action) => [
+    { type, action, id: qualified_name },
+    { type: typeOfAction(action), action, id: qualified_name.slice(agent_name.length + 1) },
+  ]);
+
 type InvokedTool = Static<typeof Invoke> | { leadsTo: CallableRow };
 
 /** Whether the caller's roles grant an action, and no policy denies it for the tool. */
@@ -46,8 +57,7 @@ async function visible(tools: readonly ToolRow[], call: Call, may: MayUse): Prom
   const seen: ToolRow[] = [];
   for (const tool of tools) {
     let isSeen = true;
-    for (const scope of scopesOf(tool.required_scopes))
-      isSeen &&= await may(call, scope, { type, id: tool.qualified_name });
+    for (const { action, ...thing } of thingsOf(tool)) isSeen &&= await may(call, action, thing);
     if (isSeen) seen.push(tool);
   }
   return seen;
@@ -80,7 +90,8 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
     held: true,
     summary: "Calls a tool at its agent. What the tool or the way to it answers wrong is `error`.",
     input: Invoke,
-    about: (input: InvokedTool) => ("leadsTo" in input ? namesOf(input.leadsTo) : [input.toolName]),
+    about: (input: InvokedTool): (string | Thing)[] =>
+      "leadsTo" in input ? [...namesOf(input.leadsTo), ...thingsOf(input.leadsTo)] : [input.toolName],
     costs: (input: InvokedTool) => ("leadsTo" in input ? scopesOf(input.leadsTo.required_scopes) : []),
     rpc: rpc(
       method.invokeTool,
