@@ -66,7 +66,7 @@ export function toolCalls(transport: Transport): ToolCalls {
       ) as never,
     async unregister(agent) {
       const agentName = typeof agent === "string" ? agent : agent.agent;
-      return count((await ask("UnregisterTool", { agentName }, once)).removedCount);
+      return count((await ask("UnregisterTool", { agentName })).removedCount);
     },
   };
 }

@@ -44,3 +44,9 @@ export const isSignedBy = (secret: string, { headers, text }: Got) => {
     Math.abs(Date.now() / 1_000 - Number(seconds)) < 60
   );
 };
+
+/** An answer that goes on for as long as somebody reads it. */
+export const endless = () => {
+  const piece = new Uint8Array(1024 * 1024);
+  return new Response(new ReadableStream({ pull: (stream) => stream.enqueue(piece) }));
+};

@@ -1,6 +1,6 @@
 import { breather } from "../../../kit/breather.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { invalid, missing } from "../../../kit/fault.ts";
+import { missing } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { type CompiledSchema, compileInSteps, TooMuchToCheck } from "../../../kit/json-schema/json-schema.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
@@ -86,7 +86,7 @@ export function openToolCalls(deps: ToolCallsDeps) {
       if (breach) throw rules.brokenInput(tool.qualified_name, breach);
     } catch (error) {
       if (!(error instanceof TooMuchToCheck)) throw error;
-      throw invalid("input", `${error.message} by the input schema of ${tool.qualified_name}`);
+      throw rules.tooMuchToCheck(tool.qualified_name, error);
     }
   }
 

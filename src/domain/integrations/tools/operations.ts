@@ -39,28 +39,31 @@ const aboutAgent = ({ agentName }: { agentName: string }): (string | Thing)[] =>
 const namesOf = ({ qualified_name, agent_name }: ToolRow) => [qualified_name, agent_name];
 
 /**
- * What a required scope is about besides the tool: the thing of the scope's own type that the tool is named after. A function
- * that is denied to a caller is denied to it through a tool of its name.
+ * For each required scope the thing of its type that the tool is named after: a function that is denied to a caller is denied
+ * to it through a tool of its name, too.
  */
-const thingsOf = ({ qualified_name, agent_name, required_scopes }: ToolRow): (Thing & { action: Action })[] =>
-  scopesOf(required_scopes).flatMap((action) => [
-    { type, action, id: qualified_name },
-    { type: typeOfAction(action), action, id: qualified_name.slice(agent_name.length + 1) },
-  ]);
+const namedAfter = ({
+  qualified_name,
+  agent_name,
+  required_scopes,
+}: ToolRow): (Thing & { action: Action })[] =>
+  scopesOf(required_scopes).map((action) => ({
+    type: typeOfAction(action),
+    action,
+    id: qualified_name.slice(agent_name.length + 1),
+  }));
 
 type InvokedTool = Static<typeof Invoke> | { leadsTo: CallableRow };
 
-/** Whether the caller's roles grant an action, and no policy denies it for the tool. */
+/** Whether the caller's roles grant an action, and no policy denies it for the thing. */
 export type MayUse = (call: Call, action: Action, thing: { type: string; id: string }) => Promise<boolean>;
 
-async function visible(tools: readonly ToolRow[], call: Call, may: MayUse): Promise<ToolRow[]> {
-  const seen: ToolRow[] = [];
-  for (const tool of tools) {
-    let isSeen = true;
-    for (const { action, ...thing } of thingsOf(tool)) isSeen &&= await may(call, action, thing);
-    if (isSeen) seen.push(tool);
+async function isVisible(tool: ToolRow, call: Call, may: MayUse): Promise<boolean> {
+  for (const { action, ...thing } of namedAfter(tool)) {
+    if (!(await may(call, action, thing))) return false;
+    for (const id of namesOf(tool)) if (!(await may(call, action, { type, id }))) return false;
   }
-  return seen;
+  return true;
 }
 
 const { method } = AgentToolsService;
@@ -91,7 +94,7 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
     summary: "Calls a tool at its agent. What the tool or the way to it answers wrong is `error`.",
     input: Invoke,
     about: (input: InvokedTool): (string | Thing)[] =>
-      "leadsTo" in input ? [...namesOf(input.leadsTo), ...thingsOf(input.leadsTo)] : [input.toolName],
+      "leadsTo" in input ? [...namesOf(input.leadsTo), ...namedAfter(input.leadsTo)] : [input.toolName],
     costs: (input: InvokedTool) => ("leadsTo" in input ? scopesOf(input.leadsTo.required_scopes) : []),
     rpc: rpc(
       method.invokeTool,
@@ -107,7 +110,7 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
   unary({
     name: "agentTools.unregister",
     action: "agent:tools:unregister",
-    summary: "Deletes an agent with its tools.",
+    summary: "Deletes an agent with its tools; of one that is not there none is removed.",
     input: Type.Object({ agentName: text }),
     about: aboutAgent,
     rpc: rpc(
@@ -127,7 +130,9 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
     lists: listed(namesOf, { under: "tools" }),
     async handle({ cursor }, call): Promise<ToolPage> {
       const { items, nextCursor } = await agentTools.list(call.environmentId, cursor);
-      return { tools: await visible(items, call, may), nextCursor };
+      const tools: ToolRow[] = [];
+      for (const tool of items) if (await isVisible(tool, call, may)) tools.push(tool);
+      return { tools, nextCursor };
     },
   }),
 ];

@@ -1,6 +1,6 @@
 import { type Breathe, breather } from "../../../kit/breather.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schema.ts";
 import { pageOf, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
@@ -69,6 +69,7 @@ export function openRegistry({ store, clock, ids, keyring, shareEnvironment }: R
         timeout_ms: tool.timeoutMs,
       }));
       const names = tools.map(({ qualified_name }) => qualified_name);
+      tools.sort((a, b) => (a.qualified_name < b.qualified_name ? -1 : 1));
       const secret = ids.secret(agentSecretBytes);
       const registeredAt = clock.now();
       await keyring.writeSealed(async (session) => {
@@ -87,15 +88,13 @@ export function openRegistry({ store, clock, ids, keyring, shareEnvironment }: R
       return { secret, names, registeredAt };
     },
 
-    /** Answers how many tools went. */
+    /** Answers how many tools went: none of an agent that is not there. */
     async unregister(environmentId: string, agentName: string): Promise<number> {
       rules.requireAgentName(agentName);
       const key = { environment_id: environmentId, name: agentName };
       return store.write(async (session) => {
-        if (!(await rows.holdAgent(session, key))) throw missing("agent", agentName);
-        const removed = await rows.deleteTools(session, key);
         await rows.deleteAgent(session, key);
-        return removed;
+        return rows.deleteTools(session, key);
       });
     },
 

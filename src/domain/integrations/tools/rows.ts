@@ -40,17 +40,13 @@ export const putAgent = (session: Session, row: AgentRow): Promise<number> =>
     ON CONFLICT (environment_id, name) DO UPDATE SET callback_url = excluded.callback_url,
       sealed = excluded.sealed, registered_at = excluded.registered_at`);
 
-/** Locked for the rest of the transaction; undefined when there is none. */
-export const holdAgent = (session: Session, key: AgentKey): Promise<{ name: string } | undefined> =>
-  session.one(sql`SELECT name FROM agents WHERE ${its(key)} ORDER BY name ${session.seams.holdRow}`);
-
 export const deleteAgent = (session: Session, key: AgentKey): Promise<number> =>
   session.run(sql`DELETE FROM agents WHERE ${its(key)}`);
 
 export const deleteTools = (session: Session, { environment_id, name }: AgentKey): Promise<number> =>
   session.run(sql`DELETE FROM agent_tools WHERE environment_id = ${environment_id} AND agent_name = ${name}`);
 
-/** How many were written: names that another agent's tools have are left out. */
+/** How many were written: names that another agent's tools have are left out. Given in the order of their names. */
 export const insertTools = (
   session: Session,
   environmentId: string,

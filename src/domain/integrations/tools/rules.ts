@@ -3,7 +3,7 @@ import { type Action, isAction } from "../../../access/actions.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Breach } from "../../../kit/json-schema/json-schema.ts";
+import type { Breach, TooMuchToCheck } from "../../../kit/json-schema/json-schema.ts";
 import { requireCallableUrl, TransportFailure } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import { isJsonObject } from "../../../kit/wkt.ts";
@@ -117,6 +117,11 @@ export function brokenInput(toolName: string, breach: Breach): Fault {
     { field: "input", code: "INPUT_SCHEMA_INVALID" },
   );
 }
+
+export const tooMuchToCheck = (toolName: string, { message }: TooMuchToCheck): Fault =>
+  new Fault("resource_exhausted", `input: ${message} by the input schema of ${toolName}`, {
+    ...{ field: "input", code: "LIMIT_EXCEEDED" },
+  });
 
 export const dispatchPath = "/svc/agent-tools/dispatch";
 
