@@ -28,7 +28,7 @@ export interface OutwardCall {
   headers: Readonly<Record<string, string>>;
   /** Of the whole call, with the name's resolution and what `read` reads. */
   timeoutMs: number;
-  /** Raised when nobody waits for the answer any more. */
+  /** Raised when the caller gives the answer up. */
   signal?: AbortSignal;
 }
 
@@ -69,7 +69,7 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
     { url, body, headers, timeoutMs, signal }: OutwardCall,
     read: (response: Response) => Answer | Promise<Answer>,
   ): Promise<Answer> {
-    if (signal?.aborted) throw new TransportFailure("nobody waits for the answer");
+    if (signal?.aborted) throw new TransportFailure("the caller gave the answer up");
     const target = new URL(url);
     const over = new AbortController();
     const cut = () => over.abort();

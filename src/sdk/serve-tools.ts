@@ -100,7 +100,7 @@ export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
     await requireSigned(request, body, secrets);
     const { name, input } = readCall(body);
     const tool = byName.get(name);
-    // As a wrong signature is answered: who holds none learns no names.
+    // Answered as a wrong signature is, so that the two cannot be told apart.
     if (!tool) throw mismatch();
     const checked = await tool.check(input);
     if ("issues" in checked) throw new Refusal(400, "INPUT_SCHEMA_INVALID", checked.issues);

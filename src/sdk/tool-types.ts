@@ -11,7 +11,7 @@ export interface ToolContext {
 
 /** A tool as `defineTools` is told of it. */
 export interface ToolRule<Input = unknown> {
-  /** What it is for, in words for whoever chooses among tools. */
+  /** What it is for, in words for those that choose among tools. */
   description?: string;
   /** Checks the input again where the tool runs; its result replaces the input. */
   input?: StandardSchema<Input>;

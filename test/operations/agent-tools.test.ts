@@ -181,7 +181,7 @@ describe.each(engines)("tools of agents on %s", (engine) => {
     expect(await ok("UnregisterTool", { agentName: agent })).toEqual({});
   });
 
-  test("what an agent answers wrong is an error, and takes nobody down", async () => {
+  test("what an agent answers wrong is an error, and opens the breaker", async () => {
     const agent = fresh();
     await register(agent, [{ name: "t", timeoutMs: 300 }, { name: "slow" }]);
     const deep = `${"[".repeat(200)}${"]".repeat(200)}`;
@@ -275,7 +275,7 @@ describe.each(engines)("tools of agents on %s", (engine) => {
     expect(await call("RegisterTool", { ...base, tools: many })).toMatchObject({
       ...{ status: 429, body: { code: "resource_exhausted" } },
     });
-    // A pattern that takes other engines for ever, and a schema that holds itself: both are bounded.
+    // A pattern that other engines never finish, and a schema that holds itself: both are bounded.
     const tree = { type: "object", properties: { next: { $ref: "#" }, a: { pattern: "^(a+)+$" } } };
     await ok("RegisterTool", { ...withSchema(tree), callbackUrl: agents.url(agent) });
     const input = { a: `${"a".repeat(50_000)}!`, next: {} };
@@ -323,7 +323,7 @@ describe.each(engines)("tools of agents on %s", (engine) => {
     const bound = await caller("developer", { actions: "agent:tools:*", resources });
     expect(await invoke(`${agent}.open`, {}, bound)).toMatchObject(denied);
     expect(await namesListed(agent, bound)).toEqual([]);
-    // Whoever registers the agent again, or ends it, decides about the tool that is denied.
+    // Registering the agent again, or ending it, decides about the tool that is denied.
     const again = { agentName: agent, callbackUrl: agents.url(agent), tools: [{ name: "else" }] };
     expect(await call("RegisterTool", again, bound)).toMatchObject(denied);
     expect(await call("UnregisterTool", { agentName: agent }, bound)).toMatchObject(denied);

@@ -45,7 +45,7 @@ export const isSignedBy = (secret: string, { headers, text }: Got) => {
   );
 };
 
-/** An answer that goes on for as long as somebody reads it. */
+/** An answer that goes on for as long as it is read. */
 export const endless = () => {
   const piece = new Uint8Array(1024 * 1024);
   return new Response(new ReadableStream({ pull: (stream) => stream.enqueue(piece) }));

@@ -29,7 +29,7 @@ const Invoke = Type.Object({ toolName: ToolName, input: Type.Unknown() });
 
 const type = "agent-tool";
 
-/** What is said of an agent holds for all of its tools: whoever may be denied one of them is refused. */
+/** A change of an agent is one of all its tools: a policy that may deny one of them refuses it. */
 const aboutAgent = ({ agentName }: { agentName: string }): (string | Thing)[] => [
   agentName || "*",
   { type, id: `${agentName}.*`, isPattern: true },

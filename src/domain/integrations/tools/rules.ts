@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { type Action, isAction } from "../../../access/actions.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { requireStorable } from "../../../kit/event-names.ts";
+import { requireEventName, requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Breach, TooMuchToCheck } from "../../../kit/json-schema/json-schema.ts";
 import { requireCallableUrl, TransportFailure } from "../../../kit/outward-call.ts";
@@ -43,14 +43,10 @@ export type ToolOutcome = { output: unknown } | { error: { code: string; message
 
 export const qualifiedName = (agentName: string, toolName: string): string => `${agentName}.${toolName}`;
 
+/** Tools are named as events are, in fewer bytes. */
 function requireName(field: string, name: string, bytesMax: number): void {
-  if (name === "") throw invalid(field, "must not be empty");
   if (Buffer.byteLength(name) > bytesMax) throw invalid(field, `at most ${bytesMax} bytes`);
-  if (!name.isWellFormed()) throw invalid(field, "must be well-formed Unicode");
-  if (/[\s*>\p{Cc}]/u.test(name))
-    throw invalid(field, "must not contain whitespace, control characters, * or >");
-  if (name.split(".").includes(""))
-    throw invalid(field, "must not begin or end with a dot, or have two in a row");
+  requireEventName(field, name);
 }
 
 export const requireAgentName = (name: string): void => requireName("agentName", name, agentNameBytesMax);
@@ -136,13 +132,15 @@ export function signedHeaders(secret: string, body: string, at: Instant): Record
   return { "X-Svc-Timestamp": seconds, "X-Svc-Signature": `sha256=${signature}` };
 }
 
+const noReason = "the tool gave no reason";
+
 /** Undefined unless it is `{error: {code, message}}`. */
 function errorOf(answer: unknown): ToolOutcome | undefined {
   if (!isJsonObject(answer) || !isJsonObject(answer.error)) return undefined;
   const { code, message } = answer.error;
   const isWord = typeof code === "string" && code.length <= toolErrorCodeCharsMax && /^[\w.:-]+$/.test(code);
   const text = typeof message === "string" ? message.slice(0, toolErrorCharsMax).toWellFormed() : "";
-  return { error: { code: isWord ? code : "HANDLER_ERROR", message: text || "the tool gave no reason" } };
+  return { error: { code: isWord ? code : "HANDLER_ERROR", message: text || noReason } };
 }
 
 /** What an agent's 200 says. Throws TransportFailure for anything that no agent would answer. */
@@ -151,7 +149,7 @@ export function outcomeOf(answer: unknown): ToolOutcome {
     throw new TransportFailure("the agent's answer is no object with output or error");
   const { output = null, error } = answer;
   if (error !== undefined && error !== null)
-    return errorOf(answer) ?? { error: { code: "HANDLER_ERROR", message: "the tool gave no reason" } };
+    return errorOf(answer) ?? { error: { code: "HANDLER_ERROR", message: noReason } };
   try {
     requirePayload("output", output);
   } catch (fault) {
