@@ -16,7 +16,7 @@ export interface Resource {
   isPattern?: boolean | undefined;
 }
 
-/** The types of path segments in the plural; every other segment is a type unchanged. */
+/** The types of path segments and groups of actions in the plural; every other one is a type unchanged. */
 const singulars: Readonly<Record<string, string>> = {
   functions: "function",
   runs: "run",
@@ -30,6 +30,7 @@ const singulars: Readonly<Record<string, string>> = {
   users: "user",
   projects: "project",
   webhooks: "webhook",
+  "agent:tools": "agent-tool",
 };
 
 export const singular = (segment: string): string =>

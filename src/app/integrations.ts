@@ -2,6 +2,9 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { endpointsCheck } from "../domain/integrations/deliveries/invariants.ts";
 import { deliveriesOperations } from "../domain/integrations/deliveries/operations.ts";
 import { openDeliveries } from "../domain/integrations/deliveries/service.ts";
+import { agentToolsCheck } from "../domain/integrations/tools/invariants.ts";
+import { agentToolsOperations, type MayUse } from "../domain/integrations/tools/operations.ts";
+import { openAgentTools } from "../domain/integrations/tools/service.ts";
 import { ingestOperations } from "../domain/integrations/webhooks/ingest/operations.ts";
 import { webhooksOperations } from "../domain/integrations/webhooks/operations.ts";
 import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
@@ -16,17 +19,21 @@ import type { Host, Part } from "./part.ts";
 const hour = 60 * 60 * 1000;
 
 export interface IntegrationsPart extends Part {
-  /** Seals all secrets of webhooks again, in the transaction that rotates the master key. */
+  /** Seals all secrets of webhooks and agents again, in the transaction that rotates the master key. */
   reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
 }
 
 export interface IntegrationsNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   engine: Pick<EnginePart, "events" | "breakers" | "guard">;
+  may: MayUse;
 }
 
-/** What providers send us, and what we send to others. */
-export function openIntegrationsPart(host: Host, { keyring, engine }: IntegrationsNeeds): IntegrationsPart {
+/** What providers send us, and what we send to others and ask of them. */
+export function openIntegrationsPart(
+  host: Host,
+  { keyring, engine, may }: IntegrationsNeeds,
+): IntegrationsPart {
   const { config, store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
   const { metrics } = host.watch;
   const shared = {
@@ -34,6 +41,7 @@ export function openIntegrationsPart(host: Host, { keyring, engine }: Integratio
     graceMsDefault: config.webhookSecretGraceHours * hour,
   };
   const looker = new Waker();
+  const call = openOutwardCaller({ clock, guard: engine.guard });
   const webhooks = openWebhooks({
     ...shared,
     events: engine.events,
@@ -44,16 +52,18 @@ export function openIntegrationsPart(host: Host, { keyring, engine }: Integratio
     ...shared,
     ...{ nodeId, knowsTime, deliveriesOf, breakers: engine.breakers, past: openPast(store) },
     lookIn: looker.wakeIn,
-    call: openOutwardCaller({ clock, guard: engine.guard }),
+    call,
     timeoutMs: config.webhookTimeoutMs,
     retryMs: config.webhookRetryMs,
     triedMsMax: config.webhookRetryHours * hour,
   });
+  const agentTools = openAgentTools({ ...shared, breakers: engine.breakers, call });
   return {
     operations: [
       ...webhooksOperations(webhooks),
       ...ingestOperations(webhooks),
       ...deliveriesOperations(deliveries),
+      ...agentToolsOperations(agentTools, may),
     ],
     loops: [
       {
@@ -76,11 +86,12 @@ export function openIntegrationsPart(host: Host, { keyring, engine }: Integratio
         },
       },
     ],
-    checks: [endpointsCheck(store)],
+    checks: [endpointsCheck(store), agentToolsCheck(store)],
     floorGuards: [deliveries.leastUndelivered],
     async reseal(session, again) {
       await webhooks.reseal(session, again);
       await deliveries.endpoints.reseal(session, again);
+      await agentTools.reseal(session, again);
     },
     drain: deliveries.drain,
   };

@@ -85,7 +85,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   open("state", openStatePart(host));
   const integrations: IntegrationsPart = open(
     "integrations",
-    openIntegrationsPart(host, { keyring, engine }),
+    openIntegrationsPart(host, { keyring, engine, may: (...asked) => access.may(...asked) }),
   );
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(

@@ -1,26 +1,30 @@
 import { tryAgain } from "./fault.ts";
 
-/** Limits how many things one key or user holds open at this node. */
+/** Limits how many things one holder has open at this node. */
 export interface HolderLimit {
   /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
   acquire(holder: string): () => void;
   count(holder: string): number;
 }
 
-/** `what` is the plural that the refusal names: `sockets`. */
-export function openHolderLimit({ most, what }: { most: number; what: string }): HolderLimit {
+/** `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. */
+export function openHolderLimit({
+  most,
+  what,
+  whose = "key or user",
+}: {
+  most: number;
+  what: string;
+  whose?: string;
+}): HolderLimit {
   const counts = new Map<string, number>();
   return {
     acquire(holder) {
       const count = counts.get(holder) ?? 0;
       if (count >= most)
-        throw tryAgain(
-          "resource_exhausted",
-          `too many ${what}: at most ${most} for one key or user on a node`,
-          {
-            code: "LIMIT_EXCEEDED",
-          },
-        );
+        throw tryAgain("resource_exhausted", `too many ${what}: at most ${most} for one ${whose} on a node`, {
+          code: "LIMIT_EXCEEDED",
+        });
       counts.set(holder, count + 1);
       let held = true;
       return () => {

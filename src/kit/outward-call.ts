@@ -2,7 +2,8 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { AddressGuard } from "./addresses.ts";
 import type { Clock } from "./clock.ts";
-import { invalid } from "./fault.ts";
+import { Fault, invalid } from "./fault.ts";
+import { parseJsonBytes } from "./payload-json.ts";
 
 /** An address that a caller registered gave no usable answer. Counts as a failure for its breaker. */
 export class TransportFailure extends Error {
@@ -27,6 +28,8 @@ export interface OutwardCall {
   headers: Readonly<Record<string, string>>;
   /** Of the whole call, with the name's resolution and what `read` reads. */
   timeoutMs: number;
+  /** Raised when the caller gives the answer up. */
+  signal?: AbortSignal;
 }
 
 export interface OutwardCallerDeps {
@@ -63,12 +66,15 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
   }
 
   return async function call<Answer>(
-    { url, body, headers, timeoutMs }: OutwardCall,
+    { url, body, headers, timeoutMs, signal }: OutwardCall,
     read: (response: Response) => Answer | Promise<Answer>,
   ): Promise<Answer> {
+    if (signal?.aborted) throw new TransportFailure("the caller gave the answer up");
     const target = new URL(url);
     const over = new AbortController();
-    const cancel = clock.after(timeoutMs, () => over.abort());
+    const cut = () => over.abort();
+    const cancel = clock.after(timeoutMs, cut);
+    signal?.addEventListener("abort", cut, { once: true });
     try {
       const address = await Promise.race([addressOf(target.hostname), aborted(over.signal)]);
       const at = new URL(target);
@@ -96,8 +102,27 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
       );
     } finally {
       cancel();
+      signal?.removeEventListener("abort", cut);
     }
   };
+}
+
+/** The JSON that an endpoint answers. Throws TransportFailure for what is larger, or none. */
+export async function readJson(response: Response, bytesMax: number): Promise<unknown> {
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  for await (const piece of response.body ?? []) {
+    size += piece.byteLength;
+    if (size > bytesMax) throw new TransportFailure(`the answer is larger than ${bytesMax} bytes`);
+    pieces.push(piece);
+  }
+  try {
+    return parseJsonBytes(Buffer.concat(pieces));
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    const why = error.cause === undefined ? error.message : "not valid JSON";
+    throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
+  }
 }
 
 export type CallOutward = ReturnType<typeof openOutwardCaller>;

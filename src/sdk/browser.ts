@@ -15,6 +15,7 @@ export type * from "./projection-types.ts";
 export type * from "./schema-types.ts";
 export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 export type * from "./subscription-types.ts";
+export type * from "./tool-types.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export type * from "./webhook-types.ts";

@@ -1,10 +1,11 @@
-import type { Transport } from "./transport.ts";
+import { safe } from "./retry.ts";
+import type { RpcOptions, Transport } from "./transport.ts";
 
-/** Unary RPCs that steps make for their run. They carry an idempotency key, so they may be repeated. */
+/** How a step calls. */
+export type StepCallOptions = Omit<RpcOptions, "runId">;
+
+/** Unary RPCs that steps make for their run. Unless a step says otherwise they carry an idempotency key. */
 export const callForRun =
   (transport: Transport) =>
-  <Answer>(runId: string, method: string, body: unknown): Promise<Answer> =>
-    transport.call<Answer>(
-      { method: "POST", path: `/svc.v1.${method}`, body, headers: { "x-svc-run-id": runId } },
-      { repeatable: true },
-    );
+  <Answer>(runId: string, method: string, body: unknown, options: StepCallOptions = safe): Promise<Answer> =>
+    transport.rpc<Answer>(method, body, { ...options, runId });

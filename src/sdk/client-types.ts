@@ -10,6 +10,7 @@ import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 import type { SchemaCalls } from "./schema-types.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { SvcFunction } from "./svc-function.ts";
+import type { ToolCalls } from "./tool-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
   EmitOptions,
@@ -203,6 +204,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly schemas: SchemaCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
+  readonly tools: ToolCalls;
   readonly webhooks: WebhookCalls;
   /**
    * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of

@@ -11,6 +11,7 @@ import { secretCalls } from "./client-secrets.ts";
 import { sqlCalls } from "./client-sql.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
+import { toolCalls } from "./client-tools.ts";
 import type { Client } from "./client-types.ts";
 import { webhookCalls } from "./client-webhooks.ts";
 import type { EventRegistry } from "./events.ts";
@@ -54,6 +55,7 @@ function clientOf<Events extends EventMap>(
     secrets: secretCalls(transport),
     ...sqlCalls(transport),
     streams: streamCalls(transport, events),
+    tools: toolCalls(transport),
     webhooks: webhookCalls(transport),
     sequence: () => transport.last.text,
     consistent({ after } = {}) {

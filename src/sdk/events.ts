@@ -3,7 +3,7 @@ import { createFunction, type FunctionOptions, type Handler } from "./function.t
 import { toldJsonSchema } from "./json-schema.ts";
 import { projectionOf } from "./projection.ts";
 import type { CreateProjection } from "./projection-types.ts";
-import type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
+import { checkedBy, type JsonSchemaText, type StandardSchema } from "./standard-schema.ts";
 import type { EventReader, SvcFunction } from "./svc-function.ts";
 import type { EventMap } from "./types.ts";
 
@@ -46,13 +46,9 @@ export function defineEvents<Events extends EventMap = EventMap>(
   async function check(name: string, data: unknown): Promise<unknown> {
     const schema = byName.get(name)?.schema;
     if (!schema) return data;
-    const result = await schema["~standard"].validate(data);
-    if (result.issues === undefined) return result.value;
-    const issues = result.issues.slice(0, 5).map(({ message, path = [] }) => {
-      const place = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
-      return place === "" ? message : `${place}: ${message}`;
-    });
-    throw new NonRetryableError(`the data of ${name} is not what its schema asks for: ${issues.join("; ")}`, {
+    const checked = await checkedBy(schema, data);
+    if ("value" in checked) return checked.value;
+    throw new NonRetryableError(`the data of ${name} is not what its schema asks for: ${checked.issues}`, {
       code: "VALIDATION_ERROR",
     });
   }

@@ -29,6 +29,7 @@ export type * from "./projection-types.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 export type * from "./schema-types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
+export { type ServeToolsHandler, type ServeToolsOptions, serveTools } from "./serve-tools.ts";
 export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
@@ -43,6 +44,8 @@ export {
   testProjection,
 } from "./testing-projection.ts";
 export type { TestAppend } from "./testing-streams.ts";
+export type * from "./tool-types.ts";
+export { defineTools } from "./tools.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export {

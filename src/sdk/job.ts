@@ -1,3 +1,4 @@
+import type { callForRun } from "./calls.ts";
 import type { SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
@@ -12,7 +13,7 @@ export interface JobOptions
   target: SvcFunction | undefined;
   lease: Lease;
   /** A unary RPC, made for this run. */
-  call: <Answer>(runId: string, method: string, message: unknown) => Promise<Answer>;
+  call: ReturnType<typeof callForRun>;
   /** The handler is over and its last report is on its way: room for another job. */
   onRoom: () => void;
 }
@@ -54,7 +55,7 @@ export function startJob(options: JobOptions): RunningJob {
       return controller.signal;
     },
     now: Date.now,
-    call: (method, message) => call(runId, method, message),
+    call: (method, message, options) => call(runId, method, message, options),
   };
 
   async function perform(): Promise<void> {

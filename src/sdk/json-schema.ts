@@ -52,8 +52,8 @@ export type FromJsonSchema<Schema> = Schema extends { const: infer Value }
           : unknown;
 
 /**
- * A schema for `defineEvents` whose types follow from a JSON Schema. It is the server that checks data by it, once
- * `client.schemas.push()` has registered it.
+ * A schema for `defineEvents` and `defineTools` whose types follow from a JSON Schema. It is the server that checks data by it,
+ * once `client.schemas.push()` or `client.tools.register()` has registered it.
  */
 export function jsonSchema<const Schema extends JsonSchemaText>(
   schema: Schema,
@@ -79,9 +79,12 @@ const edition = "draft-2020-12";
  * What a schema library says of its schema: by the Standard JSON Schema, or by a method of its own, as zod and arktype have one.
  * Undefined when it says nothing. Throws what the library throws for a schema that JSON Schema has no words for.
  */
-export function toldJsonSchema(schema: StandardSchema): JsonSchemaText | undefined {
+export function toldJsonSchema(
+  schema: StandardSchema,
+  side: "input" | "output" = "output",
+): JsonSchemaText | undefined {
   const told = schema["~standard"].jsonSchema;
-  if (told) return (told.output ?? told.input)?.({ target: edition });
+  if (told) return (told[side] ?? told.output ?? told.input)?.({ target: edition });
   const { toJsonSchema, toJSONSchema } = schema as TellsJsonSchema;
   const tell = toJsonSchema ?? toJSONSchema;
   return typeof tell === "function" ? (tell.call(schema) as JsonSchemaText) : undefined;

@@ -50,8 +50,10 @@ export async function stepKey(stepId: string): Promise<string> {
   return stepId.length <= keyCharactersMax ? stepId : digestHex(stepId);
 }
 
-/** Fields of a message that carries a payload: objects in `data`, anything else in `dataValue`. */
-export function dataFields(data: unknown): { data: unknown } | { dataValue: unknown } {
-  const isObject = typeof data === "object" && data !== null && !Array.isArray(data);
-  return isObject ? { data } : { dataValue: data ?? null };
+/** The field of a message that carries a payload: an object in the plain one, anything else in its `…Value` twin. */
+export function payloadField(field: string, value: unknown): Record<string, unknown> {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject ? { [field]: value } : { [`${field}Value`]: value ?? null };
 }
+
+export const dataFields = (data: unknown) => payloadField("data", data);

@@ -1,3 +1,4 @@
+import type { callForRun } from "./calls.ts";
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionHost } from "./step.ts";
@@ -115,7 +116,7 @@ export async function performPush(
   request: PushRequest,
   target: SvcFunction,
   options: {
-    call: <Answer>(runId: string, method: string, message: unknown) => Promise<Answer>;
+    call: ReturnType<typeof callForRun>;
     signal: AbortSignal;
     log: Logger;
   },
@@ -139,7 +140,7 @@ export async function performPush(
     },
     signal: () => options.signal,
     now: Date.now,
-    call: (method, message) => options.call(runId, method, message),
+    call: (method, message, how) => options.call(runId, method, message, how),
   };
   const entry: ExecutionInput = { ...request, context: { secrets: request.secrets } };
   const end = await execute(target, entry, host, options.log);

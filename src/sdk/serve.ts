@@ -3,6 +3,8 @@ import { type Client, createClient } from "./client.ts";
 import { registration } from "./function.ts";
 import { consoleLogger } from "./log.ts";
 import { PushFault, performPush, readPush } from "./push.ts";
+import { readBody } from "./request-body.ts";
+import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 import { verifySignature } from "./signature.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { ConnectionOptions } from "./transport.ts";
@@ -20,6 +22,8 @@ export interface ServeOptions<Events extends EventMap = EventMap> extends Connec
   signingKey?: string | readonly string[] | null;
   /** Answers on paths that end with `/webhooks/{id}`. */
   webhooks?: Readonly<Record<string, WebhookRule>>;
+  /** What `serveTools` made: answers on paths that end with `/svc/agent-tools/dispatch`. */
+  tools?: ServeToolsHandler;
   log?: Logger;
 }
 
@@ -44,11 +48,11 @@ const variable = (name: string): string | undefined => globalThis.process?.env?.
  * without functions or without a signing key.
  */
 export function serve<Events extends EventMap = EventMap>(options: ServeOptions<Events>): ServeHandler {
-  const { functions, webhooks = {} } = options;
+  const { functions, webhooks = {}, tools } = options;
   const byId = new Map(functions.map((one) => [one.id, one]));
   if (byId.size < functions.length) throw new TypeError("two functions of an endpoint have the same id");
-  if (byId.size === 0 && Object.keys(webhooks).length === 0)
-    throw new TypeError("an endpoint needs functions or webhooks");
+  if (byId.size === 0 && Object.keys(webhooks).length === 0 && !tools)
+    throw new TypeError("an endpoint needs functions, webhooks or tools");
   const { signingKey = variable("SVC_SIGNING_KEY") } = options;
   if (byId.size > 0 && (signingKey === undefined || signingKey?.length === 0))
     throw new TypeError("serve needs signingKey or SVC_SIGNING_KEY; null takes unsigned requests");
@@ -66,9 +70,8 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
     answer(status, JSON.stringify({ error: { message, code } }));
 
   async function bodyOf(request: Request): Promise<Uint8Array> {
-    const announced = Number(request.headers.get("content-length") ?? 0);
-    const body = announced > requestBytesMax ? undefined : new Uint8Array(await request.arrayBuffer());
-    if (body === undefined || body.length > requestBytesMax)
+    const body = await readBody(request, requestBytesMax);
+    if (body === undefined)
       throw new PushFault(400, "VALIDATION_ERROR", `the body has more than ${requestBytesMax} bytes`);
     return body;
   }
@@ -84,7 +87,9 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
   async function performRequest(request: Request): Promise<Response> {
     if (request.method !== "POST")
       throw new PushFault(405, "METHOD_NOT_ALLOWED", `${request.method} is not answered here`);
-    const webhook = /\/webhooks\/([^/]+)\/?$/.exec(new URL(request.url).pathname)?.[1];
+    const { pathname } = new URL(request.url);
+    if (tools && pathname.endsWith(dispatchPath)) return tools(request);
+    const webhook = /\/webhooks\/([^/]+)\/?$/.exec(pathname)?.[1];
     const body = await bodyOf(request);
     if (webhook !== undefined) {
       const id = decoded(webhook);

@@ -20,13 +20,18 @@ function partsOf(header: string): SignatureParts {
   return parts;
 }
 
-function bytesOf(hex: string): Uint8Array<ArrayBuffer> {
+export function bytesOfHex(hex: string): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(Math.floor(hex.length / 2));
   for (let at = 0; at < bytes.length; at++) bytes[at] = Number.parseInt(hex.slice(2 * at, 2 * at + 2), 16);
   return bytes;
 }
 
-async function isSigned(key: string, hex: string, ...texts: Uint8Array[]): Promise<boolean> {
+/** Whether `hex` is the HMAC-SHA256 of the texts, one behind the other. */
+export async function isSigned(
+  key: Uint8Array<ArrayBuffer>,
+  hex: string,
+  ...texts: Uint8Array[]
+): Promise<boolean> {
   const size = texts.reduce((sum, text) => sum + text.length, 0);
   const signed = new Uint8Array(size);
   let at = 0;
@@ -35,9 +40,9 @@ async function isSigned(key: string, hex: string, ...texts: Uint8Array[]): Promi
     at += text.length;
   }
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  const imported = await crypto.subtle.importKey("raw", encoder.encode(key), algorithm, false, ["verify"]);
+  const imported = await crypto.subtle.importKey("raw", key, algorithm, false, ["verify"]);
   // Compares in constant time.
-  return hex.length === 64 && crypto.subtle.verify("HMAC", imported, bytesOf(hex), signed);
+  return hex.length === 64 && crypto.subtle.verify("HMAC", imported, bytesOfHex(hex), signed);
 }
 
 /**
@@ -59,9 +64,10 @@ export async function verifySignature(
     if (Math.abs(nowMs / 1_000 - Number(t)) > signatureSkewSecondsMax) return "invalid";
   }
   for (const key of keys) {
+    const bytes = encoder.encode(key);
     const isValid = isCurrent
-      ? await isSigned(key, v1!, encoder.encode(`${t}.`), body)
-      : sha256 !== undefined && (await isSigned(key, sha256, body));
+      ? await isSigned(bytes, v1!, encoder.encode(`${t}.`), body)
+      : sha256 !== undefined && (await isSigned(bytes, sha256, body));
     if (isValid) return "valid";
   }
   return "invalid";

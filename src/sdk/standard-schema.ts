@@ -13,6 +13,20 @@ export interface StandardSchema<Output = unknown> {
   };
 }
 
+/** The value as its schema has it, or what is wrong with it, in a text. */
+export async function checkedBy<Output>(
+  schema: StandardSchema<Output>,
+  value: unknown,
+): Promise<{ value: Output } | { issues: string }> {
+  const result = await schema["~standard"].validate(value);
+  if (result.issues === undefined) return { value: result.value };
+  const issues = result.issues.slice(0, 5).map(({ message, path = [] }) => {
+    const place = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
+    return place === "" ? message : `${place}: ${message}`;
+  });
+  return { issues: issues.join("; ") };
+}
+
 type TellSchema = (options: { target: "draft-2020-12" }) => JsonSchemaText;
 
 type SchemaResult<Output> =

@@ -3,12 +3,14 @@ import { type Message, readEmitted } from "./read.ts";
 import type { Execution } from "./step.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
+import type { Tool } from "./tool-types.ts";
+import { readToolAnswer, toolCallMs, toolMessage, toolName } from "./tools.ts";
 
 /** The steps that call the server. Their idempotency key makes a step that runs again publish, or emit, only once. */
 export function callSteps(
   execution: Execution,
   events: EventReader | undefined,
-): Pick<Steps, "publish" | "emit"> {
+): Pick<Steps, "publish" | "emit" | "tool"> {
   async function callOnce<Result>(
     name: string,
     key: string | undefined,
@@ -26,6 +28,18 @@ export function callSteps(
         const answer = await execution.host.call<Message>("PubSubService/Publish", message);
         return { eventId: String(answer.eventId), sequence: Number(answer.sequence ?? 0) };
       }),
+
+    async tool(tool: Tool | string, input?: unknown) {
+      execution.requireGoing();
+      const step = execution.use(`tool.${toolName(tool)}`);
+      return (await execution.perform(step, async ({ signal }) =>
+        readToolAnswer(
+          await execution.host.call<Message>("AgentToolsService/InvokeTool", toolMessage(tool, input), {
+            ...{ repeatable: false, timeoutMs: toolCallMs, signal },
+          }),
+        ),
+      )) as never;
+    },
 
     emit: (event, data, { idempotencyKey, metadata, version } = {}) =>
       callOnce(`emit.${event}`, idempotencyKey, async (key) => {

@@ -1,3 +1,4 @@
+import type { StepCallOptions } from "./calls.ts";
 import { NonRetryableError, reportedError } from "./errors.ts";
 import { asStored, outputText } from "./payload.ts";
 import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
@@ -16,8 +17,8 @@ export interface ExecutionHost {
   signal(): AbortSignal;
   /** Milliseconds since 1970. */
   now(): number;
-  /** A unary RPC that may be repeated, made for the run. Throws SvcError. */
-  call<Answer>(method: string, message: unknown): Promise<Answer>;
+  /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
+  call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
   /** Tests put other code in the place of a step's. */
   substitute?(name: string, work: StepWork): StepWork;
 }

@@ -1,5 +1,6 @@
 import type { Duration } from "./duration.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+import type { Tool } from "./tool-types.ts";
 import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
 
 /** What the code of a step is given. */
@@ -106,6 +107,12 @@ export interface Steps<Events extends EventMap = EventMap> {
     target: SvcFunction<Input> | string,
     options?: Pick<InvokeOptions<NoInfer<Input>>, "input">,
   ): Promise<{ runId: string }>;
+  /**
+   * Calls a tool of an agent through the server, and stores its output. Its step is named `tool.{agent}.{tool}`. What the tool
+   * answers as an error fails the attempt with the tool's code; a step that runs again calls the tool again.
+   */
+  tool<Input, Output>(tool: Tool<Input, Output>, input: NoInfer<Input>): Promise<Output>;
+  tool<Output = unknown>(tool: string, input?: unknown): Promise<Output>;
   /** Puts a message on a topic, once; it starts nothing. */
   publish(topic: string, data: unknown, options?: PublishOptions): Promise<Published>;
   /** Emits an event, once, whatever happens to the run. Without a key one is made of run and step. */

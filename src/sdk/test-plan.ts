@@ -32,6 +32,8 @@ export interface TestResult<Output = unknown> {
   elapsedMs: number;
   emitted: { event: string; data: unknown; idempotencyKey: string }[];
   published: { topic: string; data: unknown; idempotencyKey: string }[];
+  /** Calls of tools, those that failed too. */
+  toolCalls: { name: string; input: unknown }[];
   /** What it appended to streams, by any client. */
   appended: TestAppend[];
 }
@@ -55,6 +57,7 @@ export interface TestPlan {
   target: SvcFunction;
   steps: Map<string, unknown>;
   invokes: Map<string, unknown>;
+  tools: Map<string, unknown>;
   failures: { name: string; attempt: number | undefined; error: unknown }[];
   crashes: { step: string | number; stored: boolean }[];
   deliveries: { event: string; data: unknown; afterMs: number | undefined }[];

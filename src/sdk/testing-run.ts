@@ -41,7 +41,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
   const startMs = Date.now();
   const retry = { ...retryDefault, ...target.definition.retry };
   const entryEvent = entryEventOf(plan, data, event, startMs);
-  const calls = new TestCalls();
+  const calls = new TestCalls(plan.tools);
   const streams = new TestStreams();
   const server = new TestServer({
     plan,
@@ -64,6 +64,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
       context: { secrets },
     };
     const ended = await streams.during(() => worker.execute(entry));
+    if (calls.lacking) throw calls.lacking;
     if (ended === undefined) continue;
     if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
     else if (ended.status === "yielded") {
@@ -86,6 +87,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
     elapsedMs: server.nowMs - startMs,
     emitted: calls.emitted,
     published: calls.published,
+    toolCalls: calls.toolCalls,
     appended: streams.appended,
   };
 }

@@ -46,7 +46,8 @@ export class TestWorker {
       },
       signal: () => stop.signal,
       now: () => this.#server.nowMs,
-      call: async <Answer>(method: string, message: unknown) => this.#calls.answer(method, message) as Answer,
+      call: <Answer>(method: string, message: unknown) =>
+        this.#calls.answer(method, message) as Promise<Answer>,
       substitute: (name, own) => this.#workOf(name, own),
     };
     const { target, log } = this.#plan;

@@ -2,6 +2,8 @@ import { type Duration, durationMs } from "./duration.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { TestPlan, TestResult, TestWait } from "./test-plan.ts";
 import { simulate } from "./testing-run.ts";
+import type { Tool } from "./tool-types.ts";
+import { toolName } from "./tools.ts";
 import type { Logger } from "./types.ts";
 
 /** What a test run is to do differently; every method returns the same object. */
@@ -10,6 +12,8 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   mockStep(name: string, answer: unknown): this;
   /** The answer of a child: a function of its input, another `createFunction` that is then run as well, or a value. */
   mockInvoke(target: SvcFunction | string, answer: unknown): this;
+  /** The answer of a tool: a function of its input, or a value. What the function throws is the tool's error. */
+  mockTool(tool: Tool | string, answer: unknown): this;
   /** Fails a step with `error` (default: a plain, retryable one): in this attempt, or in every one. */
   failStep(name: string, options?: { attempt?: number; error?: unknown }): this;
   /**
@@ -29,7 +33,7 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   log(log: Logger): this;
   /**
    * Runs the function with an event of this data, from the first trigger's name unless told otherwise. Throws when the
-   * test lacks something: an invoke without an answer, or a function that never ends.
+   * test lacks something: an invoke or a tool without an answer, or a function that never ends.
    */
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Output>>;
 }
@@ -47,6 +51,7 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
     target,
     steps: new Map(),
     invokes: new Map(),
+    tools: new Map(),
     failures: [],
     crashes: [],
     deliveries: [],
@@ -61,6 +66,10 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
     },
     mockInvoke(child, answer) {
       plan.invokes.set(typeof child === "string" ? child : child.id, answer);
+      return test;
+    },
+    mockTool(tool, answer) {
+      plan.tools.set(toolName(tool), answer);
       return test;
     },
     failStep(name, { attempt, error = new Error(`step ${name} was told to fail`) } = {}) {

@@ -3,6 +3,20 @@ import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./tabl
 import { tablesOfOrgs } from "./tables-of-orgs.ts";
 
 const tablesOfEnvironments: Record<string, TableAbout> = {
+  agent_tools: {
+    holds: "tools of agents, with the schemas of their inputs",
+    scope: "environment",
+    endsWith: "their agent registers again or is unregistered; at most 1,000 an environment",
+    purge: { at: 136, key: ["environment_id", "qualified_name"], under: "agents" },
+    texts: { qualified_name: 201, agent_name: 100 },
+  },
+  agents: {
+    holds: "agents whose tools are called, with their URLs and sealed secrets",
+    scope: "environment",
+    endsWith: "they are unregistered; at most 100 an environment",
+    purge: { at: 135, key: ["environment_id", "name"] },
+    texts: { name: 100 },
+  },
   breakers: {
     holds: "endpoints in trouble",
     scope: "environment",

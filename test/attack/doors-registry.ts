@@ -4,6 +4,7 @@ import type { Operation } from "../../src/kit/operation.ts";
 
 /** Operations that take free JSON, and the doors of this suite that try them. */
 export const doorsIn: Record<string, string> = {
+  "agentTools.invoke": "the input of a tool, which is sent on and not kept",
   "config.put": "POST config",
   "config.patch": "PATCH config",
   "events.emit": "Emit, Trigger, PubSub Emit",
@@ -33,6 +34,8 @@ export const doorsIn: Record<string, string> = {
 
 /** Operations that give it. */
 export const doorsOut: Record<string, string> = {
+  "agentTools.invoke": "the output of a tool, which comes from its agent",
+  "agentTools.list": "schemas as they were sent, as text",
   "config.get": "GET config, by the doors in",
   "events.get": "GET event",
   "events.list": "GET events",

@@ -69,6 +69,17 @@ export const made: Record<string, Making> = {
       body: { name, url: `https://${marker}.example.test/`, pattern: `${marker}.never.*` },
     }),
   },
+  agents: {
+    named: "name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.AgentToolsService/RegisterTool",
+      body: {
+        agentName: name,
+        callbackUrl: `https://${marker}.example.test/`,
+        tools: [{ name: "same", description: marker }],
+      },
+    }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

@@ -180,7 +180,7 @@ describe("resource patterns", () => {
     expect(typeOfPath("/api/v1/policies")).toBe("policy");
     expect(typeOfPath("/api/v1/platform/users")).toBe("user");
     expect(typeOfAction("entities:append")).toBe("stream");
-    expect(typeOfAction("agent:tools:invoke")).toBe("agent:tools");
+    expect(typeOfAction("agent:tools:invoke")).toBe("agent-tool");
   });
 });
 

@@ -28,6 +28,7 @@ import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
 import { schemas } from "./0033_schemas.ts";
 import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
+import { agentTools } from "./0036_agent_tools.ts";
 import { causality } from "./0044_causality.ts";
 
 /** In order; a landed one is never edited. */
@@ -62,5 +63,6 @@ export const migrations = [
   schemas,
   webhooks,
   webhookEndpoints,
+  agentTools,
   causality,
 ];

@@ -1,8 +1,11 @@
 import { createHmac } from "node:crypto";
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
-import { type OutwardCallerDeps, openOutwardCaller, TransportFailure } from "../../../kit/outward-call.ts";
-import { parseJsonBytes } from "../../../kit/payload-json.ts";
+import {
+  type OutwardCallerDeps,
+  openOutwardCaller,
+  readJson,
+  TransportFailure,
+} from "../../../kit/outward-call.ts";
 
 export interface EndpointCall {
   url: string;
@@ -31,24 +34,12 @@ export function signatureOf(key: string, body: string, unixSeconds: number): str
 export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDeps) {
   const post = openOutwardCaller(deps);
 
-  async function bytesOf(response: Response): Promise<Uint8Array> {
-    const pieces: Uint8Array[] = [];
-    let size = 0;
-    for await (const piece of response.body ?? []) {
-      size += piece.byteLength;
-      if (size > answerBytesMax)
-        throw new TransportFailure(`the answer is larger than ${answerBytesMax} bytes`);
-      pieces.push(piece);
-    }
-    return Buffer.concat(pieces);
-  }
-
   async function read(response: Response): Promise<unknown> {
     if (response.status !== 200) {
       await response.body?.cancel();
       throw new TransportFailure(`the endpoint answered ${response.status}`);
     }
-    return answerOf(await bytesOf(response));
+    return readJson(response, answerBytesMax);
   }
 
   return function call({ url, body, signingKey, timeoutMs }: EndpointCall): Promise<unknown> {
@@ -57,16 +48,6 @@ export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDe
       signingKey === undefined ? {} : { "X-Svc-Signature": signatureOf(signingKey, body, seconds) };
     return post({ url, body, headers, timeoutMs }, read);
   };
-}
-
-function answerOf(bytes: Uint8Array): unknown {
-  try {
-    return parseJsonBytes(bytes);
-  } catch (error) {
-    if (!(error instanceof Fault)) throw error;
-    const why = error.cause === undefined ? error.message : "not valid JSON";
-    throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
-  }
 }
 
 export type CallEndpoint = ReturnType<typeof openEndpointCaller>;
