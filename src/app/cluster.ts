@@ -2,7 +2,7 @@ import { type DutyLoop, dutyLoop } from "../cluster/duties.ts";
 import { leadership } from "../cluster/leader.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import { clusterOperations } from "../domain/cluster/nodes/operations.ts";
-import { openCluster } from "../domain/cluster/nodes/service.ts";
+import { type Cluster, openCluster } from "../domain/cluster/nodes/service.ts";
 import type { AccessPart } from "./access.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { MembersPart } from "./members.ts";
@@ -17,10 +17,14 @@ export interface ClusterNeeds {
   duties: readonly DutyLoop[];
 }
 
+export interface ClusterPart extends Part {
+  health: Cluster["health"];
+}
+
 /**
  * Leadership, and every duty as a loop that does nothing on nodes that do not lead it; health and rotations.
  */
-export function openClusterPart(host: Host, needs: ClusterNeeds): Part {
+export function openClusterPart(host: Host, needs: ClusterNeeds): ClusterPart {
   const { store, bus, clock, ids, log, nodeId } = host;
   const { members, access, identity, time } = needs;
   const { nodes, announce } = members;
@@ -55,6 +59,7 @@ export function openClusterPart(host: Host, needs: ClusterNeeds): Part {
       }),
   });
   return {
+    health: cluster.health,
     operations: clusterOperations(cluster, access.seesDetails),
     loops: [
       {

@@ -11,6 +11,7 @@ import type { Events } from "../domain/log/events/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
+import type { Flow } from "../domain/record/flow/service.ts";
 import type { AddressGuard } from "../kit/addresses.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
@@ -59,13 +60,14 @@ export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
   outbox: Pick<OutboxPart, "enqueueControl">;
   schemas: Upcasts;
+  flow: Flow;
 }
 
 /**
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(host: Host, { keyring, outbox, schemas }: EngineNeeds): EnginePart {
+export function openEngine(host: Host, { keyring, outbox, schemas, flow }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
@@ -73,12 +75,13 @@ export function openEngine(host: Host, { keyring, outbox, schemas }: EngineNeeds
     publishQueued(queues) {
       if (bus.kind === "nats") queued.publish({ from: nodeId, lanes: queues });
     },
+    flow,
   });
   const { runs, functions, definitions, dispatcher, back, ends, onQueued } = runsPart;
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
-  const log = openLog(host, runsPart, schemas);
+  const log = openLog(host, { runsPart, schemas, flow });
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });

@@ -8,6 +8,7 @@ import { openEventLog } from "../domain/log/log/service.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import type { Flow } from "../domain/record/flow/service.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
@@ -21,14 +22,18 @@ export interface LogPart extends Part {
 }
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
-export function openLog(host: Host, runsPart: RunsPart, schemas: Upcasts): LogPart {
+export function openLog(
+  host: Host,
+  { runsPart, schemas, flow }: { runsPart: RunsPart; schemas: Upcasts; flow: Flow },
+): LogPart {
   const { store, clock, ids, log, watch, bus, frames } = host;
-  const { definitions, dispatcher, debounce, runFrames, runs, onQueued } = runsPart;
+  const { definitions, dispatcher, debounce, onCreated, runs, onQueued } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
     onArmed: debounce.armed,
-    onCreated: runFrames.created,
+    onCreated,
+    onLogged: flow.logged,
     onAppended: appendFrames(frames),
     matcher: runs.matcher,
   });

@@ -8,10 +8,12 @@ import { type AccessPart, openAccess } from "./access.ts";
 import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openClusterPart } from "./cluster.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
+import { openFlowPart } from "./flow.ts";
 import { type IdentityPart, openIdentity } from "./identity.ts";
 import { type IntegrationsPart, openIntegrationsPart } from "./integrations.ts";
 import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
+import { openOverviewPart } from "./overview.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openProjectionsPart } from "./projections.ts";
 import { openQueryPart } from "./query.ts";
@@ -71,9 +73,10 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const outbox = open("outbox", openOutboxPart(host));
   const schemasPart = open("schemas", openSchemasPart(host));
   const { schemas } = schemasPart;
-  const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox, schemas }));
+  const { flow } = open("flow", openFlowPart(host));
+  const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox, schemas, flow }));
   open("streams", openStreamsPart(host, engine, schemasPart));
-  const topics = open("topics", openTopicsPart(host));
+  const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
   const query = open("query", await openQueryPart(host, identity));
@@ -97,10 +100,11 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
       pastDecisions: audit.audit.pastDecisions,
     }),
   );
-  // The last two look at what all others have opened.
+  // The last ones look at what all others have opened.
   const callTrail = audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" }));
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
   const { duties } = foldParts(opened);
-  open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
+  const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
+  open("overview", openOverviewPart(host, { flow, record, cluster, access }));
   return { identity, audit, engine, realtime, members, access, record, sequences, all: foldParts(opened) };
 }

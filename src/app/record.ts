@@ -7,7 +7,7 @@ import { openCausality } from "../domain/record/causality/service.ts";
 import { type CallTrail, historyOperations } from "../domain/record/history/operations.ts";
 import { openHistory } from "../domain/record/history/service.ts";
 import { integrityOperations } from "../domain/record/integrity/operations.ts";
-import { openIntegrity } from "../domain/record/integrity/service.ts";
+import { type Integrity, openIntegrity } from "../domain/record/integrity/service.ts";
 import { retentionOperations } from "../domain/record/retention/operations.ts";
 import { openRetention } from "../domain/record/retention/service.ts";
 import { Fault } from "../kit/fault.ts";
@@ -17,6 +17,7 @@ import { foldParts, type Host, type Part } from "./part.ts";
 export interface RecordPart extends Part {
   /** What `/health` says of invariants that do not hold. */
   warnings: () => string[];
+  lastLook: Integrity["lastLook"];
 }
 
 export interface RecordNeeds {
@@ -100,5 +101,6 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
       },
     ],
     warnings: integrity.warnings,
+    lastLook: integrity.lastLook,
   };
 }

@@ -23,6 +23,7 @@ import { readSchemas } from "../domain/log/schemas/governed.ts";
 import { functionFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
 import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
+import type { Flow } from "../domain/record/flow/service.ts";
 import { type LoopOptions, Waker } from "../kit/loop.ts";
 import type { Host, Part } from "./part.ts";
 
@@ -31,6 +32,7 @@ export interface RunsNeeds {
   invoke: Events["invoke"];
   /** Tells the other nodes about queues that have got work. */
   publishQueued: (queues: readonly QueueHint[]) => void;
+  flow: Flow;
 }
 
 export interface RunsPart extends Part {
@@ -45,12 +47,14 @@ export interface RunsPart extends Part {
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   runFrames: RunFrames;
+  /** Called after the commit with runs that began. */
+  onCreated: RunFrames["created"];
   stepFrames: StepFrames;
   publishWorker: ReturnType<typeof workerFrames>;
 }
 
 /** Functions, their runs, and the queues that runs wait in. */
-export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): RunsPart {
+export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNeeds): RunsPart {
   const { config, store, clock, ids, log, watch, frames, bus, knowsTime } = host;
   const { leaseMs } = config;
   const wakes = new Waker();
@@ -65,6 +69,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): 
   const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
   const runFrames = openRunFrames({ store, log, frames });
   const publishWorker = workerFrames(frames, clock);
+  const onCreated: RunsPart["onCreated"] = (created, at) => {
+    flow.started(created);
+    runFrames.created(created, at);
+  };
   const stepFrames = openStepFrames({ store, log, frames });
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, onQueued, invoke },
@@ -74,10 +82,13 @@ export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): 
       dispatcher.distrust(worker);
       publishWorker({ ...worker, change: "health", healthy: false, draining: false });
     },
-    onEnded(runIds) {
+    onEnded(over) {
+      const runIds = over.map(({ runId }) => runId);
       ends.ended(runIds);
       runFrames.ended(runIds);
+      flow.ended(over);
     },
+    onAwaited: flow.awaited,
     onClaimed: runFrames.claimed,
     onMoved: runFrames.moved,
     steps: stepFrames,
@@ -113,12 +124,12 @@ export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): 
   const debounce = openDebounce({
     ...{ store, clock, ids, log, newRun, onQueued, knowsTime, fireIn: fires.wakeIn },
     definitionOf: functions.definitionAt,
-    onCreated: runFrames.created,
+    onCreated,
   });
 
   return {
     ...{ runs, functions, definitions, dispatcher, back, onUnsent, debounce, ends, onQueued },
-    ...{ runFrames, stepFrames, publishWorker },
+    ...{ runFrames, onCreated, stepFrames, publishWorker },
     operations: [...debounceOperations(debounce), ...functionsOperations(functions), ...runsOperations(runs)],
     loops: loopsOf({ runs, debounce, ends, dispatcher }, { wakes, fires, matches, childMoves }),
     duties: [

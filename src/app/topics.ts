@@ -8,6 +8,7 @@ import { topicHeads } from "../domain/log/topics/rows.ts";
 import { openTopics } from "../domain/log/topics/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts";
+import type { Flow } from "../domain/record/flow/service.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
 
@@ -18,7 +19,7 @@ export interface TopicsPart extends Part {
 }
 
 /** Developer topics, and their log in every environment. */
-export function openTopicsPart(host: Host): TopicsPart {
+export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
   const { config, store, clock, ids, log, watch, bus } = host;
   const topicFeeds = openFeeds({
     ...{ reads: topicReads(store), log },
@@ -27,6 +28,7 @@ export function openTopicsPart(host: Host): TopicsPart {
   const topics = openTopics({
     ...{ store, clock, ids, watch, feeds: topicFeeds },
     consumersOf: openTopicConsumers(store),
+    onPublished: flow.published,
   });
   const expireOnce = openExpiry({
     ...{ store, clock, log, retentionHours: config.topicRetentionHours },

@@ -117,3 +117,6 @@ export function systemIds(clock: Pick<Clock, "now">): Ids {
     chance: () => Math.random(),
   };
 }
+
+/** Whether a text that a caller sent may be the id of a run. */
+export const isRunId = (text: string): boolean => /^run_[A-Za-z0-9-]{1,64}$/.test(text);

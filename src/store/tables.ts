@@ -74,6 +74,19 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 50, key: ["run_id"], under: "runs" },
     texts: { state: ours },
   },
+  flow_edges: {
+    holds: "what led to what, and how often: an hour a row",
+    scope: "environment",
+    endsWith: "seven days after its hour, loop `flow.forget`",
+    purge: { at: 286, key: ["environment_id", "kind", "hour", "source", "target"] },
+    texts: { kind: ours, source: eventNameBytes, target: eventNameBytes },
+  },
+  flow_minutes: {
+    holds: "how many events were logged, and runs started and ended: a minute a row",
+    scope: "environment",
+    endsWith: "25 hours after its minute, loop `flow.forget`",
+    purge: { at: 288, key: ["environment_id", "minute"] },
+  },
   function_history: {
     holds: "each change of a function",
     scope: "environment",

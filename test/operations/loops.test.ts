@@ -32,6 +32,8 @@ const notShared: Record<string, string> = {
   "audit.forget": toItsEnd,
   "breakers.forget": toItsEnd,
   "events.keys": toItsEnd,
+  "flow.forget": toItsEnd,
+  "flow.write": "writes what this node has counted, to its end, at most a thousand rows a statement",
   "kv.expire": toItsEnd,
   "outbox.forget": toItsEnd,
   "runs.lanes": toItsEnd,

@@ -31,6 +31,8 @@ const notMade: Record<string, string> = {
   breakers: ofFound,
   healings: ofFound,
   lanes: ofFound,
+  flow_edges: "loop `flow.write` makes it, and shares each environment in the same statement",
+  flow_minutes: "as `flow_edges`",
   matchers: ofFound,
 };
 

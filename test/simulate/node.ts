@@ -1,4 +1,5 @@
 import { type EnginePart, openEngine } from "../../src/app/engine.ts";
+import { openFlowPart } from "../../src/app/flow.ts";
 import { openOutboxPart } from "../../src/app/outbox.ts";
 import { foldParts, type Host } from "../../src/app/part.ts";
 import { openProjectionsPart } from "../../src/app/projections.ts";
@@ -78,7 +79,10 @@ export function startNode(options: NodeOptions): SimulatedNode {
   };
   const outbox = openOutboxPart(host);
   const schemasPart = openSchemasPart(host);
-  const engine = openEngine(host, { keyring: noKeyring, outbox, ...schemasPart });
+  const engine = openEngine(host, {
+    ...{ keyring: noKeyring, outbox, ...schemasPart },
+    flow: openFlowPart(host).flow,
+  });
   const folded = options.hasFolds
     ? [openStreamsPart(host, engine, schemasPart), openProjectionsPart(host, { ...engine, ...noSql })]
     : [];

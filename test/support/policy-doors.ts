@@ -27,6 +27,9 @@ export const asWhole: Record<string, string> = {
   "capacity.stats": "the platform's, over all environments",
   "cluster.health": "nodes, which are no tenant's",
   "integrity.report": "counts",
+  "overview.get": "counts, and nodes, which are no tenant's",
+  "flow.streamEdges":
+    "types of entities, which policies do not name; edges with an event that is denied are left out",
   "platform.audit.list": "the platform's own record, as a whole",
   "platform.bootstrap": "the first platform user, before there are any",
   "policies.dryRun": "past decisions of the org, as a whole",

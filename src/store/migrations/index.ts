@@ -29,6 +29,7 @@ import { schemas } from "./0033_schemas.ts";
 import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
+import { flow } from "./0038_flow.ts";
 import { causality } from "./0044_causality.ts";
 
 /** In order; a landed one is never edited. */
@@ -64,5 +65,6 @@ export const migrations = [
   webhooks,
   webhookEndpoints,
   agentTools,
+  flow,
   causality,
 ];

@@ -73,7 +73,7 @@ export interface FunctionsDeps extends RegisterDeps, RollbackDeps {
     target: { environmentId: string; functionId: string; cause: string },
   ) => Promise<readonly string[]>;
   /** Called after the commit with the runs that `cancelQueued` ended. */
-  cancelled?: (runIds: readonly string[]) => void;
+  cancelled?: (environmentId: string, runIds: readonly string[]) => void;
   /** Called inside the transaction that deletes a function, while its head is locked. */
   onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
 }
@@ -142,7 +142,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         const late = await cancelQueued(session, target);
         return { record: before, runIds: [...waiting, ...late] };
       });
-      cancelled?.(runIds);
+      cancelled?.(environmentId, runIds);
       announce?.({ change: "deleted", record, at: clock.now() });
     },
 

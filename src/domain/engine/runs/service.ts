@@ -37,7 +37,7 @@ import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
-import { openTally } from "./tally.ts";
+import { type EndedRun, openTally } from "./tally.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
 import { cancelQueued, endRuns, type QueueHint, type RunEnd } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
@@ -59,7 +59,7 @@ export interface Runs {
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<string[]>;
-  cancelled(runIds: readonly string[]): void;
+  cancelled(environmentId: string, runIds: readonly string[]): void;
   /** Ends runs; the caller holds the locks of their executions. */
   endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
   /**
@@ -134,7 +134,7 @@ export interface RunsDeps {
   /** Called when a worker's lease ended without a report. */
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** Called after the commit with runs that ended on this node. */
-  onEnded: (runIds: readonly string[]) => void;
+  onEnded: (runs: readonly EndedRun[]) => void;
   /** Called after the commit with claimed runs, and with reported changes. */
   onClaimed?: (runs: readonly ClaimedRow[]) => void;
   onMoved?: (settlements: readonly ExecutionChange[]) => void;
@@ -142,6 +142,8 @@ export interface RunsDeps {
   steps?: StepMoves;
   /** Called with a planned wake: the wake loop must tick by then. */
   onWakePlanned: (at: Instant) => void;
+  /** Called after the commit with a run's function and the event that the run began to wait for. */
+  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
   /** Starts a child (see `Children`). */
   invoke: ChildrenDeps["invoke"];
   /** Ask for a tick of `matcher.matchOnce` and of `childrenOnce` now. */
@@ -163,15 +165,15 @@ export function openRuns(deps: RunsDeps): Runs {
     store,
     clock,
     onQueued,
-    onCancelled(runIds) {
-      tally?.ended("cancelled", runIds, clock.now());
+    onCancelled(environmentId, runIds) {
+      tally.ended("cancelled", runsIn(environmentId, runIds), clock.now());
       onChildren();
     },
     wakeLoop: deps.wakeMatcher,
   });
   const onFailed = (runs: readonly { runId: string; environmentId: string }[]) => {
     if (runs.length === 0) return;
-    tally?.ended("failed", idsOf(runs), clock.now());
+    tally.ended("failed", runs, clock.now());
     onChildren();
   };
   const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed });
@@ -242,8 +244,8 @@ export function openRuns(deps: RunsDeps): Runs {
     finishResumes: (session, runIds) => finishResumes(session, runIds, clock.now()),
     neverWakesAt,
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
-    cancelled(runIds) {
-      tally?.ended("cancelled", runIds, clock.now());
+    cancelled(environmentId, runIds) {
+      tally.ended("cancelled", runsIn(environmentId, runIds), clock.now());
       if (runIds.length > 0) onChildren();
     },
 
@@ -285,4 +287,5 @@ async function adoptAll(
   while ((await write((session) => adoptRuns(session, slice))) === wakeSliceMax);
 }
 
-const idsOf = (list: readonly { runId: string }[]) => list.map((one) => one.runId);
+const runsIn = (environmentId: string, runIds: readonly string[]) =>
+  runIds.map((runId) => ({ runId, environmentId }));

@@ -4,10 +4,20 @@ import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/met
 import type { ExecutionChange } from "./execution/execution-change.ts";
 import type { TerminalStatus } from "./run.ts";
 
+interface CountedRun {
+  runId: string;
+  environmentId: string;
+}
+
+/** A run that is over, and how it ended. */
+export interface EndedRun extends CountedRun {
+  ends: TerminalStatus;
+}
+
 /** Metrics of ended runs and steps, counted after the commit of each flush. */
 export interface Tally {
   reported(changes: readonly ExecutionChange[], now: Instant): void;
-  ended(status: TerminalStatus, runIds: readonly string[], now: Instant): void;
+  ended(status: TerminalStatus, runs: readonly CountedRun[], now: Instant): void;
 }
 
 export function openTally(metrics: Metrics): Tally | undefined {
@@ -33,9 +43,9 @@ export function openTally(metrics: Metrics): Tally | undefined {
     buckets: longSecondsBuckets,
   })();
 
-  const ended = (status: TerminalStatus, runIds: readonly string[], now: Instant) => {
-    endsBy[status].add(runIds.length);
-    for (const runId of runIds) {
+  const ended = (status: TerminalStatus, runs: readonly CountedRun[], now: Instant) => {
+    endsBy[status].add(runs.length);
+    for (const { runId } of runs) {
       // The id holds the time of creation: no row must be read for it.
       const createdAt = timeOfId(runId);
       if (createdAt !== undefined) runSeconds.observe(Math.max(0, now - createdAt) / 1000);
@@ -44,13 +54,14 @@ export function openTally(metrics: Metrics): Tally | undefined {
   return {
     ended,
     reported(changes, now) {
-      const idsBy: Record<TerminalStatus, string[]> = { completed: [], failed: [], cancelled: [] };
-      for (const { ends, runId, steps } of changes) {
-        if (ends !== null) idsBy[ends].push(runId);
+      const by: Record<TerminalStatus, ExecutionChange[]> = { completed: [], failed: [], cancelled: [] };
+      for (const change of changes) {
+        const { ends, steps } = change;
+        if (ends !== null) by[ends].push(change);
         for (const { durationMs } of steps) if (durationMs !== null) stepSeconds.observe(durationMs / 1000);
       }
       for (const status of ["completed", "failed", "cancelled"] as const)
-        if (idsBy[status].length > 0) ended(status, idsBy[status], now);
+        if (by[status].length > 0) ended(status, by[status], now);
     },
   };
 }

@@ -61,7 +61,7 @@ export async function cancelRun(
 
 function announce(deps: CancelDeps, { execution, message, committed }: Cancelled): void {
   const { environmentId, runId } = message;
-  deps.runs.cancelled([runId]);
+  deps.runs.cancelled(environmentId, [runId]);
   if (execution.state === "leased" && execution.lane_id !== null) {
     const { function_id: functionId, lane_id: laneId } = execution;
     deps.onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);

@@ -16,6 +16,8 @@ export interface HandOverDeps {
   onArmed: (arms: readonly NewArm[]) => void;
   /** Called after the commit with the runs that events started. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
+  /** Called after the commit with each event that was written. */
+  onLogged?: (event: ReservedEvent) => void;
   /** Called after the commit with an event that was appended to the stream of its entity. */
   onAppended?: (event: ReservedEvent, at: Instant) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
@@ -28,7 +30,7 @@ export interface HandOverDeps {
  * readers.
  */
 export function openHandOver(deps: HandOverDeps) {
-  const { dispatcher, onQueued, onArmed, onCreated, onAppended, feeds, matcher } = deps;
+  const { dispatcher, onQueued, onArmed, onCreated, onLogged, onAppended, feeds, matcher } = deps;
 
   function deliverRuns(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     const rowOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
@@ -57,8 +59,10 @@ export function openHandOver(deps: HandOverDeps) {
 
   function tellReaders(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     for (const { ord, at } of logged) {
-      const { environmentId, runs, entity } = events[ord - 1]!;
-      if (entity !== null) onAppended?.(events[ord - 1]!, at);
+      const event = events[ord - 1]!;
+      const { environmentId, runs, entity } = event;
+      onLogged?.(event);
+      if (entity !== null) onAppended?.(event, at);
       if (runs.length > 0) onCreated?.(runs, at);
       if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
     }

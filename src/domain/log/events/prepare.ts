@@ -19,6 +19,8 @@ export interface EmitOrigin {
    * The run whose handler emits, as the caller says; left out when there is no such run in the environment.
    */
   runId: string | undefined;
+  /** The function that this run runs. */
+  emitter?: string | undefined;
 }
 
 /** The events of one call: all or none of them are written. */
@@ -32,6 +34,8 @@ export interface EmitUnit extends Judgeable {
 
 /** An event of a flush, with the workers reserved for its runs, by the run's id. */
 export interface ReservedEvent extends PreparedEvent {
+  /** The function whose run emitted it. */
+  emitter: string | undefined;
   reservations: Map<string, Reservation>;
 }
 
@@ -119,6 +123,7 @@ function eventOf(
     isOrdered: draft.entity !== undefined,
     schema: schema ?? null,
     runId: origin.runId ?? null,
+    emitter: origin.emitter,
     runs: [] as NewRun[],
     arms: [] as NewArm[],
     reservations: new Map<string, Reservation>(),

@@ -58,7 +58,11 @@ export function openEvents(deps: EventsDeps): Events {
   const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
     origin.runId === undefined
       ? origin
-      : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
+      : provenanceOf(origin.environmentId, origin.runId).then((run) => ({
+          ...origin,
+          runId: run?.runId,
+          emitter: run?.functionId,
+        }));
 
   const submit = (
     origin: EmitOrigin,

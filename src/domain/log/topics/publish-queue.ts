@@ -22,6 +22,8 @@ export interface PublishQueueDeps {
   ids: Ids;
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
   watch: Watch;
+  /** Called after the commit with each message of which the caller named the run that publishes it. */
+  onPublished?: (message: { environmentId: string; runId: string; topic: string }) => void;
 }
 
 /** The messages of one call; they are written together or not at all. */
@@ -38,7 +40,7 @@ const triesMax = 10;
 const headedMax = 100_000;
 
 /** Publishes of all callers, brought together into flushes. */
-export function openPublishQueue({ store, clock, ids, feeds, watch }: PublishQueueDeps) {
+export function openPublishQueue({ store, clock, ids, feeds, watch, onPublished }: PublishQueueDeps) {
   const published = watch.metrics.counter({
     name: "svc_topic_messages_published_total",
     help: "Messages that this node committed to topics; repeats of a key are none.",
@@ -112,6 +114,9 @@ export function openPublishQueue({ store, clock, ids, feeds, watch }: PublishQue
         committed();
         const answers = await answersOf(store, ofUnit, claims, placed);
         published.add(placed.size);
+        if (onPublished)
+          for (const { environmentId, runId, topic } of placed.keys())
+            if (runId !== null) onPublished({ environmentId, runId, topic });
         feed(placed);
         return answers;
       } catch (error) {

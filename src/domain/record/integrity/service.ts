@@ -10,6 +10,7 @@ import type { Violations } from "./rules.ts";
 /** How long an integrity report is cached, and how long a caller waits for one. */
 const integrityKeptMs = 1_000;
 const integrityWaitMsMax = 5_000;
+const lookAgainMs = 60_000;
 
 /**
  * One invariant that must hold in every environment. The capability whose rows it reads provides it; it is
@@ -48,6 +49,11 @@ export interface Integrity {
   report(environmentId: string): Promise<IntegrityReport | undefined>;
   /** Notes what a sweep repaired: a row, a count, a line in the log. */
   healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;
+  /**
+   * What this node last found in the environment; undefined before it looked. Looks anew, without making the caller
+   * wait, when that is more than a minute ago.
+   */
+  lastLook(environmentId: string): Pick<IntegrityReport, "at" | "balanced"> | undefined;
   /** The tick of loop `integrity.look`: some environments each time, so that health and metrics know. */
   lookOnce(): Promise<void>;
   /** The invariants that are broken, as far as this node has looked. */
@@ -82,6 +88,7 @@ export const logCheck = (store: Store): IntegrityCheck => ({
 export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
   const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
   const seen = new Map<string, IntegrityReport>();
+  const looks = new Map<string, Pick<IntegrityReport, "at" | "balanced">>();
   let after = "";
   const labels = ["check"] as const;
   const found = metrics.gauge({
@@ -123,6 +130,8 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       balanced: checked.every((check) => check.count === 0),
       checks: checked,
     };
+    if (looks.size >= integrityEnvironmentsMax) looks.delete(looks.keys().next().value!);
+    looks.set(environmentId, { at: report.at, balanced: report.balanced });
     if (report.balanced) seen.delete(environmentId);
     else seen.set(environmentId, report);
     return report;
@@ -146,6 +155,12 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
 
   return {
     report: (environmentId) => cachedReportOf(environmentId)(),
+
+    lastLook(environmentId) {
+      const last = looks.get(environmentId);
+      if (!last || last.at < clock.now() - lookAgainMs) void cachedReportOf(environmentId)();
+      return last;
+    },
 
     async healed(write, list) {
       const counts = new Map<string, { environmentId: string; name: string; count: number }>();

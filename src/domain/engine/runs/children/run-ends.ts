@@ -5,7 +5,7 @@ import type { Store } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
 import type { RunResult } from "../run.ts";
-import type { Tally } from "../tally.ts";
+import type { EndedRun, Tally } from "../tally.ts";
 import { openEndHints } from "./end-hints.ts";
 import { endedOf, resultsOf } from "./run-results.ts";
 
@@ -158,17 +158,18 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
 /** A tally that also tells `ended`, `moved` and `committed` what it counts. */
 export const notifyingTally = (
   tally: Tally | undefined,
-  ended: RunEnds["ended"],
+  ended: (runs: readonly EndedRun[]) => void,
   moved: (changes: readonly ExecutionChange[]) => void = () => {},
   committed: (changes: readonly ExecutionChange[], now: Instant) => void = () => {},
 ): Tally => ({
-  ended(status, runIds, now) {
-    tally?.ended(status, runIds, now);
-    if (runIds.length > 0) ended(runIds);
+  ended(status, runs, now) {
+    tally?.ended(status, runs, now);
+    if (runs.length > 0)
+      ended(runs.map(({ runId, environmentId }) => ({ runId, environmentId, ends: status })));
   },
   reported(changes, now) {
     tally?.reported(changes, now);
-    const over = changes.flatMap(({ ends, runId }) => (ends === null ? [] : runId));
+    const over = changes.filter((change): change is ExecutionChange & EndedRun => change.ends !== null);
     if (over.length > 0) ended(over);
     if (over.length < changes.length) moved(changes);
     committed(changes, now);

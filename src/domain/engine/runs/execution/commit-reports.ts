@@ -25,6 +25,7 @@ export interface CommittedReport {
   parent_run_id: string | null;
   /** Set when the outcome is `done` and the function has a concurrency limit. */
   lane_id: string | null;
+  /** Set with `lane_id`, and when the run waits now. */
   function_id: string | null;
 }
 
@@ -176,7 +177,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
           x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
-          CASE WHEN x.lane_id IS NOT NULL THEN x.function_id END AS function_id
+          CASE WHEN x.lane_id IS NOT NULL OR r.waiting_step_id IS NOT NULL THEN x.function_id END AS function_id
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
@@ -211,12 +212,13 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       if (row && outcome === "done") valid.push({ change, row });
       const parent = outcome === "done" && change.ends !== null ? row?.parent_run_id : null;
       const limited = outcome === "done" && row?.lane_id ? row : undefined;
+      const waiting = outcome === "done" && change.waitingStepId !== null ? row : undefined;
       answers.push({
         ord: at + 1,
         outcome,
         parent_run_id: parent ?? null,
         lane_id: limited?.lane_id ?? null,
-        function_id: limited?.function_id ?? null,
+        function_id: (limited ?? waiting)?.function_id ?? null,
       });
     }
     if (valid.length > 0) commitValid(session, valid, now);

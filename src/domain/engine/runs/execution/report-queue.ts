@@ -19,6 +19,8 @@ export interface ReportsDeps extends RetryDeps {
   onWakePlanned: (at: number) => void;
   /** Called when runs of the environment began to wait for events. */
   onWaiting: (environmentId: string) => void;
+  /** Called after the commit with a run's function and the event that the run began to wait for. */
+  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
   /** Called when children are to be started, or parents wait for a run that ended. */
   onChildren: () => void;
   /** Called with concurrency queues whose leases were given up. */
@@ -81,8 +83,11 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       else if (outcome === "gone") gone.push({ at: ord - 1, change });
       else {
         if (change.wakeAt !== null && change.ends === null) onWakePlanned(change.wakeAt);
-        if (change.pending?.for.kind === "event") deps.onWaiting(change.environmentId);
-        else if (change.pending) children = true;
+        if (change.pending?.for.kind === "event") {
+          deps.onWaiting(change.environmentId);
+          if (function_id !== null)
+            deps.onAwaited?.(change.environmentId, function_id, change.pending.for.name);
+        } else if (change.pending) children = true;
         done.push(change);
         const stays = change.ends === null && change.next === "leased";
         if (lane_id !== null && function_id !== null && !stays) {

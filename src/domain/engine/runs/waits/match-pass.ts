@@ -13,7 +13,7 @@ export interface MatchPassDeps {
   /** Called after the commit, with the queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called after the commit, with the runs that an event cancelled. */
-  onCancelled: (runIds: readonly string[]) => void;
+  onCancelled: (environmentId: string, runIds: readonly string[]) => void;
 }
 
 /** `lost`: another node moved the cursor first. */
@@ -102,7 +102,7 @@ export class MatchPass {
     const applied = await store.write((session) => applyMatches(session, matches, clock.now()));
     if (!applied) return false;
     if (applied.lanes.length > 0) onQueued(applied.lanes);
-    if (applied.cancelled.length > 0) onCancelled(applied.cancelled);
+    if (applied.cancelled.length > 0) onCancelled(matches.environmentId, applied.cancelled);
     return true;
   }
 }

@@ -1,0 +1,173 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { isRunId } from "../../../kit/ids.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
+import type { Store } from "../../../store/store.ts";
+import { type EdgeKind, type FlowCounted, FlowCounts, type Happening } from "./counts.ts";
+import {
+  edgesKeptMs,
+  flowHoursDefault,
+  flowHoursMax,
+  flowRowsMax,
+  flowShownMax,
+  minutesKeptMs,
+} from "./limits.ts";
+import * as rows from "./rows.ts";
+import { hourOf, lastMinute, minuteOf, type Rate, sinceOf, windowsOf } from "./rules.ts";
+
+export type { EdgeKind, Rate };
+
+export interface FlowMap {
+  /** Those that most happened along, most first. */
+  edges: { source: string; target: string; count: number }[];
+  since: Instant;
+  /** What happened along edges that found no room. */
+  uncounted: number;
+  /** More edges are known than are answered. */
+  isCut: boolean;
+}
+
+export interface Rates {
+  lastMinute: Rate;
+  lastHour: Rate;
+  lastDay: Rate;
+}
+
+/** What is called after a commit counts in memory and answers at once. */
+export interface Flow {
+  logged(event: {
+    environmentId: string;
+    name: string;
+    emitter: string | undefined;
+    invokes: string | null;
+    entity: { type: string } | null;
+  }): void;
+  started(runs: readonly { environmentId: string }[]): void;
+  ended(runs: readonly { environmentId: string; ends: "completed" | "failed" | "cancelled" }[]): void;
+  awaited(environmentId: string, functionId: string, eventName: string): void;
+  /** A run that is not one of the environment counts nothing. */
+  published(message: { environmentId: string; runId: string; topic: string }): void;
+  /** The tick of loop `flow.write`. What fails to be written is tried again with the next tick. */
+  writeOnce(): Promise<void>;
+  /** Part of the duty `retention`. */
+  forgetOnce(write: Store["write"]): Promise<void>;
+  /** Of so many hours, the present one included; a day when left out. */
+  map(environmentId: string, kind: EdgeKind, hours: number | undefined): Promise<FlowMap>;
+  rates(environmentId: string): Promise<Rates>;
+}
+
+const none: Record<Happening, number> = { events: 0, started: 0, completed: 0, failed: 0, cancelled: 0 };
+
+export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow {
+  const counts = new FlowCounts();
+  const edge = (environmentId: string, kind: EdgeKind, source: string, target: string) =>
+    counts.edge({ environmentId, kind, source, target, count: 1 });
+
+  /** Counts what runs published for their functions. */
+  async function nameFunctions(): Promise<void> {
+    const publishes = counts.takePublishes();
+    const runIds = [...new Set(publishes.map(({ runId }) => runId))];
+    const functionOf = new Map<string, string>();
+    try {
+      for (let from = 0; from < runIds.length; from += flowRowsMax)
+        for (const run of await rows.functionsOf(store, runIds.slice(from, from + flowRowsMax)))
+          functionOf.set(`${run.environment_id}\n${run.id}`, run.function_id);
+    } catch (error) {
+      for (const publish of publishes) counts.published(publish);
+      throw error;
+    }
+    for (const { environmentId, runId, topic, count } of publishes) {
+      const source = functionOf.get(`${environmentId}\n${runId}`);
+      if (source !== undefined) counts.edge({ environmentId, kind: "topic", source, target: topic, count });
+    }
+  }
+
+  async function write({ edges, minutes }: FlowCounted): Promise<void> {
+    const now = clock.now();
+    await store.write(async (session) => {
+      if (edges.length > 0) await rows.addEdges(session, edges, hourOf(now));
+      if (minutes.length > 0) await rows.addMinutes(session, minutes, minuteOf(now));
+    });
+  }
+
+  return {
+    logged({ environmentId, name, emitter, invokes, entity }) {
+      counts.happened(environmentId, "events", 1);
+      if (emitter !== undefined)
+        edge(environmentId, invokes === null ? "emit" : "invoke", emitter, invokes ?? name);
+      if (entity !== null) edge(environmentId, "stream", entity.type, name);
+    },
+    started(runs) {
+      for (const { environmentId } of runs) counts.happened(environmentId, "started", 1);
+    },
+    ended(runs) {
+      for (const { environmentId, ends } of runs) counts.happened(environmentId, ends, 1);
+    },
+    awaited: (environmentId, functionId, eventName) => edge(environmentId, "wait", functionId, eventName),
+    published({ environmentId, runId, topic }) {
+      if (isRunId(runId)) counts.published({ environmentId, runId, topic, count: 1 });
+    },
+
+    async writeOnce() {
+      await nameFunctions();
+      const { edges, minutes } = counts.take();
+      try {
+        while (edges.length + minutes.length > 0) {
+          const some = { edges: edges.slice(0, flowRowsMax), minutes: minutes.slice(0, flowRowsMax) };
+          await write(some);
+          edges.splice(0, some.edges.length);
+          minutes.splice(0, some.minutes.length);
+        }
+      } catch (error) {
+        counts.putBack({ edges, minutes });
+        throw error;
+      }
+    },
+
+    async forgetOnce(write) {
+      const now = clock.now();
+      const edgesBefore = hourOf(now - edgesKeptMs);
+      const minutesBefore = minuteOf(now - minutesKeptMs);
+      while (
+        (await write((session) => rows.forgetEdges(session, edgesBefore, purgeSliceMax))) === purgeSliceMax
+      );
+      while (
+        (await write((session) => rows.forgetMinutes(session, minutesBefore, purgeSliceMax))) ===
+        purgeSliceMax
+      );
+    },
+
+    async map(environmentId, kind, hours = flowHoursDefault) {
+      if (hours < 1 || hours > flowHoursMax) throw invalid("hours", `must be from 1 to ${flowHoursMax}`);
+      const since = sinceOf(clock.now(), hours);
+      const found = await rows.edgesSince(store, { environmentId, kind, since });
+      const named = found.filter(({ source }) => source !== "");
+      return {
+        edges: named.slice(0, flowShownMax),
+        since,
+        uncounted: found.find(({ source }) => source === "")?.count ?? 0,
+        isCut: named.length > flowShownMax,
+      };
+    },
+
+    async rates(environmentId) {
+      const now = clock.now();
+      const { minute, previous, hour, day } = windowsOf(now);
+      const found = await rows.ratesSince(store, environmentId, [
+        { name: "minute", since: minute },
+        { name: "previous", since: previous, until: minute },
+        { name: "hour", since: hour },
+        { name: "day", since: day },
+      ]);
+      const of = (window: string): Rate => found.find(({ name }) => name === window) ?? none;
+      const shown = ({ events, started, completed, failed, cancelled }: Rate): Rate => ({
+        ...{ events, started, completed, failed, cancelled },
+      });
+      return {
+        lastMinute: lastMinute(now, of("minute"), of("previous")),
+        lastHour: shown(of("hour")),
+        lastDay: shown(of("day")),
+      };
+    },
+  };
+}
