@@ -7,6 +7,8 @@ export const flowWriteMs = 2_000;
 export const flowEdgesMax = 1_000;
 /** Runs and topics of one environment whose publishes a node remembers between two writes. */
 export const publishesMax = 10_000;
+/** Hours of edges that one map reads, newest first. It begins later where they hold more. */
+export const flowReadMax = 5_000;
 /** Edges of one answer, those that most happened along. */
 export const flowShownMax = 1_000;
 export const flowHoursDefault = 24;

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { type EdgeCount, type EdgeKind, happenings, type MinuteCount } from "./counts.ts";
-import { flowEdgesMax, flowShownMax } from "./limits.ts";
+import { flowEdgesMax, flowReadMax, flowShownMax } from "./limits.ts";
 import type { Rate } from "./rules.ts";
 
 /** Those of the environments that are not deleted; they stay so until the transaction ends. */
@@ -75,15 +75,22 @@ export const functionsOf = (
     sql`SELECT id, environment_id, function_id FROM runs WHERE id ${store.seams.among(column.text(runIds))}`,
   );
 
-/** The edges that most happened along since an hour; the one without names comes first. */
+/**
+ * The edges that most happened along since an hour, the one without names first. `oldest` is the hour that the newest
+ * `flowReadMax` rows go back to, and `read` how many there were.
+ */
 export const edgesSince = (
   reader: StoreReader,
   { environmentId, kind, since }: { environmentId: string; kind: EdgeKind; since: Instant },
-): Promise<{ source: string; target: string; count: number }[]> =>
-  reader.all(sql`SELECT source, target, CAST(sum(count) AS BIGINT) AS count FROM flow_edges
-    WHERE environment_id = ${environmentId} AND kind = ${kind} AND hour >= ${since}
-    GROUP BY source, target ORDER BY CASE WHEN source = '' THEN 0 ELSE 1 END, sum(count) DESC, source, target
-    LIMIT ${flowShownMax + 2}`);
+): Promise<{ source: string; target: string; count: number; oldest: Instant; read: number }[]> =>
+  reader.all(sql`WITH newest AS MATERIALIZED (
+      SELECT hour, source, target, count FROM flow_edges
+      WHERE environment_id = ${environmentId} AND kind = ${kind} AND hour >= ${since}
+      ORDER BY hour DESC LIMIT ${flowReadMax})
+    SELECT source, target, CAST(sum(count) AS BIGINT) AS count, (SELECT min(hour) FROM newest) AS oldest,
+      (SELECT count(*) FROM newest) AS read
+    FROM newest GROUP BY source, target
+    ORDER BY CASE WHEN source = '' THEN 0 ELSE 1 END, sum(count) DESC, source, target LIMIT ${flowShownMax + 2}`);
 
 const sums = sql.raw(
   happenings.map((what) => `CAST(COALESCE(sum(${what}), 0) AS BIGINT) AS ${what}`).join(", "),
@@ -108,9 +115,10 @@ export const ratesSince = (
 
 export const forgetEdges = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM flow_edges WHERE (environment_id, kind, hour, source, target) IN (
-    SELECT environment_id, kind, hour, source, target FROM flow_edges WHERE hour < ${before}
-    ORDER BY hour LIMIT ${limit})`);
+    SELECT environment_id, kind, hour, source, target FROM flow_edges WHERE hour + 0 < ${before}
+    ORDER BY hour + 0 LIMIT ${limit})`);
 
 export const forgetMinutes = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM flow_minutes WHERE (environment_id, minute) IN (
-    SELECT environment_id, minute FROM flow_minutes WHERE minute < ${before} ORDER BY minute LIMIT ${limit})`);
+    SELECT environment_id, minute FROM flow_minutes WHERE minute + 0 < ${before}
+    ORDER BY minute + 0 LIMIT ${limit})`);

@@ -8,6 +8,7 @@ import {
   edgesKeptMs,
   flowHoursDefault,
   flowHoursMax,
+  flowReadMax,
   flowRowsMax,
   flowShownMax,
   minutesKeptMs,
@@ -20,10 +21,11 @@ export type { EdgeKind, Rate };
 export interface FlowMap {
   /** Those that most happened along, most first. */
   edges: { source: string; target: string; count: number }[];
+  /** Later than asked where there is more than one map reads. */
   since: Instant;
   /** What happened along edges that found no room. */
   uncounted: number;
-  /** More edges are known than are answered. */
+  /** More is known than is answered. */
   isCut: boolean;
 }
 
@@ -142,11 +144,12 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
       const since = sinceOf(clock.now(), hours);
       const found = await rows.edgesSince(store, { environmentId, kind, since });
       const named = found.filter(({ source }) => source !== "");
+      const isCut = (found[0]?.read ?? 0) >= flowReadMax;
       return {
         edges: named.slice(0, flowShownMax),
-        since,
+        since: isCut ? found[0]!.oldest : since,
         uncounted: found.find(({ source }) => source === "")?.count ?? 0,
-        isCut: named.length > flowShownMax,
+        isCut: isCut || named.length > flowShownMax,
       };
     },
 
