@@ -155,6 +155,21 @@ describe.each(engines)("the map of flows on %s", (engine) => {
     expect(map.edges.find(({ event }: { event: string }) => event === "order.paid")).toMatchObject({
       count: 2,
     });
+    await store.write(async (session) => {
+      await session.run(
+        sql`UPDATE flow_edges SET hour = hour - ${8 * 24 * 3_600_000} WHERE target <> 'order.paid'`,
+      );
+      await session.run(sql`UPDATE flow_minutes SET minute = minute - ${26 * 3_600_000}`);
+    });
+    const kept = () => store.all(sql`SELECT DISTINCT target FROM flow_edges WHERE kind = 'stream'`);
+    await until(
+      async () => {
+        await server.running.tick("flow.forget");
+        return (await kept()).length === 1;
+      },
+      { about: "what is too old to be forgotten" },
+    );
+    expect((await server.api("/api/v1/overview")).body.last_day.events).toBe(0);
   });
 });
 

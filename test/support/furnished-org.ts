@@ -74,6 +74,12 @@ export async function furnishOrg(server: TestServer, org: string) {
   const email = `${org}@example.test`;
   const password = `correct horse ${org}`;
   await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });
+  const hour = Date.now() - (Date.now() % 3_600_000);
+  for (const kind of ["emit", "invoke", "stream", "topic", "wait"])
+    await store.write((session) =>
+      session.run(sql`INSERT INTO flow_edges (environment_id, kind, hour, source, target, count)
+        VALUES (${environmentId}, ${kind}, ${hour}, ${marker}, ${marker}, 1)`),
+    );
   await server.running.tick("audit.flush");
   const session = (await api("/api/v1/auth/login", { body: { email, password }, key: null })).token;
   const desktop = (await api("/api/v1/auth/desktop-session", { method: "POST" })).token;

@@ -7,14 +7,16 @@ const environmentId = "env_a";
 
 test("counts what happened until it is taken, and keeps what is put back", () => {
   const counts = new FlowCounts();
-  const edge = { environmentId, kind: "emit" as const, source: "fn", target: "told" };
-  for (const count of [1, 2]) counts.edge({ ...edge, count });
+  const told = (count: number) => counts.edges(environmentId, "emit").add("fn", "told", count);
+  told(1);
+  told(2);
   counts.happened(environmentId, "events", 3);
-  counts.published({ environmentId, runId: "run_1", topic: "news", count: 1 });
+  counts.publishes(environmentId).add("run_1", "news", 1);
   const taken = counts.take();
-  expect(taken).toMatchObject({ edges: [{ ...edge, count: 3 }], minutes: [{ environmentId, events: 3 }] });
+  const edge = { environmentId, kind: "emit", source: "fn", target: "told", count: 3 };
+  expect(taken).toMatchObject({ edges: [edge], minutes: [{ environmentId, events: 3 }] });
   expect(counts.take()).toEqual({ edges: [], minutes: [] });
-  counts.edge({ ...edge, count: 1 });
+  told(1);
   counts.putBack(taken);
   expect(counts.take()).toMatchObject({ edges: [{ count: 4 }], minutes: [{ events: 3, failed: 0 }] });
   expect(counts.takePublishes()).toEqual([{ environmentId, runId: "run_1", topic: "news", count: 1 }]);
@@ -23,9 +25,8 @@ test("counts what happened until it is taken, and keeps what is put back", () =>
 test("keeps a bounded number of different ones, and counts the others together", () => {
   const counts = new FlowCounts();
   for (let at = 0; at < flowEdgesMax + 5; at++)
-    counts.edge({ environmentId, kind: "wait", source: "fn", target: `event.${at}`, count: 2 });
-  for (let at = 0; at < publishesMax + 7; at++)
-    counts.published({ environmentId, runId: `run_${at}`, topic: "news", count: 1 });
+    counts.edges(environmentId, "wait").add("fn", `event.${at}`, 2);
+  for (let at = 0; at < publishesMax + 7; at++) counts.publishes(environmentId).add(`run_${at}`, "news", 1);
   expect(counts.takePublishes()).toHaveLength(publishesMax);
   const { edges } = counts.take();
   expect(edges).toHaveLength(flowEdgesMax + 2);

@@ -22,8 +22,8 @@ export interface PublishQueueDeps {
   ids: Ids;
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
   watch: Watch;
-  /** Called after the commit with each message of which the caller named the run that publishes it. */
-  onPublished?: (message: { environmentId: string; runId: string; topic: string }) => void;
+  /** Called after the commit for each message of which the caller named the run that publishes it. */
+  onPublished?: (environmentId: string, runId: string, topic: string) => void;
 }
 
 /** The messages of one call; they are written together or not at all. */
@@ -116,7 +116,7 @@ export function openPublishQueue({ store, clock, ids, feeds, watch, onPublished 
         published.add(placed.size);
         if (onPublished)
           for (const { environmentId, runId, topic } of placed.keys())
-            if (runId !== null) onPublished({ environmentId, runId, topic });
+            if (runId !== null) onPublished(environmentId, runId, topic);
         feed(placed);
         return answers;
       } catch (error) {

@@ -30,8 +30,8 @@ export interface FlowCounted {
   minutes: MinuteCount[];
 }
 
-/** Counts of pairs; those beyond `max` different ones are counted together. */
-class Pairs {
+/** Counts of pairs, such as of the two ends of an edge; those beyond `max` different ones are counted together. */
+export class Pairs {
   readonly #max: number;
   readonly #targets = new Map<string, Map<string, number>>();
   #size = 0;
@@ -91,16 +91,17 @@ export class FlowCounts {
     this.#of(environmentId).minute[what] += count;
   }
 
-  edge({ environmentId, kind, source, target, count }: EdgeCount): void {
-    const pairs = this.#of(environmentId).edgesOf(kind);
-    if (source === "") pairs.without += count;
-    else pairs.add(source, target, count);
+  edges(environmentId: string, kind: EdgeKind): Pairs {
+    return this.#of(environmentId).edgesOf(kind);
   }
 
-  published({ environmentId, runId, topic, count }: PublishCount): void {
-    const own = this.#publishes.get(environmentId) ?? new Pairs(publishesMax);
-    own.add(runId, topic, count);
+  /** Of runs and topics. */
+  publishes(environmentId: string): Pairs {
+    const known = this.#publishes.get(environmentId);
+    if (known) return known;
+    const own = new Pairs(publishesMax);
     this.#publishes.set(environmentId, own);
+    return own;
   }
 
   /** All publishes, which the counts then no longer hold. */
@@ -109,8 +110,7 @@ export class FlowCounts {
     for (const [environmentId, own] of this.#publishes) {
       for (const { source: runId, target: topic, count } of own.all())
         publishes.push({ environmentId, runId, topic, count });
-      if (own.without > 0)
-        this.edge({ environmentId, kind: "topic", source: "", target: "", count: own.without });
+      this.edges(environmentId, "topic").without += own.without;
     }
     this.#publishes = new Map();
     return publishes;
@@ -134,7 +134,11 @@ export class FlowCounts {
 
   /** What could not be written is written with what happens next. */
   putBack({ edges, minutes }: FlowCounted): void {
-    for (const edge of edges) this.edge(edge);
+    for (const { environmentId, kind, source, target, count } of edges) {
+      const pairs = this.edges(environmentId, kind);
+      if (source === "") pairs.without += count;
+      else pairs.add(source, target, count);
+    }
     for (const { environmentId, ...minute } of minutes)
       for (const what of happenings) this.happened(environmentId, what, minute[what]);
   }

@@ -48,7 +48,7 @@ export interface Flow {
   ended(runs: readonly { environmentId: string; ends: "completed" | "failed" | "cancelled" }[]): void;
   awaited(environmentId: string, functionId: string, eventName: string): void;
   /** A run that is not one of the environment counts nothing. */
-  published(message: { environmentId: string; runId: string; topic: string }): void;
+  published(environmentId: string, runId: string, topic: string): void;
   /** The tick of loop `flow.write`. What fails to be written is tried again with the next tick. */
   writeOnce(): Promise<void>;
   /** Part of the duty `retention`. */
@@ -62,8 +62,6 @@ const none: Record<Happening, number> = { events: 0, started: 0, completed: 0, f
 
 export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow {
   const counts = new FlowCounts();
-  const edge = (environmentId: string, kind: EdgeKind, source: string, target: string) =>
-    counts.edge({ environmentId, kind, source, target, count: 1 });
 
   /** Counts what runs published for their functions. */
   async function nameFunctions(): Promise<void> {
@@ -75,12 +73,13 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
         for (const run of await rows.functionsOf(store, runIds.slice(from, from + flowRowsMax)))
           functionOf.set(`${run.environment_id}\n${run.id}`, run.function_id);
     } catch (error) {
-      for (const publish of publishes) counts.published(publish);
+      for (const { environmentId, runId, topic, count } of publishes)
+        counts.publishes(environmentId).add(runId, topic, count);
       throw error;
     }
     for (const { environmentId, runId, topic, count } of publishes) {
       const source = functionOf.get(`${environmentId}\n${runId}`);
-      if (source !== undefined) counts.edge({ environmentId, kind: "topic", source, target: topic, count });
+      if (source !== undefined) counts.edges(environmentId, "topic").add(source, topic, count);
     }
   }
 
@@ -96,8 +95,8 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
     logged({ environmentId, name, emitter, invokes, entity }) {
       counts.happened(environmentId, "events", 1);
       if (emitter !== undefined)
-        edge(environmentId, invokes === null ? "emit" : "invoke", emitter, invokes ?? name);
-      if (entity !== null) edge(environmentId, "stream", entity.type, name);
+        counts.edges(environmentId, invokes === null ? "emit" : "invoke").add(emitter, invokes ?? name, 1);
+      if (entity !== null) counts.edges(environmentId, "stream").add(entity.type, name, 1);
     },
     started(runs) {
       for (const { environmentId } of runs) counts.happened(environmentId, "started", 1);
@@ -105,9 +104,10 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
     ended(runs) {
       for (const { environmentId, ends } of runs) counts.happened(environmentId, ends, 1);
     },
-    awaited: (environmentId, functionId, eventName) => edge(environmentId, "wait", functionId, eventName),
-    published({ environmentId, runId, topic }) {
-      if (isRunId(runId)) counts.published({ environmentId, runId, topic, count: 1 });
+    awaited: (environmentId, functionId, eventName) =>
+      counts.edges(environmentId, "wait").add(functionId, eventName, 1),
+    published(environmentId, runId, topic) {
+      if (isRunId(runId)) counts.publishes(environmentId).add(runId, topic, 1);
     },
 
     async writeOnce() {
