@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { watchAheadBytesMax } from "../../src/domain/state/kv/limits.ts";
+import { BucketFeed } from "../../src/domain/state/kv/bucket-feed.ts";
+import { watchAheadBytesMax, watchBytesAtOnce } from "../../src/domain/state/kv/limits.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { go } from "../support/every-route.ts";
 import { base, expectFault, kvOf, pathOf } from "../support/kv.ts";
@@ -200,6 +203,39 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     await server.api(`/api/v1/apikeys/${made.id}`, { method: "DELETE" });
     expect((await socket.whenClosed()).code).toBe(1008);
     expect((await gone.whenClosed()).code).toBe(1008);
+  });
+
+  test("a reader who joins while a feed reads is not taken for one who has what was handed on", async () => {
+    const { id } = (await make("joined", { history: 5 }).then(() =>
+      server.running.domain.store.one<{ id: string }>(sql`SELECT id FROM kv_buckets WHERE name = 'joined'`),
+    )) as { id: string };
+    // Each is read alone.
+    for (let at = 0; at < 3; at++) await put(pathOf("joined", `k${at}`), new Uint8Array(watchBytesAtOnce));
+    const { store } = server.running.domain;
+    const gate = Promise.withResolvers<void>();
+    let reads = 0;
+    const slow = new Proxy(store, {
+      get(target, name) {
+        if (name !== "all") return Reflect.get(target, name);
+        return async (query: Parameters<typeof store.all>[0]) => {
+          // The third is of the second value.
+          if (++reads === 3) await gate.promise;
+          return target.all(query);
+        };
+      },
+    });
+    const bucket = { environmentId: server.env, id, name: "joined" };
+    const feed = new BucketFeed({ store: slow, clock: systemClock(), log: silentLog }, bucket, 0);
+    const first = feed.tap(0, () => true);
+    feed.wake();
+    await until(() => reads === 3, { about: "the second value to be asked for" });
+    // Who has read up to 0 must read on in the store first.
+    expect(feed.at).toBe(1);
+    const second = feed.tap(feed.at, () => true);
+    gate.resolve();
+    await until(() => feed.at === 3, { about: "the feed" });
+    const taken = [await first.take(), await second.take()];
+    expect(taken.map((changes) => changes.map(({ revision }) => revision))).toEqual([[1], [2]]);
   });
 
   test("that are read slowly wait for their reader, and are told what the bucket has kept", async () => {

@@ -188,6 +188,11 @@ describe.each(engines)("schemas of events on %s", (engine) => {
       schema_breach: "/properties/total/type",
       schema_hash: expect.stringMatching(/^[0-9a-f]{64}$/),
     });
+    const odd = `a\0${"b".repeat(1_000)}`;
+    await register("mode.odd", { properties: { [odd]: { type: "string" } } });
+    const marked = await emit("mode.odd", { [odd]: 1 });
+    const { schema_breach } = (await server.api(`/api/v1/events/${marked.body.eventId}`)).body;
+    expect(schema_breach).toBe(`/properties/a\ufffd${"b".repeat(186)}`);
     const other = await emit("mode.a", {}, { version: 4 });
     expect((await server.api(`/api/v1/events/${other.body.eventId}`)).body.schema_breach).toBe("version");
     const check = await call("CheckEnforcement", { eventName: "mode.a" });
@@ -241,6 +246,12 @@ describe.each(engines)("schemas of events on %s", (engine) => {
       schemaVersion: 2,
     });
     expect(read.body.events).toMatchObject([{ version: 2, data: now, entityVersion: "1" }]);
+    const historyAt = async (schemaVersion: number) => {
+      const message = { entityId: "up.1", schemaVersion };
+      return (await server.rpc("EntityStreamService", "GetEntityHistory", message)).body.entries;
+    };
+    expect(await historyAt(2)).toMatchObject([{ schemaVersion: 2, eventData: now, entityVersion: "1" }]);
+    expect(await historyAt(0)).toMatchObject([{ schemaVersion: 1, eventData: data }]);
     expect((await call("TestUpcast", { eventName: "up.a", fromVersion: 1, toVersion: 4 })).body.code).toBe(
       "not_found",
     );

@@ -16,6 +16,8 @@ const schemaLevelsMax = 64;
 const schemasMax = 5_000;
 /** Of all patterns together, as `patternSize` counts them. */
 export const patternPartsMax = 5_000;
+/** Of the URI that an `$id` comes to: each anchor and reference under it is written behind it. */
+const baseCharsMax = 500;
 
 /** The dialects that are understood, by the year of their edition. */
 const editions: Readonly<Record<string, Edition>> = {
@@ -136,6 +138,8 @@ function baseOf({ $id, $ref }: SchemaObject, base: string, place: string, editio
   const resolved = typeof $id === "string" ? resolve($id, base) : undefined;
   if (resolved === undefined || resolved.fragment !== "")
     throw new SchemaError(`${place}/$id`, "must be a URI without a fragment");
+  if (resolved.uri.length > baseCharsMax)
+    throw new SchemaError(`${place}/$id`, `must be a URI of at most ${baseCharsMax} characters`);
   return resolved.uri;
 }
 

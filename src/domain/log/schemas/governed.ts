@@ -7,7 +7,7 @@ import {
 } from "../../../kit/json-schema/json-schema.ts";
 import type { StoreReader } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
-import { brokenRule, type SchemaMode, unknownVersion } from "./rules.ts";
+import { brokenRule, placeText, type SchemaMode, unknownVersion } from "./rules.ts";
 
 /** What a schema says of one event. */
 export interface SchemaMark {
@@ -118,7 +118,7 @@ class Governed implements EventSchemas {
     try {
       const breach = schema.breachOf(event.value);
       if (!breach) return { mark: { hash, breach: null }, refused: undefined };
-      return this.#refusal({ hash, breach: breach.place }, brokenRule(event, breach));
+      return this.#refusal({ hash, breach: placeText(breach.place) }, brokenRule(event, breach));
     } catch (error) {
       if (!(error instanceof TooMuchToCheck)) throw error;
       return this.#refusal({ hash, breach: "steps" }, tooMuch(event, error));

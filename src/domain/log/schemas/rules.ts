@@ -37,15 +37,19 @@ export function requireRegistrable({
     throw invalid("description", `at most ${descriptionBytesMax} bytes`);
 }
 
-/** How much of a place inside the data is told. */
+/** How much of a place inside the data or the schema is told. */
 const placeCharsMax = 200;
+
+/** Names of members may be long, and hold what no database keeps. */
+export const placeText = (place: string): string =>
+  place.slice(0, placeCharsMax).toWellFormed().replaceAll("\0", "\ufffd");
 
 /** The refusal of data by a rule of its schema; `at` is the event's place in the caller's batch. */
 export function brokenRule(
   { name, version, at = "" }: { name: string; version: number; at?: string | undefined },
   breach: Breach,
 ): Fault {
-  const place = breach.at === "" ? "" : `${breach.at.slice(0, placeCharsMax).toWellFormed()} `;
+  const place = breach.at === "" ? "" : `${placeText(breach.at)} `;
   const field = `${at}data`;
   return new Fault(
     "invalid_argument",

@@ -1,6 +1,7 @@
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { SchemaError } from "../../../kit/json-schema/json-schema.ts";
 import { memberOf, partsOf } from "../../../kit/json-schema/pointer.ts";
+import { payloadLevelsMax } from "../../../kit/payload-json.ts";
 import { upcastExpressionsMax, upcastOperationsMax } from "./limits.ts";
 
 /** The word of a schema under which it says how data of the version before becomes its own. */
@@ -112,6 +113,9 @@ function pathAt(fields: OperationFields, name: string, place: string): string[] 
   const parts = typeof text === "string" ? partsOf(text) : undefined;
   if (!parts || parts.length === 0)
     throw new SchemaError(`${place}/${name}`, 'must be a JSON pointer, as "/customer/name"');
+  // No data is deeper, and what is put makes each object on the way.
+  if (parts.length > payloadLevelsMax)
+    throw new SchemaError(`${place}/${name}`, `must have at most ${payloadLevelsMax} parts`);
   return parts;
 }
 

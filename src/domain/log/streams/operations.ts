@@ -231,7 +231,10 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
     summary: "Events of a stream beside the runs and steps that they started.",
     reads: true,
     waitsFor: "log",
-    input: Type.Composite([Read, Type.Object({ fromTimestamp: text, toTimestamp: text })]),
+    input: Type.Composite([
+      Read,
+      Type.Object({ fromTimestamp: text, toTimestamp: text, schemaVersion: count }),
+    ]),
     about: aboutRead,
     alsoAsks: [...readAsks, "runs:read"],
     rpc: rpc(
@@ -241,20 +244,30 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
         fromVersion: safeCount(m.fromVersion),
         limit: m.limit,
         direction: m.direction,
+        schemaVersion: m.schemaVersion,
         ...(m.fromTimestamp && { fromTimestamp: rfc3339(instantOf(m.fromTimestamp)) }),
         ...(m.toTimestamp && { toTimestamp: rfc3339(instantOf(m.toTimestamp)) }),
       }),
       toHistory,
-      { decode: (body) => withNumbers(body, ["fromVersion", "limit"]) },
+      { decode: (body) => withNumbers(body, ["fromVersion", "limit", "schemaVersion"]) },
     ),
     async handle(input, call) {
-      const page = await streams.history(call.environmentId, {
+      const { environmentId } = call;
+      const version = requireCount("schemaVersion", input.schemaVersion);
+      const page = await streams.history(environmentId, {
         ...rangeOf(input),
         limit: requireCount("limit", input.limit),
         since: timeBound("fromTimestamp", input.fromTimestamp),
         until: timeBound("toTimestamp", input.toTimestamp),
       });
-      return withoutDeniedRuns(page, call);
+      const allowed = await withoutDeniedRuns(page, call);
+      if (version === 0) return allowed;
+      const events = allowed.entries.map(({ event }) => event);
+      const broughtUp = await schemas.broughtUp(environmentId, events, version);
+      return {
+        ...allowed,
+        entries: allowed.entries.map(({ runs }, at) => ({ event: broughtUp[at]!, runs })),
+      };
     },
   }),
   unary({

@@ -137,7 +137,11 @@ export class BucketFeed {
         limit: watchSlice,
       });
       for await (const changes of withValues(this.#store, this.bucket, heads))
-        for (const change of changes) for (const tap of this.#taps) tap.offer(change);
+        for (const change of changes) {
+          for (const tap of this.#taps) tap.offer(change);
+          // At once: a reader who joins before the next values are read must not be taken for one who has these.
+          this.at = change.revision;
+        }
       const last = heads.at(-1)?.revision ?? 0;
       this.at = heads.length < watchSlice ? Math.max(last, end.revision) : last;
     }
