@@ -124,6 +124,7 @@ export async function* follow<One>(
   watched: Watched<One>,
 ): AsyncGenerator<One, void, void> {
   const { signal, mends = () => false } = watched;
+  let wasOpened = false;
   for (let failures = 0; !signal?.aborted; ) {
     const attempt = new WatchAttempt();
     const stop = () => attempt.close();
@@ -143,7 +144,12 @@ export async function* follow<One>(
     if (signal?.aborted) return;
     const { error } = attempt;
     if (error && !error.retryable && !mends(error)) throw error;
-    if (!attempt.wasOpened) await watched.ask();
+    wasOpened ||= attempt.wasOpened;
+    if (!attempt.wasOpened)
+      await watched.ask().catch((error) => {
+        // A server that was there and is away comes back; an address that never answered is told.
+        if (!wasOpened || !(error instanceof SvcError && error.retryable)) throw error;
+      });
     failures = attempt.wasOpened && !error ? 1 : failures + 1;
     await pause(reconnectDelayMs(failures, error), signal);
   }

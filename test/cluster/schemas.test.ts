@@ -18,7 +18,7 @@ const byRpc =
     const { status, body: answer } = await node.rpc(service, method, body(event));
     return status === 200 ? "accepted" : `${status} ${answer.message}`;
   };
-const stream = (event: string) => ({ entityId: `of.${event}`, entityType: "e" });
+const stream = (event: string) => ({ entityId: `of.${event}`, entityType: "e", expectedVersion: -1 });
 
 describe("schemas of two nodes whose bus went away", () => {
   let home: Home;
@@ -113,7 +113,8 @@ describe("schemas of two nodes whose bus went away", () => {
           };
           const call = async (method: string, body: object) =>
             expect(await here!.rpc("EventSchemaService", method, body)).toMatchObject({ status: 200 });
-          await says("before", false);
+          // Those who emit besides see to it that the node knows the definitions of before.
+          if (round === 0) await says("before", false);
           await call("RegisterSchema", { eventName: event, schemaJson });
           await says("under the schema", true);
           if (round > 0) continue;

@@ -13,6 +13,8 @@ export interface Harm {
 
 export interface Harming {
   readonly done: Harm;
+  /** Kills a node, any when it is not said. */
+  kill(server?: SpawnedServer): Promise<void>;
   /** Kills each node and each NATS server, one by one, and replaces a node in peace. */
   round(): Promise<void>;
   /** Freezes a node until the others have taken its members for dead, and what they held. */
@@ -44,10 +46,13 @@ export function openHarming({ servers, nats, chance, say }: HarmingOptions): Har
     await program.restart();
   };
 
+  const kill = (server = any()) => harm("nodesKilled", "a node is killed", () => killed(server));
+
   return {
     done,
+    kill,
     async round() {
-      for (const server of servers) await harm("nodesKilled", "a node is killed", () => killed(server));
+      for (const server of servers) await kill(server);
       for (const server of nats.servers)
         await harm("natsKilled", "a NATS server is killed", () => killed(server));
       await harm("nodesReplaced", "a node is replaced", async () => {
