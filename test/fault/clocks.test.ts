@@ -1,15 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { clockUncertaintyMsMax } from "../../src/cluster/time-base.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, createFunction, createWorker, type Worker } from "../../src/sdk/index.ts";
+import { kvOf, pathOf } from "../support/kv.ts";
 import { sharedNats } from "../support/nats.ts";
 import { type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
+import { isSoak } from "../support/soak.ts";
 import { until } from "../support/until.ts";
 
 /** So long that a worker which is alive renews it over any pause, and shorter than the work and than the clocks are apart. */
 const leaseMs = 4_000;
 const napMs = 1_200;
 const workMs = 6_000;
+const ttlMs = 2_000;
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
 describe("nodes whose clocks are 60 s apart", () => {
@@ -98,6 +102,30 @@ describe("nodes whose clocks are 60 s apart", () => {
       expect(at).toBeGreaterThanOrEqual(rows[place - 1]?.at ?? 0);
     }
   });
+
+  test("end a key's time together, to the second", async () => {
+    const stores = nodes.map((node) => kvOf(() => node));
+    await stores[0]!.make("brief", { ttl_seconds: ttlMs / 1_000 });
+    const path = (place: number) => pathOf("brief", `of-${place}`);
+    const lived: number[] = [];
+    const ends = stores.flatMap(async ({ put }, place) => {
+      const askedAt = performance.now();
+      expect((await put(path(place), "x")).status).toBe(200);
+      const isOver = async ({ textOf }: (typeof stores)[number]) => (await textOf(path(place))) === 404;
+      await Promise.all(
+        stores.map(async (store) => {
+          await until(() => isOver(store), { about: "the end of its time", everyMs: 20 });
+          lived.push(performance.now() - askedAt);
+        }),
+      );
+    });
+    await Promise.all(ends);
+    expect(lived.length).toBe(4);
+    expect(Math.min(...lived)).toBeGreaterThan(ttlMs - clockUncertaintyMsMax);
+    // A busy machine asks late; a clock that is 60 s ahead or behind would be told apart all the same.
+    expect(Math.max(...lived)).toBeLessThan(ttlMs + 15_000);
+    if (isSoak) console.log("lived for ms", lived);
+  }, 60_000);
 
   test("wake no sleeper early", async () => {
     await completed(await emit("nap.please"));
