@@ -17,6 +17,8 @@ const options = JSON.parse(process.argv[2]!) as {
   topic?: string;
   /** Instead of an event: appends to so many streams, at any version. */
   streams?: number;
+  /** Instead of an event: puts or gets of so many keys of bucket `bench`. */
+  kv?: { method: "PUT" | "GET"; keys: number };
   /** Events a request; 1 is `Emit`, more is `TriggerBatch`. Of messages: `Publish` and `PublishBatch`; of appends all to one stream. */
   batch: number;
   /** So many customers take turns, from this number on; without them all events are of `c-1042`. */
@@ -47,6 +49,7 @@ const { customers = 1, firstCustomer = 1042 } = options;
 let made = 0;
 
 function request(): string {
+  if (options.kv !== undefined) return keyRequest(options.kv);
   const at = (epoch + performance.now()).toFixed(2);
   const customer = firstCustomer + (made++ % customers);
   const one = `{${name},"data":{"at":${at},"customer":"c-${customer}","total":42.5,"note":"bench"}}`;
@@ -61,6 +64,13 @@ function appendOf(one: string): string {
   const body =
     options.batch > 1 ? `{"streams":[{${target},"events":[${events()}]}]}` : `{${target},${one.slice(1)}`;
   return `${head}${body.length}\r\n\r\n${body}`;
+}
+
+function keyRequest({ method, keys }: NonNullable<typeof options.kv>): string {
+  const line = `${method} /api/v1/kv/buckets/bench/keys/key-${made++ % keys} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\n`;
+  if (method === "GET") return `${line}\r\n`;
+  const body = `{"at":${(epoch + performance.now()).toFixed(2)},"customer":"c-1042","total":42.5,"note":"bench"}`;
+  return `${line}Content-Type: application/octet-stream\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
 }
 
 let accepted = 0;
