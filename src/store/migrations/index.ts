@@ -30,6 +30,7 @@ import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
 import { flow } from "./0038_flow.ts";
+import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 
 /** In order; a landed one is never edited. */
@@ -67,4 +68,5 @@ export const migrations = [
   agentTools,
   flow,
   causality,
+  kvRevisions,
 ];

@@ -24,6 +24,12 @@ interface KeyRow {
   value?: string | null;
 }
 
+/** Rows of `kv_keys`, one for each address: key by key, whatever the statistics say. SQLite has no other way. */
+const eachKey = ({ engine }: Seams): Sql =>
+  engine === "postgres"
+    ? sql.raw(`CROSS JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${sameKeyText} LIMIT 1) e`)
+    : sql.raw(`JOIN kv_keys e ON ${sameKeyText}`);
+
 const unique = <T>(list: readonly T[], nameOf: (one: T) => string): T[] => [
   ...new Map(list.map((one) => [nameOf(one), one])).values(),
 ];
@@ -35,9 +41,8 @@ const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], na
     key: column.text(addresses.map(({ key }) => key)),
   });
 
-const sameKey = sql.raw(
-  "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key",
-);
+const sameKeyText = "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key";
+const sameKey = sql.raw(sameKeyText);
 
 /** Locks the buckets of the changes until the transaction ends, so that revisions have no gaps. */
 export async function holdBuckets(session: Session, changes: readonly ValueChange[]): Promise<HeldBucket[]> {
@@ -83,7 +88,7 @@ export async function statesOf(
   const rows =
     await session.all<KeyRow>(sql`SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.operation,
       e.bytes, e.created_at, e.expires_at${value}
-    FROM ${addressesFrom(session.seams, wanted)} JOIN kv_keys e ON ${sameKey}`);
+    FROM ${addressesFrom(session.seams, wanted)} ${eachKey(session.seams)}`);
   return rows.map((row) => ({
     environmentId: row.environment_id,
     bucketId: row.bucket_id,
@@ -101,9 +106,21 @@ const historyColumns = sql.raw(
   "environment_id, bucket_id, key, revision, bytes, created_at, expires_at, value",
 );
 
-const deleteHistory = (session: Session, addresses: readonly KeyAddress[]): Promise<number> =>
-  session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key) IN (
-    SELECT i.environment_id, i.bucket_id, i.key FROM ${addressesFrom(session.seams, addresses)})`);
+/** Deletes what these keys have in the history, but for the newest `kept`. */
+function deleteHistory(session: Session, addresses: readonly KeyAddress[], kept = 0): Promise<number> {
+  const { seams } = session;
+  const found = addressesFrom(seams, addresses);
+  // Key by key, whatever the statistics say: of a young table they had each row compared with each key.
+  if (seams.engine === "postgres")
+    return session.run(sql`DELETE FROM kv_history WHERE ctid = ANY (ARRAY(
+      SELECT o.ctid FROM ${found} CROSS JOIN LATERAL (
+        SELECT e.ctid FROM kv_history e WHERE ${sameKey} ORDER BY e.revision DESC OFFSET ${kept}) o))`);
+  return session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key, revision) IN (
+    SELECT o.environment_id, o.bucket_id, o.key, o.revision FROM (
+      SELECT e.environment_id, e.bucket_id, e.key, e.revision,
+        row_number() OVER (PARTITION BY e.environment_id, e.bucket_id, e.key ORDER BY e.revision DESC) AS nth
+      FROM ${found} JOIN kv_history e ON ${sameKey}) o WHERE o.nth > ${kept})`);
+}
 
 /** Writes what the changes decided. The session must hold their buckets. */
 export async function writeChanges(session: Session, changes: ValueChanges): Promise<void> {
@@ -115,7 +132,7 @@ export async function writeChanges(session: Session, changes: ValueChanges): Pro
     await session.run(sql`INSERT INTO kv_history (${historyColumns})
       SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.bytes, e.created_at, e.expires_at,
         e.value
-      FROM ${addressesFrom(session.seams, replaced)} JOIN kv_keys e ON ${sameKey}`);
+      FROM ${addressesFrom(session.seams, replaced)} ${eachKey(session.seams)}`);
   if (passed.length > 0)
     await session.run(sql`INSERT INTO kv_history (${historyColumns})
       SELECT ${historyColumns} FROM ${keysOf(session.seams, passed)}`);
@@ -151,11 +168,7 @@ const putKeys = (session: Session, keys: readonly WrittenKey[]): Promise<number>
 
 async function cutHistory(session: Session, keys: readonly (KeyAddress & { kept: number })[]): Promise<void> {
   for (const [kept, addresses] of Map.groupBy(keys, (one) => one.kept))
-    await session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key, revision) IN (
-      SELECT o.environment_id, o.bucket_id, o.key, o.revision FROM (
-        SELECT e.environment_id, e.bucket_id, e.key, e.revision,
-          row_number() OVER (PARTITION BY e.environment_id, e.bucket_id, e.key ORDER BY e.revision DESC) AS nth
-        FROM ${addressesFrom(session.seams, addresses)} JOIN kv_history e ON ${sameKey}) o WHERE o.nth > ${kept})`);
+    await deleteHistory(session, addresses, kept);
 }
 
 const moveBuckets = (session: Session, buckets: readonly HeldBucket[]): Promise<number> =>

@@ -74,7 +74,7 @@ export function openOwnBucket(
     async get(environmentId, key, revision) {
       const now = clock.now();
       const newest = await rows.newestValue(store, environmentId, { bucket: name, key, now });
-      if (!newest) return undefined;
+      if (!newest?.bucket_id) return undefined;
       if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
       if (revision === undefined) return undefined;
       return rows.pastValue(store, environmentId, { bucketId: newest.bucket_id, key, revision, now });

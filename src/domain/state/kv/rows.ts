@@ -109,16 +109,20 @@ export const markDeleted = (
 
 const isAliveAt = (now: Instant) => sql`(e.expires_at IS NULL OR e.expires_at > ${now})`;
 
-/** The newest value of a key; undefined when there is no bucket, without a revision when there is no key. */
+/**
+ * The newest value of a key; without a bucket's id when there is none, without a revision when there is no key. The bucket
+ * is a value and no table, so that every planner goes by the whole primary key.
+ */
 export const newestValue = (
   reads: KvReads,
   environmentId: string,
   { bucket, key, now }: { bucket: string; key: string; now: Instant },
-): Promise<({ bucket_id: string } & (StoredValue | { revision: null })) | undefined> =>
-  reads.one(sql`SELECT b.id AS bucket_id, e.revision, e.value, e.created_at, e.expires_at
-    FROM kv_buckets b LEFT JOIN kv_keys e ON e.environment_id = b.environment_id AND e.bucket_id = b.id
-      AND e.key = ${key} AND e.operation = 'put' AND ${isAliveAt(now)}
-    WHERE b.environment_id = ${environmentId} AND b.name = ${bucket} AND b.deleted_at IS NULL`);
+): Promise<({ bucket_id: string | null } & (StoredValue | { revision: null })) | undefined> =>
+  reads.one(sql`SELECT b.bucket_id, e.revision, e.value, e.created_at, e.expires_at
+    FROM (SELECT (SELECT id FROM kv_buckets
+        WHERE environment_id = ${environmentId} AND name = ${bucket} AND deleted_at IS NULL) AS bucket_id) b
+      LEFT JOIN kv_keys e ON e.environment_id = ${environmentId} AND e.bucket_id = b.bucket_id
+        AND e.key = ${key} AND e.operation = 'put' AND ${isAliveAt(now)}`);
 
 /** A value that was replaced. */
 export const pastValue = (

@@ -153,7 +153,7 @@ export function openKv(deps: KvDeps): Kv {
       requireKey(key);
       const now = clock.now();
       const newest = await rows.newestValue(store, environmentId, { bucket: shown(bucket), key, now });
-      if (!newest) throw missing("bucket", bucket);
+      if (!newest?.bucket_id) throw missing("bucket", bucket);
       if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
       if (revision === undefined) throw missing("key", key);
       const past = { bucketId: newest.bucket_id, key, revision, now };

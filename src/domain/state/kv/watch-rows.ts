@@ -50,26 +50,29 @@ export const bucketEnd = (
     WHERE environment_id = ${environmentId} AND id = ${id} AND deleted_at IS NULL`);
 
 const isAliveAt = (now: Instant) => sql`(expires_at IS NULL OR expires_at > ${now})`;
-const ofKey = (key: string | undefined) => (key === undefined ? sql`` : sql`AND key = ${key}`);
+/** Of all keys it must not begin at the primary key, in which revisions have no order. */
+const within = ({ environmentId, id }: Address, key: string | undefined) =>
+  key === undefined
+    ? sql`environment_id || '' = ${environmentId} AND bucket_id = ${id}`
+    : sql`environment_id = ${environmentId} AND bucket_id = ${id} AND key = ${key}`;
 
 /** Keys with the values that they have, by the revision of those. */
 export const valuesAfter = (
   reads: WatchReads,
-  { environmentId, id }: Address,
+  bucket: Address,
   { after, key, limit, upTo, now }: Asked & { upTo: number },
 ): Promise<ChangeHead[]> =>
   reads.all(sql`SELECT key, revision, operation, bytes, created_at FROM kv_keys
-    WHERE environment_id = ${environmentId} AND bucket_id = ${id} AND revision > ${after} AND revision <= ${upTo}
-      ${ofKey(key)} AND operation = 'put' AND ${isAliveAt(now)}
+    WHERE ${within(bucket, key)} AND revision > ${after} AND revision <= ${upTo} AND operation = 'put' AND ${isAliveAt(now)}
     ORDER BY revision LIMIT ${limit}`);
 
 /** Every change that is kept, by its revision. What a newer one has replaced is kept as the bucket's history. */
 export function changesAfter(
   reads: WatchReads,
-  { environmentId, id }: Address,
+  bucket: Address,
   { after, key, limit, now }: Asked,
 ): Promise<ChangeHead[]> {
-  const found = sql`environment_id = ${environmentId} AND bucket_id = ${id} AND revision > ${after} ${ofKey(key)}`;
+  const found = sql`${within(bucket, key)} AND revision > ${after}`;
   const inOrder = sql`ORDER BY revision LIMIT ${limit}`;
   return reads.all(sql`SELECT key, revision, operation, bytes, created_at FROM (
       SELECT * FROM (SELECT key, revision, operation, bytes, created_at FROM kv_keys
@@ -91,10 +94,15 @@ async function valuesOf(
   });
   const same = sql`e.environment_id = ${environmentId} AND e.bucket_id = ${id} AND e.key = i.key
     AND e.revision = i.revision`;
+  // Change by change, whatever the statistics say: a young table's plan read all values of the bucket.
+  const each = (table: string) =>
+    reads.seams.engine === "postgres"
+      ? sql`${wanted} CROSS JOIN LATERAL (SELECT e.* FROM ${sql.raw(table)} e WHERE ${same} LIMIT 1) e`
+      : sql`${wanted} JOIN ${sql.raw(table)} e ON ${same}`;
   const rows = await reads.all<{ revision: number; value: string }>(sql`
-    SELECT e.revision, e.value FROM ${wanted} JOIN kv_keys e ON ${same} WHERE e.value IS NOT NULL
+    SELECT e.revision, e.value FROM ${each("kv_keys")} WHERE e.value IS NOT NULL
     UNION ALL
-    SELECT e.revision, e.value FROM ${wanted} JOIN kv_history e ON ${same}`);
+    SELECT e.revision, e.value FROM ${each("kv_history")}`);
   return new Map(rows.map(({ revision, value }) => [revision, value]));
 }
 
