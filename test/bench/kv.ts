@@ -8,6 +8,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { concurrently } from "../cluster/load.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { callerOf } from "../support/server.ts";
 import { driftMax, median } from "./figures.ts";
@@ -24,12 +25,12 @@ const rounds = Number(given.rounds);
 const seconds = Number(given.seconds);
 const floorSeconds = 2;
 const callers = 64;
-const keys = 10_000;
+const keys = 5_000;
 const emitTarget = 0.85;
 
 const shapes = [
-  { name: "puts of 10,000 keys", kv: { method: "PUT", keys }, target: 0.7 },
-  { name: "gets of 10,000 keys", kv: { method: "GET", keys }, target: 2 },
+  { name: "puts of 5,000 keys", kv: { method: "PUT", keys }, target: 0.7 },
+  { name: "gets of 5,000 keys", kv: { method: "GET", keys }, target: 2 },
 ] as const;
 
 const governed = {
@@ -59,8 +60,10 @@ async function measure(engine: string, floor: Place, databaseUrl?: string): Prom
   const schemaJson = JSON.stringify(governed);
   await rpc("EventSchemaService", "RegisterSchema", { eventName: "bench.governed", schemaJson });
   const load = { url: bench.url, key: bench.key, rate: 0, callers, batch: 1, event: "bench.free" };
-  // Every key has a value, and every path is warm.
-  for (const { kv } of shapes) await runToEnd("load.ts", { ...load, kv, seconds: 3 });
+  await concurrently(keys, callers, async (number) => {
+    await api(`/api/v1/kv/buckets/bench/keys/key-${number}`, { method: "PUT", body: number });
+  });
+  for (const { kv } of shapes) await runToEnd("load.ts", { ...load, kv, seconds: 2 });
   const floorNow = async () => (await runToEnd("floor.ts", { ...floor, seconds: floorSeconds })).perS!;
   const perSOf = async (options: object) => {
     const sent = await runToEnd("load.ts", { ...load, ...options, seconds });

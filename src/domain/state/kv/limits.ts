@@ -11,6 +11,8 @@ export const valueBytesDefault = 1024 * 1024;
 export const valueBytesMax = 8 * 1024 * 1024;
 /** Keys that a list of a bucket of the product's own has. */
 export const ownKeysMax = 10_000;
+/** Of a value that is read together with others; a larger one is read alone. */
+export const readTogetherBytesMax = 16 * 1024;
 /** Values of one key that a bucket keeps. */
 export const historyMax = 64;
 export const ttlSecondsMax = 10 * 366 * 24 * 60 * 60;
@@ -26,5 +28,7 @@ export const watchBytesAtOnce = 1024 * 1024;
 /** What waits for a reader of a watch; beyond, it is read from the store again once the reader has come so far. */
 export const watchAheadBytesMax = 1024 * 1024;
 export const watchAheadMax = 1_000;
+/** Reads of the watches of one environment at once, of the node's few connections. */
+export const watchReadsAtOnce = 2;
 /** Watched buckets in one statement. */
 export const watchedSlice = 500;

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { ownPrefix } from "./limits.ts";
 
@@ -109,6 +109,43 @@ export const markDeleted = (
 
 const isAliveAt = (now: Instant) => sql`(e.expires_at IS NULL OR e.expires_at > ${now})`;
 
+/** Without a bucket's id when there is no bucket, without a revision when there is no key. */
+export type NewestValue = { bucket_id: string | null } & (StoredValue | { revision: null });
+
+/** One caller's question for the newest value of a key. */
+export interface ValueAsk {
+  environmentId: string;
+  bucket: string;
+  key: string;
+}
+
+/** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
+export async function newestValues(
+  reads: KvReads & Pick<Store, "engine" | "seams">,
+  asked: readonly ValueAsk[],
+  { now, bytesMax }: { now: Instant; bytesMax: number },
+): Promise<(NewestValue & { value: string | null })[]> {
+  const wanted = reads.seams.rowsFrom("i", {
+    environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
+    bucket: column.text(asked.map(({ bucket }) => bucket)),
+    key: column.text(asked.map(({ key }) => key)),
+  });
+  const ofBucket = sql`b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL`;
+  const ofKey = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key
+    AND e.operation = 'put' AND ${isAliveAt(now)}`;
+  // Key by key, whatever the statistics say.
+  const found =
+    reads.engine === "postgres"
+      ? sql`LEFT JOIN LATERAL (SELECT b.id FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
+          LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
+      : sql`LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
+  const rows = await reads.all<NewestValue & { value: string | null; ord: number }>(sql`
+    SELECT i.ord, b.id AS bucket_id, e.revision, CASE WHEN e.bytes <= ${bytesMax} THEN e.value END AS value,
+      e.created_at, e.expires_at
+    FROM ${wanted} ${found} ORDER BY i.ord`);
+  return rows;
+}
+
 /**
  * The newest value of a key; without a bucket's id when there is none, without a revision when there is no key. The bucket
  * is a value and no table, so that every planner goes by the whole primary key.
@@ -116,8 +153,8 @@ const isAliveAt = (now: Instant) => sql`(e.expires_at IS NULL OR e.expires_at > 
 export const newestValue = (
   reads: KvReads,
   environmentId: string,
-  { bucket, key, now }: { bucket: string; key: string; now: Instant },
-): Promise<({ bucket_id: string | null } & (StoredValue | { revision: null })) | undefined> =>
+  { bucket, key, now }: Omit<ValueAsk, "environmentId"> & { now: Instant },
+): Promise<NewestValue | undefined> =>
   reads.one(sql`SELECT b.bucket_id, e.revision, e.value, e.created_at, e.expires_at
     FROM (SELECT (SELECT id FROM kv_buckets
         WHERE environment_id = ${environmentId} AND name = ${bucket} AND deleted_at IS NULL) AS bucket_id) b

@@ -17,6 +17,7 @@ import {
   valueBytesMax,
 } from "./limits.ts";
 import { type OwnBucket, type OwnBucketSpec, openOwnBucket } from "./own-bucket.ts";
+import { openReadQueue } from "./read-queue.ts";
 import type { Bucket } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { type KeyFilter, keyFilter, requireBucketName, requireKey, segmentFilter } from "./rules.ts";
@@ -72,7 +73,7 @@ export interface Kv {
   expireOnce(write: Store["write"]): Promise<void>;
   /** A bucket that no caller of the store sees. */
   own(spec: OwnBucketSpec): OwnBucket;
-  /** Resolves once no change is on its way to the store. */
+  /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
 }
 
@@ -105,6 +106,7 @@ export interface KvDeps extends Omit<ChangeQueueDeps, "onChanged">, WatchesDeps 
 export function openKv(deps: KvDeps): Kv {
   const { store, clock, ids, moved, shareEnvironment } = deps;
   const changes = openChangeQueue({ ...deps, onChanged: moved.publish });
+  const reads = openReadQueue(deps);
   const watches = openWatches(deps);
   const sendableBytesMax = Math.min(valueBytesMax, deps.bodyBytesMax);
 
@@ -152,7 +154,7 @@ export function openKv(deps: KvDeps): Kv {
     async get(environmentId, bucket, key, revision) {
       requireKey(key);
       const now = clock.now();
-      const newest = await rows.newestValue(store, environmentId, { bucket: shown(bucket), key, now });
+      const newest = await reads.submit({ environmentId, bucket: shown(bucket), key });
       if (!newest?.bucket_id) throw missing("bucket", bucket);
       if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
       if (revision === undefined) throw missing("key", key);
@@ -200,7 +202,7 @@ export function openKv(deps: KvDeps): Kv {
 
     own: (spec) => openOwnBucket({ ...deps, changes, watches }, spec),
 
-    drain: changes.drain,
+    drain: async () => void (await Promise.all([changes.drain(), reads.drain()])),
   };
 }
 

@@ -2,9 +2,10 @@ import type { BusChannel } from "../../../bus/bus.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
+import { semaphore } from "../../../kit/semaphore.ts";
 import type { Store } from "../../../store/store.ts";
 import { BucketFeed } from "./bucket-feed.ts";
-import { watchedSlice, watchSlice } from "./limits.ts";
+import { watchedSlice, watchReadsAtOnce, watchSlice } from "./limits.ts";
 import type { Bucket } from "./rows.ts";
 import type { KeyFilter } from "./rules.ts";
 import {
@@ -54,20 +55,37 @@ export interface WatchesDeps {
 
 const nameOf = (environmentId: string, bucketId: string) => `${environmentId}\n${bucketId}`;
 
+/** A store that reads so little at once for the watches of one environment that others find connections free. */
+function sparingly(store: Store): Store {
+  const inTurn = semaphore(watchReadsAtOnce);
+  return {
+    ...store,
+    one: (query) => inTurn(() => store.one(query)),
+    all: (query) => inTurn(() => store.all(query)),
+  };
+}
+
 export function openWatches(deps: WatchesDeps): Watches {
-  const { store, clock, moved } = deps;
+  const { clock, moved } = deps;
   const feeds = new Map<string, BucketFeed>();
+  /** By environment, for as long as it has watchers. */
+  const watched = new Map<string, { store: Store; watchers: number }>();
   moved.listen(({ environmentId, bucketId }) => feeds.get(nameOf(environmentId, bucketId))?.wake());
 
   function join(bucket: Bucket, at: number): { feed: BucketFeed; leave: () => void } {
-    const name = nameOf(bucket.environmentId, bucket.id);
-    const feed = feeds.get(name) ?? new BucketFeed(deps, bucket, at);
+    const { environmentId } = bucket;
+    const name = nameOf(environmentId, bucket.id);
+    const own = watched.get(environmentId) ?? { store: sparingly(deps.store), watchers: 0 };
+    watched.set(environmentId, own);
+    own.watchers++;
+    const feed = feeds.get(name) ?? new BucketFeed({ ...deps, store: own.store }, bucket, at);
     feeds.set(name, feed);
     feed.watchers++;
     return {
       feed,
       leave() {
         if (--feed.watchers === 0) feeds.delete(name);
+        if (--own.watchers === 0) watched.delete(environmentId);
       },
     };
   }
@@ -76,7 +94,7 @@ export function openWatches(deps: WatchesDeps): Watches {
   async function* readOn(
     bucket: Bucket,
     { filter, signal }: WatchAsk,
-    from: number,
+    { store, from }: { store: Store; from: number },
     slice: (after: number) => Promise<ChangeHead[]>,
   ): AsyncGenerator<ToldChange, number> {
     for (let after = from; ; ) {
@@ -92,14 +110,15 @@ export function openWatches(deps: WatchesDeps): Watches {
   async function* changes(bucket: Bucket, ask: WatchAsk, feed: BucketFeed, end: number) {
     const { filter, signal } = ask;
     const { exact: key } = filter;
+    const { store } = watched.get(bucket.environmentId)!;
     let cursor = ask.after ?? end;
     if (ask.after === undefined)
-      yield* readOn(bucket, ask, 0, (after) =>
+      yield* readOn(bucket, ask, { store, from: 0 }, (after) =>
         valuesAfter(store, bucket, { after, key, limit: watchSlice, upTo: end, now: clock.now() }),
       );
     while (!signal.aborted) {
       const seen = feed.at;
-      cursor = yield* readOn(bucket, ask, cursor, (after) =>
+      cursor = yield* readOn(bucket, ask, { store, from: cursor }, (after) =>
         changesAfter(store, bucket, { after, key, limit: watchSlice, now: clock.now() }),
       );
       cursor = Math.max(cursor, seen);
@@ -123,7 +142,7 @@ export function openWatches(deps: WatchesDeps): Watches {
 
   return {
     async *watch(bucket, ask) {
-      const end = await bucketEnd(store, bucket);
+      const end = await bucketEnd(deps.store, bucket);
       const { after } = ask;
       if (!end) throw missing("bucket", bucket.name);
       const { feed, leave } = join(bucket, end.revision);
@@ -143,7 +162,7 @@ export function openWatches(deps: WatchesDeps): Watches {
         const some = tapped.slice(from, from + watchedSlice);
         const behind = new Set(
           await movedAmong(
-            store,
+            deps.store,
             some.map(({ bucket, at }) => ({ ...bucket, at })),
           ),
         );
