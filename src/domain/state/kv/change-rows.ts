@@ -128,18 +128,33 @@ export async function writeChanges(session: Session, changes: ValueChanges): Pro
   const replaced = [...changes.replaced.values()];
   const dropped = [...changes.dropped.values()];
   if (dropped.length > 0) await deleteHistory(session, dropped);
-  if (replaced.length > 0)
-    await session.run(sql`INSERT INTO kv_history (${historyColumns})
-      SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.bytes, e.created_at, e.expires_at,
-        e.value
-      FROM ${addressesFrom(session.seams, replaced)} ${eachKey(session.seams)}`);
-  if (passed.length > 0)
-    await session.run(sql`INSERT INTO kv_history (${historyColumns})
-      SELECT ${historyColumns} FROM ${keysOf(session.seams, passed)}`);
-  if (written.length > 0) await putKeys(session, written);
+  if (written.length === 0) return;
+  await writeAll(session, [
+    ...(replaced.length > 0 ? [keepReplaced(session.seams, replaced)] : []),
+    ...(passed.length > 0 ? [keepPassed(session.seams, passed)] : []),
+    moveBuckets(session.seams, [...changes.changed]),
+    putKeys(session.seams, written),
+  ]);
   if (lengthened.length > 0) await cutHistory(session, lengthened);
-  if (changes.changed.size > 0) await moveBuckets(session, [...changes.changed]);
 }
+
+/** In their order; on PostgreSQL in one round trip, where each sees what was there before all of them. */
+async function writeAll(session: Session, writes: readonly Sql[]): Promise<void> {
+  if (session.seams.engine === "libsql") {
+    for (const write of writes) await session.run(write);
+    return;
+  }
+  const before = writes.slice(0, -1).map((write, at) => sql`${sql.raw(`w${at}`)} AS (${write})`);
+  await session.run(sql`WITH ${sql.join(before, ", ")} ${writes.at(-1)!}`);
+}
+
+const keepReplaced = (seams: Seams, replaced: readonly KeyAddress[]): Sql =>
+  sql`INSERT INTO kv_history (${historyColumns})
+    SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.bytes, e.created_at, e.expires_at, e.value
+    FROM ${addressesFrom(seams, replaced)} ${eachKey(seams)}`;
+
+const keepPassed = (seams: Seams, passed: readonly WrittenKey[]): Sql =>
+  sql`INSERT INTO kv_history (${historyColumns}) SELECT ${historyColumns} FROM ${keysOf(seams, passed)}`;
 
 const keysOf = ({ rowsFrom }: Seams, keys: readonly WrittenKey[]): Sql =>
   rowsFrom("i", {
@@ -159,27 +174,27 @@ const keyColumns = sql.raw(
 );
 
 // `WHERE true` keeps SQLite from reading the conflict clause as a join condition.
-const putKeys = (session: Session, keys: readonly WrittenKey[]): Promise<number> =>
-  session.run(sql`INSERT INTO kv_keys (${keyColumns})
-    SELECT ${keyColumns} FROM ${keysOf(session.seams, keys)} WHERE true
+const putKeys = (seams: Seams, keys: readonly WrittenKey[]): Sql =>
+  sql`INSERT INTO kv_keys (${keyColumns})
+    SELECT ${keyColumns} FROM ${keysOf(seams, keys)} WHERE true
     ON CONFLICT (environment_id, bucket_id, key) DO UPDATE SET revision = excluded.revision,
       operation = excluded.operation, bytes = excluded.bytes, created_at = excluded.created_at,
-      expires_at = excluded.expires_at, value = excluded.value`);
+      expires_at = excluded.expires_at, value = excluded.value`;
 
 async function cutHistory(session: Session, keys: readonly (KeyAddress & { kept: number })[]): Promise<void> {
   for (const [kept, addresses] of Map.groupBy(keys, (one) => one.kept))
     await deleteHistory(session, addresses, kept);
 }
 
-const moveBuckets = (session: Session, buckets: readonly HeldBucket[]): Promise<number> =>
-  session.run(sql`UPDATE kv_buckets SET revision = i.revision, value_count = i.value_count, bytes = i.bytes
-    FROM ${session.seams.rowsFrom("i", {
+const moveBuckets = (seams: Seams, buckets: readonly HeldBucket[]): Sql =>
+  sql`UPDATE kv_buckets SET revision = i.revision, value_count = i.value_count, bytes = i.bytes
+    FROM ${seams.rowsFrom("i", {
       environment_id: column.text(buckets.map(({ environmentId }) => environmentId)),
       id: column.text(buckets.map(({ id }) => id)),
       revision: column.bigint(buckets.map(({ revision }) => revision)),
       value_count: column.bigint(buckets.map(({ valueCount }) => valueCount)),
       bytes: column.bigint(buckets.map(({ bytes }) => bytes)),
-    })} WHERE kv_buckets.environment_id = i.environment_id AND kv_buckets.id = i.id`);
+    })} WHERE kv_buckets.environment_id = i.environment_id AND kv_buckets.id = i.id`;
 
 type BucketAddress = Pick<Bucket, "environmentId" | "id">;
 
