@@ -5,7 +5,7 @@ import { type Home, makeHome, startTestServer, type TestServer } from "../suppor
 import { isSoak } from "../support/soak.ts";
 
 const schemaJson = JSON.stringify({ type: "object", required: ["ok"] });
-const roundsEachDoor = isSoak ? 125 : 7;
+const roundsEachDoor = isSoak ? 143 : 7;
 /** Callers whose events keep the flushes of both nodes going. */
 const others = 2;
 
