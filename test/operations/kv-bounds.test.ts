@@ -149,7 +149,11 @@ describe.each(engines)("what bounds the key-value store on %s", (engine) => {
     await store.write(async (session) => {
       await session.run(sql`INSERT INTO kv_history (environment_id, bucket_id, key, revision, bytes, created_at, value)
         SELECT ${server.env}, ${id}, 'old-' || i, i, 1, 1, 'eA==' FROM generate_series(100, 20000) i`);
-      const noting = { ...session, run: (query: Sql) => session.run((run.push(query), query)) };
+      const noted = (query: Sql) => {
+        run.push(query);
+        return session.run(query);
+      };
+      const noting = { ...session, run: noted };
       expect(await dropExpired(noting, { environmentId: server.env, id }, Date.now() + 120_000, 10)).toBe(1);
     });
     const lines = await store.all<Record<string, string>>(sql`EXPLAIN ${run[0]!}`);
