@@ -67,6 +67,6 @@ export const migrations = [
   webhookEndpoints,
   agentTools,
   flow,
-  causality,
   kvRevisions,
+  causality,
 ];
