@@ -8,32 +8,118 @@ interface FaultEncoding {
   status: number;
   code: string;
   connect: string;
+  /** For callers: what is wrong, and what to do. */
+  meaning: string;
 }
 
 /** Every fault kind on every protocol. A kind that Connect has no code for takes the nearest code. */
 const encodings: Record<FaultKind, FaultEncoding> = {
-  invalid_argument: { status: 400, code: "invalid_argument", connect: "invalid_argument" },
-  unauthenticated: { status: 401, code: "unauthenticated", connect: "unauthenticated" },
-  permission_denied: { status: 403, code: "permission_denied", connect: "permission_denied" },
-  not_found: { status: 404, code: "not_found", connect: "not_found" },
-  already_exists: { status: 409, code: "already_exists", connect: "already_exists" },
-  failed_precondition: { status: 409, code: "failed_precondition", connect: "failed_precondition" },
-  aborted: { status: 409, code: "aborted", connect: "aborted" },
-  precondition_failed: { status: 412, code: "precondition_failed", connect: "failed_precondition" },
-  method_not_allowed: { status: 405, code: "method_not_allowed", connect: "unimplemented" },
-  payload_too_large: { status: 413, code: "payload_too_large", connect: "resource_exhausted" },
-  unsupported_media_type: { status: 415, code: "unsupported_media_type", connect: "invalid_argument" },
-  resource_exhausted: { status: 429, code: "resource_exhausted", connect: "resource_exhausted" },
-  unimplemented: { status: 501, code: "unimplemented", connect: "unimplemented" },
-  unavailable: { status: 503, code: "unavailable", connect: "unavailable" },
-  deadline_exceeded: { status: 504, code: "deadline_exceeded", connect: "deadline_exceeded" },
-  internal: { status: 500, code: "internal", connect: "internal" },
+  invalid_argument: {
+    status: 400,
+    code: "invalid_argument",
+    connect: "invalid_argument",
+    meaning: "The input is wrong: the message names the field and the rule, `field` the field.",
+  },
+  unauthenticated: {
+    status: 401,
+    code: "unauthenticated",
+    connect: "unauthenticated",
+    meaning: "No credential, or one that is unknown, expired or revoked.",
+  },
+  permission_denied: {
+    status: 403,
+    code: "permission_denied",
+    connect: "permission_denied",
+    meaning: "The roles of the caller do not grant the action, or a deny policy forbids it.",
+  },
+  not_found: {
+    status: 404,
+    code: "not_found",
+    connect: "not_found",
+    meaning: "There is no such thing in the environment; what belongs to others looks the same.",
+  },
+  already_exists: {
+    status: 409,
+    code: "already_exists",
+    connect: "already_exists",
+    meaning: "The name is taken, or the idempotency key was used for something else.",
+  },
+  failed_precondition: {
+    status: 409,
+    code: "failed_precondition",
+    connect: "failed_precondition",
+    meaning: "The state of the thing does not allow it; the same call fails until the state changes.",
+  },
+  aborted: {
+    status: 409,
+    code: "aborted",
+    connect: "aborted",
+    meaning: "Something changed in between, such as the version of a stream: read it again and decide anew.",
+  },
+  precondition_failed: {
+    status: 412,
+    code: "precondition_failed",
+    connect: "failed_precondition",
+    meaning: "`If-Match` or `If-None-Match` does not hold; the message has the revision that was found.",
+  },
+  method_not_allowed: {
+    status: 405,
+    code: "method_not_allowed",
+    connect: "unimplemented",
+    meaning: "The path has no such method; `Allow` has those that it has.",
+  },
+  payload_too_large: {
+    status: 413,
+    code: "payload_too_large",
+    connect: "resource_exhausted",
+    meaning: "The body has more bytes than `SVC_REQUEST_BODY_BYTES_MAX`, or a value more than it may.",
+  },
+  unsupported_media_type: {
+    status: 415,
+    code: "unsupported_media_type",
+    connect: "invalid_argument",
+    meaning: "The body is not `application/json`, or not in a type that the operation reads.",
+  },
+  resource_exhausted: {
+    status: 429,
+    code: "resource_exhausted",
+    connect: "resource_exhausted",
+    meaning: "A limit is reached: of a rate, a count or a size. `Retry-After` says when to try again.",
+  },
+  unimplemented: {
+    status: 501,
+    code: "unimplemented",
+    connect: "unimplemented",
+    meaning: "This server does not do that.",
+  },
+  unavailable: {
+    status: 503,
+    code: "unavailable",
+    connect: "unavailable",
+    meaning: "The database or the message bus does not answer, or the node is draining: try again.",
+  },
+  deadline_exceeded: {
+    status: 504,
+    code: "deadline_exceeded",
+    connect: "deadline_exceeded",
+    meaning: "It took longer than it may; whether it happened has to be read.",
+  },
+  internal: {
+    status: 500,
+    code: "internal",
+    connect: "internal",
+    meaning: "A defect: the message has an id that the log of the server has as well.",
+  },
 };
 
 const connectStatus: Record<string, number> = {
   failed_precondition: 400,
   resource_exhausted: 429,
 };
+
+function connectStatusOf(kind: string, connect: string, status: number): number {
+  return kind === "payload_too_large" ? 429 : (connectStatus[connect] ?? status);
+}
 
 /** An answer before it is written: what both protocols' errors come down to. */
 export interface EncodedFault {
@@ -80,11 +166,20 @@ export function restForm(fault: Fault): EncodedFault {
 export function connectForm(fault: Fault): EncodedFault {
   const { status, connect } = encodings[fault.kind];
   return {
-    status: fault.kind === "payload_too_large" ? 429 : (connectStatus[connect] ?? status),
+    status: connectStatusOf(fault.kind, connect, status),
     body: { code: connect, message: textOf(fault) },
     headers: headersOf(fault),
   };
 }
+
+/** Every kind as callers meet it, for the OpenAPI document. */
+export const faultCatalogue = Object.values(encodings).map(({ status, code, connect, meaning }) => ({
+  code,
+  status,
+  connect,
+  connect_status: connectStatusOf(code, connect, status),
+  meaning,
+}));
 
 /** The REST status of a fault, for observers and for the OpenAPI document. */
 export const statusOfKind = (kind: FaultKind): number => encodings[kind].status;

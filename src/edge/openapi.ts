@@ -1,11 +1,15 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
-import { sequenceWaitMsMax } from "../kit/limits.ts";
+import { comments } from "../gen/svc/v1/comments.ts";
 import type { Operation, UnaryOperation } from "../kit/operation.ts";
-import { minSequenceHeader, minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
+import { sequenceHeader } from "../kit/sequence.ts";
 import type { SocketBinding } from "../kit/socket-binding.ts";
+import { described, type JsonSchema, wordsOf } from "./described.ts";
+import { Examples } from "./examples.ts";
+import { faultCatalogue } from "./fault-encoding.ts";
+import { errorSchemas, groups, introduction, sharedParts } from "./openapi-parts.ts";
 import { closed } from "./perform.ts";
-import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
+import { ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
 import { methodBindings } from "./rpc.ts";
 import { socketFrameBytesMax, socketPath } from "./sockets.ts";
@@ -37,6 +41,8 @@ export function socketOf(operation: Operation): SocketAt | undefined {
   const shared = operation.mode === "stream" ? operation.socket : undefined;
   return shared && { path: socketPath, schemas: "socket", ...shared };
 }
+
+const groupOf = (name: string): string => name.split(".", 1)[0] ?? "";
 
 const rpcPath = ({ parent, name }: DescMethod) => `/${parent.typeName}/${name}`;
 
@@ -71,7 +77,7 @@ function plain(schema: TSchema): JsonSchema {
     if (value?.type === "Uint8Array") return { type: "string", format: "binary" };
     return key === "$id" ? undefined : value;
   });
-  return JSON.parse(text);
+  return described(JSON.parse(text)) as JsonSchema;
 }
 
 const fieldsOf = (schema: TSchema): Record<string, TSchema> =>
@@ -81,13 +87,13 @@ const requiredOf = (schema: TSchema): readonly string[] => schema.required ?? []
 function queryParameters(schema: TSchema, except: readonly string[]): JsonSchema[] {
   return Object.entries(fieldsOf(schema))
     .filter(([name]) => !except.includes(name))
-    .map(([name, field]) => ({
-      name,
-      in: "query",
-      required: requiredOf(schema).includes(name),
-      schema: plain(field),
-      ...(typeof field.description === "string" && { description: field.description }),
-    }));
+    .map(([name, field]) => parameter("query", name, requiredOf(schema).includes(name), plain(field)));
+}
+
+/** What it means stands beside its schema, where readers and generators look for it. */
+function parameter(place: string, name: string, required: boolean, field: JsonSchema): JsonSchema {
+  const { description = wordsOf(name), ...schema } = field;
+  return { name, in: place, required, schema, ...(description !== undefined && { description }) };
 }
 
 /** The input without what the path carries. */
@@ -123,7 +129,7 @@ function head(
   return {
     operationId,
     summary: operation.summary,
-    tags: [operation.name.split(".")[0]],
+    tags: [groupOf(operation.name)],
     "x-svc-action": operation.action ?? "public",
     ...(operation.action === null && { security: [] }),
     ...(parameters.length > 0 && {
@@ -142,12 +148,9 @@ const namesIn = (path: string): string[] =>
 
 function pathParameters(input: TSchema, names: readonly string[]): JsonSchema[] {
   const fields = fieldsOf(input);
-  return names.map((name) => ({
-    name,
-    in: "path",
-    required: true,
-    schema: fields[name] ? plain(fields[name]) : { type: "string" },
-  }));
+  return names.map((name) =>
+    parameter("path", name, true, fields[name] ? plain(fields[name]) : { type: "string" }),
+  );
 }
 
 function socketParameters({ input }: Operation, path: string): JsonSchema[] {
@@ -193,8 +196,10 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
 function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSchemas, operationId: string) {
   const streams = operation.mode !== "unary";
   const type = streams ? "application/connect+json" : "application/json";
+  const words = comments[operationId];
   return {
     ...head(operation, operationId),
+    ...(words !== undefined && { description: words }),
     requestBody: { required: true, content: { [type]: { schema: schemas.message(method.input) } } },
     responses: {
       "200": {
@@ -221,7 +226,10 @@ function framesDescribed(
     components[`${schemas}.${type}`] = {
       ...rest,
       description: about,
-      properties: { type: { const: type }, ...(properties as object) },
+      properties: {
+        type: { const: type, description: "Tells the frame from others." },
+        ...(properties as object),
+      },
       required: ["type", ...(required as string[])],
     };
     references[type] = { $ref: `#/components/schemas/${schemas}.${type}` };
@@ -244,6 +252,8 @@ function socketDescribed(
   const base = head(shown, operation.name);
   const input = path === socketPath ? [] : socketParameters(operation, path);
   const parameters = [...((base.parameters as JsonSchema[] | undefined) ?? []), ...input];
+  const sends = framesDescribed(client, schemas, components);
+  const gets = framesDescribed(server, schemas, components);
   const sent = `The client sends:\n\n${frameLines(client)}`;
   return {
     ...base,
@@ -253,81 +263,36 @@ function socketDescribed(
       `\`svc.auth.bearer.<base64url>\`. Frames are JSON texts with a \`type\`: schema \`${schemas}.{type}\`; those of the ` +
       `client have at most ${socketFrameBytesMax} bytes. ` +
       `${client === none ? "The client sends nothing." : sent}\n\nThe server sends:\n\n${frameLines(server)}`,
-    "x-svc-frames": {
-      client: framesDescribed(client, schemas, components),
-      server: framesDescribed(server, schemas, components),
-    },
+    "x-svc-frames": { client: sends, server: gets },
     responses: {
-      "101": { description: "Frames follow." },
+      "101": {
+        description: "Frames follow in both directions: JSON texts, told apart by `type`.",
+        content: json({ oneOf: [...Object.values(sends), ...Object.values(gets)] }),
+      },
       "426": { description: "The request asks for no WebSocket." },
       ...refusals(operation, errorRef),
     },
   };
 }
 
-const text = { type: "string" };
-
-const components = {
-  securitySchemes: {
-    bearer: { type: "http", scheme: "bearer", description: "An API key: `Authorization: Bearer ifkey_…`." },
-    cookie: { type: "apiKey", in: "cookie", name: "svc_dashboard_token", description: "Set by the login." },
-    token: {
-      type: "apiKey",
-      in: "query",
-      name: "token",
-      description: "An API key where headers cannot be set; may appear in logs.",
-    },
-  },
-  parameters: {
-    Environment: {
-      name: "X-Svc-Environment",
-      in: "header",
-      required: false,
-      description: "Id or name of the environment. API keys always use their own.",
-      schema: text,
-    },
-    MinSequence: {
-      name: minSequenceHeader,
-      in: "header",
-      required: false,
-      description:
-        `What \`${sequenceHeader}\` answered: the call waits until what it reads has come there, ` +
-        `at most ${sequenceWaitMsMax} ms, then \`unavailable\`. In a query: \`${minSequenceQuery}\`.`,
-      schema: text,
-    },
-  },
-  headers: {
-    Sequence: {
-      description: "Where what was written stands: `{epoch}.{position}`; of a topic's log `.topics` follows.",
-      schema: text,
-    },
-  },
-  responses: {
-    Error: { description: "Refused or failed.", content: json({ $ref: "#/components/schemas/Error" }) },
-    ConnectError: {
-      description: "Refused or failed.",
-      content: json({ $ref: "#/components/schemas/ConnectError" }),
-    },
-  },
-};
-
-const errorSchemas = {
-  Error: {
-    type: "object",
-    required: ["error", "message", "code"],
-    properties: {
-      error: { ...text, description: "The message, or a word that clients compare (`STALE_EXECUTION`)." },
-      message: text,
-      code: { ...text, description: "snake_case." },
-      field: { ...text, description: "The input field at fault: `triggers[0].event`." },
-    },
-  },
-  ConnectError: {
-    type: "object",
-    required: ["code", "message"],
-    properties: { code: text, message: text },
-  },
-};
+/** Puts an example beside every schema of a body, and in every parameter. */
+function illustrate(paths: Record<string, JsonSchema>, examples: Examples): void {
+  interface Body {
+    content?: Record<string, { schema?: unknown; example?: unknown }>;
+  }
+  interface Shown {
+    parameters?: { name?: string; schema?: unknown; example?: unknown }[];
+    requestBody?: Body;
+    responses: Record<string, Body>;
+  }
+  for (const operation of Object.values(paths).flatMap((path) => Object.values(path) as Shown[])) {
+    for (const one of operation.parameters ?? [])
+      if (one.schema !== undefined) one.example = examples.of(one.schema, one.name);
+    for (const { content = {} } of [operation.requestBody ?? {}, ...Object.values(operation.responses)])
+      for (const body of Object.values(content))
+        if (body.schema !== undefined) body.example = examples.of(body.schema);
+  }
+}
 
 /** The OpenAPI 3.1 document of everything in the registry. */
 export function openApiDocument(registry: readonly Operation[], version: string): JsonSchema {
@@ -352,17 +317,22 @@ export function openApiDocument(registry: readonly Operation[], version: string)
       put(rpcPath(method), "POST", rpcDescribed(operation, method, schemas, operationId));
     }
   }
+  const whole = { ...errorSchemas, ...frames, ...schemas.components };
+  illustrate(paths, new Examples(whole));
+  const tags = new Set(registry.map(({ name }) => groupOf(name)));
   return {
     openapi: "3.1.0",
     info: {
       title: "svc",
       version,
-      description:
-        "Event-driven workflows. REST under /api/v1 in snake_case, Connect RPC under /svc.v1.… in camelCase (snake_case is read as well).",
+      description: introduction,
+      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
     servers: [{ url: "/" }],
     security: [{ bearer: [] }, { cookie: [] }, { token: [] }],
+    tags: [...tags].sort().map((name) => ({ name, description: groups[name] ?? "" })),
     paths,
-    components: { ...components, schemas: { ...errorSchemas, ...frames, ...schemas.components } },
+    components: { ...sharedParts, schemas: whole },
+    "x-svc-errors": faultCatalogue,
   };
 }

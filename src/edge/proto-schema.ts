@@ -1,7 +1,7 @@
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { comments } from "../gen/svc/v1/comments.ts";
 import { alwaysPresent } from "./always-present.ts";
-
-export type JsonSchema = Record<string, unknown>;
+import { type JsonSchema, wordsOf } from "./described.ts";
 
 /** The well-known types in their JSON form. */
 const wellKnown: Record<string, JsonSchema> = {
@@ -32,6 +32,15 @@ const scalars: Record<ScalarType, JsonSchema> = {
   [ScalarType.FIXED64]: { type: "string", format: "uint64" },
 };
 
+/** What an enum is, and what its values mean where their names do not say it. */
+function enumWords(typeName: string, values: DescEnum["values"]): string {
+  const said = values.flatMap(({ name }) => {
+    const words = comments[`${typeName}.${name}`];
+    return words === undefined ? [] : [`\`${name}\`: ${words}`];
+  });
+  return [comments[typeName] ?? "", ...said].join(" ").trim();
+}
+
 const reference = (name: string): JsonSchema => ({ $ref: `#/components/schemas/${name}` });
 
 /**
@@ -56,7 +65,15 @@ export class ProtoSchemas {
 
   #describe(message: DescMessage, schema: JsonSchema): void {
     const properties: Record<string, JsonSchema> = {};
-    for (const field of message.fields) properties[field.jsonName] = this.#field(field);
+    for (const field of message.fields) {
+      const description = comments[`${message.typeName}.${field.name}`] ?? wordsOf(field.name);
+      properties[field.jsonName] = {
+        ...this.#field(field),
+        ...(description !== undefined && { description }),
+      };
+    }
+    const description = comments[message.typeName];
+    if (description !== undefined) schema.description = description;
     schema.properties = properties;
     schema.additionalProperties = false;
     const filled = alwaysPresent[message.typeName] ?? [];
@@ -65,14 +82,18 @@ export class ProtoSchemas {
     );
     if (required.length > 0) schema.required = required.map(({ jsonName }) => jsonName);
     const choices = message.oneofs.map(({ fields }) => {
-      const one = fields.map(({ jsonName }) => ({ required: [jsonName] }));
+      const one = fields.map(({ jsonName }) => ({ required: [jsonName], properties: { [jsonName]: {} } }));
       return { oneOf: [...one, { not: { anyOf: one } }] };
     });
     if (choices.length > 0) schema.allOf = choices;
   }
 
   #enum({ typeName, values }: DescEnum): JsonSchema {
-    this.components[typeName] ??= { type: "string", enum: values.map(({ name }) => name) };
+    this.components[typeName] ??= {
+      type: "string",
+      enum: values.map(({ name }) => name),
+      description: enumWords(typeName, values),
+    };
     return reference(typeName);
   }
 

@@ -19,6 +19,8 @@ export const file_svc_v1_audit: GenFile = /*@__PURE__*/
  */
 export type AuditEvent = Message<"svc.v1.AuditEvent"> & {
   /**
+   * Id of the row (aud_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -39,16 +41,22 @@ export type AuditEvent = Message<"svc.v1.AuditEvent"> & {
   stepId: string;
 
   /**
+   * What happened, such as run.completed or authz.denied.
+   *
    * @generated from field: string event_type = 5;
    */
   eventType: string;
 
   /**
+   * What is known of it; fields that are set to be redacted are absent.
+   *
    * @generated from field: google.protobuf.Struct payload = 6;
    */
   payload?: JsonObject | undefined;
 
   /**
+   * Address, request id and the like, as text.
+   *
    * @generated from field: map<string, string> metadata = 7;
    */
   metadata: { [key: string]: string };
@@ -66,13 +74,15 @@ export type AuditEvent = Message<"svc.v1.AuditEvent"> & {
   payloadValue?: Value | undefined;
 
   /**
-   * From here on the fields that the REST form of the trail has as well.
+   * Id of the environment; empty for what happened outside any.
    *
    * @generated from field: string environment_id = 40;
    */
   environmentId: string;
 
   /**
+   * Whose row it is: tenant or platform.
+   *
    * @generated from field: string scope = 41;
    */
   scope: string;
@@ -98,6 +108,8 @@ export type AuditEvent = Message<"svc.v1.AuditEvent"> & {
  */
 export type AuditEventJson = {
   /**
+   * Id of the row (aud_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -118,16 +130,22 @@ export type AuditEventJson = {
   stepId?: string;
 
   /**
+   * What happened, such as run.completed or authz.denied.
+   *
    * @generated from field: string event_type = 5;
    */
   eventType?: string;
 
   /**
+   * What is known of it; fields that are set to be redacted are absent.
+   *
    * @generated from field: google.protobuf.Struct payload = 6;
    */
   payload?: StructJson;
 
   /**
+   * Address, request id and the like, as text.
+   *
    * @generated from field: map<string, string> metadata = 7;
    */
   metadata?: { [key: string]: string };
@@ -145,13 +163,15 @@ export type AuditEventJson = {
   payloadValue?: ValueJson;
 
   /**
-   * From here on the fields that the REST form of the trail has as well.
+   * Id of the environment; empty for what happened outside any.
    *
    * @generated from field: string environment_id = 40;
    */
   environmentId?: string;
 
   /**
+   * Whose row it is: tenant or platform.
+   *
    * @generated from field: string scope = 41;
    */
   scope?: string;
@@ -189,6 +209,8 @@ export type GetAuditTrailRequest = Message<"svc.v1.GetAuditTrailRequest"> & {
   runId: string;
 
   /**
+   * Only rows of this type, such as run.completed.
+   *
    * @generated from field: string event_type = 2;
    */
   eventType: string;
@@ -226,6 +248,8 @@ export type GetAuditTrailRequestJson = {
   runId?: string;
 
   /**
+   * Only rows of this type, such as run.completed.
+   *
    * @generated from field: string event_type = 2;
    */
   eventType?: string;
@@ -265,6 +289,8 @@ export const GetAuditTrailRequestSchema: GenMessage<GetAuditTrailRequest, {jsonT
  */
 export type GetAuditTrailResponse = Message<"svc.v1.GetAuditTrailResponse"> & {
   /**
+   * Rows, newest first.
+   *
    * @generated from field: repeated svc.v1.AuditEvent events = 1;
    */
   events: AuditEvent[];
@@ -292,6 +318,8 @@ export type GetAuditTrailResponse = Message<"svc.v1.GetAuditTrailResponse"> & {
  */
 export type GetAuditTrailResponseJson = {
   /**
+   * Rows, newest first.
+   *
    * @generated from field: repeated svc.v1.AuditEvent events = 1;
    */
   events?: AuditEventJson[];
@@ -336,6 +364,8 @@ export type GetAuthAuditTrailRequest = Message<"svc.v1.GetAuthAuditTrailRequest"
   apiKeyId: string;
 
   /**
+   * Only rows of this action, such as runs:read.
+   *
    * @generated from field: string action = 3;
    */
   action: string;
@@ -376,6 +406,8 @@ export type GetAuthAuditTrailRequestJson = {
   apiKeyId?: string;
 
   /**
+   * Only rows of this action, such as runs:read.
+   *
    * @generated from field: string action = 3;
    */
   action?: string;
@@ -413,6 +445,8 @@ export const GetAuthAuditTrailRequestSchema: GenMessage<GetAuthAuditTrailRequest
  */
 export type GetAuthAuditTrailResponse = Message<"svc.v1.GetAuthAuditTrailResponse"> & {
   /**
+   * Rows, newest first.
+   *
    * @generated from field: repeated svc.v1.AuditEvent events = 1;
    */
   events: AuditEvent[];
@@ -433,6 +467,8 @@ export type GetAuthAuditTrailResponse = Message<"svc.v1.GetAuthAuditTrailRespons
  */
 export type GetAuthAuditTrailResponseJson = {
   /**
+   * Rows, newest first.
+   *
    * @generated from field: repeated svc.v1.AuditEvent events = 1;
    */
   events?: AuditEventJson[];

@@ -36,6 +36,8 @@ export type StreamAppend = Message<"svc.v1.StreamAppend"> & {
   expectedVersion: bigint;
 
   /**
+   * Events in order, at most 100 in one call.
+   *
    * @generated from field: repeated svc.v1.NewStreamEvent events = 4;
    */
   events: NewStreamEvent[];
@@ -63,6 +65,8 @@ export type StreamAppendJson = {
   expectedVersion?: string;
 
   /**
+   * Events in order, at most 100 in one call.
+   *
    * @generated from field: repeated svc.v1.NewStreamEvent events = 4;
    */
   events?: NewStreamEventJson[];
@@ -85,16 +89,22 @@ export type NewStreamEvent = Message<"svc.v1.NewStreamEvent"> & {
   eventName: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
 
   /**
+   * Version of the event's schema; zero means 1.
+   *
    * @generated from field: int32 version = 3;
    */
   version: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: JsonObject | undefined;
@@ -122,16 +132,22 @@ export type NewStreamEventJson = {
   eventName?: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
 
   /**
+   * Version of the event's schema; zero means 1.
+   *
    * @generated from field: int32 version = 3;
    */
   version?: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: StructJson;
@@ -394,6 +410,8 @@ export type AppendEventRequest = Message<"svc.v1.AppendEventRequest"> & {
   eventName: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: JsonObject | undefined;
@@ -420,6 +438,8 @@ export type AppendEventRequest = Message<"svc.v1.AppendEventRequest"> & {
   version: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 8;
    */
   metadata?: JsonObject | undefined;
@@ -452,6 +472,8 @@ export type AppendEventRequestJson = {
   eventName?: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: StructJson;
@@ -478,6 +500,8 @@ export type AppendEventRequestJson = {
   version?: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 8;
    */
   metadata?: StructJson;
@@ -636,6 +660,8 @@ export const ReadStreamRequestSchema: GenMessage<ReadStreamRequest, {jsonType: R
  */
 export type ReadStreamResponse = Message<"svc.v1.ReadStreamResponse"> & {
   /**
+   * Events by version, in the direction that was asked for.
+   *
    * @generated from field: repeated svc.v1.StreamEvent events = 1;
    */
   events: StreamEvent[];
@@ -660,6 +686,8 @@ export type ReadStreamResponse = Message<"svc.v1.ReadStreamResponse"> & {
  */
 export type ReadStreamResponseJson = {
   /**
+   * Events by version, in the direction that was asked for.
+   *
    * @generated from field: repeated svc.v1.StreamEvent events = 1;
    */
   events?: StreamEventJson[];
@@ -691,16 +719,22 @@ export const ReadStreamResponseSchema: GenMessage<ReadStreamResponse, {jsonType:
  */
 export type StreamEvent = Message<"svc.v1.StreamEvent"> & {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: JsonObject | undefined;
@@ -725,11 +759,15 @@ export type StreamEvent = Message<"svc.v1.StreamEvent"> & {
   timestamp?: Timestamp | undefined;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 7;
    */
   source: string;
 
   /**
+   * What the sender said beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 8;
    */
   metadata?: JsonObject | undefined;
@@ -806,16 +844,22 @@ export type StreamEvent = Message<"svc.v1.StreamEvent"> & {
  */
 export type StreamEventJson = {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: StructJson;
@@ -840,11 +884,15 @@ export type StreamEventJson = {
   timestamp?: TimestampJson;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 7;
    */
   source?: string;
 
   /**
+   * What the sender said beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 8;
    */
   metadata?: StructJson;
@@ -972,6 +1020,8 @@ export type GetStreamInfoResponse = Message<"svc.v1.GetStreamInfoResponse"> & {
   version: bigint;
 
   /**
+   * How many events the stream has.
+   *
    * @generated from field: int64 event_count = 4;
    */
   eventCount: bigint;
@@ -987,6 +1037,8 @@ export type GetStreamInfoResponse = Message<"svc.v1.GetStreamInfoResponse"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
+   * Whether the stream takes no more events.
+   *
    * @generated from field: bool deleted = 7;
    */
   deleted: boolean;
@@ -1014,6 +1066,8 @@ export type GetStreamInfoResponseJson = {
   version?: string;
 
   /**
+   * How many events the stream has.
+   *
    * @generated from field: int64 event_count = 4;
    */
   eventCount?: string;
@@ -1029,6 +1083,8 @@ export type GetStreamInfoResponseJson = {
   updatedAt?: TimestampJson;
 
   /**
+   * Whether the stream takes no more events.
+   *
    * @generated from field: bool deleted = 7;
    */
   deleted?: boolean;
@@ -1066,6 +1122,8 @@ export type ListStreamsRequest = Message<"svc.v1.ListStreamsRequest"> & {
   search: string;
 
   /**
+   * Whether deleted streams are listed as well.
+   *
    * @generated from field: bool include_deleted = 5;
    */
   includeDeleted: boolean;
@@ -1096,6 +1154,8 @@ export type ListStreamsRequestJson = {
   search?: string;
 
   /**
+   * Whether deleted streams are listed as well.
+   *
    * @generated from field: bool include_deleted = 5;
    */
   includeDeleted?: boolean;
@@ -1113,6 +1173,8 @@ export const ListStreamsRequestSchema: GenMessage<ListStreamsRequest, {jsonType:
  */
 export type ListStreamsResponse = Message<"svc.v1.ListStreamsResponse"> & {
   /**
+   * Streams by id.
+   *
    * @generated from field: repeated svc.v1.GetStreamInfoResponse streams = 1;
    */
   streams: GetStreamInfoResponse[];
@@ -1128,6 +1190,8 @@ export type ListStreamsResponse = Message<"svc.v1.ListStreamsResponse"> & {
  */
 export type ListStreamsResponseJson = {
   /**
+   * Streams by id.
+   *
    * @generated from field: repeated svc.v1.GetStreamInfoResponse streams = 1;
    */
   streams?: GetStreamInfoResponseJson[];
@@ -1155,6 +1219,8 @@ export type GetEntityHistoryRequest = Message<"svc.v1.GetEntityHistoryRequest"> 
   entityId: string;
 
   /**
+   * The first version that is read.
+   *
    * @generated from field: int64 from_version = 2;
    */
   fromVersion: bigint;
@@ -1165,6 +1231,8 @@ export type GetEntityHistoryRequest = Message<"svc.v1.GetEntityHistoryRequest"> 
   limit: number;
 
   /**
+   * forward or backward.
+   *
    * @generated from field: string direction = 4;
    */
   direction: string;
@@ -1195,6 +1263,8 @@ export type GetEntityHistoryRequestJson = {
   entityId?: string;
 
   /**
+   * The first version that is read.
+   *
    * @generated from field: int64 from_version = 2;
    */
   fromVersion?: string;
@@ -1205,6 +1275,8 @@ export type GetEntityHistoryRequestJson = {
   limit?: number;
 
   /**
+   * forward or backward.
+   *
    * @generated from field: string direction = 4;
    */
   direction?: string;
@@ -1237,6 +1309,8 @@ export const GetEntityHistoryRequestSchema: GenMessage<GetEntityHistoryRequest, 
  */
 export type GetEntityHistoryResponse = Message<"svc.v1.GetEntityHistoryResponse"> & {
   /**
+   * Events in the order that was asked for.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryEntry entries = 1;
    */
   entries: EntityHistoryEntry[];
@@ -1254,6 +1328,8 @@ export type GetEntityHistoryResponse = Message<"svc.v1.GetEntityHistoryResponse"
   totalEvents: bigint;
 
   /**
+   * The stream as a whole.
+   *
    * @generated from field: svc.v1.EntityHistoryInfo info = 4;
    */
   info?: EntityHistoryInfo | undefined;
@@ -1264,6 +1340,8 @@ export type GetEntityHistoryResponse = Message<"svc.v1.GetEntityHistoryResponse"
  */
 export type GetEntityHistoryResponseJson = {
   /**
+   * Events in the order that was asked for.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryEntry entries = 1;
    */
   entries?: EntityHistoryEntryJson[];
@@ -1281,6 +1359,8 @@ export type GetEntityHistoryResponseJson = {
   totalEvents?: string;
 
   /**
+   * The stream as a whole.
+   *
    * @generated from field: svc.v1.EntityHistoryInfo info = 4;
    */
   info?: EntityHistoryInfoJson;
@@ -1308,11 +1388,15 @@ export type EntityHistoryInfo = Message<"svc.v1.EntityHistoryInfo"> & {
   entityType: string;
 
   /**
+   * Version of the last event of the stream.
+   *
    * @generated from field: int64 current_version = 3;
    */
   currentVersion: bigint;
 
   /**
+   * How many events the stream has.
+   *
    * @generated from field: int64 total_event_count = 4;
    */
   totalEventCount: bigint;
@@ -1343,11 +1427,15 @@ export type EntityHistoryInfoJson = {
   entityType?: string;
 
   /**
+   * Version of the last event of the stream.
+   *
    * @generated from field: int64 current_version = 3;
    */
   currentVersion?: string;
 
   /**
+   * How many events the stream has.
+   *
    * @generated from field: int64 total_event_count = 4;
    */
   totalEventCount?: string;
@@ -1395,11 +1483,15 @@ export type EntityHistoryEntry = Message<"svc.v1.EntityHistoryEntry"> & {
   entityVersion: bigint;
 
   /**
+   * Version of the event's schema.
+   *
    * @generated from field: int32 schema_version = 5;
    */
   schemaVersion: number;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 6;
    */
   source: string;
@@ -1410,6 +1502,8 @@ export type EntityHistoryEntry = Message<"svc.v1.EntityHistoryEntry"> & {
   timestamp?: Timestamp | undefined;
 
   /**
+   * Runs that the event started.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryRun runs = 8;
    */
   runs: EntityHistoryRun[];
@@ -1447,11 +1541,15 @@ export type EntityHistoryEntryJson = {
   entityVersion?: string;
 
   /**
+   * Version of the event's schema.
+   *
    * @generated from field: int32 schema_version = 5;
    */
   schemaVersion?: number;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 6;
    */
   source?: string;
@@ -1462,6 +1560,8 @@ export type EntityHistoryEntryJson = {
   timestamp?: TimestampJson;
 
   /**
+   * Runs that the event started.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryRun runs = 8;
    */
   runs?: EntityHistoryRunJson[];
@@ -1496,6 +1596,8 @@ export type EntityHistoryRun = Message<"svc.v1.EntityHistoryRun"> & {
   functionId: string;
 
   /**
+   * Status of the run in lower case, such as completed.
+   *
    * @generated from field: string status = 3;
    */
   status: string;
@@ -1516,6 +1618,8 @@ export type EntityHistoryRun = Message<"svc.v1.EntityHistoryRun"> & {
   endedAt?: Timestamp | undefined;
 
   /**
+   * Steps of the run, in order.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryStep steps = 7;
    */
   steps: EntityHistoryStep[];
@@ -1543,6 +1647,8 @@ export type EntityHistoryRunJson = {
   functionId?: string;
 
   /**
+   * Status of the run in lower case, such as completed.
+   *
    * @generated from field: string status = 3;
    */
   status?: string;
@@ -1563,6 +1669,8 @@ export type EntityHistoryRunJson = {
   endedAt?: TimestampJson;
 
   /**
+   * Steps of the run, in order.
+   *
    * @generated from field: repeated svc.v1.EntityHistoryStep steps = 7;
    */
   steps?: EntityHistoryStepJson[];
@@ -1592,6 +1700,8 @@ export type EntityHistoryStep = Message<"svc.v1.EntityHistoryStep"> & {
   stepId: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -1602,6 +1712,8 @@ export type EntityHistoryStep = Message<"svc.v1.EntityHistoryStep"> & {
   stepType: string;
 
   /**
+   * Status of the step in lower case, such as completed.
+   *
    * @generated from field: string status = 4;
    */
   status: string;
@@ -1632,6 +1744,8 @@ export type EntityHistoryStepJson = {
   stepId?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
@@ -1642,6 +1756,8 @@ export type EntityHistoryStepJson = {
   stepType?: string;
 
   /**
+   * Status of the step in lower case, such as completed.
+   *
    * @generated from field: string status = 4;
    */
   status?: string;
@@ -1689,6 +1805,8 @@ export type CreateSnapshotRequest = Message<"svc.v1.CreateSnapshotRequest"> & {
   entityVersion: bigint;
 
   /**
+   * State of the entity at that version: an object.
+   *
    * @generated from field: google.protobuf.Struct state = 4;
    */
   state?: JsonObject | undefined;
@@ -1721,6 +1839,8 @@ export type CreateSnapshotRequestJson = {
   entityVersion?: string;
 
   /**
+   * State of the entity at that version: an object.
+   *
    * @generated from field: google.protobuf.Struct state = 4;
    */
   state?: StructJson;
@@ -1833,6 +1953,8 @@ export type GetSnapshotResponse = Message<"svc.v1.GetSnapshotResponse"> & {
   entityVersion: bigint;
 
   /**
+   * State of the entity, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 5;
    */
   state?: JsonObject | undefined;
@@ -1875,6 +1997,8 @@ export type GetSnapshotResponseJson = {
   entityVersion?: string;
 
   /**
+   * State of the entity, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 5;
    */
   state?: StructJson;

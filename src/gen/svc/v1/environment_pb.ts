@@ -19,11 +19,15 @@ export const file_svc_v1_environment: GenFile = /*@__PURE__*/
  */
 export type EnvironmentInfo = Message<"svc.v1.EnvironmentInfo"> & {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the environment.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -51,11 +55,15 @@ export type EnvironmentInfo = Message<"svc.v1.EnvironmentInfo"> & {
  */
 export type EnvironmentInfoJson = {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * Name of the environment.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
@@ -90,6 +98,8 @@ export const EnvironmentInfoSchema: GenMessage<EnvironmentInfo, {jsonType: Envir
  */
 export type CreateEnvironmentRequest = Message<"svc.v1.CreateEnvironmentRequest"> & {
   /**
+   * Name of the environment, unique in its project: at most 63 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -100,6 +110,8 @@ export type CreateEnvironmentRequest = Message<"svc.v1.CreateEnvironmentRequest"
  */
 export type CreateEnvironmentRequestJson = {
   /**
+   * Name of the environment, unique in its project: at most 63 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -117,6 +129,8 @@ export const CreateEnvironmentRequestSchema: GenMessage<CreateEnvironmentRequest
  */
 export type GetEnvironmentRequest = Message<"svc.v1.GetEnvironmentRequest"> & {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -127,6 +141,8 @@ export type GetEnvironmentRequest = Message<"svc.v1.GetEnvironmentRequest"> & {
  */
 export type GetEnvironmentRequestJson = {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -163,6 +179,8 @@ export const ListEnvironmentsRequestSchema: GenMessage<ListEnvironmentsRequest, 
  */
 export type ListEnvironmentsResponse = Message<"svc.v1.ListEnvironmentsResponse"> & {
   /**
+   * Environments of the org, oldest first.
+   *
    * @generated from field: repeated svc.v1.EnvironmentInfo environments = 1;
    */
   environments: EnvironmentInfo[];
@@ -173,6 +191,8 @@ export type ListEnvironmentsResponse = Message<"svc.v1.ListEnvironmentsResponse"
  */
 export type ListEnvironmentsResponseJson = {
   /**
+   * Environments of the org, oldest first.
+   *
    * @generated from field: repeated svc.v1.EnvironmentInfo environments = 1;
    */
   environments?: EnvironmentInfoJson[];
@@ -190,6 +210,8 @@ export const ListEnvironmentsResponseSchema: GenMessage<ListEnvironmentsResponse
  */
 export type DeleteEnvironmentRequest = Message<"svc.v1.DeleteEnvironmentRequest"> & {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -200,6 +222,8 @@ export type DeleteEnvironmentRequest = Message<"svc.v1.DeleteEnvironmentRequest"
  */
 export type DeleteEnvironmentRequestJson = {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -217,6 +241,8 @@ export const DeleteEnvironmentRequestSchema: GenMessage<DeleteEnvironmentRequest
  */
 export type DeleteEnvironmentResponse = Message<"svc.v1.DeleteEnvironmentResponse"> & {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool success = 1;
    */
   success: boolean;
@@ -227,6 +253,8 @@ export type DeleteEnvironmentResponse = Message<"svc.v1.DeleteEnvironmentRespons
  */
 export type DeleteEnvironmentResponseJson = {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool success = 1;
    */
   success?: boolean;
@@ -244,6 +272,8 @@ export const DeleteEnvironmentResponseSchema: GenMessage<DeleteEnvironmentRespon
  */
 export type RotateAPIKeyRequest = Message<"svc.v1.RotateAPIKeyRequest"> & {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -254,6 +284,8 @@ export type RotateAPIKeyRequest = Message<"svc.v1.RotateAPIKeyRequest"> & {
  */
 export type RotateAPIKeyRequestJson = {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -271,16 +303,22 @@ export const RotateAPIKeyRequestSchema: GenMessage<RotateAPIKeyRequest, {jsonTyp
  */
 export type RotateAPIKeyResponse = Message<"svc.v1.RotateAPIKeyResponse"> & {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the environment.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Text of the key; no later answer has it.
+   *
    * @generated from field: string api_key = 3;
    */
   apiKey: string;
@@ -291,16 +329,22 @@ export type RotateAPIKeyResponse = Message<"svc.v1.RotateAPIKeyResponse"> & {
  */
 export type RotateAPIKeyResponseJson = {
   /**
+   * Id of the environment (env_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * Name of the environment.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Text of the key; no later answer has it.
+   *
    * @generated from field: string api_key = 3;
    */
   apiKey?: string;

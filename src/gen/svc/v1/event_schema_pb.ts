@@ -24,6 +24,8 @@ export type RegisterSchemaRequest = Message<"svc.v1.RegisterSchemaRequest"> & {
   eventName: string;
 
   /**
+   * Version of the event's schema, zero means 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version: number;
@@ -36,6 +38,8 @@ export type RegisterSchemaRequest = Message<"svc.v1.RegisterSchemaRequest"> & {
   schemaJson: string;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 4;
    */
   description: string;
@@ -51,6 +55,8 @@ export type RegisterSchemaRequestJson = {
   eventName?: string;
 
   /**
+   * Version of the event's schema, zero means 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version?: number;
@@ -63,6 +69,8 @@ export type RegisterSchemaRequestJson = {
   schemaJson?: string;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 4;
    */
   description?: string;
@@ -80,6 +88,8 @@ export const RegisterSchemaRequestSchema: GenMessage<RegisterSchemaRequest, {jso
  */
 export type RegisterSchemaResponse = Message<"svc.v1.RegisterSchemaResponse"> & {
   /**
+   * registered, or unchanged when the same text stood there.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -90,6 +100,8 @@ export type RegisterSchemaResponse = Message<"svc.v1.RegisterSchemaResponse"> & 
  */
 export type RegisterSchemaResponseJson = {
   /**
+   * registered, or unchanged when the same text stood there.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -153,6 +165,8 @@ export type GetSchemaResponse = Message<"svc.v1.GetSchemaResponse"> & {
   eventName: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version: number;
@@ -163,6 +177,8 @@ export type GetSchemaResponse = Message<"svc.v1.GetSchemaResponse"> & {
   schemaJson: string;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 4;
    */
   description: string;
@@ -183,6 +199,8 @@ export type GetSchemaResponseJson = {
   eventName?: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version?: number;
@@ -193,6 +211,8 @@ export type GetSchemaResponseJson = {
   schemaJson?: string;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 4;
    */
   description?: string;
@@ -262,6 +282,8 @@ export const ListSchemasRequestSchema: GenMessage<ListSchemasRequest, {jsonType:
  */
 export type ListSchemasResponse = Message<"svc.v1.ListSchemasResponse"> & {
   /**
+   * Schemas by name and version.
+   *
    * @generated from field: repeated svc.v1.SchemaInfo schemas = 1;
    */
   schemas: SchemaInfo[];
@@ -277,6 +299,8 @@ export type ListSchemasResponse = Message<"svc.v1.ListSchemasResponse"> & {
  */
 export type ListSchemasResponseJson = {
   /**
+   * Schemas by name and version.
+   *
    * @generated from field: repeated svc.v1.SchemaInfo schemas = 1;
    */
   schemas?: SchemaInfoJson[];
@@ -304,11 +328,15 @@ export type SchemaInfo = Message<"svc.v1.SchemaInfo"> & {
   eventName: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version: number;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 3;
    */
   description: string;
@@ -329,11 +357,15 @@ export type SchemaInfoJson = {
   eventName?: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version?: number;
 
   /**
+   * For people, at most 2,000 bytes.
+   *
    * @generated from field: string description = 3;
    */
   description?: string;
@@ -361,6 +393,8 @@ export type DeleteSchemaRequest = Message<"svc.v1.DeleteSchemaRequest"> & {
   eventName: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version: number;
@@ -376,6 +410,8 @@ export type DeleteSchemaRequestJson = {
   eventName?: string;
 
   /**
+   * Version of the event's schema, from 1.
+   *
    * @generated from field: int32 version = 2;
    */
   version?: number;
@@ -417,16 +453,22 @@ export type TestUpcastRequest = Message<"svc.v1.TestUpcastRequest"> & {
   eventName: string;
 
   /**
+   * Version that the data has.
+   *
    * @generated from field: int32 from_version = 2;
    */
   fromVersion: number;
 
   /**
+   * Version that is wanted; zero takes the latest.
+   *
    * @generated from field: int32 to_version = 3;
    */
   toVersion: number;
 
   /**
+   * A payload of from_version, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: JsonObject | undefined;
@@ -449,16 +491,22 @@ export type TestUpcastRequestJson = {
   eventName?: string;
 
   /**
+   * Version that the data has.
+   *
    * @generated from field: int32 from_version = 2;
    */
   fromVersion?: number;
 
   /**
+   * Version that is wanted; zero takes the latest.
+   *
    * @generated from field: int32 to_version = 3;
    */
   toVersion?: number;
 
   /**
+   * A payload of from_version, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: StructJson;
@@ -483,11 +531,15 @@ export const TestUpcastRequestSchema: GenMessage<TestUpcastRequest, {jsonType: T
  */
 export type TestUpcastResponse = Message<"svc.v1.TestUpcastResponse"> & {
   /**
+   * The payload of to_version, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 1;
    */
   data?: JsonObject | undefined;
 
   /**
+   * One for each version in between.
+   *
    * @generated from field: repeated svc.v1.UpcastStep steps_applied = 2;
    */
   stepsApplied: UpcastStep[];
@@ -505,11 +557,15 @@ export type TestUpcastResponse = Message<"svc.v1.TestUpcastResponse"> & {
  */
 export type TestUpcastResponseJson = {
   /**
+   * The payload of to_version, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 1;
    */
   data?: StructJson;
 
   /**
+   * One for each version in between.
+   *
    * @generated from field: repeated svc.v1.UpcastStep steps_applied = 2;
    */
   stepsApplied?: UpcastStepJson[];
@@ -534,16 +590,22 @@ export const TestUpcastResponseSchema: GenMessage<TestUpcastResponse, {jsonType:
  */
 export type UpcastStep = Message<"svc.v1.UpcastStep"> & {
   /**
+   * Version before the step.
+   *
    * @generated from field: int32 from_version = 1;
    */
   fromVersion: number;
 
   /**
+   * Version after the step.
+   *
    * @generated from field: int32 to_version = 2;
    */
   toVersion: number;
 
   /**
+   * What the step changes.
+   *
    * @generated from field: string description = 3;
    */
   description: string;
@@ -554,16 +616,22 @@ export type UpcastStep = Message<"svc.v1.UpcastStep"> & {
  */
 export type UpcastStepJson = {
   /**
+   * Version before the step.
+   *
    * @generated from field: int32 from_version = 1;
    */
   fromVersion?: number;
 
   /**
+   * Version after the step.
+   *
    * @generated from field: int32 to_version = 2;
    */
   toVersion?: number;
 
   /**
+   * What the step changes.
+   *
    * @generated from field: string description = 3;
    */
   description?: string;
@@ -586,6 +654,8 @@ export type CheckEnforcementRequest = Message<"svc.v1.CheckEnforcementRequest"> 
   eventName: string;
 
   /**
+   * Events of so many hours are counted: 24 unless it says otherwise, at most 168.
+   *
    * @generated from field: int32 traffic_window_hours = 2;
    */
   trafficWindowHours: number;
@@ -601,6 +671,8 @@ export type CheckEnforcementRequestJson = {
   eventName?: string;
 
   /**
+   * Events of so many hours are counted: 24 unless it says otherwise, at most 168.
+   *
    * @generated from field: int32 traffic_window_hours = 2;
    */
   trafficWindowHours?: number;
@@ -618,21 +690,29 @@ export const CheckEnforcementRequestSchema: GenMessage<CheckEnforcementRequest, 
  */
 export type CheckEnforcementResponse = Message<"svc.v1.CheckEnforcementResponse"> & {
   /**
+   * enforce (refuses), warn (writes and marks) or off.
+   *
    * @generated from field: string mode = 1;
    */
   mode: string;
 
   /**
+   * One for each schema, at most 200.
+   *
    * @generated from field: repeated svc.v1.SchemaCheck schemas = 2;
    */
   schemas: SchemaCheck[];
 
   /**
+   * Events of so many hours were counted.
+   *
    * @generated from field: int32 traffic_window_hours = 3;
    */
   trafficWindowHours: number;
 
   /**
+   * How many schemas there are, also those left out.
+   *
    * @generated from field: int32 total_schemas = 4;
    */
   totalSchemas: number;
@@ -643,21 +723,29 @@ export type CheckEnforcementResponse = Message<"svc.v1.CheckEnforcementResponse"
  */
 export type CheckEnforcementResponseJson = {
   /**
+   * enforce (refuses), warn (writes and marks) or off.
+   *
    * @generated from field: string mode = 1;
    */
   mode?: string;
 
   /**
+   * One for each schema, at most 200.
+   *
    * @generated from field: repeated svc.v1.SchemaCheck schemas = 2;
    */
   schemas?: SchemaCheckJson[];
 
   /**
+   * Events of so many hours were counted.
+   *
    * @generated from field: int32 traffic_window_hours = 3;
    */
   trafficWindowHours?: number;
 
   /**
+   * How many schemas there are, also those left out.
+   *
    * @generated from field: int32 total_schemas = 4;
    */
   totalSchemas?: number;
@@ -680,6 +768,8 @@ export type SchemaCheck = Message<"svc.v1.SchemaCheck"> & {
   eventName: string;
 
   /**
+   * Version of the event's schema.
+   *
    * @generated from field: int32 version = 2;
    */
   version: number;
@@ -690,6 +780,8 @@ export type SchemaCheck = Message<"svc.v1.SchemaCheck"> & {
   schemaHash: string;
 
   /**
+   * Whether the schema refuses anything at all.
+   *
    * @generated from field: bool asserts = 4;
    */
   asserts: boolean;
@@ -702,11 +794,15 @@ export type SchemaCheck = Message<"svc.v1.SchemaCheck"> & {
   compileError: string;
 
   /**
+   * Recent events that it would refuse, by version and schema.
+   *
    * @generated from field: repeated svc.v1.SchemaTraffic traffic = 6;
    */
   traffic: SchemaTraffic[];
 
   /**
+   * Whether only the newest events were looked at.
+   *
    * @generated from field: bool traffic_truncated = 7;
    */
   trafficTruncated: boolean;
@@ -722,6 +818,8 @@ export type SchemaCheckJson = {
   eventName?: string;
 
   /**
+   * Version of the event's schema.
+   *
    * @generated from field: int32 version = 2;
    */
   version?: number;
@@ -732,6 +830,8 @@ export type SchemaCheckJson = {
   schemaHash?: string;
 
   /**
+   * Whether the schema refuses anything at all.
+   *
    * @generated from field: bool asserts = 4;
    */
   asserts?: boolean;
@@ -744,11 +844,15 @@ export type SchemaCheckJson = {
   compileError?: string;
 
   /**
+   * Recent events that it would refuse, by version and schema.
+   *
    * @generated from field: repeated svc.v1.SchemaTraffic traffic = 6;
    */
   traffic?: SchemaTrafficJson[];
 
   /**
+   * Whether only the newest events were looked at.
+   *
    * @generated from field: bool traffic_truncated = 7;
    */
   trafficTruncated?: boolean;
@@ -766,6 +870,8 @@ export const SchemaCheckSchema: GenMessage<SchemaCheck, {jsonType: SchemaCheckJs
  */
 export type SchemaTraffic = Message<"svc.v1.SchemaTraffic"> & {
   /**
+   * Version that the events were emitted with.
+   *
    * @generated from field: int32 version = 1;
    */
   version: number;
@@ -776,6 +882,8 @@ export type SchemaTraffic = Message<"svc.v1.SchemaTraffic"> & {
   schemaHash: string;
 
   /**
+   * How many events would be refused.
+   *
    * @generated from field: int64 count = 3;
    */
   count: bigint;
@@ -786,6 +894,8 @@ export type SchemaTraffic = Message<"svc.v1.SchemaTraffic"> & {
  */
 export type SchemaTrafficJson = {
   /**
+   * Version that the events were emitted with.
+   *
    * @generated from field: int32 version = 1;
    */
   version?: number;
@@ -796,6 +906,8 @@ export type SchemaTrafficJson = {
   schemaHash?: string;
 
   /**
+   * How many events would be refused.
+   *
    * @generated from field: int64 count = 3;
    */
   count?: string;

@@ -19,6 +19,8 @@ export const file_svc_v1_projection: GenFile = /*@__PURE__*/
  */
 export type RegisterProjectionRequest = Message<"svc.v1.RegisterProjectionRequest"> & {
   /**
+   * Name of the projection, at most 128 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -38,6 +40,8 @@ export type RegisterProjectionRequest = Message<"svc.v1.RegisterProjectionReques
   partitionKey: string;
 
   /**
+   * Version of the definition, by the caller's choice.
+   *
    * @generated from field: int32 version = 4;
    */
   version: number;
@@ -62,6 +66,8 @@ export type RegisterProjectionRequest = Message<"svc.v1.RegisterProjectionReques
  */
 export type RegisterProjectionRequestJson = {
   /**
+   * Name of the projection, at most 128 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -81,6 +87,8 @@ export type RegisterProjectionRequestJson = {
   partitionKey?: string;
 
   /**
+   * Version of the definition, by the caller's choice.
+   *
    * @generated from field: int32 version = 4;
    */
   version?: number;
@@ -112,6 +120,8 @@ export const RegisterProjectionRequestSchema: GenMessage<RegisterProjectionReque
  */
 export type RegisterProjectionResponse = Message<"svc.v1.RegisterProjectionResponse"> & {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -127,6 +137,8 @@ export type RegisterProjectionResponse = Message<"svc.v1.RegisterProjectionRespo
  */
 export type RegisterProjectionResponseJson = {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -149,6 +161,8 @@ export const RegisterProjectionResponseSchema: GenMessage<RegisterProjectionResp
  */
 export type UnregisterProjectionRequest = Message<"svc.v1.UnregisterProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -159,6 +173,8 @@ export type UnregisterProjectionRequest = Message<"svc.v1.UnregisterProjectionRe
  */
 export type UnregisterProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -195,6 +211,8 @@ export const UnregisterProjectionResponseSchema: GenMessage<UnregisterProjection
  */
 export type PollProjectionEventsRequest = Message<"svc.v1.PollProjectionEventsRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -229,6 +247,8 @@ export type PollProjectionEventsRequest = Message<"svc.v1.PollProjectionEventsRe
  */
 export type PollProjectionEventsRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -270,16 +290,22 @@ export const PollProjectionEventsRequestSchema: GenMessage<PollProjectionEventsR
  */
 export type ProjectionEvent = Message<"svc.v1.ProjectionEvent"> & {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: JsonObject | undefined;
@@ -297,6 +323,8 @@ export type ProjectionEvent = Message<"svc.v1.ProjectionEvent"> & {
   timestamp?: Timestamp | undefined;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 6;
    */
   source: string;
@@ -309,6 +337,8 @@ export type ProjectionEvent = Message<"svc.v1.ProjectionEvent"> & {
   metadata?: JsonObject | undefined;
 
   /**
+   * Heartbeats carry no event: they say that the stream is alive.
+   *
    * @generated from field: svc.v1.ProjectionEventKind kind = 8;
    */
   kind: ProjectionEventKind;
@@ -352,16 +382,22 @@ export type ProjectionEvent = Message<"svc.v1.ProjectionEvent"> & {
  */
 export type ProjectionEventJson = {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: StructJson;
@@ -379,6 +415,8 @@ export type ProjectionEventJson = {
   timestamp?: TimestampJson;
 
   /**
+   * Where the event came from: api, cron, webhook and others.
+   *
    * @generated from field: string source = 6;
    */
   source?: string;
@@ -391,6 +429,8 @@ export type ProjectionEventJson = {
   metadata?: StructJson;
 
   /**
+   * Heartbeats carry no event: they say that the stream is alive.
+   *
    * @generated from field: svc.v1.ProjectionEventKind kind = 8;
    */
   kind?: ProjectionEventKindJson;
@@ -441,11 +481,15 @@ export const ProjectionEventSchema: GenMessage<ProjectionEvent, {jsonType: Proje
  */
 export type PollProjectionEventsResponse = Message<"svc.v1.PollProjectionEventsResponse"> & {
   /**
+   * Events behind the cursor, in order; empty while another runner has the lease.
+   *
    * @generated from field: repeated svc.v1.ProjectionEvent events = 1;
    */
   events: ProjectionEvent[];
 
   /**
+   * State of the partition that was asked for, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct current_state = 2;
    */
   currentState?: JsonObject | undefined;
@@ -487,11 +531,15 @@ export type PollProjectionEventsResponse = Message<"svc.v1.PollProjectionEventsR
  */
 export type PollProjectionEventsResponseJson = {
   /**
+   * Events behind the cursor, in order; empty while another runner has the lease.
+   *
    * @generated from field: repeated svc.v1.ProjectionEvent events = 1;
    */
   events?: ProjectionEventJson[];
 
   /**
+   * State of the partition that was asked for, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct current_state = 2;
    */
   currentState?: StructJson;
@@ -540,6 +588,8 @@ export const PollProjectionEventsResponseSchema: GenMessage<PollProjectionEvents
  */
 export type StreamProjectionEventsRequest = Message<"svc.v1.StreamProjectionEventsRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -581,6 +631,8 @@ export type StreamProjectionEventsRequest = Message<"svc.v1.StreamProjectionEven
  */
 export type StreamProjectionEventsRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -629,6 +681,8 @@ export const StreamProjectionEventsRequestSchema: GenMessage<StreamProjectionEve
  */
 export type SaveProjectionStateRequest = Message<"svc.v1.SaveProjectionStateRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -639,6 +693,8 @@ export type SaveProjectionStateRequest = Message<"svc.v1.SaveProjectionStateRequ
   partitionKey: string;
 
   /**
+   * State of the partition, where it is an object: at most 4 MiB.
+   *
    * @generated from field: google.protobuf.Struct state = 3;
    */
   state?: JsonObject | undefined;
@@ -694,6 +750,8 @@ export type SaveProjectionStateRequest = Message<"svc.v1.SaveProjectionStateRequ
  */
 export type SaveProjectionStateRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -704,6 +762,8 @@ export type SaveProjectionStateRequestJson = {
   partitionKey?: string;
 
   /**
+   * State of the partition, where it is an object: at most 4 MiB.
+   *
    * @generated from field: google.protobuf.Struct state = 3;
    */
   state?: StructJson;
@@ -766,6 +826,8 @@ export const SaveProjectionStateRequestSchema: GenMessage<SaveProjectionStateReq
  */
 export type SaveProjectionStateResponse = Message<"svc.v1.SaveProjectionStateResponse"> & {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok: boolean;
@@ -776,6 +838,8 @@ export type SaveProjectionStateResponse = Message<"svc.v1.SaveProjectionStateRes
  */
 export type SaveProjectionStateResponseJson = {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok?: boolean;
@@ -798,6 +862,8 @@ export type ProjectionPartitionState = Message<"svc.v1.ProjectionPartitionState"
   partitionKey: string;
 
   /**
+   * State of the partition, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 2;
    */
   state?: JsonObject | undefined;
@@ -835,6 +901,8 @@ export type ProjectionPartitionStateJson = {
   partitionKey?: string;
 
   /**
+   * State of the partition, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 2;
    */
   state?: StructJson;
@@ -874,11 +942,15 @@ export const ProjectionPartitionStateSchema: GenMessage<ProjectionPartitionState
  */
 export type SaveProjectionStatesRequest = Message<"svc.v1.SaveProjectionStatesRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * At most 1,000 partitions, saved together.
+   *
    * @generated from field: repeated svc.v1.ProjectionPartitionState states = 2;
    */
   states: ProjectionPartitionState[];
@@ -910,11 +982,15 @@ export type SaveProjectionStatesRequest = Message<"svc.v1.SaveProjectionStatesRe
  */
 export type SaveProjectionStatesRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * At most 1,000 partitions, saved together.
+   *
    * @generated from field: repeated svc.v1.ProjectionPartitionState states = 2;
    */
   states?: ProjectionPartitionStateJson[];
@@ -953,6 +1029,8 @@ export const SaveProjectionStatesRequestSchema: GenMessage<SaveProjectionStatesR
  */
 export type SaveProjectionStatesResponse = Message<"svc.v1.SaveProjectionStatesResponse"> & {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok: boolean;
@@ -963,6 +1041,8 @@ export type SaveProjectionStatesResponse = Message<"svc.v1.SaveProjectionStatesR
  */
 export type SaveProjectionStatesResponseJson = {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok?: boolean;
@@ -980,6 +1060,8 @@ export const SaveProjectionStatesResponseSchema: GenMessage<SaveProjectionStates
  */
 export type AckProjectionEventsRequest = Message<"svc.v1.AckProjectionEventsRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1021,6 +1103,8 @@ export type AckProjectionEventsRequest = Message<"svc.v1.AckProjectionEventsRequ
  */
 export type AckProjectionEventsRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1069,6 +1153,8 @@ export const AckProjectionEventsRequestSchema: GenMessage<AckProjectionEventsReq
  */
 export type AckProjectionEventsResponse = Message<"svc.v1.AckProjectionEventsResponse"> & {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok: boolean;
@@ -1079,6 +1165,8 @@ export type AckProjectionEventsResponse = Message<"svc.v1.AckProjectionEventsRes
  */
 export type AckProjectionEventsResponseJson = {
   /**
+   * Always true: what is refused is an error.
+   *
    * @generated from field: bool ok = 1;
    */
   ok?: boolean;
@@ -1096,6 +1184,8 @@ export const AckProjectionEventsResponseSchema: GenMessage<AckProjectionEventsRe
  */
 export type ReportProjectionErrorRequest = Message<"svc.v1.ReportProjectionErrorRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1111,11 +1201,15 @@ export type ReportProjectionErrorRequest = Message<"svc.v1.ReportProjectionError
   eventId: string;
 
   /**
+   * Position of the event whose handler failed.
+   *
    * @generated from field: int64 event_seq = 4;
    */
   eventSeq: bigint;
 
   /**
+   * What the handler failed with, at most 2,000 characters.
+   *
    * @generated from field: string message = 5;
    */
   message: string;
@@ -1147,6 +1241,8 @@ export type ReportProjectionErrorRequest = Message<"svc.v1.ReportProjectionError
  */
 export type ReportProjectionErrorRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1162,11 +1258,15 @@ export type ReportProjectionErrorRequestJson = {
   eventId?: string;
 
   /**
+   * Position of the event whose handler failed.
+   *
    * @generated from field: int64 event_seq = 4;
    */
   eventSeq?: string;
 
   /**
+   * What the handler failed with, at most 2,000 characters.
+   *
    * @generated from field: string message = 5;
    */
   message?: string;
@@ -1224,6 +1324,8 @@ export const ReportProjectionErrorResponseSchema: GenMessage<ReportProjectionErr
  */
 export type GetProjectionRequest = Message<"svc.v1.GetProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1255,6 +1357,8 @@ export type GetProjectionRequest = Message<"svc.v1.GetProjectionRequest"> & {
  */
 export type GetProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1293,6 +1397,8 @@ export const GetProjectionRequestSchema: GenMessage<GetProjectionRequest, {jsonT
  */
 export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1303,6 +1409,8 @@ export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
   partition: string;
 
   /**
+   * State of the partition, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 3;
    */
   state?: JsonObject | undefined;
@@ -1318,11 +1426,15 @@ export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
   lastEventTime?: Timestamp | undefined;
 
   /**
+   * Version of the registered definition.
+   *
    * @generated from field: int64 version = 6;
    */
   version: bigint;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 7;
    */
   mode: string;
@@ -1335,21 +1447,29 @@ export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
   stateValue?: Value | undefined;
 
   /**
+   * The registration.
+   *
    * @generated from field: svc.v1.ProjectionInfo registry = 9;
    */
   registry?: ProjectionInfo | undefined;
 
   /**
+   * Position up to which this partition is folded.
+   *
    * @generated from field: int64 state_last_event_seq = 10;
    */
   stateLastEventSeq: bigint;
 
   /**
+   * When the state was saved, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp state_updated_at = 11;
    */
   stateUpdatedAt?: Timestamp | undefined;
 
   /**
+   * Id of the environment of the state (env_…).
+   *
    * @generated from field: string state_environment_id = 12;
    */
   stateEnvironmentId: string;
@@ -1360,6 +1480,8 @@ export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
  */
 export type GetProjectionResponseJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1370,6 +1492,8 @@ export type GetProjectionResponseJson = {
   partition?: string;
 
   /**
+   * State of the partition, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct state = 3;
    */
   state?: StructJson;
@@ -1385,11 +1509,15 @@ export type GetProjectionResponseJson = {
   lastEventTime?: TimestampJson;
 
   /**
+   * Version of the registered definition.
+   *
    * @generated from field: int64 version = 6;
    */
   version?: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 7;
    */
   mode?: string;
@@ -1402,21 +1530,29 @@ export type GetProjectionResponseJson = {
   stateValue?: ValueJson;
 
   /**
+   * The registration.
+   *
    * @generated from field: svc.v1.ProjectionInfo registry = 9;
    */
   registry?: ProjectionInfoJson;
 
   /**
+   * Position up to which this partition is folded.
+   *
    * @generated from field: int64 state_last_event_seq = 10;
    */
   stateLastEventSeq?: string;
 
   /**
+   * When the state was saved, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp state_updated_at = 11;
    */
   stateUpdatedAt?: TimestampJson;
 
   /**
+   * Id of the environment of the state (env_…).
+   *
    * @generated from field: string state_environment_id = 12;
    */
   stateEnvironmentId?: string;
@@ -1434,11 +1570,15 @@ export const GetProjectionResponseSchema: GenMessage<GetProjectionResponse, {jso
  */
 export type ListProjectionsRequest = Message<"svc.v1.ListProjectionsRequest"> & {
   /**
+   * Only projections of this status: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
 
   /**
+   * Only managed or external ones.
+   *
    * @generated from field: string mode = 2;
    */
   mode: string;
@@ -1459,11 +1599,15 @@ export type ListProjectionsRequest = Message<"svc.v1.ListProjectionsRequest"> & 
  */
 export type ListProjectionsRequestJson = {
   /**
+   * Only projections of this status: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
 
   /**
+   * Only managed or external ones.
+   *
    * @generated from field: string mode = 2;
    */
   mode?: string;
@@ -1491,21 +1635,29 @@ export const ListProjectionsRequestSchema: GenMessage<ListProjectionsRequest, {j
  */
 export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 2;
    */
   mode: string;
 
   /**
+   * running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 3;
    */
   status: string;
 
   /**
+   * Names and patterns of the events that it folds.
+   *
    * @generated from field: repeated string events = 4;
    */
   events: string[];
@@ -1516,6 +1668,8 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   partitionKey: string;
 
   /**
+   * Version of the registered definition, by the caller's choice.
+   *
    * @generated from field: int32 version = 6;
    */
   version: number;
@@ -1546,6 +1700,8 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   errorMessage: string;
 
   /**
+   * events (a runner folds) or sql (the server folds).
+   *
    * @generated from field: string type = 12;
    */
   type: string;
@@ -1563,6 +1719,8 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   eventHandlers?: JsonObject | undefined;
 
   /**
+   * For people.
+   *
    * @generated from field: string description = 15;
    */
   description: string;
@@ -1595,21 +1753,29 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
  */
 export type ProjectionInfoJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 2;
    */
   mode?: string;
 
   /**
+   * running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 3;
    */
   status?: string;
 
   /**
+   * Names and patterns of the events that it folds.
+   *
    * @generated from field: repeated string events = 4;
    */
   events?: string[];
@@ -1620,6 +1786,8 @@ export type ProjectionInfoJson = {
   partitionKey?: string;
 
   /**
+   * Version of the registered definition, by the caller's choice.
+   *
    * @generated from field: int32 version = 6;
    */
   version?: number;
@@ -1650,6 +1818,8 @@ export type ProjectionInfoJson = {
   errorMessage?: string;
 
   /**
+   * events (a runner folds) or sql (the server folds).
+   *
    * @generated from field: string type = 12;
    */
   type?: string;
@@ -1667,6 +1837,8 @@ export type ProjectionInfoJson = {
   eventHandlers?: StructJson;
 
   /**
+   * For people.
+   *
    * @generated from field: string description = 15;
    */
   description?: string;
@@ -1706,6 +1878,8 @@ export const ProjectionInfoSchema: GenMessage<ProjectionInfo, {jsonType: Project
  */
 export type ListProjectionsResponse = Message<"svc.v1.ListProjectionsResponse"> & {
   /**
+   * Projections by name.
+   *
    * @generated from field: repeated svc.v1.ProjectionInfo projections = 1;
    */
   projections: ProjectionInfo[];
@@ -1721,6 +1895,8 @@ export type ListProjectionsResponse = Message<"svc.v1.ListProjectionsResponse"> 
  */
 export type ListProjectionsResponseJson = {
   /**
+   * Projections by name.
+   *
    * @generated from field: repeated svc.v1.ProjectionInfo projections = 1;
    */
   projections?: ProjectionInfoJson[];
@@ -1743,6 +1919,8 @@ export const ListProjectionsResponseSchema: GenMessage<ListProjectionsResponse, 
  */
 export type GetProjectionStatusRequest = Message<"svc.v1.GetProjectionStatusRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1753,6 +1931,8 @@ export type GetProjectionStatusRequest = Message<"svc.v1.GetProjectionStatusRequ
  */
 export type GetProjectionStatusRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1770,6 +1950,8 @@ export const GetProjectionStatusRequestSchema: GenMessage<GetProjectionStatusReq
  */
 export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusResponse"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -1782,6 +1964,8 @@ export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusRes
   status: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 3;
    */
   mode: string;
@@ -1824,7 +2008,7 @@ export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusRes
   rebuildStartedAt?: Timestamp | undefined;
 
   /**
-   * Of the event whose handler failed.
+   * Id of the event whose handler failed.
    *
    * @generated from field: string error_event_id = 40;
    */
@@ -1868,6 +2052,8 @@ export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusRes
  */
 export type GetProjectionStatusResponseJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -1880,6 +2066,8 @@ export type GetProjectionStatusResponseJson = {
   status?: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 3;
    */
   mode?: string;
@@ -1922,7 +2110,7 @@ export type GetProjectionStatusResponseJson = {
   rebuildStartedAt?: TimestampJson;
 
   /**
-   * Of the event whose handler failed.
+   * Id of the event whose handler failed.
    *
    * @generated from field: string error_event_id = 40;
    */
@@ -1973,6 +2161,8 @@ export const GetProjectionStatusResponseSchema: GenMessage<GetProjectionStatusRe
  */
 export type RebuildProjectionRequest = Message<"svc.v1.RebuildProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2019,6 +2209,8 @@ export type RebuildProjectionRequest = Message<"svc.v1.RebuildProjectionRequest"
  */
 export type RebuildProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2072,6 +2264,8 @@ export const RebuildProjectionRequestSchema: GenMessage<RebuildProjectionRequest
  */
 export type RebuildProjectionResponse = Message<"svc.v1.RebuildProjectionResponse"> & {
   /**
+   * The rebuild that was begun, or the scope of a dry run.
+   *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
   job?: RebuildJob | undefined;
@@ -2082,6 +2276,8 @@ export type RebuildProjectionResponse = Message<"svc.v1.RebuildProjectionRespons
  */
 export type RebuildProjectionResponseJson = {
   /**
+   * The rebuild that was begun, or the scope of a dry run.
+   *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
   job?: RebuildJobJson;
@@ -2109,6 +2305,8 @@ export type RebuildJob = Message<"svc.v1.RebuildJob"> & {
   projectionName: string;
 
   /**
+   * running, completed, failed or cancelled.
+   *
    * @generated from field: string status = 3;
    */
   status: string;
@@ -2136,11 +2334,15 @@ export type RebuildJob = Message<"svc.v1.RebuildJob"> & {
   startedAt?: Timestamp | undefined;
 
   /**
+   * How long it will take by the pace so far.
+   *
    * @generated from field: google.protobuf.Duration estimated_remaining = 8;
    */
   estimatedRemaining?: Duration | undefined;
 
   /**
+   * What it failed with; empty when it did not.
+   *
    * @generated from field: string error = 9;
    */
   error: string;
@@ -2191,6 +2393,8 @@ export type RebuildJobJson = {
   projectionName?: string;
 
   /**
+   * running, completed, failed or cancelled.
+   *
    * @generated from field: string status = 3;
    */
   status?: string;
@@ -2218,11 +2422,15 @@ export type RebuildJobJson = {
   startedAt?: TimestampJson;
 
   /**
+   * How long it will take by the pace so far.
+   *
    * @generated from field: google.protobuf.Duration estimated_remaining = 8;
    */
   estimatedRemaining?: DurationJson;
 
   /**
+   * What it failed with; empty when it did not.
+   *
    * @generated from field: string error = 9;
    */
   error?: string;
@@ -2270,6 +2478,8 @@ export const RebuildJobSchema: GenMessage<RebuildJob, {jsonType: RebuildJobJson}
  */
 export type GetRebuildJobRequest = Message<"svc.v1.GetRebuildJobRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2280,6 +2490,8 @@ export type GetRebuildJobRequest = Message<"svc.v1.GetRebuildJobRequest"> & {
  */
 export type GetRebuildJobRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2297,6 +2509,8 @@ export const GetRebuildJobRequestSchema: GenMessage<GetRebuildJobRequest, {jsonT
  */
 export type GetRebuildJobResponse = Message<"svc.v1.GetRebuildJobResponse"> & {
   /**
+   * The last rebuild.
+   *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
   job?: RebuildJob | undefined;
@@ -2307,6 +2521,8 @@ export type GetRebuildJobResponse = Message<"svc.v1.GetRebuildJobResponse"> & {
  */
 export type GetRebuildJobResponseJson = {
   /**
+   * The last rebuild.
+   *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
   job?: RebuildJobJson;
@@ -2324,6 +2540,8 @@ export const GetRebuildJobResponseSchema: GenMessage<GetRebuildJobResponse, {jso
  */
 export type CancelRebuildRequest = Message<"svc.v1.CancelRebuildRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2334,6 +2552,8 @@ export type CancelRebuildRequest = Message<"svc.v1.CancelRebuildRequest"> & {
  */
 export type CancelRebuildRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2351,6 +2571,8 @@ export const CancelRebuildRequestSchema: GenMessage<CancelRebuildRequest, {jsonT
  */
 export type CancelRebuildResponse = Message<"svc.v1.CancelRebuildResponse"> & {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -2361,6 +2583,8 @@ export type CancelRebuildResponse = Message<"svc.v1.CancelRebuildResponse"> & {
  */
 export type CancelRebuildResponseJson = {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -2378,6 +2602,8 @@ export const CancelRebuildResponseSchema: GenMessage<CancelRebuildResponse, {jso
  */
 export type ReportRebuildProgressRequest = Message<"svc.v1.ReportRebuildProgressRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2393,6 +2619,8 @@ export type ReportRebuildProgressRequest = Message<"svc.v1.ReportRebuildProgress
   totalEvents: bigint;
 
   /**
+   * Whether the rebuild is over.
+   *
    * @generated from field: bool completed = 4;
    */
   completed: boolean;
@@ -2403,6 +2631,8 @@ export type ReportRebuildProgressRequest = Message<"svc.v1.ReportRebuildProgress
  */
 export type ReportRebuildProgressRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2418,6 +2648,8 @@ export type ReportRebuildProgressRequestJson = {
   totalEvents?: string;
 
   /**
+   * Whether the rebuild is over.
+   *
    * @generated from field: bool completed = 4;
    */
   completed?: boolean;
@@ -2454,6 +2686,8 @@ export const ReportRebuildProgressResponseSchema: GenMessage<ReportRebuildProgre
  */
 export type PauseProjectionRequest = Message<"svc.v1.PauseProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2464,6 +2698,8 @@ export type PauseProjectionRequest = Message<"svc.v1.PauseProjectionRequest"> & 
  */
 export type PauseProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2481,6 +2717,8 @@ export const PauseProjectionRequestSchema: GenMessage<PauseProjectionRequest, {j
  */
 export type PauseProjectionResponse = Message<"svc.v1.PauseProjectionResponse"> & {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -2491,6 +2729,8 @@ export type PauseProjectionResponse = Message<"svc.v1.PauseProjectionResponse"> 
  */
 export type PauseProjectionResponseJson = {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -2508,6 +2748,8 @@ export const PauseProjectionResponseSchema: GenMessage<PauseProjectionResponse, 
  */
 export type ResumeProjectionRequest = Message<"svc.v1.ResumeProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2525,6 +2767,8 @@ export type ResumeProjectionRequest = Message<"svc.v1.ResumeProjectionRequest"> 
  */
 export type ResumeProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2549,6 +2793,8 @@ export const ResumeProjectionRequestSchema: GenMessage<ResumeProjectionRequest, 
  */
 export type ResumeProjectionResponse = Message<"svc.v1.ResumeProjectionResponse"> & {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -2559,6 +2805,8 @@ export type ResumeProjectionResponse = Message<"svc.v1.ResumeProjectionResponse"
  */
 export type ResumeProjectionResponseJson = {
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -2576,6 +2824,8 @@ export const ResumeProjectionResponseSchema: GenMessage<ResumeProjectionResponse
  */
 export type CreateSQLProjectionRequest = Message<"svc.v1.CreateSQLProjectionRequest"> & {
   /**
+   * Name of the projection; its table is proj_{name}, hyphens as underscores.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2595,11 +2845,15 @@ export type CreateSQLProjectionRequest = Message<"svc.v1.CreateSQLProjectionRequ
   eventHandlers: { [key: string]: string };
 
   /**
+   * Names and patterns of events; those of event_handlers when empty.
+   *
    * @generated from field: repeated string events = 4;
    */
   events: string[];
 
   /**
+   * For people, at most 4 KiB.
+   *
    * @generated from field: string description = 5;
    */
   description: string;
@@ -2610,6 +2864,8 @@ export type CreateSQLProjectionRequest = Message<"svc.v1.CreateSQLProjectionRequ
  */
 export type CreateSQLProjectionRequestJson = {
   /**
+   * Name of the projection; its table is proj_{name}, hyphens as underscores.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2629,11 +2885,15 @@ export type CreateSQLProjectionRequestJson = {
   eventHandlers?: { [key: string]: string };
 
   /**
+   * Names and patterns of events; those of event_handlers when empty.
+   *
    * @generated from field: repeated string events = 4;
    */
   events?: string[];
 
   /**
+   * For people, at most 4 KiB.
+   *
    * @generated from field: string description = 5;
    */
   description?: string;
@@ -2651,11 +2911,15 @@ export const CreateSQLProjectionRequestSchema: GenMessage<CreateSQLProjectionReq
  */
 export type CreateSQLProjectionResponse = Message<"svc.v1.CreateSQLProjectionResponse"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 2;
    */
   status: string;
@@ -2666,11 +2930,15 @@ export type CreateSQLProjectionResponse = Message<"svc.v1.CreateSQLProjectionRes
  */
 export type CreateSQLProjectionResponseJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * Status of the projection from now on: running, paused, rebuilding or error.
+   *
    * @generated from field: string status = 2;
    */
   status?: string;
@@ -2688,6 +2956,8 @@ export const CreateSQLProjectionResponseSchema: GenMessage<CreateSQLProjectionRe
  */
 export type QuerySQLProjectionRequest = Message<"svc.v1.QuerySQLProjectionRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2700,6 +2970,8 @@ export type QuerySQLProjectionRequest = Message<"svc.v1.QuerySQLProjectionReques
   where: string;
 
   /**
+   * Columns with ASC, DESC and NULLS FIRST or LAST.
+   *
    * @generated from field: string order_by = 3;
    */
   orderBy: string;
@@ -2720,6 +2992,8 @@ export type QuerySQLProjectionRequest = Message<"svc.v1.QuerySQLProjectionReques
  */
 export type QuerySQLProjectionRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2732,6 +3006,8 @@ export type QuerySQLProjectionRequestJson = {
   where?: string;
 
   /**
+   * Columns with ASC, DESC and NULLS FIRST or LAST.
+   *
    * @generated from field: string order_by = 3;
    */
   orderBy?: string;
@@ -2764,6 +3040,8 @@ export type QuerySQLProjectionResponse = Message<"svc.v1.QuerySQLProjectionRespo
   columns: string[];
 
   /**
+   * At most 100 rows unless limit says otherwise.
+   *
    * @generated from field: repeated svc.v1.QuerySQLRow rows = 2;
    */
   rows: QuerySQLRow[];
@@ -2786,6 +3064,8 @@ export type QuerySQLProjectionResponseJson = {
   columns?: string[];
 
   /**
+   * At most 100 rows unless limit says otherwise.
+   *
    * @generated from field: repeated svc.v1.QuerySQLRow rows = 2;
    */
   rows?: QuerySQLRowJson[];
@@ -2817,6 +3097,8 @@ export type QuerySQLRow = Message<"svc.v1.QuerySQLRow"> & {
   values: string[];
 
   /**
+   * Every value as JSON, in the order of columns.
+   *
    * @generated from field: repeated google.protobuf.Value typed_values = 2;
    */
   typedValues: Value[];
@@ -2834,6 +3116,8 @@ export type QuerySQLRowJson = {
   values?: string[];
 
   /**
+   * Every value as JSON, in the order of columns.
+   *
    * @generated from field: repeated google.protobuf.Value typed_values = 2;
    */
   typedValues?: ValueJson[];
@@ -2851,6 +3135,8 @@ export const QuerySQLRowSchema: GenMessage<QuerySQLRow, {jsonType: QuerySQLRowJs
  */
 export type WaitProjectionCatchupRequest = Message<"svc.v1.WaitProjectionCatchupRequest"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -2863,6 +3149,8 @@ export type WaitProjectionCatchupRequest = Message<"svc.v1.WaitProjectionCatchup
   minSeq: bigint;
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60, of a stream 300.
+   *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
   timeout?: Duration | undefined;
@@ -2878,6 +3166,8 @@ export type WaitProjectionCatchupRequest = Message<"svc.v1.WaitProjectionCatchup
  */
 export type WaitProjectionCatchupRequestJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -2890,6 +3180,8 @@ export type WaitProjectionCatchupRequestJson = {
   minSeq?: string;
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60, of a stream 300.
+   *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
   timeout?: DurationJson;
@@ -2942,6 +3234,8 @@ export type WaitProjectionCatchupResponse = Message<"svc.v1.WaitProjectionCatchu
   rebuilding: boolean;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 7;
    */
   mode: string;
@@ -2982,6 +3276,8 @@ export type WaitProjectionCatchupResponseJson = {
   rebuilding?: boolean;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 7;
    */
   mode?: string;
@@ -2999,6 +3295,8 @@ export const WaitProjectionCatchupResponseSchema: GenMessage<WaitProjectionCatch
  */
 export type WaitItem = Message<"svc.v1.WaitItem"> & {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -3019,6 +3317,8 @@ export type WaitItem = Message<"svc.v1.WaitItem"> & {
  */
 export type WaitItemJson = {
   /**
+   * Name of the projection.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
@@ -3046,11 +3346,15 @@ export const WaitItemSchema: GenMessage<WaitItem, {jsonType: WaitItemJson}> = /*
  */
 export type WaitProjectionCatchupBatchRequest = Message<"svc.v1.WaitProjectionCatchupBatchRequest"> & {
   /**
+   * At most 16 projections.
+   *
    * @generated from field: repeated svc.v1.WaitItem items = 1;
    */
   items: WaitItem[];
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60.
+   *
    * @generated from field: google.protobuf.Duration timeout = 2;
    */
   timeout?: Duration | undefined;
@@ -3061,11 +3365,15 @@ export type WaitProjectionCatchupBatchRequest = Message<"svc.v1.WaitProjectionCa
  */
 export type WaitProjectionCatchupBatchRequestJson = {
   /**
+   * At most 16 projections.
+   *
    * @generated from field: repeated svc.v1.WaitItem items = 1;
    */
   items?: WaitItemJson[];
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60.
+   *
    * @generated from field: google.protobuf.Duration timeout = 2;
    */
   timeout?: DurationJson;
@@ -3083,6 +3391,8 @@ export const WaitProjectionCatchupBatchRequestSchema: GenMessage<WaitProjectionC
  */
 export type WaitItemResult = Message<"svc.v1.WaitItemResult"> & {
   /**
+   * How far the projection is; absent when the item failed.
+   *
    * @generated from field: svc.v1.WaitProjectionCatchupResponse result = 1;
    */
   result?: WaitProjectionCatchupResponse | undefined;
@@ -3100,6 +3410,8 @@ export type WaitItemResult = Message<"svc.v1.WaitItemResult"> & {
  */
 export type WaitItemResultJson = {
   /**
+   * How far the projection is; absent when the item failed.
+   *
    * @generated from field: svc.v1.WaitProjectionCatchupResponse result = 1;
    */
   result?: WaitProjectionCatchupResponseJson;
@@ -3124,6 +3436,8 @@ export const WaitItemResultSchema: GenMessage<WaitItemResult, {jsonType: WaitIte
  */
 export type WaitProjectionCatchupBatchResponse = Message<"svc.v1.WaitProjectionCatchupBatchResponse"> & {
   /**
+   * One for each item, in the order of the request.
+   *
    * @generated from field: repeated svc.v1.WaitItemResult results = 1;
    */
   results: WaitItemResult[];
@@ -3134,6 +3448,8 @@ export type WaitProjectionCatchupBatchResponse = Message<"svc.v1.WaitProjectionC
  */
 export type WaitProjectionCatchupBatchResponseJson = {
   /**
+   * One for each item, in the order of the request.
+   *
    * @generated from field: repeated svc.v1.WaitItemResult results = 1;
    */
   results?: WaitItemResultJson[];
@@ -3156,6 +3472,8 @@ export type WaitForEventRequest = Message<"svc.v1.WaitForEventRequest"> & {
   eventId: string;
 
   /**
+   * Name of the projection.
+   *
    * @generated from field: string projection = 2;
    */
   projection: string;
@@ -3166,6 +3484,8 @@ export type WaitForEventRequest = Message<"svc.v1.WaitForEventRequest"> & {
   partition: string;
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60.
+   *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
   timeout?: Duration | undefined;
@@ -3181,6 +3501,8 @@ export type WaitForEventRequestJson = {
   eventId?: string;
 
   /**
+   * Name of the projection.
+   *
    * @generated from field: string projection = 2;
    */
   projection?: string;
@@ -3191,6 +3513,8 @@ export type WaitForEventRequestJson = {
   partition?: string;
 
   /**
+   * How long to wait: 30 seconds unless it says otherwise, at most 60.
+   *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
   timeout?: DurationJson;
@@ -3208,6 +3532,8 @@ export const WaitForEventRequestSchema: GenMessage<WaitForEventRequest, {jsonTyp
  */
 export type WaitProjectionCatchupStreamResponse = Message<"svc.v1.WaitProjectionCatchupStreamResponse"> & {
   /**
+   * The last frame is DONE.
+   *
    * @generated from field: svc.v1.WaitStreamFrameKind kind = 1;
    */
   kind: WaitStreamFrameKind;
@@ -3238,11 +3564,15 @@ export type WaitProjectionCatchupStreamResponse = Message<"svc.v1.WaitProjection
   timedOut: boolean;
 
   /**
+   * Why the wait failed; empty when it did not.
+   *
    * @generated from field: string error = 7;
    */
   error: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 8;
    */
   mode: string;
@@ -3253,6 +3583,8 @@ export type WaitProjectionCatchupStreamResponse = Message<"svc.v1.WaitProjection
  */
 export type WaitProjectionCatchupStreamResponseJson = {
   /**
+   * The last frame is DONE.
+   *
    * @generated from field: svc.v1.WaitStreamFrameKind kind = 1;
    */
   kind?: WaitStreamFrameKindJson;
@@ -3283,11 +3615,15 @@ export type WaitProjectionCatchupStreamResponseJson = {
   timedOut?: boolean;
 
   /**
+   * Why the wait failed; empty when it did not.
+   *
    * @generated from field: string error = 7;
    */
   error?: string;
 
   /**
+   * managed (the server keeps the state), external, or sql (the server folds).
+   *
    * @generated from field: string mode = 8;
    */
   mode?: string;

@@ -19,11 +19,15 @@ export const file_svc_v1_pubsub: GenFile = /*@__PURE__*/
  */
 export type EmitRequest = Message<"svc.v1.EmitRequest"> & {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
@@ -34,6 +38,8 @@ export type EmitRequest = Message<"svc.v1.EmitRequest"> & {
   idempotencyKey: string;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: JsonObject | undefined;
@@ -65,11 +71,15 @@ export type EmitRequest = Message<"svc.v1.EmitRequest"> & {
  */
 export type EmitRequestJson = {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event?: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
@@ -80,6 +90,8 @@ export type EmitRequestJson = {
   idempotencyKey?: string;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: StructJson;
@@ -169,11 +181,15 @@ export const EmitResponseSchema: GenMessage<EmitResponse, {jsonType: EmitRespons
  */
 export type SubscribeRequest = Message<"svc.v1.SubscribeRequest"> & {
   /**
+   * What is subscribed to: events:order.*, entity:cart.>, topic:prices.*, system.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 1;
    */
   pattern: string;
 
   /**
+   * How deliveries begin, and which of them come.
+   *
    * @generated from field: svc.v1.SubscribeOptions options = 2;
    */
   options?: SubscribeOptions | undefined;
@@ -184,11 +200,15 @@ export type SubscribeRequest = Message<"svc.v1.SubscribeRequest"> & {
  */
 export type SubscribeRequestJson = {
   /**
+   * What is subscribed to: events:order.*, entity:cart.>, topic:prices.*, system.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 1;
    */
   pattern?: string;
 
   /**
+   * How deliveries begin, and which of them come.
+   *
    * @generated from field: svc.v1.SubscribeOptions options = 2;
    */
   options?: SubscribeOptionsJson;
@@ -213,6 +233,8 @@ export type SubscribeOptions = Message<"svc.v1.SubscribeOptions"> & {
   replay: number;
 
   /**
+   * Whether deliveries carry metadata.
+   *
    * @generated from field: bool include_metadata = 2;
    */
   includeMetadata: boolean;
@@ -232,6 +254,8 @@ export type SubscribeOptions = Message<"svc.v1.SubscribeOptions"> & {
   namespace: string;
 
   /**
+   * Takes part in this group, which needs events:emit besides.
+   *
    * @generated from field: string consumer_group = 5;
    */
   consumerGroup: string;
@@ -281,6 +305,8 @@ export type SubscribeOptionsJson = {
   replay?: number;
 
   /**
+   * Whether deliveries carry metadata.
+   *
    * @generated from field: bool include_metadata = 2;
    */
   includeMetadata?: boolean;
@@ -300,6 +326,8 @@ export type SubscribeOptionsJson = {
   namespace?: string;
 
   /**
+   * Takes part in this group, which needs events:emit besides.
+   *
    * @generated from field: string consumer_group = 5;
    */
   consumerGroup?: string;
@@ -364,11 +392,15 @@ export type SubscriptionEvent = Message<"svc.v1.SubscriptionEvent"> & {
   topic: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: JsonObject | undefined;
 
   /**
+   * When and where from, where include_metadata asks.
+   *
    * @generated from field: svc.v1.EventMetadata metadata = 5;
    */
   metadata?: EventMetadata | undefined;
@@ -381,6 +413,8 @@ export type SubscriptionEvent = Message<"svc.v1.SubscriptionEvent"> & {
   sequence: bigint;
 
   /**
+   * Which attempt of a group's delivery it is, from 1.
+   *
    * @generated from field: int32 delivery_attempt = 7;
    */
   deliveryAttempt: number;
@@ -420,11 +454,15 @@ export type SubscriptionEventJson = {
   topic?: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 4;
    */
   data?: StructJson;
 
   /**
+   * When and where from, where include_metadata asks.
+   *
    * @generated from field: svc.v1.EventMetadata metadata = 5;
    */
   metadata?: EventMetadataJson;
@@ -437,6 +475,8 @@ export type SubscriptionEventJson = {
   sequence?: string;
 
   /**
+   * Which attempt of a group's delivery it is, from 1.
+   *
    * @generated from field: int32 delivery_attempt = 7;
    */
   deliveryAttempt?: number;
@@ -580,6 +620,8 @@ export const SubscriptionAckSchema: GenMessage<SubscriptionAck, {jsonType: Subsc
  */
 export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
   /**
+   * Id of the group (group_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -590,11 +632,15 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
   namespace: string;
 
   /**
+   * Name of the group, unique in its namespace: at most 128 bytes.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
+   * What it gets: events:order.*, entity:cart.> or topic:prices.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 4;
    */
   pattern: string;
@@ -632,16 +678,22 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
   redeliverDelayMs: number;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 11;
    */
   metadata?: JsonObject | undefined;
 
   /**
+   * A paused group keeps its place and hands nothing out.
+   *
    * @generated from field: svc.v1.ConsumerGroupStatus status = 12;
    */
   status: ConsumerGroupStatus;
 
   /**
+   * How many members are connected.
+   *
    * @generated from field: int32 member_count = 13;
    */
   memberCount: number;
@@ -664,20 +716,22 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
   position: bigint;
 
   /**
-   * Handed out and not acknowledged, and waiting for another attempt.
+   * Deliveries that are handed out and not acknowledged, or wait for another attempt.
    *
    * @generated from field: int32 inflight_count = 41;
    */
   inflightCount: number;
 
   /**
-   * Passed over since the group was made: by backpressure drop, and after too many redeliveries.
+   * Deliveries that were passed over since the group was made, by backpressure drop.
    *
    * @generated from field: int64 dropped_count = 42;
    */
   droppedCount: bigint;
 
   /**
+   * Deliveries that were tried max_redeliveries times.
+   *
    * @generated from field: int64 given_up_count = 43;
    */
   givenUpCount: bigint;
@@ -688,6 +742,8 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
  */
 export type ConsumerGroupJson = {
   /**
+   * Id of the group (group_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -698,11 +754,15 @@ export type ConsumerGroupJson = {
   namespace?: string;
 
   /**
+   * Name of the group, unique in its namespace: at most 128 bytes.
+   *
    * @generated from field: string name = 3;
    */
   name?: string;
 
   /**
+   * What it gets: events:order.*, entity:cart.> or topic:prices.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 4;
    */
   pattern?: string;
@@ -740,16 +800,22 @@ export type ConsumerGroupJson = {
   redeliverDelayMs?: number;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 11;
    */
   metadata?: StructJson;
 
   /**
+   * A paused group keeps its place and hands nothing out.
+   *
    * @generated from field: svc.v1.ConsumerGroupStatus status = 12;
    */
   status?: ConsumerGroupStatusJson;
 
   /**
+   * How many members are connected.
+   *
    * @generated from field: int32 member_count = 13;
    */
   memberCount?: number;
@@ -772,20 +838,22 @@ export type ConsumerGroupJson = {
   position?: string;
 
   /**
-   * Handed out and not acknowledged, and waiting for another attempt.
+   * Deliveries that are handed out and not acknowledged, or wait for another attempt.
    *
    * @generated from field: int32 inflight_count = 41;
    */
   inflightCount?: number;
 
   /**
-   * Passed over since the group was made: by backpressure drop, and after too many redeliveries.
+   * Deliveries that were passed over since the group was made, by backpressure drop.
    *
    * @generated from field: int64 dropped_count = 42;
    */
   droppedCount?: string;
 
   /**
+   * Deliveries that were tried max_redeliveries times.
+   *
    * @generated from field: int64 given_up_count = 43;
    */
   givenUpCount?: string;
@@ -808,11 +876,15 @@ export type CreateConsumerGroupRequest = Message<"svc.v1.CreateConsumerGroupRequ
   namespace: string;
 
   /**
+   * Name of the group, unique in its namespace: at most 128 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * What it gets: events:order.*, entity:cart.> or topic:prices.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 3;
    */
   pattern: string;
@@ -848,6 +920,8 @@ export type CreateConsumerGroupRequest = Message<"svc.v1.CreateConsumerGroupRequ
   redeliverDelayMs: number;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 10;
    */
   metadata?: JsonObject | undefined;
@@ -863,11 +937,15 @@ export type CreateConsumerGroupRequestJson = {
   namespace?: string;
 
   /**
+   * Name of the group, unique in its namespace: at most 128 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * What it gets: events:order.*, entity:cart.> or topic:prices.*; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 3;
    */
   pattern?: string;
@@ -903,6 +981,8 @@ export type CreateConsumerGroupRequestJson = {
   redeliverDelayMs?: number;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 10;
    */
   metadata?: StructJson;
@@ -925,6 +1005,8 @@ export type GetConsumerGroupRequest = Message<"svc.v1.GetConsumerGroupRequest"> 
   namespace: string;
 
   /**
+   * Name of the group.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -940,6 +1022,8 @@ export type GetConsumerGroupRequestJson = {
   namespace?: string;
 
   /**
+   * Name of the group.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
@@ -962,6 +1046,8 @@ export type ListConsumerGroupsRequest = Message<"svc.v1.ListConsumerGroupsReques
   namespace: string;
 
   /**
+   * Only groups of this status.
+   *
    * @generated from field: svc.v1.ConsumerGroupStatus status = 2;
    */
   status: ConsumerGroupStatus;
@@ -987,6 +1073,8 @@ export type ListConsumerGroupsRequestJson = {
   namespace?: string;
 
   /**
+   * Only groups of this status.
+   *
    * @generated from field: svc.v1.ConsumerGroupStatus status = 2;
    */
   status?: ConsumerGroupStatusJson;
@@ -1014,6 +1102,8 @@ export const ListConsumerGroupsRequestSchema: GenMessage<ListConsumerGroupsReque
  */
 export type ListConsumerGroupsResponse = Message<"svc.v1.ListConsumerGroupsResponse"> & {
   /**
+   * Groups by namespace and name.
+   *
    * @generated from field: repeated svc.v1.ConsumerGroup groups = 1;
    */
   groups: ConsumerGroup[];
@@ -1034,6 +1124,8 @@ export type ListConsumerGroupsResponse = Message<"svc.v1.ListConsumerGroupsRespo
  */
 export type ListConsumerGroupsResponseJson = {
   /**
+   * Groups by namespace and name.
+   *
    * @generated from field: repeated svc.v1.ConsumerGroup groups = 1;
    */
   groups?: ConsumerGroupJson[];
@@ -1061,11 +1153,15 @@ export const ListConsumerGroupsResponseSchema: GenMessage<ListConsumerGroupsResp
  */
 export type UpdateConsumerGroupRequest = Message<"svc.v1.UpdateConsumerGroupRequest"> & {
   /**
+   * The group by name, with what shall change.
+   *
    * @generated from field: svc.v1.ConsumerGroup group = 1;
    */
   group?: ConsumerGroup | undefined;
 
   /**
+   * Fields that change; all that say something when empty.
+   *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
   updateMask?: FieldMask | undefined;
@@ -1076,11 +1172,15 @@ export type UpdateConsumerGroupRequest = Message<"svc.v1.UpdateConsumerGroupRequ
  */
 export type UpdateConsumerGroupRequestJson = {
   /**
+   * The group by name, with what shall change.
+   *
    * @generated from field: svc.v1.ConsumerGroup group = 1;
    */
   group?: ConsumerGroupJson;
 
   /**
+   * Fields that change; all that say something when empty.
+   *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
   updateMask?: FieldMaskJson;
@@ -1103,6 +1203,8 @@ export type DeleteConsumerGroupRequest = Message<"svc.v1.DeleteConsumerGroupRequ
   namespace: string;
 
   /**
+   * Name of the group.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -1118,6 +1220,8 @@ export type DeleteConsumerGroupRequestJson = {
   namespace?: string;
 
   /**
+   * Name of the group.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
@@ -1150,6 +1254,8 @@ export type JoinConsumerGroupRequest = Message<"svc.v1.JoinConsumerGroupRequest"
   consumerId: string;
 
   /**
+   * Names the program of the member, for people.
+   *
    * @generated from field: string client_id = 4;
    */
   clientId: string;
@@ -1182,6 +1288,8 @@ export type JoinConsumerGroupRequestJson = {
   consumerId?: string;
 
   /**
+   * Names the program of the member, for people.
+   *
    * @generated from field: string client_id = 4;
    */
   clientId?: string;
@@ -1226,6 +1334,8 @@ export type AckEventRequest = Message<"svc.v1.AckEventRequest"> & {
   eventId: string;
 
   /**
+   * ack settles the delivery, nak asks for it again, term gives it up.
+   *
    * @generated from field: svc.v1.AckType ack_type = 5;
    */
   ackType: AckType;
@@ -1261,6 +1371,8 @@ export type AckEventRequestJson = {
   eventId?: string;
 
   /**
+   * ack settles the delivery, nak asks for it again, term gives it up.
+   *
    * @generated from field: svc.v1.AckType ack_type = 5;
    */
   ackType?: AckTypeJson;
@@ -1302,16 +1414,22 @@ export const AckEventResponseSchema: GenMessage<AckEventResponse, {jsonType: Ack
  */
 export type ServerCapabilities = Message<"svc.v1.ServerCapabilities"> & {
   /**
+   * Transports that work now, such as rest, connect and websocket.
+   *
    * @generated from field: repeated string transports = 1;
    */
   transports: string[];
 
   /**
+   * Features that work here.
+   *
    * @generated from field: repeated string features = 2;
    */
   features: string[];
 
   /**
+   * Version of the server.
+   *
    * @generated from field: string version = 3;
    */
   version: string;
@@ -1322,16 +1440,22 @@ export type ServerCapabilities = Message<"svc.v1.ServerCapabilities"> & {
  */
 export type ServerCapabilitiesJson = {
   /**
+   * Transports that work now, such as rest, connect and websocket.
+   *
    * @generated from field: repeated string transports = 1;
    */
   transports?: string[];
 
   /**
+   * Features that work here.
+   *
    * @generated from field: repeated string features = 2;
    */
   features?: string[];
 
   /**
+   * Version of the server.
+   *
    * @generated from field: string version = 3;
    */
   version?: string;
@@ -1354,6 +1478,8 @@ export type PublishRequest = Message<"svc.v1.PublishRequest"> & {
   topic: string;
 
   /**
+   * Payload of the message: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
@@ -1388,6 +1514,8 @@ export type PublishRequestJson = {
   topic?: string;
 
   /**
+   * Payload of the message: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
@@ -1424,6 +1552,8 @@ export const PublishRequestSchema: GenMessage<PublishRequest, {jsonType: Publish
  */
 export type PublishBatchRequest = Message<"svc.v1.PublishBatchRequest"> & {
   /**
+   * Messages in order, all or none.
+   *
    * @generated from field: repeated svc.v1.PublishRequest messages = 40;
    */
   messages: PublishRequest[];
@@ -1434,6 +1564,8 @@ export type PublishBatchRequest = Message<"svc.v1.PublishBatchRequest"> & {
  */
 export type PublishBatchRequestJson = {
   /**
+   * Messages in order, all or none.
+   *
    * @generated from field: repeated svc.v1.PublishRequest messages = 40;
    */
   messages?: PublishRequestJson[];
@@ -1568,6 +1700,8 @@ export const ListTopicsRequestSchema: GenMessage<ListTopicsRequest, {jsonType: L
  */
 export type ListTopicsResponse = Message<"svc.v1.ListTopicsResponse"> & {
   /**
+   * Topics by name.
+   *
    * @generated from field: repeated svc.v1.TopicInfo topics = 1;
    */
   topics: TopicInfo[];
@@ -1583,6 +1717,8 @@ export type ListTopicsResponse = Message<"svc.v1.ListTopicsResponse"> & {
  */
 export type ListTopicsResponseJson = {
   /**
+   * Topics by name.
+   *
    * @generated from field: repeated svc.v1.TopicInfo topics = 1;
    */
   topics?: TopicInfoJson[];
@@ -1605,26 +1741,36 @@ export const ListTopicsResponseSchema: GenMessage<ListTopicsResponse, {jsonType:
  */
 export type TopicInfo = Message<"svc.v1.TopicInfo"> & {
   /**
+   * Name of the topic.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * How many messages are kept.
+   *
    * @generated from field: int64 message_count = 2;
    */
   messageCount: bigint;
 
   /**
+   * How many members the consumer groups of the topic have.
+   *
    * @generated from field: int32 consumer_count = 3;
    */
   consumerCount: number;
 
   /**
+   * When the oldest kept message was published, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp first_message_at = 4;
    */
   firstMessageAt?: Timestamp | undefined;
 
   /**
+   * When the newest message was published, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp last_message_at = 5;
    */
   lastMessageAt?: Timestamp | undefined;
@@ -1635,26 +1781,36 @@ export type TopicInfo = Message<"svc.v1.TopicInfo"> & {
  */
 export type TopicInfoJson = {
   /**
+   * Name of the topic.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * How many messages are kept.
+   *
    * @generated from field: int64 message_count = 2;
    */
   messageCount?: string;
 
   /**
+   * How many members the consumer groups of the topic have.
+   *
    * @generated from field: int32 consumer_count = 3;
    */
   consumerCount?: number;
 
   /**
+   * When the oldest kept message was published, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp first_message_at = 4;
    */
   firstMessageAt?: TimestampJson;
 
   /**
+   * When the newest message was published, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp last_message_at = 5;
    */
   lastMessageAt?: TimestampJson;
@@ -1699,31 +1855,43 @@ export const GetTopicStatsRequestSchema: GenMessage<GetTopicStatsRequest, {jsonT
  */
 export type GetTopicStatsResponse = Message<"svc.v1.GetTopicStatsResponse"> & {
   /**
+   * Name of the topic.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * How many messages are kept.
+   *
    * @generated from field: int64 message_count = 2;
    */
   messageCount: bigint;
 
   /**
+   * How many members the consumer groups of the topic have.
+   *
    * @generated from field: int32 consumer_count = 3;
    */
   consumerCount: number;
 
   /**
+   * Messages that the slowest consumer group has not taken.
+   *
    * @generated from field: int64 lag = 4;
    */
   lag: bigint;
 
   /**
+   * Position of the oldest message that is kept.
+   *
    * @generated from field: uint64 first_seq = 5;
    */
   firstSeq: bigint;
 
   /**
+   * Position of the newest message.
+   *
    * @generated from field: uint64 last_seq = 6;
    */
   lastSeq: bigint;
@@ -1734,31 +1902,43 @@ export type GetTopicStatsResponse = Message<"svc.v1.GetTopicStatsResponse"> & {
  */
 export type GetTopicStatsResponseJson = {
   /**
+   * Name of the topic.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * How many messages are kept.
+   *
    * @generated from field: int64 message_count = 2;
    */
   messageCount?: string;
 
   /**
+   * How many members the consumer groups of the topic have.
+   *
    * @generated from field: int32 consumer_count = 3;
    */
   consumerCount?: number;
 
   /**
+   * Messages that the slowest consumer group has not taken.
+   *
    * @generated from field: int64 lag = 4;
    */
   lag?: string;
 
   /**
+   * Position of the oldest message that is kept.
+   *
    * @generated from field: uint64 first_seq = 5;
    */
   firstSeq?: string;
 
   /**
+   * Position of the newest message.
+   *
    * @generated from field: uint64 last_seq = 6;
    */
   lastSeq?: string;

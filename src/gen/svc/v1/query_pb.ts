@@ -17,6 +17,8 @@ export const file_svc_v1_query: GenFile = /*@__PURE__*/
  */
 export type ExecuteSQLRequest = Message<"svc.v1.ExecuteSQLRequest"> & {
   /**
+   * One SELECT, WITH or EXPLAIN of at most 8 KiB.
+   *
    * @generated from field: string query = 1;
    */
   query: string;
@@ -41,6 +43,8 @@ export type ExecuteSQLRequest = Message<"svc.v1.ExecuteSQLRequest"> & {
  */
 export type ExecuteSQLRequestJson = {
   /**
+   * One SELECT, WITH or EXPLAIN of at most 8 KiB.
+   *
    * @generated from field: string query = 1;
    */
   query?: string;
@@ -77,6 +81,8 @@ export type ExecuteSQLResponse = Message<"svc.v1.ExecuteSQLResponse"> & {
   columns: string[];
 
   /**
+   * At most 10,000 rows, in the order of the query.
+   *
    * @generated from field: repeated svc.v1.SQLRow rows = 2;
    */
   rows: SQLRow[];
@@ -106,6 +112,8 @@ export type ExecuteSQLResponseJson = {
   columns?: string[];
 
   /**
+   * At most 10,000 rows, in the order of the query.
+   *
    * @generated from field: repeated svc.v1.SQLRow rows = 2;
    */
   rows?: SQLRowJson[];

@@ -23,16 +23,22 @@ export const file_svc_v1_svc: GenFile = /*@__PURE__*/
  */
 export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> & {
   /**
+   * Id of the function, by the caller's choice: at most 200 bytes.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * For people, at most 256 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * For people, at most 4,096 characters.
+   *
    * @generated from field: string description = 3;
    */
   description: string;
@@ -88,6 +94,8 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
   secrets: string[];
 
   /**
+   * Whether runs are recorded for time travel.
+   *
    * @generated from field: bool recording = 12;
    */
   recording: boolean;
@@ -129,7 +137,7 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
   recordingProfile: string;
 
   /**
-   * The flat form of the definition; numbers from 40 are our own. The slug defaults to the slugified name.
+   * Defaults to the slugified name. From here on the flat form of the definition.
    *
    * @generated from field: string slug = 40;
    */
@@ -163,16 +171,22 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
  */
 export type RegisterFunctionRequestJson = {
   /**
+   * Id of the function, by the caller's choice: at most 200 bytes.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * For people, at most 256 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * For people, at most 4,096 characters.
+   *
    * @generated from field: string description = 3;
    */
   description?: string;
@@ -228,6 +242,8 @@ export type RegisterFunctionRequestJson = {
   secrets?: string[];
 
   /**
+   * Whether runs are recorded for time travel.
+   *
    * @generated from field: bool recording = 12;
    */
   recording?: boolean;
@@ -269,7 +285,7 @@ export type RegisterFunctionRequestJson = {
   recordingProfile?: string;
 
   /**
-   * The flat form of the definition; numbers from 40 are our own. The slug defaults to the slugified name.
+   * Defaults to the slugified name. From here on the flat form of the definition.
    *
    * @generated from field: string slug = 40;
    */
@@ -310,6 +326,8 @@ export const RegisterFunctionRequestSchema: GenMessage<RegisterFunctionRequest, 
  */
 export type RegisterFunctionResponse = Message<"svc.v1.RegisterFunctionResponse"> & {
   /**
+   * The function as it is registered.
+   *
    * @generated from field: svc.v1.Function function = 1;
    */
   function?: Function | undefined;
@@ -327,6 +345,8 @@ export type RegisterFunctionResponse = Message<"svc.v1.RegisterFunctionResponse"
  */
 export type RegisterFunctionResponseJson = {
   /**
+   * The function as it is registered.
+   *
    * @generated from field: svc.v1.Function function = 1;
    */
   function?: FunctionJson;
@@ -351,6 +371,8 @@ export const RegisterFunctionResponseSchema: GenMessage<RegisterFunctionResponse
  */
 export type GetFunctionRequest = Message<"svc.v1.GetFunctionRequest"> & {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -361,6 +383,8 @@ export type GetFunctionRequest = Message<"svc.v1.GetFunctionRequest"> & {
  */
 export type GetFunctionRequestJson = {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -378,6 +402,8 @@ export const GetFunctionRequestSchema: GenMessage<GetFunctionRequest, {jsonType:
  */
 export type ListFunctionsRequest = Message<"svc.v1.ListFunctionsRequest"> & {
   /**
+   * Only functions of this status.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 1;
    */
   status: FunctionStatus;
@@ -393,6 +419,8 @@ export type ListFunctionsRequest = Message<"svc.v1.ListFunctionsRequest"> & {
   cursor: string;
 
   /**
+   * Text that ids or names must hold, at most 256 bytes.
+   *
    * @generated from field: string name = 4;
    */
   name: string;
@@ -415,6 +443,8 @@ export type ListFunctionsRequest = Message<"svc.v1.ListFunctionsRequest"> & {
  */
 export type ListFunctionsRequestJson = {
   /**
+   * Only functions of this status.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 1;
    */
   status?: FunctionStatusJson;
@@ -430,6 +460,8 @@ export type ListFunctionsRequestJson = {
   cursor?: string;
 
   /**
+   * Text that ids or names must hold, at most 256 bytes.
+   *
    * @generated from field: string name = 4;
    */
   name?: string;
@@ -459,6 +491,8 @@ export const ListFunctionsRequestSchema: GenMessage<ListFunctionsRequest, {jsonT
  */
 export type ListFunctionsResponse = Message<"svc.v1.ListFunctionsResponse"> & {
   /**
+   * Functions, newest first.
+   *
    * @generated from field: repeated svc.v1.Function functions = 1;
    */
   functions: Function[];
@@ -479,6 +513,8 @@ export type ListFunctionsResponse = Message<"svc.v1.ListFunctionsResponse"> & {
  */
 export type ListFunctionsResponseJson = {
   /**
+   * Functions, newest first.
+   *
    * @generated from field: repeated svc.v1.Function functions = 1;
    */
   functions?: FunctionJson[];
@@ -506,11 +542,15 @@ export const ListFunctionsResponseSchema: GenMessage<ListFunctionsResponse, {jso
  */
 export type UpdateFunctionStatusRequest = Message<"svc.v1.UpdateFunctionStatusRequest"> & {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * The status from now on.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 2;
    */
   status: FunctionStatus;
@@ -521,11 +561,15 @@ export type UpdateFunctionStatusRequest = Message<"svc.v1.UpdateFunctionStatusRe
  */
 export type UpdateFunctionStatusRequestJson = {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * The status from now on.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 2;
    */
   status?: FunctionStatusJson;
@@ -543,6 +587,8 @@ export const UpdateFunctionStatusRequestSchema: GenMessage<UpdateFunctionStatusR
  */
 export type DeleteFunctionRequest = Message<"svc.v1.DeleteFunctionRequest"> & {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -553,6 +599,8 @@ export type DeleteFunctionRequest = Message<"svc.v1.DeleteFunctionRequest"> & {
  */
 export type DeleteFunctionRequestJson = {
   /**
+   * Id of the function, or its slug.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -570,11 +618,15 @@ export const DeleteFunctionRequestSchema: GenMessage<DeleteFunctionRequest, {jso
  */
 export type TriggerRequest = Message<"svc.v1.TriggerRequest"> & {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
@@ -587,6 +639,8 @@ export type TriggerRequest = Message<"svc.v1.TriggerRequest"> & {
   idempotencyKey: string;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: JsonObject | undefined;
@@ -611,11 +665,15 @@ export type TriggerRequest = Message<"svc.v1.TriggerRequest"> & {
  */
 export type TriggerRequestJson = {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event?: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
@@ -628,6 +686,8 @@ export type TriggerRequestJson = {
   idempotencyKey?: string;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
   metadata?: StructJson;
@@ -714,11 +774,15 @@ export const TriggerResponseSchema: GenMessage<TriggerResponse, {jsonType: Trigg
  */
 export type TriggerSyncRequest = Message<"svc.v1.TriggerSyncRequest"> & {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
@@ -736,6 +800,8 @@ export type TriggerSyncRequest = Message<"svc.v1.TriggerSyncRequest"> & {
   timeoutMs: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: JsonObject | undefined;
@@ -748,6 +814,8 @@ export type TriggerSyncRequest = Message<"svc.v1.TriggerSyncRequest"> & {
   dataValue?: Value | undefined;
 
   /**
+   * Version of the event's schema; zero means 1.
+   *
    * @generated from field: int32 version = 7;
    */
   version: number;
@@ -758,11 +826,15 @@ export type TriggerSyncRequest = Message<"svc.v1.TriggerSyncRequest"> & {
  */
 export type TriggerSyncRequestJson = {
   /**
+   * Name of the event: segments joined by dots, at most 248 bytes.
+   *
    * @generated from field: string event = 1;
    */
   event?: string;
 
   /**
+   * Payload of the event: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
@@ -780,6 +852,8 @@ export type TriggerSyncRequestJson = {
   timeoutMs?: number;
 
   /**
+   * What the sender says beside the payload; kept with the event.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: StructJson;
@@ -792,6 +866,8 @@ export type TriggerSyncRequestJson = {
   dataValue?: ValueJson;
 
   /**
+   * Version of the event's schema; zero means 1.
+   *
    * @generated from field: int32 version = 7;
    */
   version?: number;
@@ -809,6 +885,8 @@ export const TriggerSyncRequestSchema: GenMessage<TriggerSyncRequest, {jsonType:
  */
 export type TriggerSyncResponse = Message<"svc.v1.TriggerSyncResponse"> & {
   /**
+   * One for each run that the event started.
+   *
    * @generated from field: repeated svc.v1.RunResult results = 1;
    */
   results: RunResult[];
@@ -831,6 +909,8 @@ export type TriggerSyncResponse = Message<"svc.v1.TriggerSyncResponse"> & {
  */
 export type TriggerSyncResponseJson = {
   /**
+   * One for each run that the event started.
+   *
    * @generated from field: repeated svc.v1.RunResult results = 1;
    */
   results?: RunResultJson[];
@@ -870,16 +950,22 @@ export type RunResult = Message<"svc.v1.RunResult"> & {
   functionId: string;
 
   /**
+   * Status of the run when this was answered.
+   *
    * @generated from field: svc.v1.RunStatus status = 3;
    */
   status: RunStatus;
 
   /**
+   * What the function returned, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 4;
    */
   output?: JsonObject | undefined;
 
   /**
+   * What the run failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 5;
    */
   error?: Error | undefined;
@@ -919,16 +1005,22 @@ export type RunResultJson = {
   functionId?: string;
 
   /**
+   * Status of the run when this was answered.
+   *
    * @generated from field: svc.v1.RunStatus status = 3;
    */
   status?: RunStatusJson;
 
   /**
+   * What the function returned, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 4;
    */
   output?: StructJson;
 
   /**
+   * What the run failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 5;
    */
   error?: ErrorJson;
@@ -965,6 +1057,8 @@ export const RunResultSchema: GenMessage<RunResult, {jsonType: RunResultJson}> =
  */
 export type TriggerBatchRequest = Message<"svc.v1.TriggerBatchRequest"> & {
   /**
+   * Events in order, all or none.
+   *
    * @generated from field: repeated svc.v1.TriggerRequest events = 1;
    */
   events: TriggerRequest[];
@@ -975,6 +1069,8 @@ export type TriggerBatchRequest = Message<"svc.v1.TriggerBatchRequest"> & {
  */
 export type TriggerBatchRequestJson = {
   /**
+   * Events in order, all or none.
+   *
    * @generated from field: repeated svc.v1.TriggerRequest events = 1;
    */
   events?: TriggerRequestJson[];
@@ -992,6 +1088,8 @@ export const TriggerBatchRequestSchema: GenMessage<TriggerBatchRequest, {jsonTyp
  */
 export type TriggerBatchResponse = Message<"svc.v1.TriggerBatchResponse"> & {
   /**
+   * One for each event, in the order of the request.
+   *
    * @generated from field: repeated svc.v1.TriggerResponse results = 1;
    */
   results: TriggerResponse[];
@@ -1002,6 +1100,8 @@ export type TriggerBatchResponse = Message<"svc.v1.TriggerBatchResponse"> & {
  */
 export type TriggerBatchResponseJson = {
   /**
+   * One for each event, in the order of the request.
+   *
    * @generated from field: repeated svc.v1.TriggerResponse results = 1;
    */
   results?: TriggerResponseJson[];
@@ -1026,6 +1126,8 @@ export type InvokeFunctionRequest = Message<"svc.v1.InvokeFunctionRequest"> & {
   functionId: string;
 
   /**
+   * What the function is given: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
@@ -1055,6 +1157,8 @@ export type InvokeFunctionRequestJson = {
   functionId?: string;
 
   /**
+   * What the function is given: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
@@ -1140,11 +1244,15 @@ export type InvokeFunctionSyncRequest = Message<"svc.v1.InvokeFunctionSyncReques
   functionId: string;
 
   /**
+   * What the function is given: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: JsonObject | undefined;
 
   /**
+   * How long to wait, in milliseconds; zero means 30 seconds.
+   *
    * @generated from field: int32 timeout_ms = 3;
    */
   timeoutMs: number;
@@ -1155,6 +1263,8 @@ export type InvokeFunctionSyncRequest = Message<"svc.v1.InvokeFunctionSyncReques
   idempotencyKey: string;
 
   /**
+   * What the sender says beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: JsonObject | undefined;
@@ -1177,11 +1287,15 @@ export type InvokeFunctionSyncRequestJson = {
   functionId?: string;
 
   /**
+   * What the function is given: an object of at most 32 levels.
+   *
    * @generated from field: google.protobuf.Struct data = 2;
    */
   data?: StructJson;
 
   /**
+   * How long to wait, in milliseconds; zero means 30 seconds.
+   *
    * @generated from field: int32 timeout_ms = 3;
    */
   timeoutMs?: number;
@@ -1192,6 +1306,8 @@ export type InvokeFunctionSyncRequestJson = {
   idempotencyKey?: string;
 
   /**
+   * What the sender says beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: StructJson;
@@ -1216,6 +1332,8 @@ export const InvokeFunctionSyncRequestSchema: GenMessage<InvokeFunctionSyncReque
  */
 export type InvokeFunctionSyncResponse = Message<"svc.v1.InvokeFunctionSyncResponse"> & {
   /**
+   * The run as it ended, or as it was when the time was over.
+   *
    * @generated from field: svc.v1.RunResult result = 1;
    */
   result?: RunResult | undefined;
@@ -1233,6 +1351,8 @@ export type InvokeFunctionSyncResponse = Message<"svc.v1.InvokeFunctionSyncRespo
  */
 export type InvokeFunctionSyncResponseJson = {
   /**
+   * The run as it ended, or as it was when the time was over.
+   *
    * @generated from field: svc.v1.RunResult result = 1;
    */
   result?: RunResultJson;
@@ -1257,6 +1377,8 @@ export const InvokeFunctionSyncResponseSchema: GenMessage<InvokeFunctionSyncResp
  */
 export type GetRunRequest = Message<"svc.v1.GetRunRequest"> & {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1267,6 +1389,8 @@ export type GetRunRequest = Message<"svc.v1.GetRunRequest"> & {
  */
 export type GetRunRequestJson = {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1289,6 +1413,8 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   functionId: string;
 
   /**
+   * Only runs of this status.
+   *
    * @generated from field: svc.v1.RunStatus status = 2;
    */
   status: RunStatus;
@@ -1346,6 +1472,8 @@ export type ListRunsRequestJson = {
   functionId?: string;
 
   /**
+   * Only runs of this status.
+   *
    * @generated from field: svc.v1.RunStatus status = 2;
    */
   status?: RunStatusJson;
@@ -1405,6 +1533,8 @@ export const ListRunsRequestSchema: GenMessage<ListRunsRequest, {jsonType: ListR
  */
 export type ListRunsResponse = Message<"svc.v1.ListRunsResponse"> & {
   /**
+   * Runs, newest first.
+   *
    * @generated from field: repeated svc.v1.Run runs = 1;
    */
   runs: Run[];
@@ -1427,6 +1557,8 @@ export type ListRunsResponse = Message<"svc.v1.ListRunsResponse"> & {
  */
 export type ListRunsResponseJson = {
   /**
+   * Runs, newest first.
+   *
    * @generated from field: repeated svc.v1.Run runs = 1;
    */
   runs?: RunJson[];
@@ -1483,6 +1615,8 @@ export const GetRunStepsRequestSchema: GenMessage<GetRunStepsRequest, {jsonType:
  */
 export type GetRunStepsResponse = Message<"svc.v1.GetRunStepsResponse"> & {
   /**
+   * Steps of the run, in order.
+   *
    * @generated from field: repeated svc.v1.Step steps = 1;
    */
   steps: Step[];
@@ -1493,6 +1627,8 @@ export type GetRunStepsResponse = Message<"svc.v1.GetRunStepsResponse"> & {
  */
 export type GetRunStepsResponseJson = {
   /**
+   * Steps of the run, in order.
+   *
    * @generated from field: repeated svc.v1.Step steps = 1;
    */
   steps?: StepJson[];
@@ -1510,6 +1646,8 @@ export const GetRunStepsResponseSchema: GenMessage<GetRunStepsResponse, {jsonTyp
  */
 export type CancelRunRequest = Message<"svc.v1.CancelRunRequest"> & {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1527,6 +1665,8 @@ export type CancelRunRequest = Message<"svc.v1.CancelRunRequest"> & {
  */
 export type CancelRunRequestJson = {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1558,11 +1698,15 @@ export type PatchStepRequest = Message<"svc.v1.PatchStepRequest"> & {
   stepId: string;
 
   /**
+   * The output from now on, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 2;
    */
   output?: JsonObject | undefined;
 
   /**
+   * Why, for the audit.
+   *
    * @generated from field: string reason = 3;
    */
   reason: string;
@@ -1587,11 +1731,15 @@ export type PatchStepRequestJson = {
   stepId?: string;
 
   /**
+   * The output from now on, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 2;
    */
   output?: StructJson;
 
   /**
+   * Why, for the audit.
+   *
    * @generated from field: string reason = 3;
    */
   reason?: string;
@@ -1742,11 +1890,15 @@ export const GetPausedStateRequestSchema: GenMessage<GetPausedStateRequest, {jso
  */
 export type GetPausedStateResponse = Message<"svc.v1.GetPausedStateResponse"> & {
   /**
+   * Steps that are stored, in order.
+   *
    * @generated from field: repeated svc.v1.PausedStepInfo steps = 1;
    */
   steps: PausedStepInfo[];
 
   /**
+   * Name of the step that comes next, where it is known.
+   *
    * @generated from field: string next_step_hint = 2;
    */
   nextStepHint: string;
@@ -1762,11 +1914,15 @@ export type GetPausedStateResponse = Message<"svc.v1.GetPausedStateResponse"> & 
  */
 export type GetPausedStateResponseJson = {
   /**
+   * Steps that are stored, in order.
+   *
    * @generated from field: repeated svc.v1.PausedStepInfo steps = 1;
    */
   steps?: PausedStepInfoJson[];
 
   /**
+   * Name of the step that comes next, where it is known.
+   *
    * @generated from field: string next_step_hint = 2;
    */
   nextStepHint?: string;
@@ -1789,11 +1945,15 @@ export const GetPausedStateResponseSchema: GenMessage<GetPausedStateResponse, {j
  */
 export type PausedStepInfo = Message<"svc.v1.PausedStepInfo"> & {
   /**
+   * Id of the step, which InjectStepOutput takes.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -1821,6 +1981,8 @@ export type PausedStepInfo = Message<"svc.v1.PausedStepInfo"> & {
   stepType: string;
 
   /**
+   * Status of the step, such as completed.
+   *
    * @generated from field: string status = 7;
    */
   status: string;
@@ -1838,11 +2000,15 @@ export type PausedStepInfo = Message<"svc.v1.PausedStepInfo"> & {
  */
 export type PausedStepInfoJson = {
   /**
+   * Id of the step, which InjectStepOutput takes.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
@@ -1870,6 +2036,8 @@ export type PausedStepInfoJson = {
   stepType?: string;
 
   /**
+   * Status of the step, such as completed.
+   *
    * @generated from field: string status = 7;
    */
   status?: string;
@@ -1911,6 +2079,8 @@ export type InjectStepOutputRequest = Message<"svc.v1.InjectStepOutputRequest"> 
   newOutput: string;
 
   /**
+   * Why, for the audit.
+   *
    * @generated from field: string reason = 4;
    */
   reason: string;
@@ -1938,6 +2108,8 @@ export type InjectStepOutputRequestJson = {
   newOutput?: string;
 
   /**
+   * Why, for the audit.
+   *
    * @generated from field: string reason = 4;
    */
   reason?: string;
@@ -2015,16 +2187,22 @@ export const HealthRequestSchema: GenMessage<HealthRequest, {jsonType: HealthReq
  */
 export type HealthResponse = Message<"svc.v1.HealthResponse"> & {
   /**
+   * healthy or unhealthy.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
 
   /**
+   * When it was asked, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: Timestamp | undefined;
 
   /**
+   * Health of each part, by its name: database.
+   *
    * @generated from field: map<string, svc.v1.ComponentHealth> components = 3;
    */
   components: { [key: string]: ComponentHealth };
@@ -2035,16 +2213,22 @@ export type HealthResponse = Message<"svc.v1.HealthResponse"> & {
  */
 export type HealthResponseJson = {
   /**
+   * healthy or unhealthy.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
 
   /**
+   * When it was asked, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: TimestampJson;
 
   /**
+   * Health of each part, by its name: database.
+   *
    * @generated from field: map<string, svc.v1.ComponentHealth> components = 3;
    */
   components?: { [key: string]: ComponentHealthJson };
@@ -2062,11 +2246,15 @@ export const HealthResponseSchema: GenMessage<HealthResponse, {jsonType: HealthR
  */
 export type ComponentHealth = Message<"svc.v1.ComponentHealth"> & {
   /**
+   * healthy or unhealthy.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
 
   /**
+   * What is wrong; absent when nothing is.
+   *
    * @generated from field: string message = 2;
    */
   message: string;
@@ -2077,11 +2265,15 @@ export type ComponentHealth = Message<"svc.v1.ComponentHealth"> & {
  */
 export type ComponentHealthJson = {
   /**
+   * healthy or unhealthy.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
 
   /**
+   * What is wrong; absent when nothing is.
+   *
    * @generated from field: string message = 2;
    */
   message?: string;
@@ -2212,6 +2404,8 @@ export type FunctionHistoryEntry = Message<"svc.v1.FunctionHistoryEntry"> & {
   functionId: string;
 
   /**
+   * The function as it stood after the change.
+   *
    * @generated from field: svc.v1.Function function_snapshot = 4;
    */
   functionSnapshot?: Function | undefined;
@@ -2261,6 +2455,8 @@ export type FunctionHistoryEntryJson = {
   functionId?: string;
 
   /**
+   * The function as it stood after the change.
+   *
    * @generated from field: svc.v1.Function function_snapshot = 4;
    */
   functionSnapshot?: FunctionJson;
@@ -2351,6 +2547,8 @@ export const ListFunctionHistoryRequestSchema: GenMessage<ListFunctionHistoryReq
  */
 export type ListFunctionHistoryResponse = Message<"svc.v1.ListFunctionHistoryResponse"> & {
   /**
+   * Changes, newest first.
+   *
    * @generated from field: repeated svc.v1.FunctionHistoryEntry entries = 1;
    */
   entries: FunctionHistoryEntry[];
@@ -2366,6 +2564,8 @@ export type ListFunctionHistoryResponse = Message<"svc.v1.ListFunctionHistoryRes
  */
 export type ListFunctionHistoryResponseJson = {
   /**
+   * Changes, newest first.
+   *
    * @generated from field: repeated svc.v1.FunctionHistoryEntry entries = 1;
    */
   entries?: FunctionHistoryEntryJson[];
@@ -2393,6 +2593,8 @@ export type GetFunctionAtVersionRequest = Message<"svc.v1.GetFunctionAtVersionRe
   functionId: string;
 
   /**
+   * entity_version of an entry of the history.
+   *
    * @generated from field: int64 version = 2;
    */
   version: bigint;
@@ -2408,6 +2610,8 @@ export type GetFunctionAtVersionRequestJson = {
   functionId?: string;
 
   /**
+   * entity_version of an entry of the history.
+   *
    * @generated from field: int64 version = 2;
    */
   version?: string;
@@ -2425,6 +2629,8 @@ export const GetFunctionAtVersionRequestSchema: GenMessage<GetFunctionAtVersionR
  */
 export type GetFunctionAtVersionResponse = Message<"svc.v1.GetFunctionAtVersionResponse"> & {
   /**
+   * The entry, with the function as it stood.
+   *
    * @generated from field: svc.v1.FunctionHistoryEntry entry = 1;
    */
   entry?: FunctionHistoryEntry | undefined;
@@ -2435,6 +2641,8 @@ export type GetFunctionAtVersionResponse = Message<"svc.v1.GetFunctionAtVersionR
  */
 export type GetFunctionAtVersionResponseJson = {
   /**
+   * The entry, with the function as it stood.
+   *
    * @generated from field: svc.v1.FunctionHistoryEntry entry = 1;
    */
   entry?: FunctionHistoryEntryJson;
@@ -2457,6 +2665,8 @@ export type RollbackFunctionRequest = Message<"svc.v1.RollbackFunctionRequest"> 
   functionId: string;
 
   /**
+   * entity_version of the entry of the history to go back to.
+   *
    * @generated from field: int64 version = 2;
    */
   version: bigint;
@@ -2477,6 +2687,8 @@ export type RollbackFunctionRequestJson = {
   functionId?: string;
 
   /**
+   * entity_version of the entry of the history to go back to.
+   *
    * @generated from field: int64 version = 2;
    */
   version?: string;
@@ -2499,6 +2711,8 @@ export const RollbackFunctionRequestSchema: GenMessage<RollbackFunctionRequest, 
  */
 export type RollbackFunctionResponse = Message<"svc.v1.RollbackFunctionResponse"> & {
   /**
+   * The function as it stands now.
+   *
    * @generated from field: svc.v1.Function function = 1;
    */
   function?: Function | undefined;
@@ -2509,6 +2723,8 @@ export type RollbackFunctionResponse = Message<"svc.v1.RollbackFunctionResponse"
  */
 export type RollbackFunctionResponseJson = {
   /**
+   * The function as it stands now.
+   *
    * @generated from field: svc.v1.Function function = 1;
    */
   function?: FunctionJson;

@@ -24,31 +24,43 @@ export type TimeTravelStepSnapshot = Message<"svc.v1.TimeTravelStepSnapshot"> & 
   stepId: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * invoke, sleep, wait_for_event, compensate or invoke_function.
+   *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
+   * Place of the step in its run.
+   *
    * @generated from field: int32 sequence = 4;
    */
   sequence: number;
 
   /**
+   * Status of the step then, such as completed.
+   *
    * @generated from field: string status = 5;
    */
   status: string;
 
   /**
+   * JSON text of the output, in base64.
+   *
    * @generated from field: bytes output = 6;
    */
   output: Uint8Array;
 
   /**
+   * JSON text of the error, in base64.
+   *
    * @generated from field: bytes error = 7;
    */
   error: Uint8Array;
@@ -96,31 +108,43 @@ export type TimeTravelStepSnapshotJson = {
   stepId?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * invoke, sleep, wait_for_event, compensate or invoke_function.
+   *
    * @generated from field: string type = 3;
    */
   type?: string;
 
   /**
+   * Place of the step in its run.
+   *
    * @generated from field: int32 sequence = 4;
    */
   sequence?: number;
 
   /**
+   * Status of the step then, such as completed.
+   *
    * @generated from field: string status = 5;
    */
   status?: string;
 
   /**
+   * JSON text of the output, in base64.
+   *
    * @generated from field: bytes output = 6;
    */
   output?: string;
 
   /**
+   * JSON text of the error, in base64.
+   *
    * @generated from field: bytes error = 7;
    */
   error?: string;
@@ -180,21 +204,29 @@ export type TimeTravelRunStateSnapshot = Message<"svc.v1.TimeTravelRunStateSnaps
   functionId: string;
 
   /**
+   * Status of the run then, such as running.
+   *
    * @generated from field: string status = 3;
    */
   status: string;
 
   /**
+   * JSON text of the input, in base64.
+   *
    * @generated from field: bytes input = 4;
    */
   input: Uint8Array;
 
   /**
+   * Steps that there were then.
+   *
    * @generated from field: repeated svc.v1.TimeTravelStepSnapshot steps = 5;
    */
   steps: TimeTravelStepSnapshot[];
 
   /**
+   * The time that was asked for, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 6;
    */
   timestamp?: Timestamp | undefined;
@@ -220,21 +252,29 @@ export type TimeTravelRunStateSnapshotJson = {
   functionId?: string;
 
   /**
+   * Status of the run then, such as running.
+   *
    * @generated from field: string status = 3;
    */
   status?: string;
 
   /**
+   * JSON text of the input, in base64.
+   *
    * @generated from field: bytes input = 4;
    */
   input?: string;
 
   /**
+   * Steps that there were then.
+   *
    * @generated from field: repeated svc.v1.TimeTravelStepSnapshot steps = 5;
    */
   steps?: TimeTravelStepSnapshotJson[];
 
   /**
+   * The time that was asked for, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 6;
    */
   timestamp?: TimestampJson;
@@ -262,6 +302,8 @@ export type GetRunStateAtRequest = Message<"svc.v1.GetRunStateAtRequest"> & {
   runId: string;
 
   /**
+   * The run as it was then; now when absent.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: Timestamp | undefined;
@@ -277,6 +319,8 @@ export type GetRunStateAtRequestJson = {
   runId?: string;
 
   /**
+   * The run as it was then; now when absent.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: TimestampJson;
@@ -294,6 +338,8 @@ export const GetRunStateAtRequestSchema: GenMessage<GetRunStateAtRequest, {jsonT
  */
 export type GetRunStateAtResponse = Message<"svc.v1.GetRunStateAtResponse"> & {
   /**
+   * The run as it was.
+   *
    * @generated from field: svc.v1.TimeTravelRunStateSnapshot snapshot = 1;
    */
   snapshot?: TimeTravelRunStateSnapshot | undefined;
@@ -304,6 +350,8 @@ export type GetRunStateAtResponse = Message<"svc.v1.GetRunStateAtResponse"> & {
  */
 export type GetRunStateAtResponseJson = {
   /**
+   * The run as it was.
+   *
    * @generated from field: svc.v1.TimeTravelRunStateSnapshot snapshot = 1;
    */
   snapshot?: TimeTravelRunStateSnapshotJson;
@@ -348,6 +396,8 @@ export const GetRunTimelineRequestSchema: GenMessage<GetRunTimelineRequest, {jso
  */
 export type GetRunTimelineResponse = Message<"svc.v1.GetRunTimelineResponse"> & {
   /**
+   * What happened, oldest first.
+   *
    * @generated from field: repeated svc.v1.TimeTravelTimelineEvent events = 1;
    */
   events: TimeTravelTimelineEvent[];
@@ -358,6 +408,8 @@ export type GetRunTimelineResponse = Message<"svc.v1.GetRunTimelineResponse"> & 
  */
 export type GetRunTimelineResponseJson = {
   /**
+   * What happened, oldest first.
+   *
    * @generated from field: repeated svc.v1.TimeTravelTimelineEvent events = 1;
    */
   events?: TimeTravelTimelineEventJson[];
@@ -375,11 +427,15 @@ export const GetRunTimelineResponseSchema: GenMessage<GetRunTimelineResponse, {j
  */
 export type TimeTravelTimelineEvent = Message<"svc.v1.TimeTravelTimelineEvent"> & {
   /**
+   * Id of the entry.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * What happened, such as step.completed.
+   *
    * @generated from field: string event_type = 2;
    */
   eventType: string;
@@ -395,6 +451,8 @@ export type TimeTravelTimelineEvent = Message<"svc.v1.TimeTravelTimelineEvent"> 
   stepName: string;
 
   /**
+   * One sentence for people.
+   *
    * @generated from field: string summary = 5;
    */
   summary: string;
@@ -417,11 +475,15 @@ export type TimeTravelTimelineEvent = Message<"svc.v1.TimeTravelTimelineEvent"> 
  */
 export type TimeTravelTimelineEventJson = {
   /**
+   * Id of the entry.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * What happened, such as step.completed.
+   *
    * @generated from field: string event_type = 2;
    */
   eventType?: string;
@@ -437,6 +499,8 @@ export type TimeTravelTimelineEventJson = {
   stepName?: string;
 
   /**
+   * One sentence for people.
+   *
    * @generated from field: string summary = 5;
    */
   summary?: string;
@@ -476,6 +540,8 @@ export type GetStepOutputAtRequest = Message<"svc.v1.GetStepOutputAtRequest"> & 
   stepId: string;
 
   /**
+   * The step as it was then; now when absent.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 3;
    */
   timestamp?: Timestamp | undefined;
@@ -496,6 +562,8 @@ export type GetStepOutputAtRequestJson = {
   stepId?: string;
 
   /**
+   * The step as it was then; now when absent.
+   *
    * @generated from field: google.protobuf.Timestamp timestamp = 3;
    */
   timestamp?: TimestampJson;
@@ -518,11 +586,15 @@ export type GetStepOutputAtResponse = Message<"svc.v1.GetStepOutputAtResponse"> 
   stepId: string;
 
   /**
+   * Status of the step then, such as completed.
+   *
    * @generated from field: string status = 2;
    */
   status: string;
 
   /**
+   * JSON text of the output, in base64.
+   *
    * @generated from field: bytes output = 3;
    */
   output: Uint8Array;
@@ -553,11 +625,15 @@ export type GetStepOutputAtResponseJson = {
   stepId?: string;
 
   /**
+   * Status of the step then, such as completed.
+   *
    * @generated from field: string status = 2;
    */
   status?: string;
 
   /**
+   * JSON text of the output, in base64.
+   *
    * @generated from field: bytes output = 3;
    */
   output?: string;

@@ -19,6 +19,8 @@ export const file_svc_v1_types: GenFile = /*@__PURE__*/
  */
 export type Trigger = Message<"svc.v1.Trigger"> & {
   /**
+   * Name of the event, or a pattern such as order.*.
+   *
    * @generated from field: string event = 1;
    */
   event: string;
@@ -43,6 +45,8 @@ export type Trigger = Message<"svc.v1.Trigger"> & {
  */
 export type TriggerJson = {
   /**
+   * Name of the event, or a pattern such as order.*.
+   *
    * @generated from field: string event = 1;
    */
   event?: string;
@@ -81,11 +85,15 @@ export type RetryConfig = Message<"svc.v1.RetryConfig"> & {
   maxAttempts: number;
 
   /**
+   * Pause before the second attempt, in milliseconds: at most 7 days.
+   *
    * @generated from field: int32 initial_delay_ms = 2;
    */
   initialDelayMs: number;
 
   /**
+   * By what each pause is longer than the one before.
+   *
    * @generated from field: double backoff_factor = 3;
    */
   backoffFactor: number;
@@ -108,11 +116,15 @@ export type RetryConfigJson = {
   maxAttempts?: number;
 
   /**
+   * Pause before the second attempt, in milliseconds: at most 7 days.
+   *
    * @generated from field: int32 initial_delay_ms = 2;
    */
   initialDelayMs?: number;
 
   /**
+   * By what each pause is longer than the one before.
+   *
    * @generated from field: double backoff_factor = 3;
    */
   backoffFactor?: number | "NaN" | "Infinity" | "-Infinity";
@@ -176,6 +188,8 @@ export const ConcurrencyConfigSchema: GenMessage<ConcurrencyConfig, {jsonType: C
  */
 export type CancelOnSpec = Message<"svc.v1.CancelOnSpec"> & {
   /**
+   * Name of the event, or a pattern such as order.*.
+   *
    * @generated from field: string event = 1;
    */
   event: string;
@@ -193,6 +207,8 @@ export type CancelOnSpec = Message<"svc.v1.CancelOnSpec"> & {
  */
 export type CancelOnSpecJson = {
   /**
+   * Name of the event, or a pattern such as order.*.
+   *
    * @generated from field: string event = 1;
    */
   event?: string;
@@ -272,16 +288,22 @@ export const DebounceConfigSchema: GenMessage<DebounceConfig, {jsonType: Debounc
  */
 export type Function = Message<"svc.v1.Function"> & {
   /**
+   * Id of the function, by the caller's choice: at most 200 bytes.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * For people, at most 256 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * For people, at most 4,096 characters.
+   *
    * @generated from field: string description = 3;
    */
   description: string;
@@ -297,6 +319,8 @@ export type Function = Message<"svc.v1.Function"> & {
   retry?: RetryConfig | undefined;
 
   /**
+   * Bounds a whole run, in milliseconds; zero for none.
+   *
    * @generated from field: int32 timeout_ms = 6;
    */
   timeoutMs: number;
@@ -322,6 +346,8 @@ export type Function = Message<"svc.v1.Function"> & {
   actorKey: string;
 
   /**
+   * A paused function queues its runs, an archived one starts none.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 11;
    */
   status: FunctionStatus;
@@ -344,6 +370,8 @@ export type Function = Message<"svc.v1.Function"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
+   * Whether runs are recorded for time travel.
+   *
    * @generated from field: bool recording = 15;
    */
   recording: boolean;
@@ -354,6 +382,8 @@ export type Function = Message<"svc.v1.Function"> & {
   recordingRetention: string;
 
   /**
+   * Part of the definition, such as the hash of the code.
+   *
    * @generated from field: google.protobuf.Struct metadata = 18;
    */
   metadata?: JsonObject | undefined;
@@ -376,7 +406,7 @@ export type Function = Message<"svc.v1.Function"> & {
   recordingProfile: string;
 
   /**
-   * From here on the flat form of the definition; the numbers are our own. Both forms are always filled.
+   * Made of the name: lower case and hyphens. From here on the flat form of the definition, always filled.
    *
    * @generated from field: string slug = 40;
    */
@@ -408,16 +438,22 @@ export type Function = Message<"svc.v1.Function"> & {
  */
 export type FunctionJson = {
   /**
+   * Id of the function, by the caller's choice: at most 200 bytes.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * For people, at most 256 bytes.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * For people, at most 4,096 characters.
+   *
    * @generated from field: string description = 3;
    */
   description?: string;
@@ -433,6 +469,8 @@ export type FunctionJson = {
   retry?: RetryConfigJson;
 
   /**
+   * Bounds a whole run, in milliseconds; zero for none.
+   *
    * @generated from field: int32 timeout_ms = 6;
    */
   timeoutMs?: number;
@@ -458,6 +496,8 @@ export type FunctionJson = {
   actorKey?: string;
 
   /**
+   * A paused function queues its runs, an archived one starts none.
+   *
    * @generated from field: svc.v1.FunctionStatus status = 11;
    */
   status?: FunctionStatusJson;
@@ -480,6 +520,8 @@ export type FunctionJson = {
   updatedAt?: TimestampJson;
 
   /**
+   * Whether runs are recorded for time travel.
+   *
    * @generated from field: bool recording = 15;
    */
   recording?: boolean;
@@ -490,6 +532,8 @@ export type FunctionJson = {
   recordingRetention?: string;
 
   /**
+   * Part of the definition, such as the hash of the code.
+   *
    * @generated from field: google.protobuf.Struct metadata = 18;
    */
   metadata?: StructJson;
@@ -512,7 +556,7 @@ export type FunctionJson = {
   recordingProfile?: string;
 
   /**
-   * From here on the flat form of the definition; the numbers are our own. Both forms are always filled.
+   * Made of the name: lower case and hyphens. From here on the flat form of the definition, always filled.
    *
    * @generated from field: string slug = 40;
    */
@@ -551,16 +595,22 @@ export const FunctionSchema: GenMessage<Function, {jsonType: FunctionJson}> = /*
  */
 export type Event = Message<"svc.v1.Event"> & {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: JsonObject | undefined;
@@ -583,6 +633,8 @@ export type Event = Message<"svc.v1.Event"> & {
   timestamp?: Timestamp | undefined;
 
   /**
+   * What the sender said beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 7;
    */
   metadata?: JsonObject | undefined;
@@ -605,7 +657,7 @@ export type Event = Message<"svc.v1.Event"> & {
   entityType: string;
 
   /**
-   * Set, like the two fields before it, when the event was appended to an entity stream.
+   * Version in its entity's stream, from 1; absent, like entity_id and entity_type, for an event of no stream.
    *
    * @generated from field: int64 entity_version = 11;
    */
@@ -624,16 +676,22 @@ export type Event = Message<"svc.v1.Event"> & {
  */
 export type EventJson = {
   /**
+   * Id of the event (evt_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * Name of the event.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Payload, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct data = 3;
    */
   data?: StructJson;
@@ -656,6 +714,8 @@ export type EventJson = {
   timestamp?: TimestampJson;
 
   /**
+   * What the sender said beside the payload.
+   *
    * @generated from field: google.protobuf.Struct metadata = 7;
    */
   metadata?: StructJson;
@@ -678,7 +738,7 @@ export type EventJson = {
   entityType?: string;
 
   /**
-   * Set, like the two fields before it, when the event was appended to an entity stream.
+   * Version in its entity's stream, from 1; absent, like entity_id and entity_type, for an event of no stream.
    *
    * @generated from field: int64 entity_version = 11;
    */
@@ -704,6 +764,8 @@ export const EventSchema: GenMessage<Event, {jsonType: EventJson}> = /*@__PURE__
  */
 export type Run = Message<"svc.v1.Run"> & {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -734,21 +796,29 @@ export type Run = Message<"svc.v1.Run"> & {
   actorId: string;
 
   /**
+   * What the function was given, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct input = 7;
    */
   input?: JsonObject | undefined;
 
   /**
+   * What the function returned, where it is an object; absent until then.
+   *
    * @generated from field: google.protobuf.Struct output = 8;
    */
   output?: JsonObject | undefined;
 
   /**
+   * What the run failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 9;
    */
   error?: Error | undefined;
 
   /**
+   * Where the run stands.
+   *
    * @generated from field: svc.v1.RunStatus status = 10;
    */
   status: RunStatus;
@@ -784,6 +854,8 @@ export type Run = Message<"svc.v1.Run"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
+   * Whether the run is held at its next step boundary.
+   *
    * @generated from field: bool pause_requested = 19;
    */
   pauseRequested: boolean;
@@ -817,6 +889,8 @@ export type Run = Message<"svc.v1.Run"> & {
   outputValue?: Value | undefined;
 
   /**
+   * The step from which a resumed run executes again.
+   *
    * @generated from field: string resume_from_step = 24;
    */
   resumeFromStep: string;
@@ -844,11 +918,15 @@ export type Run = Message<"svc.v1.Run"> & {
   environmentId: string;
 
   /**
+   * Rises with every change of the run.
+   *
    * @generated from field: int32 version = 29;
    */
   version: number;
 
   /**
+   * Id of the worker that has the run; empty when none has.
+   *
    * @generated from field: string claimed_by = 30;
    */
   claimedBy: string;
@@ -883,6 +961,8 @@ export type Run = Message<"svc.v1.Run"> & {
  */
 export type RunJson = {
   /**
+   * Id of the run (run_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -913,21 +993,29 @@ export type RunJson = {
   actorId?: string;
 
   /**
+   * What the function was given, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct input = 7;
    */
   input?: StructJson;
 
   /**
+   * What the function returned, where it is an object; absent until then.
+   *
    * @generated from field: google.protobuf.Struct output = 8;
    */
   output?: StructJson;
 
   /**
+   * What the run failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 9;
    */
   error?: ErrorJson;
 
   /**
+   * Where the run stands.
+   *
    * @generated from field: svc.v1.RunStatus status = 10;
    */
   status?: RunStatusJson;
@@ -963,6 +1051,8 @@ export type RunJson = {
   updatedAt?: TimestampJson;
 
   /**
+   * Whether the run is held at its next step boundary.
+   *
    * @generated from field: bool pause_requested = 19;
    */
   pauseRequested?: boolean;
@@ -996,6 +1086,8 @@ export type RunJson = {
   outputValue?: ValueJson;
 
   /**
+   * The step from which a resumed run executes again.
+   *
    * @generated from field: string resume_from_step = 24;
    */
   resumeFromStep?: string;
@@ -1023,11 +1115,15 @@ export type RunJson = {
   environmentId?: string;
 
   /**
+   * Rises with every change of the run.
+   *
    * @generated from field: int32 version = 29;
    */
   version?: number;
 
   /**
+   * Id of the worker that has the run; empty when none has.
+   *
    * @generated from field: string claimed_by = 30;
    */
   claimedBy?: string;
@@ -1093,31 +1189,43 @@ export type Step = Message<"svc.v1.Step"> & {
   stepType: StepType;
 
   /**
+   * Place of the step in its run.
+   *
    * @generated from field: int32 sequence = 5;
    */
   sequence: number;
 
   /**
+   * Where the step stands.
+   *
    * @generated from field: svc.v1.StepStatus status = 6;
    */
   status: StepStatus;
 
   /**
+   * What the step was given, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct input = 7;
    */
   input?: JsonObject | undefined;
 
   /**
+   * Hash of the input; empty for none.
+   *
    * @generated from field: string input_hash = 8;
    */
   inputHash: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 9;
    */
   output?: JsonObject | undefined;
 
   /**
+   * What the step failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 10;
    */
   error?: Error | undefined;
@@ -1200,6 +1308,8 @@ export type Step = Message<"svc.v1.Step"> & {
   sleepUntil?: Timestamp | undefined;
 
   /**
+   * Name of the event that the step waits for.
+   *
    * @generated from field: string wait_event_name = 24;
    */
   waitEventName: string;
@@ -1272,31 +1382,43 @@ export type StepJson = {
   stepType?: StepTypeJson;
 
   /**
+   * Place of the step in its run.
+   *
    * @generated from field: int32 sequence = 5;
    */
   sequence?: number;
 
   /**
+   * Where the step stands.
+   *
    * @generated from field: svc.v1.StepStatus status = 6;
    */
   status?: StepStatusJson;
 
   /**
+   * What the step was given, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct input = 7;
    */
   input?: StructJson;
 
   /**
+   * Hash of the input; empty for none.
+   *
    * @generated from field: string input_hash = 8;
    */
   inputHash?: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 9;
    */
   output?: StructJson;
 
   /**
+   * What the step failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.Error error = 10;
    */
   error?: ErrorJson;
@@ -1379,6 +1501,8 @@ export type StepJson = {
   sleepUntil?: TimestampJson;
 
   /**
+   * Name of the event that the step waits for.
+   *
    * @generated from field: string wait_event_name = 24;
    */
   waitEventName?: string;
@@ -1434,16 +1558,22 @@ export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
  */
 export type Error = Message<"svc.v1.Error"> & {
   /**
+   * For people: what went wrong.
+   *
    * @generated from field: string message = 1;
    */
   message: string;
 
   /**
+   * A word that programs compare; empty for none.
+   *
    * @generated from field: string code = 2;
    */
   code: string;
 
   /**
+   * Where the handler threw.
+   *
    * @generated from field: string stack = 3;
    */
   stack: string;
@@ -1454,6 +1584,8 @@ export type Error = Message<"svc.v1.Error"> & {
   retryable: boolean;
 
   /**
+   * What the handler says besides.
+   *
    * @generated from field: google.protobuf.Struct details = 5;
    */
   details?: JsonObject | undefined;
@@ -1464,16 +1596,22 @@ export type Error = Message<"svc.v1.Error"> & {
  */
 export type ErrorJson = {
   /**
+   * For people: what went wrong.
+   *
    * @generated from field: string message = 1;
    */
   message?: string;
 
   /**
+   * A word that programs compare; empty for none.
+   *
    * @generated from field: string code = 2;
    */
   code?: string;
 
   /**
+   * Where the handler threw.
+   *
    * @generated from field: string stack = 3;
    */
   stack?: string;
@@ -1484,6 +1622,8 @@ export type ErrorJson = {
   retryable?: boolean;
 
   /**
+   * What the handler says besides.
+   *
    * @generated from field: google.protobuf.Struct details = 5;
    */
   details?: StructJson;

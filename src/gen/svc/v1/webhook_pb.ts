@@ -19,6 +19,8 @@ export const file_svc_v1_webhook: GenFile = /*@__PURE__*/
  */
 export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
   /**
+   * Header that has the signature.
+   *
    * @generated from field: string signature_header = 1;
    */
   signatureHeader: string;
@@ -38,16 +40,22 @@ export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
   kvDelimiter: string;
 
   /**
+   * Key of the signature among the entries of the header; empty for the whole entry.
+   *
    * @generated from field: string signature_key = 4;
    */
   signatureKey: string;
 
   /**
+   * Header that has the timestamp; empty when it stands in the signature's.
+   *
    * @generated from field: string timestamp_header = 5;
    */
   timestampHeader: string;
 
   /**
+   * Key of the timestamp among the entries of the header.
+   *
    * @generated from field: string timestamp_key = 6;
    */
   timestampKey: string;
@@ -81,13 +89,15 @@ export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
   toleranceSeconds: number;
 
   /**
-   * header:X-Name or body:a.b, as dedup_id_path.
+   * Where the event's type stands: header:X-Name or body:a.b.
    *
    * @generated from field: string event_name_path = 11;
    */
   eventNamePath: string;
 
   /**
+   * Where the id stands by which repeats are known: header:X-Name or body:a.b.
+   *
    * @generated from field: string dedup_id_path = 12;
    */
   dedupIdPath: string;
@@ -112,6 +122,8 @@ export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
  */
 export type WebhookVerifyConfigJson = {
   /**
+   * Header that has the signature.
+   *
    * @generated from field: string signature_header = 1;
    */
   signatureHeader?: string;
@@ -131,16 +143,22 @@ export type WebhookVerifyConfigJson = {
   kvDelimiter?: string;
 
   /**
+   * Key of the signature among the entries of the header; empty for the whole entry.
+   *
    * @generated from field: string signature_key = 4;
    */
   signatureKey?: string;
 
   /**
+   * Header that has the timestamp; empty when it stands in the signature's.
+   *
    * @generated from field: string timestamp_header = 5;
    */
   timestampHeader?: string;
 
   /**
+   * Key of the timestamp among the entries of the header.
+   *
    * @generated from field: string timestamp_key = 6;
    */
   timestampKey?: string;
@@ -174,13 +192,15 @@ export type WebhookVerifyConfigJson = {
   toleranceSeconds?: number;
 
   /**
-   * header:X-Name or body:a.b, as dedup_id_path.
+   * Where the event's type stands: header:X-Name or body:a.b.
    *
    * @generated from field: string event_name_path = 11;
    */
   eventNamePath?: string;
 
   /**
+   * Where the id stands by which repeats are known: header:X-Name or body:a.b.
+   *
    * @generated from field: string dedup_id_path = 12;
    */
   dedupIdPath?: string;
@@ -212,6 +232,8 @@ export const WebhookVerifyConfigSchema: GenMessage<WebhookVerifyConfig, {jsonTyp
  */
 export type WebhookSource = Message<"svc.v1.WebhookSource"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -237,6 +259,8 @@ export type WebhookSource = Message<"svc.v1.WebhookSource"> & {
   sourceType: string;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 6;
    */
   metadata?: JsonObject | undefined;
@@ -252,26 +276,36 @@ export type WebhookSource = Message<"svc.v1.WebhookSource"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
+   * Whether there is a secret to verify with.
+   *
    * @generated from field: bool verify_secret_set = 9;
    */
   verifySecretSet: boolean;
 
   /**
+   * For people.
+   *
    * @generated from field: string name = 10;
    */
   name: string;
 
   /**
+   * Whether the previous secret is still good.
+   *
    * @generated from field: bool verify_secret_prev_set = 11;
    */
   verifySecretPrevSet: boolean;
 
   /**
+   * When the previous secret ends, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp verify_secret_prev_expires_at = 12;
    */
   verifySecretPrevExpiresAt?: Timestamp | undefined;
 
   /**
+   * The first characters of the ingest token, to know it by.
+   *
    * @generated from field: string ingest_token_prefix = 13;
    */
   ingestTokenPrefix: string;
@@ -294,6 +328,8 @@ export type WebhookSource = Message<"svc.v1.WebhookSource"> & {
  */
 export type WebhookSourceJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -319,6 +355,8 @@ export type WebhookSourceJson = {
   sourceType?: string;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 6;
    */
   metadata?: StructJson;
@@ -334,26 +372,36 @@ export type WebhookSourceJson = {
   updatedAt?: TimestampJson;
 
   /**
+   * Whether there is a secret to verify with.
+   *
    * @generated from field: bool verify_secret_set = 9;
    */
   verifySecretSet?: boolean;
 
   /**
+   * For people.
+   *
    * @generated from field: string name = 10;
    */
   name?: string;
 
   /**
+   * Whether the previous secret is still good.
+   *
    * @generated from field: bool verify_secret_prev_set = 11;
    */
   verifySecretPrevSet?: boolean;
 
   /**
+   * When the previous secret ends, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp verify_secret_prev_expires_at = 12;
    */
   verifySecretPrevExpiresAt?: TimestampJson;
 
   /**
+   * The first characters of the ingest token, to know it by.
+   *
    * @generated from field: string ingest_token_prefix = 13;
    */
   ingestTokenPrefix?: string;
@@ -383,6 +431,8 @@ export const WebhookSourceSchema: GenMessage<WebhookSource, {jsonType: WebhookSo
  */
 export type GetWebhookSourceRequest = Message<"svc.v1.GetWebhookSourceRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -393,6 +443,8 @@ export type GetWebhookSourceRequest = Message<"svc.v1.GetWebhookSourceRequest"> 
  */
 export type GetWebhookSourceRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -430,11 +482,15 @@ export type CreateWebhookSourceRequest = Message<"svc.v1.CreateWebhookSourceRequ
   verifySecret: string;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 6;
    */
   metadata?: JsonObject | undefined;
 
   /**
+   * For people, at most 200 characters.
+   *
    * @generated from field: string name = 7;
    */
   name: string;
@@ -477,11 +533,15 @@ export type CreateWebhookSourceRequestJson = {
   verifySecret?: string;
 
   /**
+   * Any object of at most 16 KiB.
+   *
    * @generated from field: google.protobuf.Struct metadata = 6;
    */
   metadata?: StructJson;
 
   /**
+   * For people, at most 200 characters.
+   *
    * @generated from field: string name = 7;
    */
   name?: string;
@@ -552,6 +612,8 @@ export const ListWebhookSourcesRequestSchema: GenMessage<ListWebhookSourcesReque
  */
 export type ListWebhookSourcesResponse = Message<"svc.v1.ListWebhookSourcesResponse"> & {
   /**
+   * Sources, oldest first.
+   *
    * @generated from field: repeated svc.v1.WebhookSource sources = 1;
    */
   sources: WebhookSource[];
@@ -567,6 +629,8 @@ export type ListWebhookSourcesResponse = Message<"svc.v1.ListWebhookSourcesRespo
  */
 export type ListWebhookSourcesResponseJson = {
   /**
+   * Sources, oldest first.
+   *
    * @generated from field: repeated svc.v1.WebhookSource sources = 1;
    */
   sources?: WebhookSourceJson[];
@@ -589,6 +653,8 @@ export const ListWebhookSourcesResponseSchema: GenMessage<ListWebhookSourcesResp
  */
 export type UpdateWebhookSourceRequest = Message<"svc.v1.UpdateWebhookSourceRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -611,6 +677,8 @@ export type UpdateWebhookSourceRequest = Message<"svc.v1.UpdateWebhookSourceRequ
   verifyAlgorithm: string;
 
   /**
+   * Any object of at most 16 KiB; replaced as a whole.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: JsonObject | undefined;
@@ -638,6 +706,8 @@ export type UpdateWebhookSourceRequest = Message<"svc.v1.UpdateWebhookSourceRequ
  */
 export type UpdateWebhookSourceRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -660,6 +730,8 @@ export type UpdateWebhookSourceRequestJson = {
   verifyAlgorithm?: string;
 
   /**
+   * Any object of at most 16 KiB; replaced as a whole.
+   *
    * @generated from field: google.protobuf.Struct metadata = 5;
    */
   metadata?: StructJson;
@@ -694,6 +766,8 @@ export const UpdateWebhookSourceRequestSchema: GenMessage<UpdateWebhookSourceReq
  */
 export type RotateWebhookSecretRequest = Message<"svc.v1.RotateWebhookSecretRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -721,6 +795,8 @@ export type RotateWebhookSecretRequest = Message<"svc.v1.RotateWebhookSecretRequ
  */
 export type RotateWebhookSecretRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -755,6 +831,8 @@ export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretReq
  */
 export type ExpireWebhookSecretPrevRequest = Message<"svc.v1.ExpireWebhookSecretPrevRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -770,6 +848,8 @@ export type ExpireWebhookSecretPrevRequest = Message<"svc.v1.ExpireWebhookSecret
  */
 export type ExpireWebhookSecretPrevRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -792,6 +872,8 @@ export const ExpireWebhookSecretPrevRequestSchema: GenMessage<ExpireWebhookSecre
  */
 export type DisableWebhookSignatureVerificationRequest = Message<"svc.v1.DisableWebhookSignatureVerificationRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -812,6 +894,8 @@ export type DisableWebhookSignatureVerificationRequest = Message<"svc.v1.Disable
  */
 export type DisableWebhookSignatureVerificationRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -839,6 +923,8 @@ export const DisableWebhookSignatureVerificationRequestSchema: GenMessage<Disabl
  */
 export type RotateWebhookIngestTokenRequest = Message<"svc.v1.RotateWebhookIngestTokenRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -854,6 +940,8 @@ export type RotateWebhookIngestTokenRequest = Message<"svc.v1.RotateWebhookInges
  */
 export type RotateWebhookIngestTokenRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -876,6 +964,8 @@ export const RotateWebhookIngestTokenRequestSchema: GenMessage<RotateWebhookInge
  */
 export type DeleteWebhookSourceRequest = Message<"svc.v1.DeleteWebhookSourceRequest"> & {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -886,6 +976,8 @@ export type DeleteWebhookSourceRequest = Message<"svc.v1.DeleteWebhookSourceRequ
  */
 export type DeleteWebhookSourceRequestJson = {
   /**
+   * Id of the source (whs_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -903,6 +995,8 @@ export const DeleteWebhookSourceRequestSchema: GenMessage<DeleteWebhookSourceReq
  */
 export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
   /**
+   * Id of the delivery (whd_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -913,6 +1007,8 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
   sourceId: string;
 
   /**
+   * The provider's own id of it, by which a repeat is known.
+   *
    * @generated from field: string external_id = 3;
    */
   externalId: string;
@@ -930,6 +1026,8 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
   eventId: string;
 
   /**
+   * Why it was not accepted, at most 500 characters; empty when it was.
+   *
    * @generated from field: string error = 6;
    */
   error: string;
@@ -940,11 +1038,15 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
   createdAt?: Timestamp | undefined;
 
   /**
+   * The body as text; lists show its first 16,384 characters.
+   *
    * @generated from field: string request_body = 8;
    */
   requestBody: string;
 
   /**
+   * Headers of the request without credentials, at most 64.
+   *
    * @generated from field: google.protobuf.Struct request_headers = 9;
    */
   requestHeaders?: JsonObject | undefined;
@@ -988,6 +1090,8 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
  */
 export type WebhookDeliveryJson = {
   /**
+   * Id of the delivery (whd_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -998,6 +1102,8 @@ export type WebhookDeliveryJson = {
   sourceId?: string;
 
   /**
+   * The provider's own id of it, by which a repeat is known.
+   *
    * @generated from field: string external_id = 3;
    */
   externalId?: string;
@@ -1015,6 +1121,8 @@ export type WebhookDeliveryJson = {
   eventId?: string;
 
   /**
+   * Why it was not accepted, at most 500 characters; empty when it was.
+   *
    * @generated from field: string error = 6;
    */
   error?: string;
@@ -1025,11 +1133,15 @@ export type WebhookDeliveryJson = {
   createdAt?: TimestampJson;
 
   /**
+   * The body as text; lists show its first 16,384 characters.
+   *
    * @generated from field: string request_body = 8;
    */
   requestBody?: string;
 
   /**
+   * Headers of the request without credentials, at most 64.
+   *
    * @generated from field: google.protobuf.Struct request_headers = 9;
    */
   requestHeaders?: StructJson;
@@ -1080,6 +1192,8 @@ export const WebhookDeliverySchema: GenMessage<WebhookDelivery, {jsonType: Webho
  */
 export type GetWebhookDeliveryRequest = Message<"svc.v1.GetWebhookDeliveryRequest"> & {
   /**
+   * Id of the delivery (whd_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1090,6 +1204,8 @@ export type GetWebhookDeliveryRequest = Message<"svc.v1.GetWebhookDeliveryReques
  */
 export type GetWebhookDeliveryRequestJson = {
   /**
+   * Id of the delivery (whd_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1143,6 +1259,8 @@ export type ListWebhookDeliveriesRequest = Message<"svc.v1.ListWebhookDeliveries
   sourceId: string;
 
   /**
+   * Only accepted, rejected or failed ones; empty for all.
+   *
    * @generated from field: string status = 2;
    */
   status: string;
@@ -1170,6 +1288,8 @@ export type ListWebhookDeliveriesRequestJson = {
   sourceId?: string;
 
   /**
+   * Only accepted, rejected or failed ones; empty for all.
+   *
    * @generated from field: string status = 2;
    */
   status?: string;
@@ -1199,6 +1319,8 @@ export const ListWebhookDeliveriesRequestSchema: GenMessage<ListWebhookDeliverie
  */
 export type ListWebhookDeliveriesResponse = Message<"svc.v1.ListWebhookDeliveriesResponse"> & {
   /**
+   * Deliveries, newest first, with the first 16,384 characters of each body.
+   *
    * @generated from field: repeated svc.v1.WebhookDelivery deliveries = 1;
    */
   deliveries: WebhookDelivery[];
@@ -1214,6 +1336,8 @@ export type ListWebhookDeliveriesResponse = Message<"svc.v1.ListWebhookDeliverie
  */
 export type ListWebhookDeliveriesResponseJson = {
   /**
+   * Deliveries, newest first, with the first 16,384 characters of each body.
+   *
    * @generated from field: repeated svc.v1.WebhookDelivery deliveries = 1;
    */
   deliveries?: WebhookDeliveryJson[];
@@ -1241,11 +1365,15 @@ export type TestWebhookVerifyConfigRequest = Message<"svc.v1.TestWebhookVerifyCo
   verifyConfig?: WebhookVerifyConfig | undefined;
 
   /**
+   * Body of the sample, as text.
+   *
    * @generated from field: string body = 2;
    */
   body: string;
 
   /**
+   * Headers of the sample.
+   *
    * @generated from field: map<string, string> headers = 3;
    */
   headers: { [key: string]: string };
@@ -1271,11 +1399,15 @@ export type TestWebhookVerifyConfigRequestJson = {
   verifyConfig?: WebhookVerifyConfigJson;
 
   /**
+   * Body of the sample, as text.
+   *
    * @generated from field: string body = 2;
    */
   body?: string;
 
   /**
+   * Headers of the sample.
+   *
    * @generated from field: map<string, string> headers = 3;
    */
   headers?: { [key: string]: string };
@@ -1303,41 +1435,57 @@ export const TestWebhookVerifyConfigRequestSchema: GenMessage<TestWebhookVerifyC
  */
 export type TestWebhookVerifyConfigResponse = Message<"svc.v1.TestWebhookVerifyConfigResponse"> & {
   /**
+   * Whether the signature fits.
+   *
    * @generated from field: bool verified = 1;
    */
   verified: boolean;
 
   /**
+   * What is signed.
+   *
    * @generated from field: string signing_string = 2;
    */
   signingString: string;
 
   /**
+   * Signature by verify_secret; empty where it would show what a stored secret signs.
+   *
    * @generated from field: string computed_signature = 3;
    */
   computedSignature: string;
 
   /**
+   * Signatures that the headers have, at most 32.
+   *
    * @generated from field: repeated string presented_signatures = 4;
    */
   presentedSignatures: string[];
 
   /**
+   * Timestamp that the headers have.
+   *
    * @generated from field: string resolved_timestamp = 5;
    */
   resolvedTimestamp: string;
 
   /**
+   * Name that the event would get.
+   *
    * @generated from field: string resolved_event_name = 6;
    */
   resolvedEventName: string;
 
   /**
+   * Id by which a repeat would be known.
+   *
    * @generated from field: string resolved_dedup_id = 7;
    */
   resolvedDedupId: string;
 
   /**
+   * Why it is not verified; empty when it is.
+   *
    * @generated from field: string error = 8;
    */
   error: string;
@@ -1348,41 +1496,57 @@ export type TestWebhookVerifyConfigResponse = Message<"svc.v1.TestWebhookVerifyC
  */
 export type TestWebhookVerifyConfigResponseJson = {
   /**
+   * Whether the signature fits.
+   *
    * @generated from field: bool verified = 1;
    */
   verified?: boolean;
 
   /**
+   * What is signed.
+   *
    * @generated from field: string signing_string = 2;
    */
   signingString?: string;
 
   /**
+   * Signature by verify_secret; empty where it would show what a stored secret signs.
+   *
    * @generated from field: string computed_signature = 3;
    */
   computedSignature?: string;
 
   /**
+   * Signatures that the headers have, at most 32.
+   *
    * @generated from field: repeated string presented_signatures = 4;
    */
   presentedSignatures?: string[];
 
   /**
+   * Timestamp that the headers have.
+   *
    * @generated from field: string resolved_timestamp = 5;
    */
   resolvedTimestamp?: string;
 
   /**
+   * Name that the event would get.
+   *
    * @generated from field: string resolved_event_name = 6;
    */
   resolvedEventName?: string;
 
   /**
+   * Id by which a repeat would be known.
+   *
    * @generated from field: string resolved_dedup_id = 7;
    */
   resolvedDedupId?: string;
 
   /**
+   * Why it is not verified; empty when it is.
+   *
    * @generated from field: string error = 8;
    */
   error?: string;
@@ -1400,16 +1564,22 @@ export const TestWebhookVerifyConfigResponseSchema: GenMessage<TestWebhookVerify
  */
 export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * For people.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Where events are sent.
+   *
    * @generated from field: string url = 3;
    */
   url: string;
@@ -1436,6 +1606,8 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   status: string;
 
   /**
+   * Why the server disabled it; empty when it did not.
+   *
    * @generated from field: string disabled_reason = 7;
    */
   disabledReason: string;
@@ -1448,6 +1620,8 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   secret: string;
 
   /**
+   * When calls are no longer signed with the previous secret, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp previous_secret_expires_at = 9;
    */
   previousSecretExpiresAt?: Timestamp | undefined;
@@ -1474,16 +1648,22 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   attempts: number;
 
   /**
+   * The event that is tried again; empty when none is.
+   *
    * @generated from field: string failing_event_id = 13;
    */
   failingEventId: string;
 
   /**
+   * When it is tried again, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp next_attempt_at = 14;
    */
   nextAttemptAt?: Timestamp | undefined;
 
   /**
+   * Since when it fails, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp failing_since = 15;
    */
   failingSince?: Timestamp | undefined;
@@ -1494,11 +1674,15 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   lastError: string;
 
   /**
+   * When an event was delivered last, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp last_delivered_at = 17;
    */
   lastDeliveredAt?: Timestamp | undefined;
 
   /**
+   * How many events were given up and wait for somebody to decide.
+   *
    * @generated from field: int32 dead_letters = 18;
    */
   deadLetters: number;
@@ -1519,16 +1703,22 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
  */
 export type WebhookEndpointJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * For people.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Where events are sent.
+   *
    * @generated from field: string url = 3;
    */
   url?: string;
@@ -1555,6 +1745,8 @@ export type WebhookEndpointJson = {
   status?: string;
 
   /**
+   * Why the server disabled it; empty when it did not.
+   *
    * @generated from field: string disabled_reason = 7;
    */
   disabledReason?: string;
@@ -1567,6 +1759,8 @@ export type WebhookEndpointJson = {
   secret?: string;
 
   /**
+   * When calls are no longer signed with the previous secret, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp previous_secret_expires_at = 9;
    */
   previousSecretExpiresAt?: TimestampJson;
@@ -1593,16 +1787,22 @@ export type WebhookEndpointJson = {
   attempts?: number;
 
   /**
+   * The event that is tried again; empty when none is.
+   *
    * @generated from field: string failing_event_id = 13;
    */
   failingEventId?: string;
 
   /**
+   * When it is tried again, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp next_attempt_at = 14;
    */
   nextAttemptAt?: TimestampJson;
 
   /**
+   * Since when it fails, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp failing_since = 15;
    */
   failingSince?: TimestampJson;
@@ -1613,11 +1813,15 @@ export type WebhookEndpointJson = {
   lastError?: string;
 
   /**
+   * When an event was delivered last, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp last_delivered_at = 17;
    */
   lastDeliveredAt?: TimestampJson;
 
   /**
+   * How many events were given up and wait for somebody to decide.
+   *
    * @generated from field: int32 dead_letters = 18;
    */
   deadLetters?: number;
@@ -1645,21 +1849,29 @@ export const WebhookEndpointSchema: GenMessage<WebhookEndpoint, {jsonType: Webho
  */
 export type CreateWebhookEndpointRequest = Message<"svc.v1.CreateWebhookEndpointRequest"> & {
   /**
+   * For people, at most 200 characters.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * Where events are sent: an http or https URL of at most 2,048 bytes, no private address.
+   *
    * @generated from field: string url = 2;
    */
   url: string;
 
   /**
+   * What it gets: events:order.*, entity:order.>; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 3;
    */
   pattern: string;
 
   /**
+   * A CEL expression on the event; others are passed over.
+   *
    * @generated from field: string filter = 4;
    */
   filter: string;
@@ -1677,21 +1889,29 @@ export type CreateWebhookEndpointRequest = Message<"svc.v1.CreateWebhookEndpoint
  */
 export type CreateWebhookEndpointRequestJson = {
   /**
+   * For people, at most 200 characters.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * Where events are sent: an http or https URL of at most 2,048 bytes, no private address.
+   *
    * @generated from field: string url = 2;
    */
   url?: string;
 
   /**
+   * What it gets: events:order.*, entity:order.>; at most 1,024 bytes.
+   *
    * @generated from field: string pattern = 3;
    */
   pattern?: string;
 
   /**
+   * A CEL expression on the event; others are passed over.
+   *
    * @generated from field: string filter = 4;
    */
   filter?: string;
@@ -1716,6 +1936,8 @@ export const CreateWebhookEndpointRequestSchema: GenMessage<CreateWebhookEndpoin
  */
 export type GetWebhookEndpointRequest = Message<"svc.v1.GetWebhookEndpointRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1726,6 +1948,8 @@ export type GetWebhookEndpointRequest = Message<"svc.v1.GetWebhookEndpointReques
  */
 export type GetWebhookEndpointRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1743,6 +1967,8 @@ export const GetWebhookEndpointRequestSchema: GenMessage<GetWebhookEndpointReque
  */
 export type ListWebhookEndpointsRequest = Message<"svc.v1.ListWebhookEndpointsRequest"> & {
   /**
+   * Only active, paused or disabled ones; empty for all.
+   *
    * @generated from field: string status = 1;
    */
   status: string;
@@ -1765,6 +1991,8 @@ export type ListWebhookEndpointsRequest = Message<"svc.v1.ListWebhookEndpointsRe
  */
 export type ListWebhookEndpointsRequestJson = {
   /**
+   * Only active, paused or disabled ones; empty for all.
+   *
    * @generated from field: string status = 1;
    */
   status?: string;
@@ -1794,6 +2022,8 @@ export const ListWebhookEndpointsRequestSchema: GenMessage<ListWebhookEndpointsR
  */
 export type ListWebhookEndpointsResponse = Message<"svc.v1.ListWebhookEndpointsResponse"> & {
   /**
+   * Endpoints, oldest first.
+   *
    * @generated from field: repeated svc.v1.WebhookEndpoint endpoints = 1;
    */
   endpoints: WebhookEndpoint[];
@@ -1809,6 +2039,8 @@ export type ListWebhookEndpointsResponse = Message<"svc.v1.ListWebhookEndpointsR
  */
 export type ListWebhookEndpointsResponseJson = {
   /**
+   * Endpoints, oldest first.
+   *
    * @generated from field: repeated svc.v1.WebhookEndpoint endpoints = 1;
    */
   endpoints?: WebhookEndpointJson[];
@@ -1831,28 +2063,36 @@ export const ListWebhookEndpointsResponseSchema: GenMessage<ListWebhookEndpoints
  */
 export type UpdateWebhookEndpointRequest = Message<"svc.v1.UpdateWebhookEndpointRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Absent keeps what is there.
+   * For people; absent keeps what is there.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
+   * Where events are sent: an http or https URL; absent keeps what is there.
+   *
    * @generated from field: optional string url = 3;
    */
   url?: string | undefined;
 
   /**
+   * What it gets; absent keeps what is there.
+   *
    * @generated from field: optional string pattern = 4;
    */
   pattern?: string | undefined;
 
   /**
+   * A CEL expression on the event; absent keeps what is there.
+   *
    * @generated from field: optional string filter = 5;
    */
   filter?: string | undefined;
@@ -1863,28 +2103,36 @@ export type UpdateWebhookEndpointRequest = Message<"svc.v1.UpdateWebhookEndpoint
  */
 export type UpdateWebhookEndpointRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
-   * Absent keeps what is there.
+   * For people; absent keeps what is there.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string;
 
   /**
+   * Where events are sent: an http or https URL; absent keeps what is there.
+   *
    * @generated from field: optional string url = 3;
    */
   url?: string;
 
   /**
+   * What it gets; absent keeps what is there.
+   *
    * @generated from field: optional string pattern = 4;
    */
   pattern?: string;
 
   /**
+   * A CEL expression on the event; absent keeps what is there.
+   *
    * @generated from field: optional string filter = 5;
    */
   filter?: string;
@@ -1902,6 +2150,8 @@ export const UpdateWebhookEndpointRequestSchema: GenMessage<UpdateWebhookEndpoin
  */
 export type RotateWebhookEndpointSecretRequest = Message<"svc.v1.RotateWebhookEndpointSecretRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1919,6 +2169,8 @@ export type RotateWebhookEndpointSecretRequest = Message<"svc.v1.RotateWebhookEn
  */
 export type RotateWebhookEndpointSecretRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1943,6 +2195,8 @@ export const RotateWebhookEndpointSecretRequestSchema: GenMessage<RotateWebhookE
  */
 export type PauseWebhookEndpointRequest = Message<"svc.v1.PauseWebhookEndpointRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1953,6 +2207,8 @@ export type PauseWebhookEndpointRequest = Message<"svc.v1.PauseWebhookEndpointRe
  */
 export type PauseWebhookEndpointRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -1970,6 +2226,8 @@ export const PauseWebhookEndpointRequestSchema: GenMessage<PauseWebhookEndpointR
  */
 export type ResumeWebhookEndpointRequest = Message<"svc.v1.ResumeWebhookEndpointRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -1987,6 +2245,8 @@ export type ResumeWebhookEndpointRequest = Message<"svc.v1.ResumeWebhookEndpoint
  */
 export type ResumeWebhookEndpointRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -2011,6 +2271,8 @@ export const ResumeWebhookEndpointRequestSchema: GenMessage<ResumeWebhookEndpoin
  */
 export type DeleteWebhookEndpointRequest = Message<"svc.v1.DeleteWebhookEndpointRequest"> & {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -2021,6 +2283,8 @@ export type DeleteWebhookEndpointRequest = Message<"svc.v1.DeleteWebhookEndpoint
  */
 export type DeleteWebhookEndpointRequestJson = {
   /**
+   * Id of the endpoint (whe_…).
+   *
    * @generated from field: string id = 1;
    */
   id?: string;

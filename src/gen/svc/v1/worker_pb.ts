@@ -25,66 +25,88 @@ export type WorkerMessage = Message<"svc.v1.WorkerMessage"> & {
    */
   payload: {
     /**
+     * The first message: who the worker is.
+     *
      * @generated from field: svc.v1.WorkerRegister register = 1;
      */
     value: WorkerRegister;
     case: "register";
   } | {
     /**
+     * Renews the leases of jobs.
+     *
      * @generated from field: svc.v1.WorkerHeartbeat heartbeat = 2;
      */
     value: WorkerHeartbeat;
     case: "heartbeat";
   } | {
     /**
+     * A step began.
+     *
      * @generated from field: svc.v1.StepStarted step_started = 3;
      */
     value: StepStarted;
     case: "stepStarted";
   } | {
     /**
+     * A step has a result.
+     *
      * @generated from field: svc.v1.StepCompleted step_completed = 4;
      */
     value: StepCompleted;
     case: "stepCompleted";
   } | {
     /**
+     * A step failed.
+     *
      * @generated from field: svc.v1.StepFailed step_failed = 5;
      */
     value: StepFailed;
     case: "stepFailed";
   } | {
     /**
+     * The run waits, and frees the worker.
+     *
      * @generated from field: svc.v1.StepYielded step_yielded = 6;
      */
     value: StepYielded;
     case: "stepYielded";
   } | {
     /**
+     * The run has a result.
+     *
      * @generated from field: svc.v1.JobCompleted job_completed = 7;
      */
     value: JobCompleted;
     case: "jobCompleted";
   } | {
     /**
+     * The attempt failed.
+     *
      * @generated from field: svc.v1.JobFailed job_failed = 8;
      */
     value: JobFailed;
     case: "jobFailed";
   } | {
     /**
+     * The job has reached the worker.
+     *
      * @generated from field: svc.v1.JobAck job_ack = 9;
      */
     value: JobAck;
     case: "jobAck";
   } | {
     /**
+     * The worker does not take the job.
+     *
      * @generated from field: svc.v1.JobNack job_nack = 10;
      */
     value: JobNack;
     case: "jobNack";
   } | {
     /**
+     * A whole report in one message.
+     *
      * @generated from field: svc.v1.JobReport report = 40;
      */
     value: JobReport;
@@ -97,56 +119,78 @@ export type WorkerMessage = Message<"svc.v1.WorkerMessage"> & {
  */
 export type WorkerMessageJson = {
   /**
+   * The first message: who the worker is.
+   *
    * @generated from field: svc.v1.WorkerRegister register = 1;
    */
   register?: WorkerRegisterJson;
 
   /**
+   * Renews the leases of jobs.
+   *
    * @generated from field: svc.v1.WorkerHeartbeat heartbeat = 2;
    */
   heartbeat?: WorkerHeartbeatJson;
 
   /**
+   * A step began.
+   *
    * @generated from field: svc.v1.StepStarted step_started = 3;
    */
   stepStarted?: StepStartedJson;
 
   /**
+   * A step has a result.
+   *
    * @generated from field: svc.v1.StepCompleted step_completed = 4;
    */
   stepCompleted?: StepCompletedJson;
 
   /**
+   * A step failed.
+   *
    * @generated from field: svc.v1.StepFailed step_failed = 5;
    */
   stepFailed?: StepFailedJson;
 
   /**
+   * The run waits, and frees the worker.
+   *
    * @generated from field: svc.v1.StepYielded step_yielded = 6;
    */
   stepYielded?: StepYieldedJson;
 
   /**
+   * The run has a result.
+   *
    * @generated from field: svc.v1.JobCompleted job_completed = 7;
    */
   jobCompleted?: JobCompletedJson;
 
   /**
+   * The attempt failed.
+   *
    * @generated from field: svc.v1.JobFailed job_failed = 8;
    */
   jobFailed?: JobFailedJson;
 
   /**
+   * The job has reached the worker.
+   *
    * @generated from field: svc.v1.JobAck job_ack = 9;
    */
   jobAck?: JobAckJson;
 
   /**
+   * The worker does not take the job.
+   *
    * @generated from field: svc.v1.JobNack job_nack = 10;
    */
   jobNack?: JobNackJson;
 
   /**
+   * A whole report in one message.
+   *
    * @generated from field: svc.v1.JobReport report = 40;
    */
   report?: JobReportJson;
@@ -184,11 +228,15 @@ export type WorkerRegister = Message<"svc.v1.WorkerRegister"> & {
   maxConcurrentJobs: number;
 
   /**
+   * What the worker says of itself, at most 50 labels.
+   *
    * @generated from field: map<string, string> labels = 5;
    */
   labels: { [key: string]: string };
 
   /**
+   * The worker's SDK and runtime.
+   *
    * @generated from field: svc.v1.WorkerVersion version = 6;
    */
   version?: WorkerVersion | undefined;
@@ -219,11 +267,15 @@ export type WorkerRegisterJson = {
   maxConcurrentJobs?: number;
 
   /**
+   * What the worker says of itself, at most 50 labels.
+   *
    * @generated from field: map<string, string> labels = 5;
    */
   labels?: { [key: string]: string };
 
   /**
+   * The worker's SDK and runtime.
+   *
    * @generated from field: svc.v1.WorkerVersion version = 6;
    */
   version?: WorkerVersionJson;
@@ -295,6 +347,8 @@ export type WorkerHeartbeat = Message<"svc.v1.WorkerHeartbeat"> & {
   jobs: ActiveJob[];
 
   /**
+   * Load of the worker's machine.
+   *
    * @generated from field: svc.v1.WorkerMetrics metrics = 4;
    */
   metrics?: WorkerMetrics | undefined;
@@ -322,6 +376,8 @@ export type WorkerHeartbeatJson = {
   jobs?: ActiveJobJson[];
 
   /**
+   * Load of the worker's machine.
+   *
    * @generated from field: svc.v1.WorkerMetrics metrics = 4;
    */
   metrics?: WorkerMetricsJson;
@@ -420,11 +476,15 @@ export type WorkerMetrics = Message<"svc.v1.WorkerMetrics"> & {
   memoryPercent: number;
 
   /**
+   * Jobs that completed since the worker began.
+   *
    * @generated from field: int64 jobs_completed = 3;
    */
   jobsCompleted: bigint;
 
   /**
+   * Jobs that failed since the worker began.
+   *
    * @generated from field: int64 jobs_failed = 4;
    */
   jobsFailed: bigint;
@@ -445,11 +505,15 @@ export type WorkerMetricsJson = {
   memoryPercent?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
+   * Jobs that completed since the worker began.
+   *
    * @generated from field: int64 jobs_completed = 3;
    */
   jobsCompleted?: string;
 
   /**
+   * Jobs that failed since the worker began.
+   *
    * @generated from field: int64 jobs_failed = 4;
    */
   jobsFailed?: string;
@@ -477,6 +541,8 @@ export type StepStarted = Message<"svc.v1.StepStarted"> & {
   stepId: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
@@ -512,6 +578,8 @@ export type StepStartedJson = {
   stepId?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 3;
    */
   name?: string;
@@ -554,6 +622,8 @@ export type StepCompleted = Message<"svc.v1.StepCompleted"> & {
   stepId: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 3;
    */
   output?: JsonObject | undefined;
@@ -596,6 +666,8 @@ export type StepCompletedJson = {
   stepId?: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 3;
    */
   output?: StructJson;
@@ -645,6 +717,8 @@ export type StepFailed = Message<"svc.v1.StepFailed"> & {
   stepId: string;
 
   /**
+   * What the step failed with.
+   *
    * @generated from field: svc.v1.Error error = 3;
    */
   error?: Error | undefined;
@@ -680,6 +754,8 @@ export type StepFailedJson = {
   stepId?: string;
 
   /**
+   * What the step failed with.
+   *
    * @generated from field: svc.v1.Error error = 3;
    */
   error?: ErrorJson;
@@ -726,24 +802,32 @@ export type StepYielded = Message<"svc.v1.StepYielded"> & {
    */
   yieldInfo: {
     /**
+     * The run goes on at a time.
+     *
      * @generated from field: svc.v1.SleepYield sleep = 3;
      */
     value: SleepYield;
     case: "sleep";
   } | {
     /**
+     * The run goes on when an event comes.
+     *
      * @generated from field: svc.v1.WaitEventYield wait_event = 4;
      */
     value: WaitEventYield;
     case: "waitEvent";
   } | {
     /**
+     * The run goes on when a run that it starts has ended.
+     *
      * @generated from field: svc.v1.InvokeFunctionYield invoke_function = 7;
      */
     value: InvokeFunctionYield;
     case: "invokeFunction";
   } | {
     /**
+     * The run goes on once the run that it starts exists.
+     *
      * @generated from field: svc.v1.InvokeFunctionAsyncYield invoke_function_async = 8;
      */
     value: InvokeFunctionAsyncYield;
@@ -776,21 +860,29 @@ export type StepYieldedJson = {
   stepId?: string;
 
   /**
+   * The run goes on at a time.
+   *
    * @generated from field: svc.v1.SleepYield sleep = 3;
    */
   sleep?: SleepYieldJson;
 
   /**
+   * The run goes on when an event comes.
+   *
    * @generated from field: svc.v1.WaitEventYield wait_event = 4;
    */
   waitEvent?: WaitEventYieldJson;
 
   /**
+   * The run goes on when a run that it starts has ended.
+   *
    * @generated from field: svc.v1.InvokeFunctionYield invoke_function = 7;
    */
   invokeFunction?: InvokeFunctionYieldJson;
 
   /**
+   * The run goes on once the run that it starts exists.
+   *
    * @generated from field: svc.v1.InvokeFunctionAsyncYield invoke_function_async = 8;
    */
   invokeFunctionAsync?: InvokeFunctionAsyncYieldJson;
@@ -818,6 +910,8 @@ export const StepYieldedSchema: GenMessage<StepYielded, {jsonType: StepYieldedJs
  */
 export type SleepYield = Message<"svc.v1.SleepYield"> & {
   /**
+   * When the run goes on, RFC 3339: at most 366 days ahead.
+   *
    * @generated from field: google.protobuf.Timestamp until = 1;
    */
   until?: Timestamp | undefined;
@@ -828,6 +922,8 @@ export type SleepYield = Message<"svc.v1.SleepYield"> & {
  */
 export type SleepYieldJson = {
   /**
+   * When the run goes on, RFC 3339: at most 366 days ahead.
+   *
    * @generated from field: google.protobuf.Timestamp until = 1;
    */
   until?: TimestampJson;
@@ -864,6 +960,8 @@ export type WaitEventYield = Message<"svc.v1.WaitEventYield"> & {
   matchValue: string;
 
   /**
+   * When the wait ends without its event, RFC 3339: at most 366 days ahead.
+   *
    * @generated from field: google.protobuf.Timestamp timeout = 4;
    */
   timeout?: Timestamp | undefined;
@@ -900,6 +998,8 @@ export type WaitEventYieldJson = {
   matchValue?: string;
 
   /**
+   * When the wait ends without its event, RFC 3339: at most 366 days ahead.
+   *
    * @generated from field: google.protobuf.Timestamp timeout = 4;
    */
   timeout?: TimestampJson;
@@ -1025,6 +1125,8 @@ export type JobCompleted = Message<"svc.v1.JobCompleted"> & {
   jobId: string;
 
   /**
+   * Result of the run, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 2;
    */
   output?: JsonObject | undefined;
@@ -1062,6 +1164,8 @@ export type JobCompletedJson = {
   jobId?: string;
 
   /**
+   * Result of the run, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 2;
    */
   output?: StructJson;
@@ -1106,6 +1210,8 @@ export type JobFailed = Message<"svc.v1.JobFailed"> & {
   jobId: string;
 
   /**
+   * What the run failed with.
+   *
    * @generated from field: svc.v1.Error error = 2;
    */
   error?: Error | undefined;
@@ -1143,6 +1249,8 @@ export type JobFailedJson = {
   jobId?: string;
 
   /**
+   * What the run failed with.
+   *
    * @generated from field: svc.v1.Error error = 2;
    */
   error?: ErrorJson;
@@ -1182,31 +1290,43 @@ export const JobFailedSchema: GenMessage<JobFailed, {jsonType: JobFailedJson}> =
  */
 export type ExecutedStep = Message<"svc.v1.ExecutedStep"> & {
   /**
+   * Id of the step, unique in its run.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * invoke, compensate or sleep.
+   *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
+   * completed or failed.
+   *
    * @generated from field: string status = 4;
    */
   status: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 5;
    */
   output?: JsonObject | undefined;
 
   /**
+   * What the step failed with.
+   *
    * @generated from field: svc.v1.Error error = 6;
    */
   error?: Error | undefined;
@@ -1234,31 +1354,43 @@ export type ExecutedStep = Message<"svc.v1.ExecutedStep"> & {
  */
 export type ExecutedStepJson = {
   /**
+   * Id of the step, unique in its run.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * invoke, compensate or sleep.
+   *
    * @generated from field: string type = 3;
    */
   type?: string;
 
   /**
+   * completed or failed.
+   *
    * @generated from field: string status = 4;
    */
   status?: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 5;
    */
   output?: StructJson;
 
   /**
+   * What the step failed with.
+   *
    * @generated from field: svc.v1.Error error = 6;
    */
   error?: ErrorJson;
@@ -1372,6 +1504,8 @@ export type JobNack = Message<"svc.v1.JobNack"> & {
   leaseToken: string;
 
   /**
+   * Why the worker does not take it.
+   *
    * @generated from field: svc.v1.JobNackReason reason = 5;
    */
   reason: JobNackReason;
@@ -1404,6 +1538,8 @@ export type JobNackJson = {
   leaseToken?: string;
 
   /**
+   * Why the worker does not take it.
+   *
    * @generated from field: svc.v1.JobNackReason reason = 5;
    */
   reason?: JobNackReasonJson;
@@ -1484,48 +1620,64 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
    */
   payload: {
     /**
+     * Answers register.
+     *
      * @generated from field: svc.v1.WorkerRegistered registered = 1;
      */
     value: WorkerRegistered;
     case: "registered";
   } | {
     /**
+     * A run that the worker is to execute.
+     *
      * @generated from field: svc.v1.JobAssignment job = 2;
      */
     value: JobAssignment;
     case: "job";
   } | {
     /**
+     * Answers the report of a step.
+     *
      * @generated from field: svc.v1.StepAck step_ack = 3;
      */
     value: StepAck;
     case: "stepAck";
   } | {
     /**
+     * Tells that a run goes on.
+     *
      * @generated from field: svc.v1.ResumeJob resume = 4;
      */
     value: ResumeJob;
     case: "resume";
   } | {
     /**
+     * The job is to be abandoned.
+     *
      * @generated from field: svc.v1.CancelJob cancel = 5;
      */
     value: CancelJob;
     case: "cancel";
   } | {
     /**
+     * The server drains: the worker connects elsewhere.
+     *
      * @generated from field: svc.v1.Shutdown shutdown = 6;
      */
     value: Shutdown;
     case: "shutdown";
   } | {
     /**
+     * Answers a heartbeat.
+     *
      * @generated from field: svc.v1.LeaseRefreshResult lease_refresh = 7;
      */
     value: LeaseRefreshResult;
     case: "leaseRefresh";
   } | {
     /**
+     * Answers report.
+     *
      * @generated from field: svc.v1.JobReported reported = 40;
      */
     value: JobReported;
@@ -1538,41 +1690,57 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
  */
 export type EngineMessageJson = {
   /**
+   * Answers register.
+   *
    * @generated from field: svc.v1.WorkerRegistered registered = 1;
    */
   registered?: WorkerRegisteredJson;
 
   /**
+   * A run that the worker is to execute.
+   *
    * @generated from field: svc.v1.JobAssignment job = 2;
    */
   job?: JobAssignmentJson;
 
   /**
+   * Answers the report of a step.
+   *
    * @generated from field: svc.v1.StepAck step_ack = 3;
    */
   stepAck?: StepAckJson;
 
   /**
+   * Tells that a run goes on.
+   *
    * @generated from field: svc.v1.ResumeJob resume = 4;
    */
   resume?: ResumeJobJson;
 
   /**
+   * The job is to be abandoned.
+   *
    * @generated from field: svc.v1.CancelJob cancel = 5;
    */
   cancel?: CancelJobJson;
 
   /**
+   * The server drains: the worker connects elsewhere.
+   *
    * @generated from field: svc.v1.Shutdown shutdown = 6;
    */
   shutdown?: ShutdownJson;
 
   /**
+   * Answers a heartbeat.
+   *
    * @generated from field: svc.v1.LeaseRefreshResult lease_refresh = 7;
    */
   leaseRefresh?: LeaseRefreshResultJson;
 
   /**
+   * Answers report.
+   *
    * @generated from field: svc.v1.JobReported reported = 40;
    */
   reported?: JobReportedJson;
@@ -1592,6 +1760,8 @@ export const EngineMessageSchema: GenMessage<EngineMessage, {jsonType: EngineMes
  */
 export type JobReported = Message<"svc.v1.JobReported"> & {
   /**
+   * The number of the report.
+   *
    * @generated from field: int64 number = 1;
    */
   number: bigint;
@@ -1604,11 +1774,15 @@ export type JobReported = Message<"svc.v1.JobReported"> & {
   status: number;
 
   /**
+   * A word that clients compare; empty when it is stored.
+   *
    * @generated from field: string error = 3;
    */
   error: string;
 
   /**
+   * For people; empty when it is stored.
+   *
    * @generated from field: string message = 4;
    */
   message: string;
@@ -1621,6 +1795,8 @@ export type JobReported = Message<"svc.v1.JobReported"> & {
  */
 export type JobReportedJson = {
   /**
+   * The number of the report.
+   *
    * @generated from field: int64 number = 1;
    */
   number?: string;
@@ -1633,11 +1809,15 @@ export type JobReportedJson = {
   status?: number;
 
   /**
+   * A word that clients compare; empty when it is stored.
+   *
    * @generated from field: string error = 3;
    */
   error?: string;
 
   /**
+   * For people; empty when it is stored.
+   *
    * @generated from field: string message = 4;
    */
   message?: string;
@@ -1655,6 +1835,8 @@ export const JobReportedSchema: GenMessage<JobReported, {jsonType: JobReportedJs
  */
 export type LeaseRefreshResult = Message<"svc.v1.LeaseRefreshResult"> & {
   /**
+   * One for each job of the heartbeat.
+   *
    * @generated from field: repeated svc.v1.SegmentLeaseStatus segments = 1;
    */
   segments: SegmentLeaseStatus[];
@@ -1665,6 +1847,8 @@ export type LeaseRefreshResult = Message<"svc.v1.LeaseRefreshResult"> & {
  */
 export type LeaseRefreshResultJson = {
   /**
+   * One for each job of the heartbeat.
+   *
    * @generated from field: repeated svc.v1.SegmentLeaseStatus segments = 1;
    */
   segments?: SegmentLeaseStatusJson[];
@@ -1692,6 +1876,8 @@ export type SegmentLeaseStatus = Message<"svc.v1.SegmentLeaseStatus"> & {
   executionSeq: bigint;
 
   /**
+   * What became of the lease.
+   *
    * @generated from field: svc.v1.LeaseState state = 3;
    */
   state: LeaseState;
@@ -1712,6 +1898,8 @@ export type SegmentLeaseStatusJson = {
   executionSeq?: string;
 
   /**
+   * What became of the lease.
+   *
    * @generated from field: svc.v1.LeaseState state = 3;
    */
   state?: LeaseStateJson;
@@ -1785,6 +1973,8 @@ export type JobAssignment = Message<"svc.v1.JobAssignment"> & {
   functionId: string;
 
   /**
+   * The event that the run began with.
+   *
    * @generated from field: svc.v1.Event event = 4;
    */
   event?: Event | undefined;
@@ -1807,6 +1997,8 @@ export type JobAssignment = Message<"svc.v1.JobAssignment"> & {
   attempt: number;
 
   /**
+   * What the job brings besides its event.
+   *
    * @generated from field: svc.v1.JobContext context = 8;
    */
   context?: JobContext | undefined;
@@ -1875,6 +2067,8 @@ export type JobAssignmentJson = {
   functionId?: string;
 
   /**
+   * The event that the run began with.
+   *
    * @generated from field: svc.v1.Event event = 4;
    */
   event?: EventJson;
@@ -1897,6 +2091,8 @@ export type JobAssignmentJson = {
   attempt?: number;
 
   /**
+   * What the job brings besides its event.
+   *
    * @generated from field: svc.v1.JobContext context = 8;
    */
   context?: JobContextJson;
@@ -1962,11 +2158,15 @@ export type CompletedStep = Message<"svc.v1.CompletedStep"> & {
   stepId: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 3;
    */
   output?: JsonObject | undefined;
@@ -1979,6 +2179,8 @@ export type CompletedStep = Message<"svc.v1.CompletedStep"> & {
   outputValue?: Value | undefined;
 
   /**
+   * completed or failed.
+   *
    * @generated from field: string status = 5;
    */
   status: string;
@@ -2001,11 +2203,15 @@ export type CompletedStepJson = {
   stepId?: string;
 
   /**
+   * What the handler calls the step.
+   *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
+   * Result of the step, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct output = 3;
    */
   output?: StructJson;
@@ -2018,6 +2224,8 @@ export type CompletedStepJson = {
   outputValue?: ValueJson;
 
   /**
+   * completed or failed.
+   *
    * @generated from field: string status = 5;
    */
   status?: string;
@@ -2042,11 +2250,15 @@ export const CompletedStepSchema: GenMessage<CompletedStep, {jsonType: Completed
  */
 export type JobContext = Message<"svc.v1.JobContext"> & {
   /**
+   * Id of the trace that the run belongs to; empty without tracing.
+   *
    * @generated from field: string trace_id = 1;
    */
   traceId: string;
 
   /**
+   * Metadata of the event, as text.
+   *
    * @generated from field: map<string, string> metadata = 2;
    */
   metadata: { [key: string]: string };
@@ -2064,11 +2276,15 @@ export type JobContext = Message<"svc.v1.JobContext"> & {
  */
 export type JobContextJson = {
   /**
+   * Id of the trace that the run belongs to; empty without tracing.
+   *
    * @generated from field: string trace_id = 1;
    */
   traceId?: string;
 
   /**
+   * Metadata of the event, as text.
+   *
    * @generated from field: map<string, string> metadata = 2;
    */
   metadata?: { [key: string]: string };
@@ -2100,11 +2316,15 @@ export type StepAck = Message<"svc.v1.StepAck"> & {
   stepId: string;
 
   /**
+   * Whether the report was stored.
+   *
    * @generated from field: bool accepted = 2;
    */
   accepted: boolean;
 
   /**
+   * Why it was not; empty when it was.
+   *
    * @generated from field: string error = 3;
    */
   error: string;
@@ -2122,11 +2342,15 @@ export type StepAckJson = {
   stepId?: string;
 
   /**
+   * Whether the report was stored.
+   *
    * @generated from field: bool accepted = 2;
    */
   accepted?: boolean;
 
   /**
+   * Why it was not; empty when it was.
+   *
    * @generated from field: string error = 3;
    */
   error?: string;
@@ -2156,11 +2380,15 @@ export type ResumeJob = Message<"svc.v1.ResumeJob"> & {
   stepId: string;
 
   /**
+   * What the run waited for.
+   *
    * @generated from field: string resume_type = 3;
    */
   resumeType: string;
 
   /**
+   * What came, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct resume_data = 4;
    */
   resumeData?: JsonObject | undefined;
@@ -2190,11 +2418,15 @@ export type ResumeJobJson = {
   stepId?: string;
 
   /**
+   * What the run waited for.
+   *
    * @generated from field: string resume_type = 3;
    */
   resumeType?: string;
 
   /**
+   * What came, where it is an object.
+   *
    * @generated from field: google.protobuf.Struct resume_data = 4;
    */
   resumeData?: StructJson;
@@ -2224,6 +2456,8 @@ export type CancelJob = Message<"svc.v1.CancelJob"> & {
   jobId: string;
 
   /**
+   * Why the job is to be abandoned.
+   *
    * @generated from field: string reason = 2;
    */
   reason: string;
@@ -2239,6 +2473,8 @@ export type CancelJobJson = {
   jobId?: string;
 
   /**
+   * Why the job is to be abandoned.
+   *
    * @generated from field: string reason = 2;
    */
   reason?: string;
@@ -2256,11 +2492,15 @@ export const CancelJobSchema: GenMessage<CancelJob, {jsonType: CancelJobJson}> =
  */
 export type Shutdown = Message<"svc.v1.Shutdown"> & {
   /**
+   * Why the server ends the stream.
+   *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
+   * How long jobs may go on before the stream ends, in milliseconds.
+   *
    * @generated from field: int32 drain_timeout_ms = 2;
    */
   drainTimeoutMs: number;
@@ -2271,11 +2511,15 @@ export type Shutdown = Message<"svc.v1.Shutdown"> & {
  */
 export type ShutdownJson = {
   /**
+   * Why the server ends the stream.
+   *
    * @generated from field: string reason = 1;
    */
   reason?: string;
 
   /**
+   * How long jobs may go on before the stream ends, in milliseconds.
+   *
    * @generated from field: int32 drain_timeout_ms = 2;
    */
   drainTimeoutMs?: number;

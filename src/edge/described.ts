@@ -1,0 +1,28 @@
+import { fieldWords } from "./field-words.ts";
+
+export type JsonSchema = Record<string, unknown>;
+
+const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+
+/** What is said of all fields of this name, in either spelling. */
+export function wordsOf(name: string): string | undefined {
+  const plain = snakeCase(name);
+  return Object.hasOwn(fieldWords, plain) ? fieldWords[plain] : undefined;
+}
+
+/** The schema with words for those of its fields, at any depth, that say nothing themselves. */
+export function described(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(described);
+  if (typeof schema !== "object" || schema === null) return schema;
+  return Object.fromEntries(
+    Object.entries(schema).map(([key, value]) => {
+      if (key !== "properties") return [key, described(value)];
+      const fields = Object.entries(value as Record<string, JsonSchema>).map(([name, field]) => {
+        const words = field.description ?? wordsOf(name);
+        const whole = described(field) as JsonSchema;
+        return [name, words === undefined ? whole : { ...whole, description: words }];
+      });
+      return [key, Object.fromEntries(fields)];
+    }),
+  );
+}

@@ -1,0 +1,94 @@
+import type { JsonSchema } from "./described.ts";
+import { exampleValues } from "./example-values.ts";
+
+const instant = "2026-01-15T09:30:00Z";
+/** Deeper objects are left out where they may be: an example is there to be read. */
+const depthMax = 5;
+/** Fields that say what another one says already, in another form. */
+const otherForm = /(Value|_value|Full|_full)$/;
+
+const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+
+const typeOf = (value: unknown): string =>
+  Array.isArray(value) ? "array" : Number.isInteger(value) ? "integer" : typeof value;
+
+/** The value that is kept for fields of this name, if the schema takes values of its type. */
+function namedValue(schema: JsonSchema, name: string): unknown {
+  const value = exampleValues[snakeCase(name)];
+  const fits = schema.type === undefined || schema.type === typeOf(value);
+  return fits && schema.format === undefined && schema.contentEncoding === undefined ? value : undefined;
+}
+
+function textExample({ format, contentEncoding, minLength }: JsonSchema): string {
+  if (format === "date-time") return instant;
+  if (format === "int64" || format === "uint64") return "1";
+  if (contentEncoding === "base64") return "e30=";
+  return minLength === undefined ? "" : "example";
+}
+
+/** Names of fields of which an object may hold one only, save the first of each choice. */
+function secondChoices(schema: JsonSchema): Set<string> {
+  const choices = (schema.allOf ?? []) as { oneOf?: { required?: string[] }[] }[];
+  return new Set(
+    choices.flatMap(({ oneOf = [] }) => oneOf.slice(1).flatMap(({ required = [] }) => required)),
+  );
+}
+
+/** Composes values that schemas take, from what each field says of itself and of its name. */
+export class Examples {
+  readonly #schemas: Record<string, JsonSchema>;
+
+  /** The schemas that references lead to. */
+  constructor(schemas: Record<string, JsonSchema>) {
+    this.#schemas = schemas;
+  }
+
+  of(given: unknown, name = "", depth = 0): unknown {
+    const schema = this.#resolved(given as JsonSchema);
+    const [own] = (schema.examples ?? []) as unknown[];
+    if (own !== undefined) return own;
+    if ("const" in schema) return schema.const;
+    if ("default" in schema) return schema.default;
+    // The first word of an enum of the RPC wire stands for none of them.
+    if (Array.isArray(schema.enum)) return schema.enum[1] ?? schema.enum[0];
+    const named = namedValue(schema, name);
+    if (named !== undefined) return named;
+    const [choice] = (schema.anyOf ?? schema.oneOf ?? []) as JsonSchema[];
+    if (choice) return this.of(choice, name, depth);
+    switch (schema.type) {
+      case "object":
+        return this.#object(schema, depth);
+      case "array":
+        return depth >= depthMax ? [] : [this.of(schema.items, name, depth + 1)];
+      case "string":
+        return textExample(schema);
+      case "integer":
+      case "number":
+        return Math.max(1, (schema.minimum as number | undefined) ?? 1);
+      case "boolean":
+        return true;
+      default:
+        return {};
+    }
+  }
+
+  #resolved(schema: JsonSchema): JsonSchema {
+    if (typeof schema.$ref !== "string") return schema;
+    return this.#schemas[schema.$ref.slice("#/components/schemas/".length)] ?? {};
+  }
+
+  #object(schema: JsonSchema, depth: number): Record<string, unknown> {
+    const required = new Set((schema.required ?? []) as string[]);
+    const second = secondChoices(schema);
+    const fields = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
+    return Object.fromEntries(
+      fields.flatMap(([name, field]) => {
+        const mustStand = required.has(name);
+        const isLeftOut = depth >= depthMax || second.has(name) || otherForm.test(name);
+        if (isLeftOut && !mustStand) return [];
+        const value = this.of(field, name, depth + 1);
+        return value === "" && !mustStand ? [] : [[name, value]];
+      }),
+    );
+  }
+}
