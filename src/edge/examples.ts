@@ -1,5 +1,5 @@
-import type { JsonSchema } from "./described.ts";
 import { exampleValues } from "./example-values.ts";
+import type { JsonSchema } from "./words.ts";
 
 const instant = "2026-01-15T09:30:00Z";
 /** Deeper objects are left out where they may be: an example is there to be read. */
@@ -90,5 +90,26 @@ export class Examples {
         return value === "" && !mustStand ? [] : [[name, value]];
       }),
     );
+  }
+}
+
+interface ShownContent {
+  content?: Record<string, { schema?: unknown; example?: unknown }>;
+}
+
+interface ShownOperation {
+  parameters?: { name?: string; schema?: unknown; example?: unknown }[];
+  requestBody?: ShownContent;
+  responses: Record<string, ShownContent>;
+}
+
+/** Puts an example beside every schema of a body, and in every parameter of the document's paths. */
+export function illustrate(paths: Record<string, JsonSchema>, examples: Examples): void {
+  for (const operation of Object.values(paths).flatMap((path) => Object.values(path) as ShownOperation[])) {
+    for (const one of operation.parameters ?? [])
+      if (one.schema !== undefined) one.example = examples.of(one.schema, one.name);
+    for (const { content = {} } of [operation.requestBody ?? {}, ...Object.values(operation.responses)])
+      for (const body of Object.values(content))
+        if (body.schema !== undefined) body.example = examples.of(body.schema);
   }
 }

@@ -4,8 +4,7 @@ import { comments } from "../gen/svc/v1/comments.ts";
 import type { Operation, UnaryOperation } from "../kit/operation.ts";
 import { sequenceHeader } from "../kit/sequence.ts";
 import type { SocketBinding } from "../kit/socket-binding.ts";
-import { described, type JsonSchema, wordsOf } from "./described.ts";
-import { Examples } from "./examples.ts";
+import { Examples, illustrate } from "./examples.ts";
 import { faultCatalogue } from "./fault-encoding.ts";
 import { errorSchemas, groups, introduction, sharedParts } from "./openapi-parts.ts";
 import { closed } from "./perform.ts";
@@ -13,6 +12,7 @@ import { ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
 import { methodBindings } from "./rpc.ts";
 import { socketFrameBytesMax, socketPath } from "./sockets.ts";
+import { type JsonSchema, withWords, wordsOf } from "./words.ts";
 
 export interface Manifested {
   name: string;
@@ -77,7 +77,7 @@ function plain(schema: TSchema): JsonSchema {
     if (value?.type === "Uint8Array") return { type: "string", format: "binary" };
     return key === "$id" ? undefined : value;
   });
-  return described(JSON.parse(text)) as JsonSchema;
+  return withWords(JSON.parse(text)) as JsonSchema;
 }
 
 const fieldsOf = (schema: TSchema): Record<string, TSchema> =>
@@ -98,7 +98,7 @@ function parameter(place: string, name: string, required: boolean, field: JsonSc
 
 /** The input without what the path carries. */
 function bodySchema(schema: TSchema, except: readonly string[]): JsonSchema {
-  const whole = plain(closed(schema));
+  const whole = plain(closed(schema, true));
   const properties = { ...(whole.properties as Record<string, unknown> | undefined) };
   for (const name of except) delete properties[name];
   const required = requiredOf(schema).filter((name) => !except.includes(name));
@@ -273,25 +273,6 @@ function socketDescribed(
       ...refusals(operation, errorRef),
     },
   };
-}
-
-/** Puts an example beside every schema of a body, and in every parameter. */
-function illustrate(paths: Record<string, JsonSchema>, examples: Examples): void {
-  interface Body {
-    content?: Record<string, { schema?: unknown; example?: unknown }>;
-  }
-  interface Shown {
-    parameters?: { name?: string; schema?: unknown; example?: unknown }[];
-    requestBody?: Body;
-    responses: Record<string, Body>;
-  }
-  for (const operation of Object.values(paths).flatMap((path) => Object.values(path) as Shown[])) {
-    for (const one of operation.parameters ?? [])
-      if (one.schema !== undefined) one.example = examples.of(one.schema, one.name);
-    for (const { content = {} } of [operation.requestBody ?? {}, ...Object.values(operation.responses)])
-      for (const body of Object.values(content))
-        if (body.schema !== undefined) body.example = examples.of(body.schema);
-  }
 }
 
 /** The OpenAPI 3.1 document of everything in the registry. */

@@ -21,19 +21,22 @@ const nobody: Authenticated = { caller: anonymous, environmentId: "" };
 
 /**
  * The schema with every object that says nothing about unknown fields closed to them. Parts of an
- * intersection stay open: each would refuse the fields of the others.
+ * intersection stay open: each would refuse the fields of the others. What handlers check themselves takes any value,
+ * save in a schema that is only shown.
  */
-export function closed(schema: TSchema): TSchema {
-  if (isCheckedPerItem(schema)) return Type.Optional(Type.Unknown());
+export function closed(schema: TSchema, isShown = false): TSchema {
+  const isAny = (one: TSchema) => !isShown && isCheckedPerItem(one);
+  const inner = (one: TSchema) => closed(one, isShown);
+  if (isAny(schema)) return Type.Optional(Type.Unknown());
   if (KindGuard.IsObject(schema)) {
     const properties: TObject["properties"] = {};
-    for (const [name, property] of Object.entries(schema.properties)) properties[name] = closed(property);
+    for (const [name, property] of Object.entries(schema.properties)) properties[name] = inner(property);
     const { required = [], additionalProperties = false } = schema as TObject & { required?: string[] };
-    const checked = required.filter((name) => !isCheckedPerItem(schema.properties[name]!));
+    const checked = required.filter((name) => !isAny(schema.properties[name]!));
     return { ...schema, properties, required: checked, additionalProperties };
   }
-  if (KindGuard.IsArray(schema)) return { ...schema, items: closed(schema.items) };
-  if (KindGuard.IsUnion(schema)) return { ...schema, anyOf: schema.anyOf.map(closed) };
+  if (KindGuard.IsArray(schema)) return { ...schema, items: inner(schema.items) };
+  if (KindGuard.IsUnion(schema)) return { ...schema, anyOf: schema.anyOf.map(inner) };
   return schema;
 }
 

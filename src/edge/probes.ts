@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { type Clock, rfc3339 } from "../kit/clock.ts";
+import { described } from "../kit/described.ts";
 import type { Draining } from "../kit/draining.ts";
 import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
@@ -36,32 +37,36 @@ const nothing = Type.Object({});
 const words = Type.Array(Type.String());
 
 const Health = Type.Object({
-  status: Type.String(),
+  status: Type.String({ description: "`healthy` or `unhealthy`." }),
   timestamp: Type.String({ format: "date-time" }),
-  version: Type.String(),
+  version: Type.String({ description: "Version of the server." }),
   warnings: Type.Optional(words),
 });
 
-const Ready = Type.Object({ status: Type.String(), issues: Type.Optional(words) });
+const Ready = Type.Object({
+  status: Type.String({ description: "`ready`, `not_ready` or `draining`." }),
+  issues: Type.Optional(described(words, "What is missing; absent when nothing is.")),
+});
 
 const CapabilitiesAnswer = Type.Object({
-  version: Type.String(),
-  auth_required: Type.Boolean(),
-  transports: words,
-  features: words,
+  version: Type.String({ description: "Version of the server." }),
+  auth_required: Type.Boolean({ description: "Whether calls need a credential." }),
+  transports: described(words, "Transports that work now, such as `rest`, `connect` and `websocket`."),
+  features: described(words, "Features that work here."),
 });
 
 const Routes = Type.Object({
   routes: Type.Array(
     Type.Object({
-      name: Type.String(),
-      method: Type.String(),
-      path: Type.String(),
-      action: Type.String(),
-      protocol: Type.String(),
+      name: Type.String({ description: "Name of the operation, such as `runs.cancel`." }),
+      method: Type.String({ description: "Method of HTTP." }),
+      path: Type.String({ description: "Path with its parameters in braces." }),
+      action: Type.String({ description: "Action that the caller must hold; `public` for none." }),
+      protocol: Type.String({ description: "`rest`, `connect`, `connect-stream` or `websocket`." }),
     }),
+    { description: "Every way to every operation." },
   ),
-  count: Type.Integer(),
+  count: Type.Integer({ description: "How many there are." }),
 });
 
 /** What load balancers, curious clients and people ask of the server itself. */

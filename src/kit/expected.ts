@@ -6,10 +6,14 @@ import type { RestRequest } from "./operation.ts";
 export type Expected = "absent" | number | undefined;
 
 const headerCharsMax = 1_024;
-const header = Type.Optional(Type.String({ maxLength: headerCharsMax }));
+const header = (description: string) =>
+  Type.Optional(Type.String({ maxLength: headerCharsMax, description }));
 
 /** Fields of an input that headers fill. */
-export const expecting = { if_match: header, if_none_match: header };
+export const expecting = {
+  if_match: header("Header `If-Match`: the revision that the thing must be at."),
+  if_none_match: header("Header `If-None-Match`: `*`, there must be no such thing."),
+};
 
 /** What the headers expect of the thing. */
 export function conditions({ headers }: RestRequest) {

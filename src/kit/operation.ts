@@ -375,7 +375,10 @@ export function duplex<S extends TSchema, O>(operation: Omit<DuplexOperation<S, 
 }
 
 /** What a frame `error` of a watch holds; `code` as in the errors of REST. */
-export const endOfWatch = Type.Object({ message: Type.String(), code: Type.String() });
+export const endOfWatch = Type.Object({
+  message: Type.String({ description: "For people: why the socket is closed." }),
+  code: Type.String({ description: "A code of `x-svc-errors`." }),
+});
 
 export function watch<S extends TSchema>(operation: Omit<WatchOperation<S>, "mode">): Operation {
   return { ...operation, mode: "watch" };

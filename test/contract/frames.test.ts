@@ -61,7 +61,7 @@ describe("frames of the socket", () => {
         expect(references[type]).toEqual({ $ref: `#/components/schemas/${schemas}.${type}` });
         const described = body.components.schemas[`${schemas}.${type}`];
         expect(described).toMatchObject({ type: "object", description: about });
-        expect(described.properties.type).toEqual({ const: type });
+        expect(described.properties.type).toEqual({ const: type, description: expect.any(String) });
         expect(Object.keys(described.properties)).toEqual(["type", ...Object.keys(schema.properties)]);
         expect(described.required).toEqual(["type", ...(schema.required ?? [])]);
       }

@@ -11,15 +11,15 @@ export function wordsOf(name: string): string | undefined {
 }
 
 /** The schema with words for those of its fields, at any depth, that say nothing themselves. */
-export function described(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(described);
+export function withWords(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withWords);
   if (typeof schema !== "object" || schema === null) return schema;
   return Object.fromEntries(
     Object.entries(schema).map(([key, value]) => {
-      if (key !== "properties") return [key, described(value)];
+      if (key !== "properties") return [key, withWords(value)];
       const fields = Object.entries(value as Record<string, JsonSchema>).map(([name, field]) => {
         const words = field.description ?? wordsOf(name);
-        const whole = described(field) as JsonSchema;
+        const whole = withWords(field) as JsonSchema;
         return [name, words === undefined ? whole : { ...whole, description: words }];
       });
       return [key, Object.fromEntries(fields)];
