@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
 import type { RoleScope } from "../roles/service.ts";
@@ -7,22 +8,25 @@ import type { KeyManagement, ListedKey } from "./manage.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = { id: Type.String({ minLength: 1, description: "Id of the key (`ak_…`)." }) };
 const roleIds = Type.Array(text, { maxItems: 100 });
 
 const KeyShape = Type.Object({
-  id: text,
-  name: text,
+  id: described(text, "Id of the key (`ak_…`)."),
+  name: described(text, "Name of the key, for people."),
   key_prefix: text,
   environment_id: Type.Optional(text),
   role_ids: Type.Array(text),
   created_at: instant,
   /** The documented name; clients read `expires_at`. */
-  expires: Type.Optional(instant),
+  expires: Type.Optional(described(instant, "The same as `expires_at`.")),
   expires_at: Type.Optional(instant),
   last_used_at: Type.Optional(instant),
 });
-const NewKeyShape = Type.Composite([KeyShape, Type.Object({ key: text })]);
+const NewKeyShape = Type.Composite([
+  KeyShape,
+  Type.Object({ key: described(text, "Text of the key; no later answer has it.") }),
+]);
 
 const keyJson = (row: ListedKey) => ({
   id: row.id,
@@ -57,11 +61,13 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       name: "keys.create",
       summary: "A key; its text is answered this once and kept as a hash only.",
       input: Type.Object({
-        name: text,
+        name: described(text, "Name of the key, for people."),
         env_id: Type.Optional(text),
         role_ids: Type.Optional(roleIds),
-        expires_in: Type.Optional(text),
-        platform: Type.Optional(Type.Boolean()),
+        expires_in: Type.Optional(
+          described(text, "How long it is good, such as `720h` or `30d`; without end when left out."),
+        ),
+        platform: Type.Optional(Type.Boolean({ description: "Whether it is a key of the platform." })),
       }),
       environmentOf: ({ env_id }: { env_id?: string }) => env_id,
       output: NewKeyShape,
@@ -88,7 +94,9 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       reads: true,
       summary:
         "Keys of the org, or with `platform=true` of the platform; expired ones too, never their texts.",
-      input: Type.Object({ platform: Type.Optional(Type.Boolean()) }),
+      input: Type.Object({
+        platform: Type.Optional(Type.Boolean({ description: "Whether the platform's keys are listed." })),
+      }),
       output: Type.Array(KeyShape),
       rest: "GET /api/v1/apikeys",
       lists: listedById(),

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { PlatformAudit, PlatformEvent } from "./audit.ts";
 import type { PlatformOrg, PlatformOrgs } from "./orgs.ts";
@@ -9,13 +10,15 @@ import type { PlatformUser, PlatformUsers } from "./service.ts";
 const text = Type.String({ maxLength: 2_000 });
 const given = Type.String({ minLength: 1, maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = {
+  id: Type.String({ minLength: 1, description: "Id of the platform user (`puser_…`) or tenant (`org_…`)." }),
+};
 const roleIds = Type.Array(text, { maxItems: 50 });
 
 const UserShape = Type.Object({
-  id: text,
+  id: described(text, "Id of the platform user (`puser_…`)."),
   email: text,
-  name: text,
+  name: described(text, "Name of the user, for people."),
   is_active: Type.Boolean(),
   role_ids: Type.Array(text),
   created_at: instant,
@@ -46,8 +49,16 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     action: "orgs:manage",
     scope: "none",
     summary: "The first platform user, a platform_admin; for an admin key of the default org, once.",
-    input: Type.Object({ email: given, password: given, name: given }),
-    output: Type.Object({ id: text, email: text, name: text }),
+    input: Type.Object({
+      email: given,
+      password: given,
+      name: described(given, "Name of the user, for people."),
+    }),
+    output: Type.Object({
+      id: described(text, "Id of the platform user (`puser_…`)."),
+      email: text,
+      name: described(text, "Name of the user, for people."),
+    }),
     rest: {
       route: "POST /api/v1/platform/bootstrap",
       status: 201,
@@ -78,7 +89,12 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     ...manage,
     name: "platform.users.create",
     summary: "A user of the platform, who logs in with a password and may do what the roles say.",
-    input: Type.Object({ email: given, password: given, name: given, role_ids: Type.Optional(roleIds) }),
+    input: Type.Object({
+      email: given,
+      password: given,
+      name: described(given, "Name of the user, for people: at most 200 characters."),
+      role_ids: Type.Optional(roleIds),
+    }),
     output: UserShape,
     rest: {
       route: `POST ${path}`,
@@ -94,7 +110,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     summary: "Changes a user of the platform; another password or inactivity ends every session of theirs.",
     input: Type.Object({
       ...byId,
-      name: Type.Optional(given),
+      name: Type.Optional(described(given, "Name of the user, for people: at most 200 characters.")),
       email: Type.Optional(given),
       password: Type.Optional(given),
       is_active: Type.Optional(Type.Boolean()),
@@ -119,7 +135,12 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
   }),
 ];
 
-const OrgShape = Type.Object({ id: text, name: text, created_at: instant, updated_at: instant });
+const OrgShape = Type.Object({
+  id: described(text, "Id of the org (`org_…`)."),
+  name: described(text, "Name of the org."),
+  created_at: instant,
+  updated_at: instant,
+});
 
 const orgJson = (org: PlatformOrg) => ({
   id: org.id,
@@ -157,7 +178,7 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
     ...tenantsManage,
     name: "platform.tenants.create",
     summary: "A tenant, without any project or environment yet.",
-    input: Type.Object({ name: text }),
+    input: Type.Object({ name: described(text, "Name of the org, at most 200 characters.") }),
     output: OrgShape,
     rest: [tenantsPath, "/api/v1/platform/orgs"].map((path) => ({
       route: `POST ${path}`,
@@ -177,13 +198,13 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
 ];
 
 const EventShape = Type.Object({
-  id: text,
-  event_type: text,
-  scope: text,
+  id: described(text, "Id of the row (`paud_…`)."),
+  event_type: described(text, "What happened, such as `tenant.created`."),
+  scope: described(text, "Always `platform`."),
   platform_key_id: text,
   platform_user_id: text,
   impersonated_org_id: text,
-  payload: Type.Record(Type.String(), Type.Unknown()),
+  payload: Type.Record(Type.String(), Type.Unknown(), { description: "What is known of it." }),
   created_at: instant,
 });
 
@@ -207,17 +228,22 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
     summary:
       "What platform credentials changed, and their calls in tenants' orgs, newest first; `total` counts to 10,000.",
     input: Type.Object({
-      event_type: Type.Optional(Type.Union(platformEventTypes.map((type) => Type.Literal(type)))),
-      from: Type.Optional(text),
-      to: Type.Optional(text),
+      event_type: Type.Optional(
+        Type.Union(
+          platformEventTypes.map((type) => Type.Literal(type)),
+          { description: "Only rows of this type." },
+        ),
+      ),
+      from: Type.Optional(described(text, "Nothing before this time, RFC 3339.")),
+      to: Type.Optional(described(text, "Nothing after this time, RFC 3339.")),
       platform_key_id: Type.Optional(text),
       impersonated_org_id: Type.Optional(text),
       cursor: Type.Optional(text),
       limit: Type.Optional(Type.Integer()),
     }),
     output: Type.Object({
-      events: Type.Array(EventShape),
-      total: Type.Integer(),
+      events: Type.Array(EventShape, { description: "Rows, newest first." }),
+      total: Type.Integer({ description: "How many rows the whole list has." }),
       next_cursor: Type.Optional(text),
     }),
     rest: "GET /api/v1/platform/audit",

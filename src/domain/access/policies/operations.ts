@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { resourceNameCharsMax } from "../../../access/judge.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { ScopedRoutes } from "../roles/role.ts";
@@ -15,17 +16,19 @@ const bounded = Type.String({ maxLength: policyTextCharsMax });
 /** As long as the longest resource name of a call. */
 const named = Type.String({ maxLength: resourceNameCharsMax });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = {
+  id: Type.String({ minLength: 1, description: "Id of the policy (`pol_…`), role (`role_…`) or template." }),
+};
 
 const PolicyShape = Type.Object({
-  id: text,
+  id: described(text, "Id of the policy (`pol_…`)."),
   org_id: text,
-  name: text,
+  name: described(text, "Name of the policy."),
   effect: text,
   actions: text,
   resources: text,
   condition: text,
-  version: Type.Integer(),
+  version: Type.Integer({ description: "Version of the policy, from 1." }),
   created_at: instant,
   updated_at: instant,
   /** Patterns of the policy that cannot match anything. */
@@ -143,7 +146,7 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
       summary:
         "A deny policy: comma-separated action and IRN patterns, and a CEL condition over subject, request, resource and time.",
       input: Type.Object({
-        name: bounded,
+        name: described(bounded, "Name of the policy, at most 100 characters."),
         org_id: Type.Optional(text),
         effect: text,
         actions: bounded,
@@ -166,7 +169,7 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
       summary: "Changes a policy; every change is a new version.",
       input: Type.Object({
         ...byId,
-        name: Type.Optional(bounded),
+        name: Type.Optional(described(bounded, "Name of the policy, at most 100 characters.")),
         effect: Type.Optional(text),
         actions: Type.Optional(bounded),
         resources: Type.Optional(bounded),
@@ -205,7 +208,7 @@ const rolePoliciesOperations = (policies: Policies, roles: Roles, scoped: Scoped
       reads: true,
       summary: "Deny policies of a role.",
       input: Type.Object(byId),
-      output: Type.Object({ policies: Type.Array(PolicyShape) }),
+      output: Type.Object({ policies: Type.Array(PolicyShape, { description: "Policies of the role." }) }),
       rest: `GET ${rolesPath}/{id}/policies`,
       handle: async ({ id }, call) => ({
         policies: (await policies.ofRole(scopeOf(call), id)).map((policy) => show(call, policy)),
@@ -238,25 +241,39 @@ const DryRunInput = Type.Object({
   resources: Type.Optional(bounded),
   condition: Type.Optional(bounded),
   subject: Type.Optional(
-    Type.Object({
-      id: Type.Optional(named),
-      kind: Type.Optional(named),
-      roles: Type.Optional(Type.Array(named, { maxItems: 100 })),
-    }),
+    Type.Object(
+      {
+        id: Type.Optional(described(named, "Id of the caller.")),
+        kind: Type.Optional(described(named, "Kind of the caller: `key`, `user` or `platform`.")),
+        roles: Type.Optional(
+          Type.Array(named, { maxItems: 100, description: "Names of the caller's roles." }),
+        ),
+      },
+      { description: "The made-up caller." },
+    ),
   ),
   request: Type.Optional(
-    Type.Object({
-      action: Type.Optional(named),
-      operation: Type.Optional(named),
-      type: Type.Optional(named),
-      resource: Type.Optional(named),
-      environment: Type.Optional(named),
-      environment_id: Type.Optional(named),
-      project_id: Type.Optional(named),
-    }),
+    Type.Object(
+      {
+        action: Type.Optional(described(named, "Action that the call needs, such as `runs:read`.")),
+        operation: Type.Optional(described(named, "Name of the operation, such as `runs.get`.")),
+        type: Type.Optional(described(named, "Type of the resource, such as `run`.")),
+        resource: Type.Optional(described(named, "Name of the resource.")),
+        environment: Type.Optional(described(named, "Name of the resource's environment.")),
+        environment_id: Type.Optional(named),
+        project_id: Type.Optional(named),
+      },
+      { description: "The made-up call." },
+    ),
   ),
   /** Also try it on this many of the org's last audited calls. */
-  last: Type.Optional(Type.Integer({ minimum: 1, maximum: dryRunDecisionsMax })),
+  last: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: dryRunDecisionsMax,
+      description: "Tries it also on this many of the org's last audited calls, at most 10,000.",
+    }),
+  ),
 });
 
 const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
@@ -330,7 +347,10 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       action: manage,
       scope: "none",
       summary: "Writes the content of an earlier version as the next one.",
-      input: Type.Object({ ...byId, version: Type.Integer({ minimum: 1 }) }),
+      input: Type.Object({
+        ...byId,
+        version: Type.Integer({ minimum: 1, description: "The version to go back to." }),
+      }),
       output: PolicyShape,
       rest: { route: `POST ${path}/{id}/rollback/{version}`, encode },
       handle: async ({ id, version }, call) =>

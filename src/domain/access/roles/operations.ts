@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { ScopedRoutes } from "./role.ts";
 import { namedScope, platformScope, tenantScope } from "./rules.ts";
@@ -7,12 +8,12 @@ import type { Role, Roles } from "./service.ts";
 
 const text = Type.String();
 const shortText = Type.String({ maxLength: 1_000 });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = { id: Type.String({ minLength: 1, description: "Id of the role (`role_…`)." }) };
 
 const RoleShape = Type.Object({
-  id: text,
+  id: described(text, "Id of the role (`role_…`)."),
   org_id: text,
-  name: text,
+  name: described(text, "Name of the role."),
   is_default: Type.Boolean(),
   /** The built-in role whose grants it has. */
   base: Type.Optional(text),
@@ -103,7 +104,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       summary:
         "A role of the org's own: with a base it grants what that built-in role grants, less what its policies deny; without, nothing.",
       input: Type.Object({
-        name: shortText,
+        name: described(shortText, "Name of the role."),
         org_id: Type.Optional(text),
         base: Type.Optional(shortText),
         policy_ids: Type.Optional(Type.Array(text, { maxItems: 100 })),
@@ -125,7 +126,11 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       ...update,
       name: `${name}.update`,
       summary: "Renames a role of the org's own, or gives it another base; an empty one takes its base away.",
-      input: Type.Object({ ...byId, name: Type.Optional(shortText), base: Type.Optional(shortText) }),
+      input: Type.Object({
+        ...byId,
+        name: Type.Optional(described(shortText, "Name of the role.")),
+        base: Type.Optional(shortText),
+      }),
       rest: ["PATCH", "PUT"].map((verb) => ({
         route: `${verb} ${path}/{id}`,
         encode: (role: Role) => ({ status: 200, body: roleJson(role) }),
@@ -142,7 +147,12 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       scope: "none",
       summary:
         "Deletes a role of the org's own; 409 while users or keys carry it, unless `force` takes it off them all.",
-      input: Type.Object({ ...byId, force: Type.Optional(Type.Boolean()) }),
+      input: Type.Object({
+        ...byId,
+        force: Type.Optional(
+          Type.Boolean({ description: "Whether the role is taken off its users and keys first." }),
+        ),
+      }),
       rest: `DELETE ${path}/{id}`,
       handle: ({ id, force = false }, call) => roles.remove(scopeOf(call), id, { force }),
     }),

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { described } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { sessionMs } from "./register.ts";
@@ -26,7 +27,9 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     scope: "none",
     summary: "A dashboard session of 24 hours, as a token and as a cookie.",
     input: Type.Object({ email: text, password: text }),
-    output: Type.Object({ token: Type.String() }),
+    output: Type.Object({
+      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+    }),
     rest: {
       route: "POST /api/v1/auth/login",
       encode: ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
@@ -47,8 +50,16 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     summary: "A session of a platform user of 24 hours, as a token and as a cookie; 403 for an inactive one.",
     input: Type.Object({ email: given, password: given }),
     output: Type.Object({
-      token: Type.String(),
-      user: Type.Object({ id: text, email: text, name: text, roles: Type.Array(text) }),
+      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+      user: Type.Object(
+        {
+          id: described(text, "Id of the user (`puser_…`)."),
+          email: text,
+          name: described(text, "Name of the user, for people."),
+          roles: Type.Array(text, { description: "Names of the user's roles." }),
+        },
+        { description: "Who logged in." },
+      ),
     }),
     rest: {
       route: "POST /api/v1/platform/auth/login",
@@ -71,8 +82,13 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     scope: "none",
     reads: true,
     summary: "Whether the session of the cookie or of the Authorization header is valid.",
-    input: Type.Object({ token: Type.Optional(text) }),
-    output: Type.Object({ valid: Type.Boolean(), email: Type.String() }),
+    input: Type.Object({
+      token: Type.Optional(described(text, "A session, where neither a cookie nor a header has it.")),
+    }),
+    output: Type.Object({
+      valid: Type.Boolean({ description: "Always true: a session that is not valid is answered by 401." }),
+      email: Type.String(),
+    }),
     rest: {
       route: "GET /api/v1/auth/validate",
       decode: ({ headers }) => {
@@ -113,7 +129,9 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     scope: "none",
     summary: "A dashboard session with the organization, roles and environment of the API key that asks.",
     input: Type.Object({}),
-    output: Type.Object({ token: Type.String() }),
+    output: Type.Object({
+      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+    }),
     rest: {
       route: "POST /api/v1/auth/desktop-session",
       encode: ({ token }: { token: string }) => ({

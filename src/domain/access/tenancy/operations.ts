@@ -1,18 +1,19 @@
 import { Type } from "@sinclair/typebox";
 import { EnvironmentService } from "../../../gen/svc/v1/environment_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Environments, ListedEnvironment } from "./environments.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = { id: Type.String({ minLength: 1, description: "Id of the environment (`env_…`)." }) };
 
 const EnvironmentShape = Type.Object({
-  id: text,
-  name: text,
-  color: text,
+  id: described(text, "Id of the environment (`env_…`)."),
+  name: described(text, "Name of the environment."),
+  color: described(text, "Color of the environment in the dashboard."),
   project_id: Type.Optional(text),
   created_at: instant,
   updated_at: instant,
@@ -79,7 +80,11 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     action: "secrets:manage",
     scope: "none",
     summary: "An environment in the project, or in the org's oldest.",
-    input: Type.Object({ name: text, project_id: Type.Optional(text), color: Type.Optional(text) }),
+    input: Type.Object({
+      name: described(text, "Name of a-z, 0-9 and -, unique in the org: at most 63 characters."),
+      project_id: Type.Optional(text),
+      color: Type.Optional(described(text, "Color in the dashboard, such as `#2f6fed`.")),
+    }),
     output: EnvironmentShape,
     rest: {
       route: "POST /api/v1/environments",
@@ -99,7 +104,13 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     action: "secrets:manage",
     scope: "none",
     summary: "Renames an environment, or gives it another color.",
-    input: Type.Object({ ...byId, name: Type.Optional(text), color: Type.Optional(text) }),
+    input: Type.Object({
+      ...byId,
+      name: Type.Optional(
+        described(text, "Name of a-z, 0-9 and -, unique in the org: at most 63 characters."),
+      ),
+      color: Type.Optional(described(text, "Color in the dashboard, such as `#2f6fed`.")),
+    }),
     ...ofItself,
     output: EnvironmentShape,
     rest: { route: "PUT /api/v1/environments/{id}", encode },
@@ -116,7 +127,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     summary: "Deletes an environment with its keys and everything in it.",
     input: Type.Object(byId),
     ...ofItself,
-    output: Type.Object({ status: text }),
+    output: Type.Object({ status: described(text, "Always `deleted`.") }),
     rest: {
       route: "DELETE /api/v1/environments/{id}",
       encode: () => ({ status: 200, body: { status: "deleted" } }),

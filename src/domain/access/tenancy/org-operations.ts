@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { Org, Project, Tenant } from "./org-rows.ts";
@@ -7,25 +8,34 @@ import type { Orgs, Provisioned } from "./orgs.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = {
+  id: Type.String({ minLength: 1, description: "Id of the org (`org_…`) or project (`proj_…`)." }),
+};
 
-const PreferencesShape = Type.Object({ default_timezone: Type.Optional(text) });
+const PreferencesShape = Type.Object({
+  default_timezone: Type.Optional(
+    described(text, "Zone of the IANA time zone database in which times are shown."),
+  ),
+});
 const OrgShape = Type.Object({
-  id: text,
-  name: text,
+  id: described(text, "Id of the org (`org_…`)."),
+  name: described(text, "Name of the org."),
   created_at: instant,
   updated_at: instant,
-  preferences: Type.Optional(PreferencesShape),
+  preferences: Type.Optional(described(PreferencesShape, "What the dashboard goes by.")),
 });
 const ProjectShape = Type.Object({
-  id: text,
-  name: text,
+  id: described(text, "Id of the project (`proj_…`)."),
+  name: described(text, "Name of the project."),
   org_id: text,
-  description: Type.Optional(text),
+  description: Type.Optional(described(text, "What the project is for.")),
   created_at: instant,
   updated_at: instant,
 });
-const IdAndName = Type.Object({ id: text, name: text });
+const IdAndName = Type.Object({
+  id: described(text, "Id of the org (`org_…`) or environment (`env_…`)."),
+  name: described(text, "Its name."),
+});
 
 export const orgJson = (org: Org) => ({
   id: org.id,
@@ -80,11 +90,11 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(
       Type.Object({
-        id: text,
-        name: text,
+        id: described(text, "Id of the org (`org_…`)."),
+        name: described(text, "Name of the org."),
         created_at: instant,
-        env_count: Type.Integer(),
-        key_count: Type.Integer(),
+        env_count: Type.Integer({ description: "How many environments the org has." }),
+        key_count: Type.Integer({ description: "How many API keys the org has." }),
       }),
     ),
     rest: "GET /api/v1/tenants",
@@ -99,11 +109,22 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
     action: "platform:tenants:manage",
     scope: "none",
     summary: "An org with project, environment and admin key, at once; by platform credentials.",
-    input: Type.Object({ org_name: text, env_name: Type.Optional(text) }),
+    input: Type.Object({
+      org_name: described(text, "Name of the org, at most 200 characters."),
+      env_name: Type.Optional(
+        described(text, "Name of its environment, at most 63 bytes; `production` when left out."),
+      ),
+    }),
     output: Type.Object({
-      org: IdAndName,
-      environment: IdAndName,
-      api_key: Type.Object({ key: text, roles: Type.Array(text) }),
+      org: described(IdAndName, "The new org."),
+      environment: described(IdAndName, "Its environment."),
+      api_key: Type.Object(
+        {
+          key: described(text, "Text of the key; no later answer has it."),
+          roles: Type.Array(text, { description: "Roles of the key." }),
+        },
+        { description: "Its admin key." },
+      ),
     }),
     rest: {
       route: "POST /api/v1/tenants/provision",
@@ -131,7 +152,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     tenantsToo: true,
     scope: "none",
     summary: "An org without anything in it. A tenant's admin sees it no further than this answer.",
-    input: Type.Object({ name: text }),
+    input: Type.Object({ name: described(text, "Name of the org, at most 200 characters.") }),
     output: OrgShape,
     rest: { route: "POST /api/v1/orgs", status: 201, encode: encodeNew },
     handle({ name }, call) {
@@ -169,8 +190,13 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     summary: "Renames the org, or sets its preferences.",
     input: Type.Object({
       ...byId,
-      name: Type.Optional(text),
-      preferences: Type.Optional(Type.Composite([PreferencesShape], { additionalProperties: false })),
+      name: Type.Optional(described(text, "Name of the org, at most 200 characters.")),
+      preferences: Type.Optional(
+        Type.Composite([PreferencesShape], {
+          additionalProperties: false,
+          description: "What the dashboard goes by; replaced as a whole.",
+        }),
+      ),
     }),
     output: OrgShape,
     rest: { route: "PATCH /api/v1/orgs/{id}", encode },
@@ -215,7 +241,10 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     action: "secrets:manage",
     scope: "none",
     summary: "A project of the org.",
-    input: Type.Object({ name: text, description: Type.Optional(text) }),
+    input: Type.Object({
+      name: described(text, "Name of the project, at most 200 characters."),
+      description: Type.Optional(described(text, "What the project is for.")),
+    }),
     output: ProjectShape,
     rest: {
       route: "POST /api/v1/projects",
@@ -230,7 +259,11 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     action: "secrets:manage",
     scope: "none",
     summary: "Renames or describes a project.",
-    input: Type.Object({ ...byId, name: Type.Optional(text), description: Type.Optional(text) }),
+    input: Type.Object({
+      ...byId,
+      name: Type.Optional(described(text, "Name of the project, at most 200 characters.")),
+      description: Type.Optional(described(text, "What the project is for.")),
+    }),
     output: ProjectShape,
     rest: { route: "PUT /api/v1/projects/{id}", encode: encodeProject },
     handle: ({ id, name, description }, { caller }) =>
@@ -246,7 +279,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     summary: "Deletes a project with its environments.",
     input: Type.Object(byId),
     environmentOf: ({ environmentId }: { environmentId?: string }) => environmentId,
-    output: Type.Object({ deleted: text }),
+    output: Type.Object({ deleted: described(text, "Id of the project that is gone.") }),
     rest: "DELETE /api/v1/projects/{id}",
     async handle({ id }, { caller }, permit) {
       for (const environmentId of await orgs.environmentsIn(caller.orgId, id))

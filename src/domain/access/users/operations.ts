@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { insufficientPermissions } from "../../../kit/fault.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
@@ -7,15 +8,15 @@ import type { UserRow, Users } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
-const byId = { id: Type.String({ minLength: 1 }) };
+const byId = { id: Type.String({ minLength: 1, description: "Id of the user (`usr_…`)." }) };
 const roleNames = Type.Array(text, { maxItems: 50 });
 
 const UserShape = Type.Object({
-  id: text,
+  id: described(text, "Id of the user (`usr_…`)."),
   org_id: text,
   email: text,
-  name: text,
-  roles: Type.Array(text),
+  name: described(text, "Name of the user, for people."),
+  roles: Type.Array(text, { description: "Names of the user's roles." }),
   created_at: instant,
   updated_at: instant,
   last_login_at: Type.Optional(instant),
@@ -54,8 +55,8 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     input: Type.Object({
       email: text,
       password: text,
-      name: Type.Optional(text),
-      roles: Type.Optional(roleNames),
+      name: Type.Optional(described(text, "Name of the user, for people: at most 200 characters.")),
+      roles: Type.Optional(described(roleNames, "Names or ids of the user's roles; none when left out.")),
     }),
     output: UserShape,
     rest: {
@@ -101,9 +102,9 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     summary: "Changes name, email or roles of a user.",
     input: Type.Object({
       ...byId,
-      name: Type.Optional(text),
+      name: Type.Optional(described(text, "Name of the user, for people: at most 200 characters.")),
       email: Type.Optional(text),
-      roles: Type.Optional(roleNames),
+      roles: Type.Optional(described(roleNames, "Names or ids of the user's roles.")),
     }),
     output: UserShape,
     rest: { route: "PATCH /api/v1/users/{id}", encode },
