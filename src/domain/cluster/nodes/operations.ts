@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
 import { type Call, unary } from "../../../kit/operation.ts";
 import type { ClusterHealth } from "./health.ts";
@@ -36,11 +37,25 @@ export const clusterOperations = (
     summary:
       "Replaces a secret on every node: the `api_key` of the caller's org that `remote_key_id` names, or, for a platform credential, `jwt_secret`, `platform_jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again).",
     input: Type.Object({
-      kind: Type.String({ maxLength: 64 }),
-      new_value: Type.String({ maxLength: 1024 }),
-      remote_key_id: Type.Optional(Type.String({ maxLength: 128 })),
+      kind: Type.String({
+        maxLength: 64,
+        description: "Which secret: `api_key` or one of the installation's.",
+      }),
+      new_value: Type.String({
+        maxLength: 1024,
+        description: "The secret from now on, at most 1,024 characters.",
+      }),
+      remote_key_id: Type.Optional(
+        Type.String({ maxLength: 128, description: "The key that is rotated, of kind `api_key`." }),
+      ),
     }),
-    output: Type.Object({ status: text, rotated_at: instant, confirmed_nodes: Type.Array(text) }),
+    output: Type.Object({
+      status: described(text, "Always `rotated`."),
+      rotated_at: described(instant, "When it was rotated, RFC 3339."),
+      confirmed_nodes: Type.Array(text, {
+        description: "Nodes that use the new value already; others follow by themselves.",
+      }),
+    }),
     // The same rights as the rotation of a key by its own route.
     about: ({ kind, remote_key_id: id }: { kind: string; remote_key_id?: string }) => [
       kind,

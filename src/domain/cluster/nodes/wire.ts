@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { described } from "../../../kit/described.ts";
 
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
@@ -6,35 +7,67 @@ const instant = Type.String({ format: "date-time" });
 /** Shown to operators of the installation; other callers see how many nodes are in each state. */
 const NodeDetails = Type.Partial(
   Type.Object({
-    id: text,
-    version: text,
-    url: text,
+    id: described(text, "Id of the node (`node_…`)."),
+    version: described(text, "Version of the program."),
+    url: described(text, "Address of the node, for other nodes."),
     started_at: instant,
-    last_heartbeat: instant,
-    bus_connected: Type.Boolean(),
-    clock_offset_ms: Type.Number(),
-    clock_uncertainty_ms: Type.Number(),
+    last_heartbeat: described(instant, "When the node said last that it is alive, RFC 3339."),
+    bus_connected: Type.Boolean({ description: "Whether the node reaches the message bus." }),
+    clock_offset_ms: Type.Number({ description: "Milliseconds that its clock is ahead of the database's." }),
+    clock_uncertainty_ms: Type.Number({
+      description: "How far off `clock_offset_ms` may be, in milliseconds.",
+    }),
     cpu_percent: Type.Number(),
-    memory_bytes: Type.Number(),
+    memory_bytes: Type.Number({ description: "Memory that the process takes, in bytes." }),
     loops: Type.Array(
       Type.Object({
-        name: text,
-        last_progress: Type.Union([instant, Type.Null()]),
-        failures: Type.Number(),
+        name: described(text, "Name of the loop."),
+        last_progress: Type.Union([instant, Type.Null()], {
+          description: "When the loop ended a round last, RFC 3339; null before the first.",
+        }),
+        failures: Type.Number({ description: "Rounds in a row that failed." }),
       }),
+      { description: "Background loops of the node." },
     ),
   }),
 );
 
 export const Health = Type.Object({
-  status: text,
-  issues: Type.Array(text),
-  mode: text,
-  node_id: Type.Optional(text),
-  nodes: Type.Array(Type.Composite([Type.Object({ status: text }), NodeDetails])),
-  leaders: Type.Optional(
-    Type.Array(Type.Object({ duty: text, node_id: text, epoch: Type.Number(), lease_expires_at: instant })),
+  status: described(text, "`healthy` or `degraded`."),
+  issues: Type.Array(text, { description: "What is wrong, for people." }),
+  mode: described(text, "`standalone` or `cluster`."),
+  node_id: Type.Optional(described(text, "The node that answers (`node_…`).")),
+  nodes: Type.Array(
+    Type.Composite([
+      Type.Object({ status: described(text, "State of the node, such as `alive`.") }),
+      NodeDetails,
+    ]),
+    { description: "Nodes; callers who are not admins see states only." },
   ),
-  database: Type.Object({ engine: text, status: text, round_trip_ms: Type.Number() }),
-  bus: Type.Object({ kind: text, status: text }),
+  leaders: Type.Optional(
+    Type.Array(
+      Type.Object({
+        duty: described(text, "What only one node does at a time."),
+        node_id: text,
+        epoch: Type.Number({ description: "Rises with each new leader of the duty." }),
+        lease_expires_at: instant,
+      }),
+      { description: "Which node has which duty." },
+    ),
+  ),
+  database: Type.Object(
+    {
+      engine: described(text, "`postgres` or `libsql`."),
+      status: described(text, "`healthy` or `unhealthy`."),
+      round_trip_ms: Type.Number({ description: "How long a question to the store takes, in milliseconds." }),
+    },
+    { description: "The store." },
+  ),
+  bus: Type.Object(
+    {
+      kind: described(text, "`nats`, or `local` for a single process."),
+      status: described(text, "`connected` or `disconnected`."),
+    },
+    { description: "The message bus." },
+  ),
 });

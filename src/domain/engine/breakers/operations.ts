@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { functionDefinitionBytesMax } from "../../../kit/limits.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { Breaker, Breakers } from "./service.ts";
@@ -7,12 +8,14 @@ import type { Breaker, Breakers } from "./service.ts";
 const text = Type.String();
 
 const BreakerShape = Type.Object({
-  key: text,
+  key: described(text, "Names the breaker: unpadded base64url of `{functionID}|{endpointURL}`."),
   function_id: text,
-  endpoint: text,
-  state: text,
-  consecutive_fails: Type.Integer(),
-  last_failure: Type.Optional(Type.String({ format: "date-time" })),
+  endpoint: described(text, "URL of the function's endpoint."),
+  state: described(text, "`closed` (calls go) or `open` (none go, save one that tries)."),
+  consecutive_fails: Type.Integer({ description: "Calls in a row that failed." }),
+  last_failure: Type.Optional(
+    Type.String({ format: "date-time", description: "When a call failed last, RFC 3339." }),
+  ),
 });
 
 const breakerJson = (breaker: Breaker) => ({
@@ -43,7 +46,13 @@ export const breakersOperations = (breakers: Breakers): Operation[] => [
     name: "breakers.reset",
     action: "functions:invoke",
     summary: "Closes a breaker; `key` is unpadded base64url of `{functionID}|{endpointURL}`.",
-    input: Type.Object({ key: Type.String({ minLength: 1, maxLength: keyCharsMax }) }),
+    input: Type.Object({
+      key: Type.String({
+        minLength: 1,
+        maxLength: keyCharsMax,
+        description: "Unpadded base64url of `{functionID}|{endpointURL}`.",
+      }),
+    }),
     output: BreakerShape,
     rest: "POST /api/v1/circuit-breakers/{key}/reset",
     handle: async ({ key }, call) => breakerJson(await breakers.reset(call.environmentId, key)),

@@ -20,7 +20,7 @@ import {
 
 const Query = Type.Object({
   env: Type.Optional(Type.String()),
-  function: Type.Optional(Type.String()),
+  function: Type.Optional(Type.String({ description: "Id of a function; all when left out." })),
   limit: Type.Optional(Type.Integer()),
 });
 

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { laneFacts } from "../functions/rules.ts";
 import type { LaneRow, LeaseRow, QueueRow } from "./rows.ts";
 import type { CapacityBucket, Credit, Stat, WorkerSession } from "./service.ts";
@@ -10,76 +11,79 @@ const instant = Type.String({ format: "date-time" });
 const maybe = Type.Optional;
 
 export const LaneSchema = Type.Object({
-  lane_id: text,
+  lane_id: described(text, "Id of the concurrency lane; absent for runs without one."),
   environment_id: text,
   function_id: text,
-  scope: text,
-  scalar_type: text,
-  limit: count,
-  active_reserved: count,
-  config_version: count,
+  scope: described(text, "What shares the lane: `function`, or `key` for one value of its key."),
+  scalar_type: described(text, "Type of the key's value."),
+  limit: described(count, "How many runs the lane holds at once."),
+  active_reserved: described(count, "How many runs the lane holds now."),
+  config_version: described(count, "Version of the function that set the limit."),
   created_at: instant,
   last_used_at: instant,
 });
 
 export const LeaseSchema = Type.Object({
-  lease_id: text,
+  lease_id: described(text, "Id of the lease: its run and execution."),
   run_id: text,
   execution_seq: count,
   environment_id: text,
   function_id: text,
-  lease_token_hash: text,
-  activated_at: instant,
+  lease_token_hash: described(text, "SHA-256 of the lease token, in hex."),
+  activated_at: described(instant, "When the worker was handed the run, RFC 3339."),
   expires_at: instant,
-  lane_id: maybe(text),
+  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
 });
 
 export const QueuedSchema = Type.Object({
   run_id: text,
   execution_seq: count,
-  queue_seq: count,
+  queue_seq: described(count, "Place in the run's queue among these rows, from 1."),
   environment_id: text,
   function_id: text,
   execution_mode: text,
-  blocking_reason: text,
-  eligible_at: instant,
-  first_enqueued_at: instant,
+  blocking_reason: described(
+    text,
+    "Why it waits: `function_paused`, `concurrency_limit` or `awaiting_worker`.",
+  ),
+  eligible_at: described(instant, "When it may be handed out, RFC 3339."),
+  first_enqueued_at: described(instant, "When the run was created, RFC 3339."),
   created_at: instant,
-  lane_id: maybe(text),
+  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
   function_version: count,
-  timeout_ms: maybe(count),
+  timeout_ms: described(maybe(count), "Milliseconds that the run may take in all."),
 });
 
 export const BucketSchema = Type.Object({
   environment_id: text,
   function_id: text,
   created_at: instant,
-  lane_id: maybe(text),
-  last_dispatched_at: maybe(instant),
+  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
+  last_dispatched_at: described(maybe(instant), "When a run of the queue was handed out last, RFC 3339."),
 });
 
 export const SessionSchema = Type.Object({
-  session_id: text,
+  session_id: described(text, "Id of the worker's session at a node."),
   worker_id: text,
   environment_id: text,
-  engine_node_id: text,
-  heartbeat_expiry: instant,
+  engine_node_id: described(text, "The node that the worker is connected to."),
+  heartbeat_expiry: described(instant, "When the session ends without another heartbeat, RFC 3339."),
   draining: Type.Boolean(),
   created_at: instant,
-  labels: Type.Record(text, text),
-  protocol_caps: Type.Array(text),
+  labels: Type.Record(text, text, { description: "What the worker says of itself." }),
+  protocol_caps: Type.Array(text, { description: "How the worker is connected." }),
 });
 
 export const CreditSchema = Type.Object({
-  credit_id: text,
-  session_id: text,
+  credit_id: described(text, "Id of the place: its session and its number."),
+  session_id: described(text, "Id of the worker's session at a node."),
   worker_id: text,
   environment_id: text,
-  engine_node_id: text,
-  slot_ordinal: count,
-  claimed: Type.Boolean(),
-  claimed_run_id: text,
-  claimed_execution_seq: count,
+  engine_node_id: described(text, "The node that the worker is connected to."),
+  slot_ordinal: described(count, "Number of the place at its worker, from 0."),
+  claimed: Type.Boolean({ description: "Whether a run has the place." }),
+  claimed_run_id: described(text, "The run that has the place; empty when none has."),
+  claimed_execution_seq: described(count, "Execution of the run that has the place."),
   created_at: instant,
   expires_at: instant,
 });
@@ -87,11 +91,14 @@ export const CreditSchema = Type.Object({
 export const StatSchema = Type.Object({
   environment_id: text,
   function_id: text,
-  active_leases: count,
-  lane_limit: count,
-  queued: count,
-  reservations: count,
-  oldest_queue_age_seconds: count,
+  active_leases: described(count, "Runs that workers hold."),
+  lane_limit: described(count, "How many runs the function may have at once; 0 for no limit."),
+  queued: described(count, "Runs that wait."),
+  reservations: described(count, "Places that are kept for runs which are about to be written."),
+  oldest_queue_age_seconds: described(
+    count,
+    "Seconds that the oldest waiting run has waited; 0 without any.",
+  ),
 });
 
 export const toLane = (row: LaneRow): Static<typeof LaneSchema> => {

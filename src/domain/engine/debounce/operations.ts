@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type RestRequest, unary } from "../../../kit/operation.ts";
 
@@ -16,7 +17,7 @@ const Entry = Type.Object({
   function_version: Type.Integer(),
   period_ms: Type.Integer(),
   armed_at: instant,
-  fires_at: instant,
+  fires_at: described(instant, "When the run starts unless another event comes, RFC 3339."),
 });
 
 const entryJson = (row: DebounceEntry) => ({
@@ -55,7 +56,10 @@ export const debounceOperations = (debounce: Debounce) => [
     summary: "Armed debounce entries of the environment, by function.",
     reads: true,
     input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
-    output: Type.Object({ entries: Type.Array(Entry), count: Type.Integer() }),
+    output: Type.Object({
+      entries: Type.Array(Entry, { description: "Entries that wait, by function." }),
+      count: Type.Integer({ description: "How many entries are listed." }),
+    }),
     rest: "GET /api/v1/debounce/entries",
     lists: listed(({ function_id }: { function_id: string }) => [function_id], { under: "entries" }),
     async handle(input, call) {
@@ -68,7 +72,11 @@ export const debounceOperations = (debounce: Debounce) => [
     action: "functions:invoke",
     platformAction: "platform:tenants:manage",
     summary: "Cancels an armed debounce entry: its event starts no run. Absent ones count as cancelled.",
-    input: Type.Object({ envID: text, fnID: text, key: text }),
+    input: Type.Object({
+      envID: text,
+      fnID: described(text, "Id of the function."),
+      key: described(text, "Lane of the entry: unpadded base64url of its `debounce_key`."),
+    }),
     about: ({ fnID }: { fnID: string }) => [fnID],
     environmentOf: ({ envID }: { envID: string }) => envID,
     crossesOrgs: true,

@@ -1,18 +1,19 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { SecretRow, Secrets } from "./service.ts";
 
 const text = Type.String({ maxLength: 4_000 });
 const instant = Type.String({ format: "date-time" });
-const byName = { name: Type.String({ minLength: 1, maxLength: 400 }) };
+const byName = { name: Type.String({ minLength: 1, maxLength: 400, description: "Name of the secret." }) };
 // The service answers with the limit in bytes; this only keeps the document honest.
 const value = Type.String({ description: "Never answered again." });
 
 const SecretShape = Type.Object({
-  name: text,
+  name: described(text, "Name of the secret."),
   revision: Type.Integer(),
-  description: Type.Optional(text),
+  description: Type.Optional(described(text, "What the secret is for.")),
   created_at: instant,
   updated_at: instant,
 });
@@ -44,7 +45,11 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     name: "secrets.create",
     action: "secrets:manage",
     summary: "A secret, sealed at rest; functions that declare its name get its value in their assignments.",
-    input: Type.Object({ ...byName, value, description: Type.Optional(text) }),
+    input: Type.Object({
+      ...byName,
+      value,
+      description: Type.Optional(described(text, "What the secret is for.")),
+    }),
     output: SecretShape,
     rest: {
       route: "POST /api/v1/secrets",
@@ -76,7 +81,12 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     input: Type.Object(byName),
     output: Type.Object({
       functions: Type.Array(
-        Type.Object({ id: Type.String(), version: Type.Integer(), status: Type.String() }),
+        Type.Object({
+          id: Type.String({ description: "Id of the function." }),
+          version: Type.Integer({ description: "Version of the function." }),
+          status: Type.String({ description: "`active`, `paused` or `archived`." }),
+        }),
+        { description: "Functions that declare the secret." },
       ),
     }),
     rest: "GET /api/v1/secrets/{name}/functions",
@@ -97,7 +107,11 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     name: "secrets.put",
     action: "secrets:manage",
     summary: "Gives a secret another value; its next revision.",
-    input: Type.Object({ ...byName, value, description: Type.Optional(text) }),
+    input: Type.Object({
+      ...byName,
+      value,
+      description: Type.Optional(described(text, "What the secret is for.")),
+    }),
     output: SecretShape,
     rest: { route: "PUT /api/v1/secrets/{name}", encode },
     handle: ({ name, ...input }, call) => secrets.put(call.environmentId, name, input),
@@ -106,7 +120,11 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     name: "secrets.patch",
     action: "secrets:manage",
     summary: "Renames or describes a secret; its value stays.",
-    input: Type.Object({ ...byName, new_name: Type.Optional(text), description: Type.Optional(text) }),
+    input: Type.Object({
+      ...byName,
+      new_name: Type.Optional(described(text, "The name from now on.")),
+      description: Type.Optional(described(text, "What the secret is for.")),
+    }),
     output: SecretShape,
     rest: {
       route: "PATCH /api/v1/secrets/{name}",
@@ -116,7 +134,10 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
         const { name, ...rest } = (body ?? {}) as Record<string, unknown>;
         return { ...rest, ...(name !== undefined && { new_name: name }), name: params.name };
       },
-      body: Type.Object({ name: Type.Optional(text), description: Type.Optional(text) }),
+      body: Type.Object({
+        name: Type.Optional(described(text, "The name from now on.")),
+        description: Type.Optional(described(text, "What the secret is for.")),
+      }),
     },
     handle: ({ name, new_name, description }, call) =>
       secrets.patch(call.environmentId, name, {

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
+import { described } from "../../../kit/described.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
@@ -14,7 +15,7 @@ import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
 
-const Status = Type.Object({ status: Type.String() });
+const Status = Type.Object({ status: Type.String({ description: "`ok`, or `registered`." }) });
 const workerId = Type.String({ minLength: 1 });
 
 const Registration = Type.Object(
@@ -25,19 +26,24 @@ const Registration = Type.Object(
     function_ids: Type.Array(Type.String()),
     max_concurrent_jobs: Type.Optional(Type.Integer()),
     labels: Type.Optional(
-      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()]),
+      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()], {
+        description: "What the worker says of itself: at most 50 labels.",
+      }),
     ),
     version: Type.Optional(
-      Type.Union([
-        Type.Object(
-          {
-            sdk: Type.Optional(Type.String({ maxLength: 100 })),
-            runtime: Type.Optional(Type.String({ maxLength: 100 })),
-          },
-          lenient,
-        ),
-        Type.Null(),
-      ]),
+      Type.Union(
+        [
+          Type.Object(
+            {
+              sdk: Type.Optional(Type.String({ maxLength: 100 })),
+              runtime: Type.Optional(Type.String({ maxLength: 100 })),
+            },
+            lenient,
+          ),
+          Type.Null(),
+        ],
+        { description: "The worker's SDK and runtime." },
+      ),
     ),
   },
   lenient,
@@ -48,10 +54,10 @@ const Heartbeat = Type.Object(
     workerId,
     active_jobs: Type.Optional(Type.Integer({ minimum: 0 })),
     jobs: Type.Optional(
-      Type.Union([
-        Type.Array(Type.Object({ job_id: Type.String() }, lenient), { maxItems: 1000 }),
-        Type.Null(),
-      ]),
+      Type.Union(
+        [Type.Array(Type.Object({ job_id: Type.String() }, lenient), { maxItems: 1000 }), Type.Null()],
+        { description: "Jobs whose leases are renewed, at most 1,000." },
+      ),
     ),
   },
   lenient,
@@ -68,7 +74,10 @@ const Assignment = Type.Object(
     execution_seq: Type.Integer(),
     lease_token: Type.String(),
     lease_expires_at: Type.String({ format: "date-time" }),
-    event: Type.Object({}, lenient),
+    event: described(
+      Type.Object({}, lenient),
+      "The event that the run began with, as `GET /api/v1/events/{id}` shows it.",
+    ),
     completed_steps: Type.Array(Type.Object({}, lenient)),
   },
   lenient,
@@ -84,12 +93,23 @@ const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, l
 const Exchange = Type.Object(
   {
     workerId,
-    reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reported }, lenient))),
+    reports: Type.Optional(
+      Type.Array(Type.Object({ job_id: Type.String(), ...reported }, lenient), {
+        description: "Reports of jobs, at most 200; each is answered by itself.",
+      }),
+    ),
     acks: Type.Optional(
-      Type.Array(Type.Object({ job_id: Type.String(), ...checkedPerItem(ackFields) }, lenient)),
+      Type.Array(Type.Object({ job_id: Type.String(), ...checkedPerItem(ackFields) }, lenient), {
+        description: "Jobs that have reached the worker.",
+      }),
     ),
     available: Type.Optional(Type.Integer({ minimum: 0 })),
-    hold_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+    hold_ms: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        description: "Milliseconds that the answer may be held while there are no jobs.",
+      }),
+    ),
   },
   lenient,
 );
@@ -97,9 +117,13 @@ const Exchange = Type.Object(
 const Results = Type.Array(
   Type.Object({
     job_id: Type.String(),
-    status: Type.Union([Type.Literal("ok"), Type.Integer()]),
-    error: Type.Optional(Type.String()),
-    message: Type.Optional(Type.String()),
+    status: Type.Union([Type.Literal("ok"), Type.Integer()], {
+      description: "`ok`, or the HTTP status that the single route would have answered.",
+    }),
+    error: Type.Optional(
+      Type.String({ description: "A word that clients compare; absent when it is stored." }),
+    ),
+    message: Type.Optional(Type.String({ description: "For people; absent when it is stored." })),
   }),
 );
 
@@ -209,7 +233,10 @@ const presenceOperations = (workers: Workers) => [
     summary: "Workers of the environment with a recent heartbeat.",
     reads: true,
     input: Type.Object({}),
-    output: Type.Object({ workers: Type.Array(Type.Object({}, lenient)), count: Type.Integer() }),
+    output: Type.Object({
+      workers: Type.Array(Type.Object({}, lenient), { description: "Workers with a recent heartbeat." }),
+      count: Type.Integer({ description: "How many workers are listed." }),
+    }),
     rest: "GET /api/v1/workers",
     lists: listedById("workers"),
     async handle(_input, call) {
@@ -229,7 +256,9 @@ const jobOperations = (workers: Workers) => [
     about,
     alsoAsks,
     input: Type.Object({ workerId, available: Type.Optional(Type.Integer({ minimum: 0 })) }),
-    output: Type.Object({ jobs: Type.Array(Assignment) }),
+    output: Type.Object({
+      jobs: Type.Array(Assignment, { description: "Jobs that the worker has from now on." }),
+    }),
     rest: { route: "GET /api/v1/workers/{workerId}/jobs", encode: encodeJobs },
     handle: (input, call, permit) =>
       workers.poll(call.environmentId, input.workerId, input.available, call.signal, rightsOf(call, permit)),
@@ -269,7 +298,11 @@ const jobOperations = (workers: Workers) => [
     about,
     alsoAsks,
     input: Exchange,
-    output: Type.Object({ results: Results, acked: Results, jobs: Type.Array(Assignment) }),
+    output: Type.Object({
+      results: described(Results, "One for each report, in the order of the request."),
+      acked: described(Results, "One for each ack, in the order of the request."),
+      jobs: Type.Array(Assignment, { description: "Jobs that the worker has from now on." }),
+    }),
     rest: {
       route: "POST /api/v1/workers/{workerId}/exchange",
       encode: (output: ExchangeAnswer) => ({

@@ -14,9 +14,9 @@ const lenient = { additionalProperties: true };
 
 export const ErrorShape = Type.Object(
   {
-    message: Type.String(),
-    code: Type.Optional(Type.String()),
-    stack: Type.Optional(Type.String()),
+    message: Type.String({ description: "For people: what went wrong." }),
+    code: Type.Optional(Type.String({ description: "A word that programs compare." })),
+    stack: Type.Optional(Type.String({ description: "Where the handler threw." })),
     retryable: Type.Optional(Type.Boolean()),
   },
   lenient,
@@ -28,15 +28,25 @@ const int32Max = 2 ** 31 - 1;
 
 export const StepShape = Type.Object(
   {
-    id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
-    name: Type.String({ maxLength: 1024 }),
-    type: Type.Union([Type.Literal("invoke"), Type.Literal("compensate"), Type.Literal("sleep")]),
-    status: Type.Union([Type.Literal("completed"), Type.Literal("failed")]),
+    id: Type.String({
+      minLength: 1,
+      maxLength: stepIdBytesMax,
+      description: "Id of the step, unique in its run.",
+    }),
+    name: Type.String({ maxLength: 1024, description: "What the handler calls the step." }),
+    type: Type.Union([Type.Literal("invoke"), Type.Literal("compensate"), Type.Literal("sleep")], {
+      description: "What the step is.",
+    }),
+    status: Type.Union([Type.Literal("completed"), Type.Literal("failed")], {
+      description: "How the step ended.",
+    }),
     started_at: Type.Optional(Type.String()),
     ended_at: Type.Optional(Type.String()),
     duration_ms: Type.Optional(Type.Number()),
-    output: Type.Optional(Type.Unknown()),
-    error: Type.Optional(Type.Union([ErrorShape, Type.Null()])),
+    output: Type.Optional(Type.Unknown({ description: "Result of the step: any JSON." })),
+    error: Type.Optional(
+      Type.Union([ErrorShape, Type.Null()], { description: "What the step failed with." }),
+    ),
     compensation_for: Type.Optional(Type.String()),
   },
   lenient,
@@ -54,17 +64,25 @@ export const fenceFields = {
 /** Fields of a job report. */
 export const reportFields = {
   ...fenceFields,
-  status: Type.Union([
-    Type.Literal("completed"),
-    Type.Literal("failed"),
-    Type.Literal("yielded"),
-    Type.Literal("progress"),
-  ]),
-  output: Type.Optional(Type.Unknown()),
-  error: Type.Optional(Type.Union([ErrorShape, Type.Null()])),
-  steps: Type.Optional(Type.Union([Type.Array(StepShape), Type.Null()])),
-  step_offset: Type.Optional(Type.Integer({ maximum: countMax })),
-  yield: Type.Optional(Type.Union([YieldShape, Type.Null()])),
+  status: Type.Union(
+    [Type.Literal("completed"), Type.Literal("failed"), Type.Literal("yielded"), Type.Literal("progress")],
+    { description: "What became of the job, so far." },
+  ),
+  output: Type.Optional(Type.Unknown({ description: "What the function returned: any JSON." })),
+  error: Type.Optional(
+    Type.Union([ErrorShape, Type.Null()], { description: "What the attempt failed with." }),
+  ),
+  steps: Type.Optional(
+    Type.Union([Type.Array(StepShape), Type.Null()], {
+      description: "Steps that ended, in order: at most 500.",
+    }),
+  ),
+  step_offset: Type.Optional(
+    Type.Integer({ maximum: countMax, description: "How many steps of the job were reported before these." }),
+  ),
+  yield: Type.Optional(
+    Type.Union([YieldShape, Type.Null()], { description: "What the run waits for, of status `yielded`." }),
+  ),
 };
 
 export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) };

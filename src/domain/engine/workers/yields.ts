@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { CelError } from "../../../kit/cel/cel.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
@@ -19,23 +20,41 @@ export const YieldShape = Type.Object(
   {
     step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
-    type: Type.String(),
-    until: Type.Optional(Type.String()),
-    event_filter: maybe(
-      Type.Object(
-        {
-          event: Type.String(),
-          match: maybe(Type.String()),
-          timeout: maybe(Type.Union([Type.String(), Type.Number()])),
-          match_value: Type.Optional(Type.Unknown()),
-          payload: Type.Optional(Type.Unknown()),
-        },
-        lenient,
-      ),
+    type: Type.String({
+      description:
+        "What is waited for: `sleep`, `wait_for_event`, `invoke_function` or `invoke_function_async`.",
+    }),
+    until: Type.Optional(
+      Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
     ),
-    function_id: Type.Optional(Type.String()),
-    input: Type.Optional(Type.Unknown()),
-    invoke_timeout_ms: maybe(Type.Number()),
+    event_filter: described(
+      maybe(
+        Type.Object(
+          {
+            event: Type.String({ description: "Name of the event." }),
+            match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            timeout: described(
+              maybe(Type.Union([Type.String(), Type.Number()])),
+              "Milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
+            ),
+            match_value: Type.Optional(
+              Type.Unknown({
+                description: "What the path must equal; compared with the run's own event when left out.",
+              }),
+            ),
+            payload: Type.Optional(Type.Unknown({ description: "Kept as the input of the waiting step." })),
+          },
+          lenient,
+        ),
+      ),
+      "The event of a `wait_for_event`.",
+    ),
+    function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
+    input: Type.Optional(Type.Unknown({ description: "What the function is given: any JSON." })),
+    invoke_timeout_ms: described(
+      maybe(Type.Number()),
+      "Milliseconds to wait for its run: 30,000 when left out.",
+    ),
   },
   lenient,
 );
