@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
+import { described } from "../../../kit/described.ts";
 import {
   type Call,
   listed,
@@ -180,16 +181,26 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
     output: Type.Object({
       sources: Type.Array(
         Type.Object({
-          id: text,
-          name: text,
+          id: described(text, "Id of the source (`whs_…`)."),
+          name: described(text, "Name of the source, for people."),
           event_prefix: text,
           source_type: text,
-          delivery_counts: Type.Record(text, Type.Integer()),
-          latest_delivery_at: Type.Optional(Type.String({ format: "date-time" })),
-          latest_delivery_status: optional,
+          delivery_counts: Type.Record(text, Type.Integer(), {
+            description: "How many of the newest deliveries have which status.",
+          }),
+          latest_delivery_at: Type.Optional(
+            Type.String({
+              format: "date-time",
+              description: "When something came last, RFC 3339; absent before the first time.",
+            }),
+          ),
+          latest_delivery_status: described(optional, "`accepted`, `rejected` or `failed`."),
         }),
+        { description: "Sources, oldest first." },
       ),
-      edges: Type.Array(Type.Object({ event: text, source_id: text })),
+      edges: Type.Array(Type.Object({ event: described(text, "Name of the event."), source_id: text }), {
+        description: "Which events came of which source.",
+      }),
     }),
     rest: "GET /api/v1/flow/webhooks",
     lists: {

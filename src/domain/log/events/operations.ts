@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
@@ -48,16 +49,16 @@ const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "
 const Id = Type.String({ minLength: 1, maxLength: 200 });
 
 const EventRecord = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  data: Type.Unknown(),
-  source: Type.String(),
-  version: Type.Integer(),
+  id: Type.String({ description: "Id of the event (`evt_…`)." }),
+  name: Type.String({ description: "Name of the event." }),
+  data: Type.Unknown({ description: "Payload." }),
+  source: Type.String({ description: "Where the event came from: `api`, `cron`, `webhook` and others." }),
+  version: Type.Integer({ description: "Version of the event's schema." }),
   sequence: Type.String({ description: "64-bit position in the environment's log" }),
   timestamp: Type.String({ format: "date-time" }),
   created_at: Type.String({ format: "date-time" }),
   processed: Type.Boolean(),
-  metadata: Type.Optional(Type.Unknown()),
+  metadata: Type.Optional(Type.Unknown({ description: "What the sender said beside the payload." })),
   idempotency_key: Type.Optional(Type.String()),
   entity_id: Type.Optional(Type.String()),
   entity_type: Type.Optional(Type.String()),
@@ -169,20 +170,20 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     reads: true,
     waitsFor: "log",
     input: Type.Object({
-      name: text,
-      names: text,
-      source: text,
+      name: described(text, "Text that names must hold."),
+      names: described(text, "Exact names, separated by commas."),
+      source: described(text, "Only events that came from there: `api`, `cron`, `webhook` and others."),
       search: text,
       since: text,
       until: text,
       limit: Type.Optional(Type.Integer()),
       cursor: text,
-      before: text,
+      before: described(text, "`prev_cursor` of the page after; opaque."),
       ...upcastField,
     }),
     output: Type.Object({
-      events: Type.Array(EventRecord),
-      count: Type.Integer(),
+      events: Type.Array(EventRecord, { description: "Events, newest first." }),
+      count: Type.Integer({ description: "How many events the page has." }),
       limit: Type.Integer(),
       next_cursor: Type.Optional(Type.String()),
       prev_cursor: Type.Optional(Type.String()),
@@ -220,12 +221,22 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     summary: "Distinct names of the newest events with their counts.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ source: text, since: text, until: text }),
+    input: Type.Object({
+      source: described(text, "Only events that came from there: `api`, `cron`, `webhook` and others."),
+      since: text,
+      until: text,
+    }),
     output: Type.Object({
-      names: Type.Array(Type.Object({ name: Type.String(), count: Type.Integer() })),
-      scanned: Type.Integer(),
+      names: Type.Array(
+        Type.Object({
+          name: Type.String({ description: "Name of events." }),
+          count: Type.Integer({ description: "How many of the events have the name." }),
+        }),
+        { description: "Names with their counts, most frequent first." },
+      ),
+      scanned: Type.Integer({ description: "How many events were looked at." }),
       truncated: Type.Boolean(),
-      scan_cap: Type.Integer(),
+      scan_cap: Type.Integer({ description: "How many events are looked at, at most." }),
     }),
     rest: "GET /api/v1/events/names",
     lists: listed(namesOf, { under: "names" }),
@@ -237,7 +248,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     summary: "One event.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id: Id, ...upcastField }),
+    input: Type.Object({ id: described(Id, "Id of the event (`evt_…`)."), ...upcastField }),
     about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
     finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
     output: EventRecord,

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { EventSchemaService } from "../../../gen/svc/v1/event_schema_pb.ts";
+import { described } from "../../../kit/described.ts";
 import { listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { dataOf } from "../../../kit/wkt.ts";
 import { schemaModes } from "./rules.ts";
@@ -20,15 +21,21 @@ const whole = Type.Integer();
 const instant = Type.String({ format: "date-time" });
 const eventName = Type.String({ minLength: 1, maxLength: 1_000 });
 
-const head = { event_name: text, version: whole, hash: text, description: text, created_at: instant };
+const head = {
+  event_name: text,
+  version: described(whole, "Version of the event's schema, from 1."),
+  hash: described(text, "SHA-256 of the schema's text, in hex."),
+  description: described(text, "What the schema is for."),
+  created_at: instant,
+};
 const SchemaHeadShape = Type.Object(head);
 const SchemaShape = Type.Object({ ...head, schema: Type.Unknown({ description: "The JSON Schema." }) });
 
 const Register = Type.Object({
   event_name: eventName,
-  version: Type.Optional(whole),
+  version: Type.Optional(described(whole, "Version of the event's schema; 1 when left out.")),
   schema_json: Type.String({ description: "A JSON Schema, as text." }),
-  description: Type.Optional(text),
+  description: Type.Optional(described(text, "What the schema is for, at most 2,000 bytes.")),
 });
 
 /** The names by which a deny policy may mean an event, as for the emit itself. */
@@ -41,7 +48,10 @@ export const schemasOperations = (schemas: Schemas): Operation[] => [
   ...enforcementOperations(schemas),
 ];
 
-const byVersion = Type.Object({ event_name: eventName, version: Type.Optional(whole) });
+const byVersion = Type.Object({
+  event_name: eventName,
+  version: Type.Optional(described(whole, "Version of the event's schema; the latest when left out.")),
+});
 
 const registryOperations = (schemas: Schemas): Operation[] => [
   unary({
@@ -85,7 +95,10 @@ const registryOperations = (schemas: Schemas): Operation[] => [
       limit: Type.Optional(whole),
       offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
     }),
-    output: Type.Object({ schemas: Type.Array(SchemaHeadShape), total_count: whole }),
+    output: Type.Object({
+      schemas: Type.Array(SchemaHeadShape, { description: "Schemas by name and version." }),
+      total_count: whole,
+    }),
     lists: listed(({ event_name }: SchemaHead) => namesOf(event_name), { under: "schemas", type: "event" }),
     rest: {
       route: "GET /api/v1/events/schemas",
@@ -125,7 +138,10 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     name: "schemas.delete",
     action: "schemas:manage",
     summary: "Deletes the schema of one version; without any the name is governed no more.",
-    input: Type.Object({ event_name: eventName, version: whole }),
+    input: Type.Object({
+      event_name: eventName,
+      version: described(whole, "Version of the event's schema."),
+    }),
     about,
     rest: "DELETE /api/v1/events/schemas/{event_name}/{version}",
     rpc: rpc(
@@ -143,15 +159,22 @@ const registryOperations = (schemas: Schemas): Operation[] => [
       "Brings data up from one version of an event to another, by what its schemas say; stores nothing.",
     input: Type.Object({
       eventName,
-      fromVersion: whole,
-      toVersion: Type.Optional(whole),
-      data: Type.Optional(Type.Unknown()),
+      fromVersion: described(whole, "Version that the data has."),
+      toVersion: Type.Optional(described(whole, "Version that is wanted; the latest when left out.")),
+      data: Type.Optional(Type.Unknown({ description: "A payload of `fromVersion`." })),
     }),
     about: ({ eventName: name }: { eventName: string }) => aboutName(name),
     output: Type.Object({
-      success: Type.Boolean(),
-      data: Type.Unknown(),
-      steps_applied: Type.Array(Type.Object({ from_version: whole, to_version: whole, description: text })),
+      success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
+      data: Type.Unknown({ description: "The payload of `toVersion`." }),
+      steps_applied: Type.Array(
+        Type.Object({
+          from_version: described(whole, "Version before the step."),
+          to_version: described(whole, "Version after the step."),
+          description: described(text, "What the step changes."),
+        }),
+        { description: "One for each version in between." },
+      ),
     }),
     rest: {
       route: "POST /api/v1/events/upcast",
@@ -174,29 +197,41 @@ type RegisteredSchema = Awaited<ReturnType<Schemas["register"]>>;
 type Page = Awaited<ReturnType<Schemas["list"]>>;
 
 const Mode = Type.Union(schemaModes.map((mode) => Type.Literal(mode)));
-const ModeShape = Type.Object({ mode: Mode });
+const ModeShape = Type.Object({
+  mode: described(Mode, "`enforce` (refuses), `warn` (writes and marks) or `off`."),
+});
 const encodeMode = (mode: string) => ({ status: 200, body: { mode } });
 
 const CheckShape = Type.Object({
-  mode: Mode,
-  traffic_window_hours: whole,
-  total_schemas: whole,
+  mode: described(Mode, "`enforce` (refuses), `warn` (writes and marks) or `off`."),
+  traffic_window_hours: described(whole, "Events of so many hours were counted."),
+  total_schemas: described(whole, "How many schemas there are, also those left out."),
   schemas: Type.Array(
     Type.Object({
       event_name: text,
-      version: whole,
+      version: described(whole, "Version of the event's schema."),
       schema_hash: text,
-      asserts: Type.Boolean(),
-      compile_error: text,
-      traffic: Type.Array(Type.Object({ version: whole, schema_hash: text, count: whole })),
-      traffic_truncated: Type.Boolean(),
+      asserts: Type.Boolean({ description: "Whether the schema refuses anything at all." }),
+      compile_error: described(text, "Why the schema cannot be used; empty when it can."),
+      traffic: Type.Array(
+        Type.Object({
+          version: described(whole, "Version that the events were emitted with."),
+          schema_hash: text,
+          count: described(whole, "How many events would be refused."),
+        }),
+        { description: "Recent events that it would refuse, by version and schema." },
+      ),
+      traffic_truncated: Type.Boolean({ description: "Whether only the newest events were looked at." }),
     }),
+    { description: "One for each schema, at most 200." },
   ),
 });
 
 const Check = Type.Object({
   event_name: Type.Optional(text),
-  traffic_window_hours: Type.Optional(whole),
+  traffic_window_hours: Type.Optional(
+    described(whole, "Events of so many hours are counted: 24 when left out, at most 168."),
+  ),
 });
 
 const enforcementOperations = (schemas: Schemas): Operation[] => [

@@ -276,8 +276,14 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
     summary: "Ids of the entity streams that a run appended to or read.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id: Type.String({ minLength: 1, maxLength: 200 }) }),
-    output: Type.Object({ entity_ids: Type.Array(Type.String()) }),
+    input: Type.Object({
+      id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." }),
+    }),
+    output: Type.Object({
+      entity_ids: Type.Array(Type.String(), {
+        description: "Ids of entities, in the order of their first use.",
+      }),
+    }),
     rest: "GET /api/v1/runs/{id}/streams",
     lists: listed((id: string) => [id], { under: "entity_ids", type: "stream", also: "entities:read" }),
     handle: async ({ id }, call) => ({ entity_ids: await streams.ofRun(call.environmentId, id) }),

@@ -1,4 +1,5 @@
 import { FormatRegistry, type Static, type TObject, Type } from "@sinclair/typebox";
+import { described } from "../../../kit/described.ts";
 import type { SocketBinding, SocketFrame } from "../../../kit/socket-binding.ts";
 import { patternBytesMax, replayMax, subscriptionsMax } from "./limits.ts";
 import type { SubscribeInput } from "./options.ts";
@@ -94,7 +95,7 @@ export const clientFrames = {
   subscribe: clientFrame(
     "Asks for what is delivered on a pattern. `subscription_result` answers it, and `subscription_error` one without " +
       `a pattern. At most ${subscriptionsMax} subscriptions on one connection.`,
-    Type.Object({ subscription: Subscription }),
+    Type.Object({ subscription: described(Subscription, "What is subscribed to.") }),
     ({ subscription }) => ({ type: "subscribe" as const, input: subscribeInput(subscription) }),
   ),
   unsubscribe: clientFrame(
@@ -120,7 +121,9 @@ export const clientFrames = {
 
 const Result = Type.Object({
   pattern: Type.String({ description: "Exactly as it was sent." }),
-  status: Type.Union([Type.Literal("ok"), Type.Literal("error")]),
+  status: Type.Union([Type.Literal("ok"), Type.Literal("error")], {
+    description: "`ok`, or `error` with its code.",
+  }),
   subscriptionId: Type.Optional(SubscriptionId),
   startSequence: Type.Optional(Position("Behind which it begins, when `withStart` asked.")),
   epoch: Type.Optional(Position("Of the log, when `withStart` asked.")),
@@ -144,11 +147,16 @@ const Meta = Type.Object({
 export const serverFrames = {
   subscription_result: {
     about: "Answers a `subscribe`.",
-    schema: Type.Object({ results: Type.Array(Result, { minItems: 1, maxItems: 1 }) }),
+    schema: Type.Object({
+      results: Type.Array(Result, { minItems: 1, maxItems: 1, description: "What became of it." }),
+    }),
   },
   subscribed: {
     about: "Follows a `subscription_result` of status ok, for clients that offered no subprotocol.",
-    schema: Type.Object({ subscriptionId: SubscriptionId, pattern: Type.String() }),
+    schema: Type.Object({
+      subscriptionId: SubscriptionId,
+      pattern: Type.String({ description: "Exactly as it was sent." }),
+    }),
   },
   event: {
     about: "A delivery: an event, a message of a topic, or a frame of `system.*`.",
@@ -157,7 +165,7 @@ export const serverFrames = {
       eventId: Type.Optional(Type.String({ description: "Of events and of messages of topics." })),
       topic: Type.String({ description: "With its namespace: `events:order.placed`." }),
       data: Type.Unknown({ description: "The payload; null with `topicOnly`." }),
-      meta: Type.Optional(Meta),
+      meta: Type.Optional(described(Meta, "When, and with what; with `includeMetadata`.")),
     }),
   },
   subscription_error: {

@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { AuditPage, AuthAudit, Verified } from "./service.ts";
@@ -106,18 +107,24 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
     summary: "What is audited, for how long it is kept, and whether it gets there.",
     input: Type.Object({}),
     output: Type.Object({
-      capture_scope: text,
-      authz_successful_reads: Type.Boolean(),
-      authz_excluded_actions: Type.Array(text),
-      kv_capture: Type.Boolean(),
-      payload_redaction_enabled: Type.Boolean(),
-      payload_redaction_fields: Type.Array(text),
-      retention_days: Type.Integer(),
-      function_recording: text,
-      changes_require_restart: Type.Boolean(),
-      delivery_guarantee: text,
-      delivery_healthy: Type.Boolean(),
-      delivery_failure_count: Type.Integer(),
+      capture_scope: described(text, "What is written down: `denials and writes`, or reads as well."),
+      authz_successful_reads: Type.Boolean({
+        description: "Whether reads that were allowed are written down.",
+      }),
+      authz_excluded_actions: Type.Array(text, { description: "Actions that are not written down." }),
+      kv_capture: Type.Boolean({ description: "Whether values of keys are written down." }),
+      payload_redaction_enabled: Type.Boolean({ description: "Whether fields of payloads are left out." }),
+      payload_redaction_fields: Type.Array(text, { description: "Names of the fields that are left out." }),
+      retention_days: Type.Integer({ description: "Days that rows are kept; 0: for ever." }),
+      function_recording: described(text, "Where recordings of runs stand."),
+      changes_require_restart: Type.Boolean({
+        description: "Whether these settings change only with a restart.",
+      }),
+      delivery_guarantee: described(text, "What is promised of a row, in words."),
+      delivery_healthy: Type.Boolean({ description: "Whether rows reach the store." }),
+      delivery_failure_count: Type.Integer({
+        description: "How often rows did not reach the store at once, since the node began.",
+      }),
     }),
     rest: "GET /api/v1/audit/settings",
     handle() {
@@ -148,9 +155,20 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
     summary: "Checks the org's chain of audit rows and names the first that is not what was written.",
     input: Type.Object({
       org_id: optional,
-      from_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
-      noted_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
-      noted_hash: optional,
+      from_sequence: Type.Optional(
+        Type.Integer({
+          minimum: 1,
+          description:
+            "The first row that is checked, by its sequence; the oldest that is kept when left out.",
+        }),
+      ),
+      noted_sequence: Type.Optional(
+        Type.Integer({ minimum: 1, description: "Sequence of a row whose hash the caller noted before." }),
+      ),
+      noted_hash: described(
+        optional,
+        "The hash that the caller noted, in hex; compared with that of the row.",
+      ),
     }),
     rest: "GET /api/v1/audit/verify",
     async handle({ org_id, from_sequence, noted_sequence, noted_hash }, call) {

@@ -29,16 +29,24 @@ function instant(text: string | undefined) {
 const text = (key: string, value: string | undefined) => (value ? { [key]: value } : {});
 
 const AuditEvent = Type.Object({
-  id: Type.String(),
+  id: Type.String({ description: "Id of the row (`aud_…`)." }),
   run_id: Type.String(),
   function_id: Type.String(),
   step_id: Type.Optional(Type.String()),
-  event_type: Type.String(),
-  payload: Type.Object({}, { additionalProperties: true }),
+  event_type: Type.String({ description: "What happened, such as `run.completed` or `authz.denied`." }),
+  payload: Type.Object(
+    {},
+    {
+      additionalProperties: true,
+      description: "What is known of it; fields that are set to be redacted are absent.",
+    },
+  ),
   environment_id: Type.String(),
   created_at: Type.String({ format: "date-time" }),
-  scope: Type.String(),
-  metadata: Type.Optional(Type.Record(Type.String(), Type.String())),
+  scope: Type.String({ description: "Whose row it is: `tenant` or `platform`." }),
+  metadata: Type.Optional(
+    Type.Record(Type.String(), Type.String(), { description: "Address, request id and the like, as text." }),
+  ),
   platform_key_id: Type.Optional(Type.String()),
   platform_user_id: Type.Optional(Type.String()),
   impersonated_org_id: Type.Optional(Type.String()),
@@ -47,12 +55,16 @@ const AuditEvent = Type.Object({
 const TrailInput = Type.Object({
   run_id: Type.Optional(Type.String({ maxLength: 200 })),
   function_id: Type.Optional(Type.String({ maxLength: 200 })),
-  event_type: Type.Optional(Type.String({ maxLength: 100 })),
-  from: Type.Optional(Type.String()),
-  to: Type.Optional(Type.String()),
+  event_type: Type.Optional(
+    Type.String({ maxLength: 100, description: "Only rows of this type, such as `run.completed`." }),
+  ),
+  from: Type.Optional(Type.String({ description: "Nothing before this time, RFC 3339." })),
+  to: Type.Optional(Type.String({ description: "Nothing after this time, RFC 3339." })),
   limit: Type.Optional(Type.Integer()),
   cursor: Type.Optional(Type.String()),
-  action: Type.Optional(Type.String({ maxLength: 100 })),
+  action: Type.Optional(
+    Type.String({ maxLength: 100, description: "Only calls that needed this action, such as `runs:read`." }),
+  ),
   api_key_id: Type.Optional(Type.String({ maxLength: 200 })),
 });
 
@@ -124,10 +136,10 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     reads: true,
     input: TrailInput,
     output: Type.Object({
-      events: Type.Array(AuditEvent),
+      events: Type.Array(AuditEvent, { description: "Rows, newest first." }),
       next_cursor: Type.String(),
       total_count: Type.Integer(),
-      retention_days: Type.Integer(),
+      retention_days: Type.Integer({ description: "Days that rows are kept; 0: for ever." }),
     }),
     rest: {
       route: "GET /api/v1/audit",

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { tryAgain } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
 import type { Integrity, IntegrityReport } from "./service.ts";
@@ -13,7 +14,10 @@ export interface PurgeBacklog {
 }
 
 const at = Type.String({ format: "date-time" });
-const Oldest = Type.Object({ id: Type.String(), age_ms: Type.Integer() });
+const Oldest = Type.Object({
+  id: Type.String({ description: "Id of the thing that has waited longest." }),
+  age_ms: Type.Integer({ description: "How long it has waited, in milliseconds." }),
+});
 
 const reportJson = (report: IntegrityReport, { environments, oldest }: PurgeBacklog) => ({
   balanced: report.balanced,
@@ -46,19 +50,28 @@ export const integrityOperations = (
     reads: true,
     input: Type.Object({}),
     output: Type.Object({
-      balanced: Type.Boolean(),
-      checked_at: at,
+      balanced: Type.Boolean({ description: "Whether every check counts zero." }),
+      checked_at: described(at, "When the checks were made, RFC 3339."),
       checks: Type.Array(
         Type.Object({
-          name: Type.String(),
-          about: Type.String(),
-          count: Type.Integer(),
-          oldest: Type.Optional(Oldest),
-          healed: Type.Integer(),
-          healed_at: Type.Optional(at),
+          name: Type.String({ description: "Name of the check." }),
+          about: Type.String({ description: "What must balance, in words." }),
+          count: Type.Integer({ description: "How many things do not." }),
+          oldest: Type.Optional(described(Oldest, "The one that has waited longest; absent without any.")),
+          healed: Type.Integer({
+            description: "How many the server mended by itself, since the node began.",
+          }),
+          healed_at: Type.Optional(described(at, "When it mended one last, RFC 3339.")),
         }),
+        { description: "One for each thing that must balance." },
       ),
-      purging: Type.Object({ environments: Type.Integer(), oldest: Type.Optional(Oldest) }),
+      purging: Type.Object(
+        {
+          environments: Type.Integer({ description: "How many deleted environments may have rows." }),
+          oldest: Type.Optional(described(Oldest, "The one that was deleted first; absent without any.")),
+        },
+        { description: "What deleted environments have left." },
+      ),
     }),
     rest: "GET /api/v1/integrity",
     async handle(_input, call) {

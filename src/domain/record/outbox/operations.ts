@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { namedEnvironment } from "../../../kit/named-environment.ts";
 import { listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
@@ -11,18 +12,18 @@ const instant = Type.String({ format: "date-time" });
 const bytes = Type.String({ contentEncoding: "base64" });
 
 const DeadLetter = Type.Object({
-  id: text,
+  id: described(text, "Id of the message (`ob_…`)."),
   event_id: text,
   entity_id: text,
   topic: text,
-  kind: text,
+  kind: described(text, "What the message tells, such as `event`."),
   environment_id: text,
   created_at: instant,
   dead_at: instant,
   attempts: Type.Integer(),
   last_error: text,
-  payload: bytes,
-  metadata: bytes,
+  payload: described(bytes, "JSON text of the message, in base64."),
+  metadata: described(bytes, "JSON text of what stands beside it, in base64."),
 });
 
 const base64 = (json: string): string => Buffer.from(json).toString("base64");
@@ -43,7 +44,13 @@ const deadLetterJson = (row: OutboxEntry) => ({
 });
 
 const Page = Type.Object({
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: deadLettersMax })),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: deadLettersMax,
+      description: "How many at most: 50 unless it says otherwise, never more than 500.",
+    }),
+  ),
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: deadLettersOffsetMax })),
 });
 
@@ -60,7 +67,10 @@ function decodePage({ query, headers }: RestRequest): unknown {
 }
 
 const Target = Type.Object({ eventID: Type.String({ minLength: 1, maxLength: 512 }) });
-const Result = Type.Object({ event_id: text, result: text });
+const Result = Type.Object({
+  event_id: text,
+  result: described(text, "What was done: `requeued` or `discarded`."),
+});
 const about = ({ eventID }: { eventID: string }) => [eventID];
 
 export const outboxOperations = (outbox: Outbox): Operation[] => [
@@ -71,7 +81,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     summary: "Messages that the bus refused until their attempts were spent, newest first.",
     input: Page,
     output: Type.Object({
-      items: Type.Array(DeadLetter),
+      items: Type.Array(DeadLetter, { description: "Dead letters, newest first." }),
       limit: Type.Integer(),
       offset: Type.Integer(),
     }),

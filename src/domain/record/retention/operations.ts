@@ -10,7 +10,9 @@ const days = Type.Integer({ description: "0: for ever." });
 const KeptShape = Type.Object({
   event_days: days,
   run_days: days,
-  own_days: Type.Union([Type.Integer(), Type.Null()]),
+  own_days: Type.Union([Type.Integer(), Type.Null()], {
+    description: "Days of the environment's own; null where the server's hold.",
+  }),
   retention_floor: Type.Integer(),
 });
 
@@ -40,7 +42,9 @@ export const retentionOperations = (retention: Pick<Retention, "daysOf" | "setDa
     summary:
       "Keeps the environment's events and runs so many days: 0 for ever, null as long as the installation says.",
     input: Type.Object({
-      days: Type.Union([Type.Integer({ minimum: 0, maximum: retentionDaysMax }), Type.Null()]),
+      days: Type.Union([Type.Integer({ minimum: 0, maximum: retentionDaysMax }), Type.Null()], {
+        description: "Days that events and runs are kept, 0 for ever; null takes the server's.",
+      }),
     }),
     output: KeptShape,
     rest: "PUT /api/v1/retention",

@@ -14,23 +14,38 @@ import type { ToldChange } from "../kv/service.ts";
 import { type ConfigRevision, type ConfigState, type Configs, stateOf } from "./service.ts";
 
 // The service answers with what a name may be; this only keeps the document honest.
-const byName = { name: Type.String({ minLength: 1, maxLength: 400 }) };
+const byName = {
+  name: Type.String({
+    minLength: 1,
+    maxLength: 400,
+    description: "Name of the document: A-Z, a-z, 0-9, `_`, `-` and dots, at most 128.",
+  }),
+};
 const revision = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const instant = Type.String({ format: "date-time" });
 const Fields = Type.Record(Type.String(), Type.Unknown());
 
-const Row = Type.Object({ name: Type.String(), revision: Type.Integer(), updatedAt: instant });
+const Row = Type.Object({
+  name: Type.String({ description: "Name of the document." }),
+  revision: Type.Integer(),
+  updatedAt: instant,
+});
 const Document = Type.Object({
-  name: Type.String(),
+  name: Type.String({ description: "Name of the document." }),
   data: Type.Union([Fields, Type.Null()], { description: "Null of a document that is deleted." }),
   revision: Type.Integer(),
   updatedAt: instant,
 });
-const Change = Type.Object({ name: Type.String(), revision: Type.Integer() });
+const Change = Type.Object({
+  name: Type.String({ description: "Name of the document." }),
+  revision: Type.Integer(),
+});
 const Kept = Type.Object({
   revision: Type.Integer(),
-  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")]),
-  bytes: Type.Integer(),
+  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
+    description: "What was done: `put` or `delete`.",
+  }),
+  bytes: Type.Integer({ description: "Size of the document, in bytes." }),
   updatedAt: instant,
 });
 
@@ -62,7 +77,7 @@ const readOperations = (configs: Configs): Operation[] => [
     reads: true,
     summary: "Config documents of the environment, by name.",
     input: Type.Object({}),
-    output: Type.Object({ configs: Type.Array(Row) }),
+    output: Type.Object({ configs: Type.Array(Row, { description: "Documents by name." }) }),
     rest: "GET /api/v1/config",
     lists: listed(({ name }: { name: string }) => [name], { under: "configs" }),
     handle: async (_input, call) => ({
@@ -95,7 +110,10 @@ const readOperations = (configs: Configs): Operation[] => [
     reads: true,
     summary: "Changes of a document whose data is kept, newest first.",
     input: Type.Object(byName),
-    output: Type.Object({ name: Type.String(), history: Type.Array(Kept) }),
+    output: Type.Object({
+      name: Type.String({ description: "Name of the document." }),
+      history: Type.Array(Kept, { description: "Changes, newest first." }),
+    }),
     rest: {
       route: "GET /api/v1/config/{name}/history",
       encode: (history: ConfigRevision[], { name }) => ({

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
 import {
   type Call,
@@ -21,15 +22,23 @@ const maxLength = 2 * keyBytesMax;
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const seconds = Type.Integer({ minimum: 0, maximum: ttlSecondsMax, description: "0: kept for ever." });
 
+const purge = Type.Optional(
+  Type.Boolean({ description: "Whether the values before it are deleted as well." }),
+);
+
 const BucketShape = Type.Object({
-  name: Type.String(),
-  description: Type.Optional(Type.String()),
-  ttl_seconds: Type.Optional(Type.Integer()),
+  name: Type.String({ description: "Name of the bucket." }),
+  description: Type.Optional(Type.String({ description: "What the bucket is for." })),
+  ttl_seconds: Type.Optional(
+    Type.Integer({ description: "Seconds that a value is kept; absent: for ever." }),
+  ),
   max_value_size: Type.Integer(),
-  max_bytes: Type.Optional(Type.Integer()),
+  max_bytes: Type.Optional(
+    Type.Integer({ description: "The most bytes that the bucket holds; absent: no limit." }),
+  ),
   history: Type.Integer({ description: "Values that are kept of each key, the newest included." }),
-  values: Type.Integer(),
-  bytes: Type.Integer(),
+  values: Type.Integer({ description: "Values that are kept, those of the history included." }),
+  bytes: Type.Integer({ description: "Bytes that the values take." }),
   created_at: Type.String({ format: "date-time" }),
 });
 
@@ -70,12 +79,26 @@ const bucketOperations = (kv: Kv): Operation[] => [
     action: "secrets:manage",
     summary: "A bucket for keys and their values.",
     input: Type.Object({
-      name: Type.String({ maxLength: 4 * bucketNameCharsMax }),
-      description: Type.Optional(Type.String({ maxLength: descriptionCharsMax })),
+      name: Type.String({
+        maxLength: 4 * bucketNameCharsMax,
+        description: "Name of the bucket: A-Z, a-z, 0-9, `_` and `-`, at most 64.",
+      }),
+      description: Type.Optional(
+        Type.String({
+          maxLength: descriptionCharsMax,
+          description: `What the bucket is for, at most ${descriptionCharsMax} characters.`,
+        }),
+      ),
       ttl_seconds: Type.Optional(seconds),
       max_value_size: Type.Optional(count),
-      max_bytes: Type.Optional(count),
-      history: Type.Optional(Type.Integer({ minimum: 0, maximum: historyMax })),
+      max_bytes: Type.Optional(described(count, "The most bytes that the bucket holds; 0 for no limit.")),
+      history: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          maximum: historyMax,
+          description: "Values that are kept of each key, the newest included: 1 to 64.",
+        }),
+      ),
     }),
     output: BucketShape,
     rest: { route: "POST /api/v1/kv/buckets", status: 201 },
@@ -97,7 +120,10 @@ const bucketOperations = (kv: Kv): Operation[] => [
     reads: true,
     summary: "Buckets of the environment, by name.",
     input: Type.Object({}),
-    output: Type.Object({ buckets: Type.Array(BucketShape), count: Type.Integer() }),
+    output: Type.Object({
+      buckets: Type.Array(BucketShape, { description: "Buckets by name." }),
+      count: Type.Integer({ description: "How many buckets are listed." }),
+    }),
     rest: "GET /api/v1/kv/buckets",
     lists: listed(({ name }: { name: string }) => [name], { under: "buckets" }),
     async handle(_input, call) {
@@ -146,13 +172,13 @@ const keysOperation = (kv: Kv): Operation =>
             "Dots cut keys into segments: `*` is any text inside one, a last `>` one segment or more.",
         }),
       ),
-      prefix: Type.Optional(Type.String({ maxLength })),
-      limit: Type.Optional(Type.Integer()),
+      prefix: Type.Optional(Type.String({ maxLength, description: "What keys begin with." })),
+      limit: Type.Optional(Type.Integer({ description: "How many at most, never more than 10,000." })),
       cursor: Type.Optional(Type.String({ maxLength })),
     }),
     output: Type.Object({
-      keys: Type.Array(Type.String()),
-      count: Type.Integer(),
+      keys: Type.Array(Type.String(), { description: "Keys in order." }),
+      count: Type.Integer({ description: "How many keys the page has." }),
       next_cursor: Type.Optional(Type.String()),
     }),
     rest: {
@@ -184,12 +210,12 @@ const valueOperations = (kv: Kv): Operation[] => [
     input: Type.Object({ ...ofKey, revision: Type.Optional(count) }),
     about: aboutKey,
     output: Type.Object({
-      key: Type.String(),
+      key: Type.String({ description: "The key." }),
       value: Type.String({ description: "Base64." }),
       revision: Type.Integer(),
       created_at: Type.String({ format: "date-time" }),
       expires_at: Type.Optional(Type.String({ format: "date-time" })),
-      operation: Type.Literal("put"),
+      operation: Type.Literal("put", { description: "Always `put`: a deleted key is not found." }),
     }),
     rest: {
       route: "GET /api/v1/kv/buckets/{bucket}/keys/{key...}",
@@ -246,13 +272,13 @@ const valueOperations = (kv: Kv): Operation[] => [
     summary: "Deletes a key; with `purge=true` also the values before it. `If-Match` as in a PUT.",
     input: Type.Object({
       ...ofKey,
-      purge: Type.Optional(Type.Boolean()),
+      purge,
       ...expecting,
     }),
     about: aboutKey,
     rest: {
       route: "DELETE /api/v1/kv/buckets/{bucket}/keys/{key...}",
-      query: Type.Object({ purge: Type.Optional(Type.Boolean()) }),
+      query: Type.Object({ purge }),
       decode: (request) => ({
         ...conditions(request),
         ...queried(request, "purge", booleanOf),
@@ -268,10 +294,10 @@ const valueOperations = (kv: Kv): Operation[] => [
 ];
 
 const Told = Type.Object({
-  key: Type.String(),
+  key: Type.String({ description: "The key." }),
   value: Type.String({ description: "Base64; empty of a deletion." }),
   revision: Type.Integer(),
-  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")]),
+  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], { description: "What was done." }),
   bucket: Type.String(),
 });
 
@@ -314,7 +340,12 @@ const watchOperation = (kv: Kv): Operation =>
       key: Type.Optional(
         Type.String({ maxLength, description: "A key, or a pattern as `filter` of a list; all by default." }),
       ),
-      after: Type.Optional(count),
+      after: Type.Optional(
+        described(
+          count,
+          "The revision behind which it goes on; the values that there are come first when left out.",
+        ),
+      ),
     }),
     about: ({ bucket, key = "" }) => (/^$|[*>]/.test(key) ? [bucket] : aboutKey({ bucket, key })),
     route: "GET /api/v1/kv/buckets/{bucket}/watch",

@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { namedProjection } from "../../../kit/waits-for.ts";
@@ -22,7 +23,7 @@ const Register = Type.Object({
   recording: Type.Optional(Type.Boolean()),
 });
 
-const Name = Type.Object({ name: Type.String() });
+const Name = Type.Object({ name: Type.String({ description: "Name of the projection." }) });
 const about = ({ name }: Static<typeof Name>) => [name];
 
 function asOfQuery(text: string | null): { asOf?: number } {
@@ -36,11 +37,11 @@ const State = Type.Object({
   projection_name: Type.String(),
   environment_id: Type.String(),
   partition_key: Type.String(),
-  state: Type.Unknown(),
+  state: Type.Unknown({ description: "State of the partition." }),
   last_event_id: Type.String(),
   last_event_seq: Type.Integer(),
   last_event_time: Type.String({ format: "date-time" }),
-  version: Type.Integer(),
+  version: Type.Integer({ description: "Version of the definition that folded it." }),
   updated_at: Type.String({ format: "date-time" }),
 });
 
@@ -80,7 +81,7 @@ const registryOperations = (projections: Projections): Operation[] => [
       route: "DELETE /api/v1/projections/{name}",
       encode: () => ({ status: 200, body: { status: "deleted" } }),
     },
-    output: Type.Object({ status: Type.String() }),
+    output: Type.Object({ status: Type.String({ description: "Always `deleted`." }) }),
     rpc: rpc(
       ProjectionService.method.unregisterProjection,
       ({ name }) => ({ name }),
@@ -143,7 +144,7 @@ const readOperations = (projections: Projections): Operation[] => [
     reads: true,
     waitsFor: namedProjection,
     input: Type.Object({
-      name: Type.String(),
+      name: Type.String({ description: "Name of the projection." }),
       partition: text,
       generation: count,
       asOf: Type.Optional(Type.Integer()),
@@ -156,17 +157,30 @@ const readOperations = (projections: Projections): Operation[] => [
         ...asOfQuery(query.get("as_of")),
       }),
       encode: (read) => ({ status: 200, body: projectionJson(read) }),
-      query: Type.Object({ partition: text, as_of: Type.Optional(Type.String({ format: "date-time" })) }),
+      query: Type.Object({
+        partition: text,
+        as_of: Type.Optional(
+          Type.String({
+            format: "date-time",
+            description:
+              "The state as it was saved with no event behind that time, RFC 3339; of recording projections.",
+          }),
+        ),
+      }),
     },
     output: Type.Object({
-      name: Type.String(),
-      version: Type.Integer(),
-      mode: Type.String(),
+      name: Type.String({ description: "Name of the projection." }),
+      version: Type.Integer({ description: "Version of the registered definition." }),
+      mode: Type.String({
+        description: "`managed` (the server keeps the state), `external` or `sql` (the server folds).",
+      }),
       status: Type.String({ description: "active, paused, rebuilding or error" }),
       error_message: Type.String(),
       last_event_seq: Type.Integer(),
       updated_at: Type.String({ format: "date-time" }),
-      state: Type.Union([State, Type.Null()]),
+      state: Type.Union([State, Type.Null()], {
+        description: "State of the partition; null where nothing was folded.",
+      }),
     }),
     rpc: rpc(
       ProjectionService.method.getProjection,
@@ -196,10 +210,22 @@ const readOperations = (projections: Projections): Operation[] => [
     summary: "Partitions of a managed projection that have a state, by key.",
     reads: true,
     waitsFor: namedProjection,
-    input: Type.Object({ name: Type.String(), q: text, limit: Type.Optional(Type.Integer({ minimum: 0 })) }),
+    input: Type.Object({
+      name: Type.String({ description: "Name of the projection." }),
+      q: described(text, "What keys of partitions begin with."),
+      limit: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          description: "How many at most: 100 unless it says otherwise, never more than 1,000.",
+        }),
+      ),
+    }),
     about,
     rest: "GET /api/v1/projections/{name}/partitions",
-    output: Type.Object({ partitions: Type.Array(Type.String()), returned: Type.Integer() }),
+    output: Type.Object({
+      partitions: Type.Array(Type.String(), { description: "Keys of partitions, in order." }),
+      returned: Type.Integer({ description: "How many keys are listed." }),
+    }),
     async handle({ name, q = "", limit }, call) {
       const partitions = await projections.partitions(call.environmentId, name, { search: q, limit });
       return { partitions, returned: partitions.length };

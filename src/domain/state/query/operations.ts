@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
+import { described } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
 import { isOwnTable } from "./names.ts";
@@ -27,7 +28,14 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
       const tables = queries.tablesOf(query).filter((table) => !isOwnTable(table));
       return tables.length === 0 ? "log" : ownersOf(environmentId, tables);
     },
-    input: Type.Object({ query: Type.String(), timeout_ms: count, max_rows: count }),
+    input: Type.Object({
+      query: Type.String({ description: "One SELECT, WITH or EXPLAIN of at most 8 KiB." }),
+      timeout_ms: described(
+        count,
+        "Milliseconds that the query may take: 5,000 unless it says otherwise, at most 30,000.",
+      ),
+      max_rows: count,
+    }),
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: ["runs:read", "events:subscribe", "functions:read"],
     rest: {
@@ -41,6 +49,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
           values: Type.Array(Type.String(), { description: "Every value as text; null is an empty one." }),
           nulls: Type.Array(Type.Integer(), { description: "Places of the values that are null." }),
         }),
+        { description: "Rows in the order of the query." },
       ),
       total_rows: Type.Integer(),
       truncated: Type.Boolean({ description: "Rows were left out, by max_rows or by 16 MiB." }),

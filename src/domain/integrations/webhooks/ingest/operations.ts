@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { described } from "../../../../kit/described.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { type Operation, unary } from "../../../../kit/operation.ts";
 import type { Webhooks } from "../service.ts";
@@ -25,22 +26,24 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
     isRoutine: true,
     summary: "Takes a provider's request to a source, whose ingest token it carries, and emits its event.",
     input: Type.Object({
-      id: Type.String({ maxLength: 200 }),
+      id: Type.String({ maxLength: 200, description: "Id of the source (`whs_…`)." }),
       query: text,
       headers: Type.Record(text, text),
       body: Type.Uint8Array(),
     }),
     output: Type.Object({
-      status: text,
+      status: described(text, "Always `accepted`: what is refused is an error."),
       event_id: text,
-      delivery_id: text,
+      delivery_id: described(text, "Id of the delivery (`whd_…`)."),
       duplicate: Type.Optional(Type.Boolean()),
-      challenge: Type.Optional(text),
+      challenge: Type.Optional(
+        described(text, "What a provider asked to be answered, of a URL's verification."),
+      ),
     }),
     rest: {
       route: "POST /api/v1/webhooks/{id}",
       raw: true,
-      query: Type.Object({ token: text }),
+      query: Type.Object({ token: described(text, "Ingest token of the source (`ifwh_…`).") }),
       body: Type.Any({ description: "Whatever the provider sends: JSON, a form or text." }),
       decode: ({ params, query, headers, body }) => {
         if (!(body instanceof Uint8Array)) throw invalid("body", "must not be empty");
