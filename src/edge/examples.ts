@@ -12,11 +12,13 @@ const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "
 const typeOf = (value: unknown): string =>
   Array.isArray(value) ? "array" : Number.isInteger(value) ? "integer" : typeof value;
 
-/** The value that is kept for fields of this name, if the schema takes values of its type. */
-function namedValue(schema: JsonSchema, name: string): unknown {
-  const value = exampleValues[snakeCase(name)];
-  const fits = schema.type === undefined || schema.type === typeOf(value);
-  return fits && schema.format === undefined && schema.contentEncoding === undefined ? value : undefined;
+/** Whether a value that is kept for a name is one of the schema: of its type, and no object whose fields it names. */
+function fits(value: unknown, schema: JsonSchema, itemOf: (schema: JsonSchema) => JsonSchema): boolean {
+  if (value === undefined || "format" in schema || "contentEncoding" in schema) return false;
+  if (schema.type === undefined) return !("anyOf" in schema) && !("oneOf" in schema);
+  if (schema.type !== typeOf(value)) return false;
+  if (Array.isArray(value)) return fits(value[0], itemOf(schema), itemOf);
+  return schema.properties === undefined;
 }
 
 function textExample({ format, contentEncoding, minLength }: JsonSchema): string {
@@ -51,8 +53,8 @@ export class Examples {
     if ("default" in schema) return schema.default;
     // The first word of an enum of the RPC wire stands for none of them.
     if (Array.isArray(schema.enum)) return schema.enum[1] ?? schema.enum[0];
-    const named = namedValue(schema, name);
-    if (named !== undefined) return named;
+    const kept = exampleValues[snakeCase(name)];
+    if (fits(kept, schema, ({ items }) => this.#resolved(items as JsonSchema))) return kept;
     const [choice] = (schema.anyOf ?? schema.oneOf ?? []) as JsonSchema[];
     if (choice) return this.of(choice, name, depth);
     switch (schema.type) {

@@ -143,6 +143,16 @@ const successHeaders = (operation: Operation) =>
   operation.mode === "unary" &&
   operation.writes && { headers: { [sequenceHeader]: { $ref: "#/components/headers/Sequence" } } };
 
+/** Fields of inputs that headers fill. */
+const headerOf: Readonly<Record<string, string>> = { if_match: "If-Match", if_none_match: "If-None-Match" };
+const headerFields = Object.keys(headerOf);
+
+const headerParameters = (schema: TSchema): JsonSchema[] =>
+  headerFields.flatMap((name) => {
+    const field = fieldsOf(schema)[name];
+    return field ? [parameter("header", headerOf[name]!, false, plain(field))] : [];
+  });
+
 const namesIn = (path: string): string[] =>
   [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => name!);
 
@@ -158,6 +168,11 @@ function socketParameters({ input }: Operation, path: string): JsonSchema[] {
   return [...pathParameters(input, names), ...queryParameters(input, names)];
 }
 
+const meaningOf = (status: number): string => {
+  if (status >= 300) return "The same, but not well.";
+  return status === 204 ? "Success, and nothing to say." : "Success.";
+};
+
 function restDescribed(operation: UnaryOperation, binding: FullBinding, operationId: string) {
   const { method, path } = parseRoute(binding.route);
   const names = namesIn(path);
@@ -167,11 +182,20 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
   const parameters = [
     ...((base.parameters as JsonSchema[] | undefined) ?? []),
     ...pathParameters(operation.input, names),
-    ...(query ? queryParameters(query, names) : []),
+    ...(query ? queryParameters(query, [...names, ...headerFields]) : []),
+    ...headerParameters(operation.input),
   ];
-  const body = binding.body ? plain(binding.body) : bodySchema(operation.input, names);
+  const body = binding.body ? plain(binding.body) : bodySchema(operation.input, [...names, ...headerFields]);
   const hasFields = binding.body !== undefined || Object.keys(body.properties ?? {}).length > 0;
   const status = binding.status ?? (operation.output || binding.encode ? 200 : 204);
+  const answers = [status, ...(binding.also ?? [])].map((one) => [
+    one,
+    {
+      description: meaningOf(one),
+      ...(one < 300 && successHeaders(operation)),
+      ...(operation.output && one !== 204 && { content: json(plain(operation.output)) }),
+    },
+  ]);
   return {
     ...base,
     ...(parameters.length > 0 && { parameters }),
@@ -183,11 +207,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
         requestBody: { content: json(body), required: Array.isArray(body.required) },
       }),
     responses: {
-      [status]: {
-        description: "Success.",
-        ...successHeaders(operation),
-        ...(operation.output && { content: json(plain(operation.output)) }),
-      },
+      ...Object.fromEntries(answers),
       ...refusals(operation, errorRef),
     },
   };

@@ -103,6 +103,7 @@ function health(host: ProbesHost): Operation {
     output: Health,
     rest: {
       route: "GET /health",
+      also: [503],
       encode: ({ well, at, status, warnings }) => ({
         status: well ? 200 : 503,
         body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
@@ -140,6 +141,7 @@ function ready(host: ProbesHost): Operation {
     output: Ready,
     rest: {
       route: "GET /ready",
+      also: [503],
       encode: ({ status, issues }) => ({
         status: status === "ready" ? 200 : 503,
         body: { status, ...(issues.length > 0 && { issues }) },

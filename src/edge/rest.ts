@@ -52,6 +52,7 @@ export interface FullBinding {
   route: string;
   raw?: boolean;
   status?: number;
+  also?: readonly number[];
   body?: TSchema;
   query?: TSchema;
   decode?: (request: RestRequest) => unknown;

@@ -11,8 +11,8 @@ const header = (description: string) =>
 
 /** Fields of an input that headers fill. */
 export const expecting = {
-  if_match: header("Header `If-Match`: the revision that the thing must be at."),
-  if_none_match: header("Header `If-None-Match`: `*`, there must be no such thing."),
+  if_match: header("The revision that the thing must be at."),
+  if_none_match: header("`*`: there must be no such thing."),
 };
 
 /** What the headers expect of the thing. */

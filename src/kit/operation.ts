@@ -124,6 +124,8 @@ export type RestBinding<I, O> =
       encode?: (output: O, input: I) => RestReply;
       /** The status of success: what the default `encode` answers, and what the OpenAPI document says. */
       status?: number;
+      /** Further statuses that `encode` answers, for the document: with the same body, of 204 without one. */
+      also?: readonly number[];
       /** For the document, where `decode` reads something else than the input's own fields. */
       body?: TSchema;
       query?: TSchema;

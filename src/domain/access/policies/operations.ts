@@ -1,5 +1,4 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { resourceNameCharsMax } from "../../../access/judge.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
@@ -7,33 +6,23 @@ import { type Call, listedById, type Operation, unary } from "../../../kit/opera
 import type { ScopedRoutes } from "../roles/role.ts";
 import { namedScope, platformScope, tenantScope } from "../roles/rules.ts";
 import type { Roles } from "../roles/service.ts";
-import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
+import { policyTextCharsMax } from "./limits.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
+import {
+  DryRunInput,
+  DryRunShape,
+  InstalledShape,
+  PolicyShape,
+  TemplateShape,
+  VersionShape,
+} from "./shapes.ts";
 import { policyTemplates } from "./templates.ts";
 
 const text = Type.String();
 const bounded = Type.String({ maxLength: policyTextCharsMax });
-/** As long as the longest resource name of a call. */
-const named = Type.String({ maxLength: resourceNameCharsMax });
-const instant = Type.String({ format: "date-time" });
 const byId = {
   id: Type.String({ minLength: 1, description: "Id of the policy (`pol_…`), role (`role_…`) or template." }),
 };
-
-const PolicyShape = Type.Object({
-  id: described(text, "Id of the policy (`pol_…`)."),
-  org_id: text,
-  name: described(text, "Name of the policy."),
-  effect: text,
-  actions: text,
-  resources: text,
-  condition: text,
-  version: Type.Integer({ description: "Version of the policy, from 1." }),
-  created_at: instant,
-  updated_at: instant,
-  /** Patterns of the policy that cannot match anything. */
-  warnings: Type.Optional(Type.Array(text)),
-});
 
 export const policyJson = (policy: Policy, warnings: readonly string[]) => ({
   id: policy.id,
@@ -235,47 +224,6 @@ const rolePoliciesOperations = (policies: Policies, roles: Roles, scoped: Scoped
   ];
 };
 
-const DryRunInput = Type.Object({
-  policy_id: Type.Optional(text),
-  actions: Type.Optional(bounded),
-  resources: Type.Optional(bounded),
-  condition: Type.Optional(bounded),
-  subject: Type.Optional(
-    Type.Object(
-      {
-        id: Type.Optional(described(named, "Id of the caller.")),
-        kind: Type.Optional(described(named, "Kind of the caller: `key`, `user` or `platform`.")),
-        roles: Type.Optional(
-          Type.Array(named, { maxItems: 100, description: "Names of the caller's roles." }),
-        ),
-      },
-      { description: "The made-up caller." },
-    ),
-  ),
-  request: Type.Optional(
-    Type.Object(
-      {
-        action: Type.Optional(described(named, "Action that the call needs, such as `runs:read`.")),
-        operation: Type.Optional(described(named, "Name of the operation, such as `runs.get`.")),
-        type: Type.Optional(described(named, "Type of the resource, such as `run`.")),
-        resource: Type.Optional(described(named, "Name of the resource.")),
-        environment: Type.Optional(described(named, "Name of the resource's environment.")),
-        environment_id: Type.Optional(named),
-        project_id: Type.Optional(named),
-      },
-      { description: "The made-up call." },
-    ),
-  ),
-  /** Also try it on this many of the org's last audited calls. */
-  last: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: dryRunDecisionsMax,
-      description: "Tries it also on this many of the org's last audited calls, at most 10,000.",
-    }),
-  ),
-});
-
 const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
   const { policy_id, subject = {}, request = {}, last } = input;
   if (policy_id === undefined && input.condition === undefined && input.actions === undefined)
@@ -323,6 +271,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       summary:
         "What a policy would do to a made-up call, and to the org's last audited ones; stores nothing.",
       input: DryRunInput,
+      output: DryRunShape,
       rest: {
         route: `POST ${path}/dry-run`,
         encode: (answer: DryRunAnswer) => ({ status: 200, body: dryRunJson(answer) }),
@@ -336,6 +285,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       reads: true,
       summary: "Every version of a policy, newest first.",
       input: Type.Object(byId),
+      output: Type.Array(VersionShape),
       rest: `GET ${path}/{id}/versions`,
       handle: async ({ id }, call) => {
         const versions = await policies.versions(scopeOf(call), id);
@@ -363,6 +313,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       reads: true,
       summary: "Bundles of deny policies that come with svc.",
       input: Type.Object({}),
+      output: Type.Array(TemplateShape),
       rest: "GET /api/v1/policy-templates",
       handle: () =>
         policyTemplates.map(({ id, name, version, description, policies: bundle }) => ({
@@ -383,6 +334,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       summary:
         "Creates the policies of a bundle, or brings them up to its version, and gives them to its roles.",
       input: Type.Object(byId),
+      output: InstalledShape,
       rest: "POST /api/v1/policy-templates/{id}/install",
       handle: async ({ id }, call) => {
         const installed = await policies.install(scopeOf(call), id, call.caller.id);

@@ -111,6 +111,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     input: Type.Object({}),
     rest: {
       route: "POST /api/v1/auth/logout",
+      status: 204,
       // Ignores the body, whatever it contains.
       decode: () => ({}),
       encode: ({ isSecure }: { isSecure: boolean }) => ({

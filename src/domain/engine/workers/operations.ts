@@ -259,7 +259,7 @@ const jobOperations = (workers: Workers) => [
     output: Type.Object({
       jobs: Type.Array(Assignment, { description: "Jobs that the worker has from now on." }),
     }),
-    rest: { route: "GET /api/v1/workers/{workerId}/jobs", encode: encodeJobs },
+    rest: { route: "GET /api/v1/workers/{workerId}/jobs", also: [204], encode: encodeJobs },
     handle: (input, call, permit) =>
       workers.poll(call.environmentId, input.workerId, input.available, call.signal, rightsOf(call, permit)),
   }),

@@ -64,6 +64,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     rest: {
       route: "POST /api/v1/events/schemas",
       status: 201,
+      also: [200],
       encode: ({ schema, created }: RegisteredSchema) => ({
         status: created ? 201 : 200,
         body: schemaJson(schema),

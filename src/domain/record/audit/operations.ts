@@ -52,6 +52,29 @@ function orgOf(call: Call, named: string | undefined): string {
 
 const present = (name: string, value: string) => (value === "" ? {} : { [name]: value });
 
+const row = Type.Integer();
+const VerifiedShape = Type.Object({
+  org_id: text,
+  valid: Type.Boolean({ description: "Whether every row that was checked is what was written." }),
+  checked: described(row, "How many rows were checked, at most 200,000."),
+  floor_sequence: described(row, "The chain begins after this row: retention deleted the rows before."),
+  head_sequence: described(row, "Sequence of the last row of the chain."),
+  head_hash: described(text, "Hash of that row, in hex: note it, to compare it later."),
+  broken: Type.Union(
+    [
+      Type.Object({
+        sequence: described(row, "Sequence of the row."),
+        reason: described(text, "What is wrong with it."),
+      }),
+      Type.Null(),
+    ],
+    { description: "The first row that is not what was written; null without one." },
+  ),
+  next_sequence: Type.Union([row, Type.Null()], {
+    description: "`from_sequence` to go on with; null when all is checked.",
+  }),
+});
+
 const verifiedJson = (orgId: string, verified: Verified) => ({
   org_id: orgId,
   valid: verified.valid,
@@ -170,6 +193,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
         "The hash that the caller noted, in hex; compared with that of the row.",
       ),
     }),
+    output: VerifiedShape,
     rest: "GET /api/v1/audit/verify",
     async handle({ org_id, from_sequence, noted_sequence, noted_hash }, call) {
       if ((noted_sequence === undefined) !== (noted_hash === undefined))
