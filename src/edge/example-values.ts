@@ -5,7 +5,6 @@ export const exampleValues: Readonly<Record<string, unknown>> = {
   api_key_id: "ak_01kf3m8q4v7x2n9t5c6b1d0e8g",
   base: "developer",
   bucket: "carts",
-  callback_url: "https://agent.example.com",
   code: "not_found",
   color: "#2f6fed",
   columns: ["id", "status"],
@@ -90,6 +89,5 @@ export const exampleValues: Readonly<Record<string, unknown>> = {
   topic: "prices",
   transports: ["rest", "connect"],
   url: "https://example.com/hooks",
-  user_id: "usr_01kf3m8q4v7x2n9t5c6b1d0e8g",
   worker_id: "worker-1",
 };

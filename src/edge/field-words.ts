@@ -12,7 +12,6 @@ export const fieldWords: Readonly<Record<string, string>> = {
   env_id: "Id of the environment (`env_…`).",
   environment_id: "Id of the environment (`env_…`).",
   event_id: "Id of the event (`evt_…`).",
-  event_ids: "Ids of events (`evt_…`).",
   from_event_id: "The first event that is folded; all that are kept when empty.",
   function_id: "Id of the function.",
   function_ids: "Ids of the functions that the worker serves.",

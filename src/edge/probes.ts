@@ -40,7 +40,7 @@ const Health = Type.Object({
   status: Type.String({ description: "`healthy` or `unhealthy`." }),
   timestamp: Type.String({ format: "date-time" }),
   version: Type.String({ description: "Version of the server." }),
-  warnings: Type.Optional(words),
+  warnings: Type.Optional(described(words, "What an operator should look at although the server works.")),
 });
 
 const Ready = Type.Object({

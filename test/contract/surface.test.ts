@@ -3,6 +3,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { matrixPath, routesIn } from "../support/auth-matrix.ts";
 import { everyFrame, shapeOf } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
+import { undescribed, unusedWords } from "../support/undescribed.ts";
 
 /**
  * The operations that proto/README.md 'Who may call' names as public, and none besides (`/docs` is a page
@@ -55,5 +56,22 @@ describe("what the server offers", () => {
         body.paths[path.replace("...}", "}")]?.[method.toLowerCase()],
         `${method} ${path}`,
       ).toBeDefined();
+  });
+
+  test("is described to the last field, with an example of every body", async () => {
+    const { body } = await server.api("/openapi.json");
+    expect(undescribed(body)).toEqual([]);
+    expect(unusedWords(body), "kept for no field: src/edge/field-words.ts, example-values.ts").toEqual([]);
+  });
+
+  test("has every kind of fault, with its status on both protocols and what it means", async () => {
+    const { body } = await server.api("/openapi.json");
+    const refused = await server.api("/api/v1/kv/buckets/none");
+    expect(body["x-svc-errors"]).toContainEqual({
+      ...{ code: refused.body.code, status: refused.status, connect: "not_found", connect_status: 404 },
+      meaning: expect.any(String),
+    });
+    const answered = Object.values(body.info.description.match(/^\| `\w+` \|/gm)).length;
+    expect(answered).toBe(body["x-svc-errors"].length);
   });
 });

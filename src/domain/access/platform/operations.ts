@@ -239,7 +239,9 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
       platform_key_id: Type.Optional(text),
       impersonated_org_id: Type.Optional(text),
       cursor: Type.Optional(text),
-      limit: Type.Optional(Type.Integer()),
+      limit: Type.Optional(
+        Type.Integer({ description: "How many at most: 100 unless it says otherwise, never more than 200." }),
+      ),
     }),
     output: Type.Object({
       events: Type.Array(EventShape, { description: "Rows, newest first." }),

@@ -184,7 +184,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     output: Type.Object({
       events: Type.Array(EventRecord, { description: "Events, newest first." }),
       count: Type.Integer({ description: "How many events the page has." }),
-      limit: Type.Integer(),
+      limit: Type.Integer({ description: "How many events the page may have." }),
       next_cursor: Type.Optional(Type.String()),
       prev_cursor: Type.Optional(Type.String()),
       has_next: Type.Boolean(),

@@ -15,7 +15,7 @@ const DeadLetter = Type.Object({
   id: described(text, "Id of the message (`ob_…`)."),
   event_id: text,
   entity_id: text,
-  topic: text,
+  topic: described(text, "Topic with its namespace, such as `events:order.placed`."),
   kind: described(text, "What the message tells, such as `event`."),
   environment_id: text,
   created_at: instant,
@@ -82,7 +82,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     input: Page,
     output: Type.Object({
       items: Type.Array(DeadLetter, { description: "Dead letters, newest first." }),
-      limit: Type.Integer(),
+      limit: Type.Integer({ description: "How many the page may have." }),
       offset: Type.Integer(),
     }),
     rest: {

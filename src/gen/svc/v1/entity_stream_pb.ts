@@ -1226,6 +1226,8 @@ export type GetEntityHistoryRequest = Message<"svc.v1.GetEntityHistoryRequest"> 
   fromVersion: bigint;
 
   /**
+   * How many events at most: 50 unless it says otherwise, never more than 200.
+   *
    * @generated from field: int32 limit = 3;
    */
   limit: number;
@@ -1270,6 +1272,8 @@ export type GetEntityHistoryRequestJson = {
   fromVersion?: string;
 
   /**
+   * How many events at most: 50 unless it says otherwise, never more than 200.
+   *
    * @generated from field: int32 limit = 3;
    */
   limit?: number;
@@ -1800,6 +1804,8 @@ export type CreateSnapshotRequest = Message<"svc.v1.CreateSnapshotRequest"> & {
   entityType: string;
 
   /**
+   * Version of the stream that the state is of.
+   *
    * @generated from field: int64 entity_version = 3;
    */
   entityVersion: bigint;
@@ -1834,6 +1840,8 @@ export type CreateSnapshotRequestJson = {
   entityType?: string;
 
   /**
+   * Version of the stream that the state is of.
+   *
    * @generated from field: int64 entity_version = 3;
    */
   entityVersion?: string;
@@ -1948,6 +1956,8 @@ export type GetSnapshotResponse = Message<"svc.v1.GetSnapshotResponse"> & {
   entityType: string;
 
   /**
+   * Version of the stream that the state is of.
+   *
    * @generated from field: int64 entity_version = 4;
    */
   entityVersion: bigint;
@@ -1992,6 +2002,8 @@ export type GetSnapshotResponseJson = {
   entityType?: string;
 
   /**
+   * Version of the stream that the state is of.
+   *
    * @generated from field: int64 entity_version = 4;
    */
   entityVersion?: string;

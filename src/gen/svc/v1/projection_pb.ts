@@ -1663,6 +1663,8 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   events: string[];
 
   /**
+   * The path by whose value events are divided; empty for one partition.
+   *
    * @generated from field: string partition_key = 5;
    */
   partitionKey: string;
@@ -1781,6 +1783,8 @@ export type ProjectionInfoJson = {
   events?: string[];
 
   /**
+   * The path by whose value events are divided; empty for one partition.
+   *
    * @generated from field: string partition_key = 5;
    */
   partitionKey?: string;
@@ -2977,6 +2981,8 @@ export type QuerySQLProjectionRequest = Message<"svc.v1.QuerySQLProjectionReques
   orderBy: string;
 
   /**
+   * How many rows at most: 100 unless it says otherwise, never more than 10,000.
+   *
    * @generated from field: int32 limit = 4;
    */
   limit: number;
@@ -3013,6 +3019,8 @@ export type QuerySQLProjectionRequestJson = {
   orderBy?: string;
 
   /**
+   * How many rows at most: 100 unless it says otherwise, never more than 10,000.
+   *
    * @generated from field: int32 limit = 4;
    */
   limit?: number;

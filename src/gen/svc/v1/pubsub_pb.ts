@@ -247,7 +247,7 @@ export type SubscribeOptions = Message<"svc.v1.SubscribeOptions"> & {
   filter: string;
 
   /**
-   * Ignored, as are ack_mode and backpressure: the prefix of the pattern decides.
+   * Ignored: the prefix of the pattern decides.
    *
    * @generated from field: string namespace = 4;
    */
@@ -261,11 +261,15 @@ export type SubscribeOptions = Message<"svc.v1.SubscribeOptions"> & {
   consumerGroup: string;
 
   /**
+   * Ignored: the settings of the consumer group decide.
+   *
    * @generated from field: svc.v1.AckMode ack_mode = 6;
    */
   ackMode: AckMode;
 
   /**
+   * Ignored: the settings of the consumer group decide.
+   *
    * @generated from field: svc.v1.BackpressureMode backpressure = 7;
    */
   backpressure: BackpressureMode;
@@ -319,7 +323,7 @@ export type SubscribeOptionsJson = {
   filter?: string;
 
   /**
-   * Ignored, as are ack_mode and backpressure: the prefix of the pattern decides.
+   * Ignored: the prefix of the pattern decides.
    *
    * @generated from field: string namespace = 4;
    */
@@ -333,11 +337,15 @@ export type SubscribeOptionsJson = {
   consumerGroup?: string;
 
   /**
+   * Ignored: the settings of the consumer group decide.
+   *
    * @generated from field: svc.v1.AckMode ack_mode = 6;
    */
   ackMode?: AckModeJson;
 
   /**
+   * Ignored: the settings of the consumer group decide.
+   *
    * @generated from field: svc.v1.BackpressureMode backpressure = 7;
    */
   backpressure?: BackpressureModeJson;
@@ -387,6 +395,8 @@ export type SubscriptionEvent = Message<"svc.v1.SubscriptionEvent"> & {
   eventId: string;
 
   /**
+   * Topic with its namespace, such as events:order.placed.
+   *
    * @generated from field: string topic = 3;
    */
   topic: string;
@@ -449,6 +459,8 @@ export type SubscriptionEventJson = {
   eventId?: string;
 
   /**
+   * Topic with its namespace, such as events:order.placed.
+   *
    * @generated from field: string topic = 3;
    */
   topic?: string;
@@ -520,6 +532,8 @@ export type EventMetadata = Message<"svc.v1.EventMetadata"> & {
   source: string;
 
   /**
+   * First part of the topic, such as events.
+   *
    * @generated from field: string namespace = 3;
    */
   namespace: string;
@@ -547,6 +561,8 @@ export type EventMetadataJson = {
   source?: string;
 
   /**
+   * First part of the topic, such as events.
+   *
    * @generated from field: string namespace = 3;
    */
   namespace?: string;

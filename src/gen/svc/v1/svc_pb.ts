@@ -2411,6 +2411,8 @@ export type FunctionHistoryEntry = Message<"svc.v1.FunctionHistoryEntry"> & {
   functionSnapshot?: Function | undefined;
 
   /**
+   * Id of the caller who changed it.
+   *
    * @generated from field: string actor_id = 5;
    */
   actorId: string;
@@ -2462,6 +2464,8 @@ export type FunctionHistoryEntryJson = {
   functionSnapshot?: FunctionJson;
 
   /**
+   * Id of the caller who changed it.
+   *
    * @generated from field: string actor_id = 5;
    */
   actorId?: string;

@@ -147,6 +147,8 @@ export const RetryConfigSchema: GenMessage<RetryConfig, {jsonType: RetryConfigJs
  */
 export type ConcurrencyConfig = Message<"svc.v1.ConcurrencyConfig"> & {
   /**
+   * How many runs at once, 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit: number;
@@ -164,6 +166,8 @@ export type ConcurrencyConfig = Message<"svc.v1.ConcurrencyConfig"> & {
  */
 export type ConcurrencyConfigJson = {
   /**
+   * How many runs at once, 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit?: number;

@@ -1,0 +1,101 @@
+import { exampleValues } from "../../src/edge/example-values.ts";
+import { fieldWords } from "../../src/edge/field-words.ts";
+
+interface Schema {
+  description?: string;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+  additionalProperties?: Schema | boolean;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+}
+
+interface Body {
+  content?: Record<string, { schema?: Schema; example?: unknown }>;
+}
+
+interface Parameter {
+  $ref?: string;
+  name: string;
+  in: string;
+  description?: string;
+  example?: unknown;
+}
+
+interface Described {
+  operationId: string;
+  summary?: string;
+  parameters?: Parameter[];
+  requestBody?: Body;
+  responses: Record<string, Body>;
+}
+
+export interface DescribedDocument {
+  tags: { name: string; description: string }[];
+  paths: Record<string, Record<string, Described>>;
+  components: { schemas: Record<string, Schema> };
+}
+
+const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+
+/** Every field below a schema, with where it stands. */
+function* fieldsOf(schema: Schema, at: string): Generator<[at: string, name: string, field: Schema]> {
+  for (const [name, field] of Object.entries(schema.properties ?? {})) {
+    yield [`${at}.${name}`, name, field];
+    yield* fieldsOf(field, `${at}.${name}`);
+  }
+  const { items, additionalProperties: rest, anyOf = [], oneOf = [] } = schema;
+  if (items) yield* fieldsOf(items, `${at}[]`);
+  if (typeof rest === "object") yield* fieldsOf(rest, `${at}{}`);
+  for (const one of [...anyOf, ...oneOf]) yield* fieldsOf(one, at);
+}
+
+const operationsOf = ({ paths }: DescribedDocument): Described[] =>
+  Object.values(paths).flatMap((methods) => Object.values(methods));
+
+const contentsOf = ({ requestBody, responses }: Described): [side: string, Body][] => [
+  ...(requestBody ? [["request", requestBody] as [string, Body]] : []),
+  ...Object.entries(responses),
+];
+
+function* everyField(document: DescribedDocument): Generator<[at: string, name: string, field: Schema]> {
+  for (const [name, schema] of Object.entries(document.components.schemas)) yield* fieldsOf(schema, name);
+  for (const operation of operationsOf(document)) {
+    for (const one of operation.parameters ?? [])
+      if (one.$ref === undefined) yield [`${operation.operationId} ${one.in}.${one.name}`, one.name, one];
+    for (const [side, { content = {} }] of contentsOf(operation))
+      for (const { schema } of Object.values(content))
+        if (schema) yield* fieldsOf(schema, `${operation.operationId} ${side}`);
+  }
+}
+
+const where = (at: string): string =>
+  at.startsWith("svc.v1.")
+    ? `${at}: a comment above the field in proto/`
+    : `${at}: a description beside its schema in the operation`;
+
+/** What a reader of the document is not told, and where it is to be written. */
+export function undescribed(document: DescribedDocument): string[] {
+  const missing = new Set<string>();
+  for (const [at, , { description = "" }] of everyField(document))
+    if (description.length < 5) missing.add(where(at));
+  for (const { name, description } of document.tags)
+    if (description === "") missing.add(`group ${name}: a line of \`groups\` in src/edge/openapi-parts.ts`);
+  for (const operation of operationsOf(document)) {
+    const { operationId, summary = "", parameters = [] } = operation;
+    if (summary === "") missing.add(`${operationId}: a summary`);
+    for (const { $ref, name, example } of parameters)
+      if ($ref === undefined && example === undefined) missing.add(`${operationId} ${name}: an example`);
+    for (const [side, { content = {} }] of contentsOf(operation))
+      for (const { schema, example } of Object.values(content))
+        if (schema !== undefined && example === undefined) missing.add(`${operationId} ${side}: an example`);
+  }
+  return [...missing].sort();
+}
+
+/** Words and values that are kept for names that no field has. */
+export function unusedWords(document: DescribedDocument): string[] {
+  const names = new Set([...everyField(document)].map(([, name]) => snakeCase(name)));
+  const kept = [...Object.keys(fieldWords), ...Object.keys(exampleValues)];
+  return [...new Set(kept)].filter((name) => !names.has(name)).sort();
+}
