@@ -14,11 +14,26 @@ const typeOf = (value: unknown): string =>
 
 /** Whether a value that is kept for a name is one of the schema: of its type, and no object whose fields it names. */
 function fits(value: unknown, schema: JsonSchema, itemOf: (schema: JsonSchema) => JsonSchema): boolean {
-  if (value === undefined || "format" in schema || "contentEncoding" in schema) return false;
+  const isDigits = typeof value === "string" && /^\d+$/.test(value);
+  if (value === undefined || ("format" in schema && !isDigits && typeof value === "string")) return false;
+  if ("contentEncoding" in schema || (schema.format === "date-time" && isDigits)) return false;
   if (schema.type === undefined) return !("anyOf" in schema) && !("oneOf" in schema);
-  if (schema.type !== typeOf(value)) return false;
+  if (schema.type !== typeOf(value) && !(schema.type === "number" && typeof value === "number")) return false;
   if (Array.isArray(value)) return fits(value[0], itemOf(schema), itemOf);
   return schema.properties === undefined;
+}
+
+/** What a description of a text names: an id's kind (`run_…`), the only word or the first of some, or what it is such as. */
+function toldText({ type, description, ...rest }: JsonSchema): string | undefined {
+  if (type !== "string" || typeof description !== "string") return undefined;
+  if ("format" in rest || "contentEncoding" in rest) return undefined;
+  const kind = /\(`?([a-z]+_)…`?\)/.exec(description)?.[1];
+  if (kind !== undefined) return `${kind}01kf3m8q4v7x2n9t5c6b1d0e8g`;
+  return (
+    /such as `([^`…]+)`/.exec(description)?.[1] ??
+    /such as ([^\s`]+?)[.,;]?(?:\s|$)/.exec(description)?.[1] ??
+    /(?:^|^Always |: )`([a-z][\w-]*)`/.exec(description)?.[1]
+  );
 }
 
 function textExample({ format, contentEncoding, minLength }: JsonSchema): string {
@@ -53,6 +68,8 @@ export class Examples {
     if ("default" in schema) return schema.default;
     // The first word of an enum of the RPC wire stands for none of them.
     if (Array.isArray(schema.enum)) return schema.enum[1] ?? schema.enum[0];
+    const told = toldText(given as JsonSchema) ?? toldText(schema);
+    if (told !== undefined) return told;
     const kept = exampleValues[snakeCase(name)];
     if (fits(kept, schema, ({ items }) => this.#resolved(items as JsonSchema))) return kept;
     const [choice] = (schema.anyOf ?? schema.oneOf ?? []) as JsonSchema[];
@@ -112,6 +129,6 @@ export function illustrate(paths: Record<string, JsonSchema>, examples: Examples
       if (one.schema !== undefined) one.example = examples.of(one.schema, one.name);
     for (const { content = {} } of [operation.requestBody ?? {}, ...Object.values(operation.responses)])
       for (const body of Object.values(content))
-        if (body.schema !== undefined) body.example = examples.of(body.schema);
+        if (body.schema !== undefined) body.example ??= examples.of(body.schema);
   }
 }

@@ -110,7 +110,10 @@ function bodySchema(schema: TSchema, except: readonly string[]): JsonSchema {
   };
 }
 
-const json = (schema: JsonSchema) => ({ "application/json": { schema } });
+const shownBy = (example: object | undefined) => example && { example };
+const json = (schema: JsonSchema, sample?: object) => ({
+  "application/json": { schema, ...shownBy(sample) },
+});
 const errorRef = { $ref: "#/components/responses/Error" };
 const rpcErrorRef = { $ref: "#/components/responses/ConnectError" };
 
@@ -204,7 +207,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
     ...(readsBody &&
       !binding.raw &&
       hasFields && {
-        requestBody: { content: json(body), required: Array.isArray(body.required) },
+        requestBody: { content: json(body, operation.sample), required: Array.isArray(body.required) },
       }),
     responses: {
       ...Object.fromEntries(answers),
@@ -220,7 +223,10 @@ function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSc
   return {
     ...head(operation, operationId),
     ...(words !== undefined && { description: words }),
-    requestBody: { required: true, content: { [type]: { schema: schemas.message(method.input) } } },
+    requestBody: {
+      required: true,
+      content: { [type]: { schema: schemas.message(method.input), ...shownBy(operation.sample) } },
+    },
     responses: {
       "200": {
         description: streams

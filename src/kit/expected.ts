@@ -6,13 +6,13 @@ import type { RestRequest } from "./operation.ts";
 export type Expected = "absent" | number | undefined;
 
 const headerCharsMax = 1_024;
-const header = (description: string) =>
-  Type.Optional(Type.String({ maxLength: headerCharsMax, description }));
+const header = (description: string, example: string) =>
+  Type.Optional(Type.String({ maxLength: headerCharsMax, description, examples: [example] }));
 
 /** Fields of an input that headers fill. */
 export const expecting = {
-  if_match: header("The revision that the thing must be at."),
-  if_none_match: header("`*`: there must be no such thing."),
+  if_match: header("The revision that the thing must be at.", "7"),
+  if_none_match: header("`*`: there must be no such thing.", "*"),
 };
 
 /** What the headers expect of the thing. */

@@ -214,6 +214,8 @@ interface OperationHead {
   action: OperationAction;
   /** One sentence for OpenAPI. */
   summary: string;
+  /** A request as a caller sends it, for the document, where not all fields make sense together. */
+  sample?: object;
   /** The operation changes nothing. */
   reads?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */

@@ -246,6 +246,8 @@ const presenceOperations = (workers: Workers) => [
   }),
 ];
 
+const fenceSample = { execution_seq: 1, lease_token: "9f2c4b7e8a1d4f60b3c5d7e9f1a2b3c4" };
+
 /** How jobs reach a worker over REST, and what becomes of them. */
 const jobOperations = (workers: Workers) => [
   unary({
@@ -279,6 +281,7 @@ const jobOperations = (workers: Workers) => [
     name: "workers.report",
     action: "functions:invoke",
     summary: "Reports a job as completed, failed, yielded, or in progress.",
+    sample: { ...fenceSample, status: "completed", output: { sent: true } },
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
@@ -294,6 +297,18 @@ const jobOperations = (workers: Workers) => [
     name: "workers.exchange",
     action: "functions:invoke",
     summary: "Many reports and the next jobs in one round trip; jobs handed out here count as acked.",
+    sample: {
+      reports: [
+        {
+          job_id: "job_01kf3m8q4v7x2n9t5c6b1d0e8g_1",
+          ...fenceSample,
+          status: "completed",
+          output: { sent: true },
+        },
+      ],
+      available: 10,
+      hold_ms: 20_000,
+    },
     held: true,
     about,
     alsoAsks,

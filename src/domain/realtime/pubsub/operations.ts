@@ -29,6 +29,10 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
     name: "pubsub.subscribe",
     action: "events:subscribe",
     summary: "Events and frames on the topics of a pattern, as they happen.",
+    sample: {
+      pattern: "events:order.*",
+      options: { filter: "event.data.total > 100", startAfterSequence: "4711" },
+    },
     reads: true,
     waitsFor: "feed",
     about({ pattern: text, consumerGroup }: SubscribeGateInput) {
