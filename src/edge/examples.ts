@@ -1,13 +1,11 @@
 import { exampleValues } from "./example-values.ts";
-import type { JsonSchema } from "./words.ts";
+import { type JsonSchema, snakeCase } from "./words.ts";
 
 const instant = "2026-01-15T09:30:00Z";
 /** Deeper objects are left out where they may be: an example is there to be read. */
 const depthMax = 5;
 /** Fields that say what another one says already, in another form. */
 const otherForm = /(Value|_value|Full|_full)$/;
-
-const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
 const typeOf = (value: unknown): string =>
   Array.isArray(value) ? "array" : Number.isInteger(value) ? "integer" : typeof value;

@@ -2,7 +2,7 @@ import { fieldWords } from "./field-words.ts";
 
 export type JsonSchema = Record<string, unknown>;
 
-const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+export const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
 /** What is said of all fields of this name, in either spelling. */
 export function wordsOf(name: string): string | undefined {

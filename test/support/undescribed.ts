@@ -1,5 +1,6 @@
 import { exampleValues } from "../../src/edge/example-values.ts";
 import { fieldWords } from "../../src/edge/field-words.ts";
+import { snakeCase } from "../../src/edge/words.ts";
 
 interface Schema {
   description?: string;
@@ -35,8 +36,6 @@ export interface DescribedDocument {
   paths: Record<string, Record<string, Described>>;
   components: { schemas: Record<string, Schema> };
 }
-
-const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
 /** Every field below a schema, with where it stands. */
 function* fieldsOf(schema: Schema, at: string): Generator<[at: string, name: string, field: Schema]> {
