@@ -132,10 +132,12 @@ fired more than 10 seconds late is counted as missed.`;
 
 /** What the operations of a group are about, by the first part of their names. */
 export const groups: Readonly<Record<string, string>> = {
+  agentTools: "Tools that agents register, and calls to them.",
   audit: "What callers did, were allowed and were refused.",
   auth: "Sessions of the dashboard.",
   breakers: "Circuit breakers of the endpoints of push functions.",
   capacity: "What workers have room for, and what waits; for the platform.",
+  causality: "What led to a thing, and what it led to.",
   cluster: "Nodes of the installation and its secrets.",
   config: "JSON documents of an environment, with revisions.",
   debounce: "Repeated events that wait to start one run.",

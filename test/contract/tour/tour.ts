@@ -187,6 +187,9 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.GET("/api/v1/runs/{id}/streams", { params: { path: { id: runId } } }));
   await must(client.GET("/api/v1/audit", { params: { query: { run_id: runId } } }));
   await must(client.GET("/api/v1/audit", { params: { query: { limit: 5 } } }));
+  const about = { kind: "run", id: runId } as const;
+  const { links } = await must(client.GET("/api/v1/causality", { params: { query: about } }));
+  if (links.length === 0) throw new Error("the run has no cause");
   await must(client.GET("/api/v1/audit/settings"));
   await must(client.GET("/api/v1/audit/verify"));
   await must(client.GET("/api/v1/integrity"));

@@ -19,11 +19,15 @@ export const file_svc_v1_agent_tools: GenFile = /*@__PURE__*/
  */
 export type ToolDef = Message<"svc.v1.ToolDef"> & {
   /**
+   * Name of the tool, unique for its agent: at most 100 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * What the tool does, for those who choose among tools: at most 4 KiB.
+   *
    * @generated from field: string description = 2;
    */
   description: string;
@@ -36,6 +40,8 @@ export type ToolDef = Message<"svc.v1.ToolDef"> & {
   inputSchemaJson: string;
 
   /**
+   * Actions that a caller of the tool must hold besides, at most 20.
+   *
    * @generated from field: repeated string required_scopes = 4;
    */
   requiredScopes: string[];
@@ -53,11 +59,15 @@ export type ToolDef = Message<"svc.v1.ToolDef"> & {
  */
 export type ToolDefJson = {
   /**
+   * Name of the tool, unique for its agent: at most 100 bytes.
+   *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
+   * What the tool does, for those who choose among tools: at most 4 KiB.
+   *
    * @generated from field: string description = 2;
    */
   description?: string;
@@ -70,6 +80,8 @@ export type ToolDefJson = {
   inputSchemaJson?: string;
 
   /**
+   * Actions that a caller of the tool must hold besides, at most 20.
+   *
    * @generated from field: repeated string required_scopes = 4;
    */
   requiredScopes?: string[];
@@ -108,6 +120,8 @@ export type RegisterToolRequest = Message<"svc.v1.RegisterToolRequest"> & {
   callbackUrl: string;
 
   /**
+   * All tools of the agent, at most 100.
+   *
    * @generated from field: repeated svc.v1.ToolDef tools = 3;
    */
   tools: ToolDef[];
@@ -132,6 +146,8 @@ export type RegisterToolRequestJson = {
   callbackUrl?: string;
 
   /**
+   * All tools of the agent, at most 100.
+   *
    * @generated from field: repeated svc.v1.ToolDef tools = 3;
    */
   tools?: ToolDefJson[];
@@ -163,6 +179,8 @@ export type RegisterToolResponse = Message<"svc.v1.RegisterToolResponse"> & {
   registeredToolNames: string[];
 
   /**
+   * When they were registered, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp registered_at = 3;
    */
   registeredAt?: Timestamp | undefined;
@@ -187,6 +205,8 @@ export type RegisterToolResponseJson = {
   registeredToolNames?: string[];
 
   /**
+   * When they were registered, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp registered_at = 3;
    */
   registeredAt?: TimestampJson;
@@ -211,6 +231,8 @@ export type InvokeToolRequest = Message<"svc.v1.InvokeToolRequest"> & {
   toolName: string;
 
   /**
+   * What the tool is given, where it is an object: at most 1 MiB.
+   *
    * @generated from field: google.protobuf.Struct input = 2;
    */
   input?: JsonObject | undefined;
@@ -235,6 +257,8 @@ export type InvokeToolRequestJson = {
   toolName?: string;
 
   /**
+   * What the tool is given, where it is an object: at most 1 MiB.
+   *
    * @generated from field: google.protobuf.Struct input = 2;
    */
   input?: StructJson;
@@ -259,11 +283,15 @@ export const InvokeToolRequestSchema: GenMessage<InvokeToolRequest, {jsonType: I
  */
 export type InvokeToolResponse = Message<"svc.v1.InvokeToolResponse"> & {
   /**
+   * What the tool answered, where it is an object: at most 1 MiB.
+   *
    * @generated from field: google.protobuf.Struct output = 1;
    */
   output?: JsonObject | undefined;
 
   /**
+   * What the tool failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.ToolError error = 2;
    */
   error?: ToolError | undefined;
@@ -281,11 +309,15 @@ export type InvokeToolResponse = Message<"svc.v1.InvokeToolResponse"> & {
  */
 export type InvokeToolResponseJson = {
   /**
+   * What the tool answered, where it is an object: at most 1 MiB.
+   *
    * @generated from field: google.protobuf.Struct output = 1;
    */
   output?: StructJson;
 
   /**
+   * What the tool failed with; absent when it did not.
+   *
    * @generated from field: svc.v1.ToolError error = 2;
    */
   error?: ToolErrorJson;
@@ -310,11 +342,15 @@ export const InvokeToolResponseSchema: GenMessage<InvokeToolResponse, {jsonType:
  */
 export type ToolError = Message<"svc.v1.ToolError"> & {
   /**
+   * A word that programs compare, at most 64 characters.
+   *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
+   * For people: what went wrong, at most 2,000 characters.
+   *
    * @generated from field: string message = 2;
    */
   message: string;
@@ -325,11 +361,15 @@ export type ToolError = Message<"svc.v1.ToolError"> & {
  */
 export type ToolErrorJson = {
   /**
+   * A word that programs compare, at most 64 characters.
+   *
    * @generated from field: string code = 1;
    */
   code?: string;
 
   /**
+   * For people: what went wrong, at most 2,000 characters.
+   *
    * @generated from field: string message = 2;
    */
   message?: string;
@@ -347,6 +387,8 @@ export const ToolErrorSchema: GenMessage<ToolError, {jsonType: ToolErrorJson}> =
  */
 export type UnregisterToolRequest = Message<"svc.v1.UnregisterToolRequest"> & {
   /**
+   * Name of the agent, whose tools are all unregistered.
+   *
    * @generated from field: string agent_name = 1;
    */
   agentName: string;
@@ -357,6 +399,8 @@ export type UnregisterToolRequest = Message<"svc.v1.UnregisterToolRequest"> & {
  */
 export type UnregisterToolRequestJson = {
   /**
+   * Name of the agent, whose tools are all unregistered.
+   *
    * @generated from field: string agent_name = 1;
    */
   agentName?: string;
@@ -374,6 +418,8 @@ export const UnregisterToolRequestSchema: GenMessage<UnregisterToolRequest, {jso
  */
 export type UnregisterToolResponse = Message<"svc.v1.UnregisterToolResponse"> & {
   /**
+   * How many tools were unregistered.
+   *
    * @generated from field: uint32 removed_count = 1;
    */
   removedCount: number;
@@ -384,6 +430,8 @@ export type UnregisterToolResponse = Message<"svc.v1.UnregisterToolResponse"> & 
  */
 export type UnregisterToolResponseJson = {
   /**
+   * How many tools were unregistered.
+   *
    * @generated from field: uint32 removed_count = 1;
    */
   removedCount?: number;
@@ -428,6 +476,8 @@ export const ListToolsRequestSchema: GenMessage<ListToolsRequest, {jsonType: Lis
  */
 export type ListToolsResponse = Message<"svc.v1.ListToolsResponse"> & {
   /**
+   * Tools that the caller may see, by name.
+   *
    * @generated from field: repeated svc.v1.VisibleTool tools = 1;
    */
   tools: VisibleTool[];
@@ -443,6 +493,8 @@ export type ListToolsResponse = Message<"svc.v1.ListToolsResponse"> & {
  */
 export type ListToolsResponseJson = {
   /**
+   * Tools that the caller may see, by name.
+   *
    * @generated from field: repeated svc.v1.VisibleTool tools = 1;
    */
   tools?: VisibleToolJson[];
@@ -465,21 +517,29 @@ export const ListToolsResponseSchema: GenMessage<ListToolsResponse, {jsonType: L
  */
 export type VisibleTool = Message<"svc.v1.VisibleTool"> & {
   /**
+   * Name by which the tool is invoked: {agent}.{tool}.
+   *
    * @generated from field: string qualified_name = 1;
    */
   qualifiedName: string;
 
   /**
+   * What the tool does.
+   *
    * @generated from field: string description = 2;
    */
   description: string;
 
   /**
+   * A JSON Schema of the input, as text.
+   *
    * @generated from field: string input_schema_json = 3;
    */
   inputSchemaJson: string;
 
   /**
+   * Actions that a caller of the tool must hold besides.
+   *
    * @generated from field: repeated string required_scopes = 4;
    */
   requiredScopes: string[];
@@ -490,21 +550,29 @@ export type VisibleTool = Message<"svc.v1.VisibleTool"> & {
  */
 export type VisibleToolJson = {
   /**
+   * Name by which the tool is invoked: {agent}.{tool}.
+   *
    * @generated from field: string qualified_name = 1;
    */
   qualifiedName?: string;
 
   /**
+   * What the tool does.
+   *
    * @generated from field: string description = 2;
    */
   description?: string;
 
   /**
+   * A JSON Schema of the input, as text.
+   *
    * @generated from field: string input_schema_json = 3;
    */
   inputSchemaJson?: string;
 
   /**
+   * Actions that a caller of the tool must hold besides.
+   *
    * @generated from field: repeated string required_scopes = 4;
    */
   requiredScopes?: string[];

@@ -108,11 +108,15 @@ export const GetCausalityRequestSchema: GenMessage<GetCausalityRequest, {jsonTyp
  */
 export type CausalThing = Message<"svc.v1.CausalThing"> & {
   /**
+   * event, run, step, message, delivery or letter.
+   *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
+   * Id of the thing, in the form of the request's id.
+   *
    * @generated from field: string id = 2;
    */
   id: string;
@@ -132,6 +136,8 @@ export type CausalThing = Message<"svc.v1.CausalThing"> & {
   status: string;
 
   /**
+   * When it happened, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: Timestamp | undefined;
@@ -161,11 +167,15 @@ export type CausalThing = Message<"svc.v1.CausalThing"> & {
  */
 export type CausalThingJson = {
   /**
+   * event, run, step, message, delivery or letter.
+   *
    * @generated from field: string kind = 1;
    */
   kind?: string;
 
   /**
+   * Id of the thing, in the form of the request's id.
+   *
    * @generated from field: string id = 2;
    */
   id?: string;
@@ -185,6 +195,8 @@ export type CausalThingJson = {
   status?: string;
 
   /**
+   * When it happened, RFC 3339.
+   *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: TimestampJson;
@@ -221,21 +233,29 @@ export const CausalThingSchema: GenMessage<CausalThing, {jsonType: CausalThingJs
  */
 export type CausalLink = Message<"svc.v1.CausalLink"> & {
   /**
+   * Kind of the cause, such as event.
+   *
    * @generated from field: string cause_kind = 1;
    */
   causeKind: string;
 
   /**
+   * Id of the cause, in the form of the request's id.
+   *
    * @generated from field: string cause_id = 2;
    */
   causeId: string;
 
   /**
+   * Kind of the effect, such as run.
+   *
    * @generated from field: string effect_kind = 3;
    */
   effectKind: string;
 
   /**
+   * Id of the effect, in the form of the request's id.
+   *
    * @generated from field: string effect_id = 4;
    */
   effectId: string;
@@ -253,21 +273,29 @@ export type CausalLink = Message<"svc.v1.CausalLink"> & {
  */
 export type CausalLinkJson = {
   /**
+   * Kind of the cause, such as event.
+   *
    * @generated from field: string cause_kind = 1;
    */
   causeKind?: string;
 
   /**
+   * Id of the cause, in the form of the request's id.
+   *
    * @generated from field: string cause_id = 2;
    */
   causeId?: string;
 
   /**
+   * Kind of the effect, such as run.
+   *
    * @generated from field: string effect_kind = 3;
    */
   effectKind?: string;
 
   /**
+   * Id of the effect, in the form of the request's id.
+   *
    * @generated from field: string effect_id = 4;
    */
   effectId?: string;
@@ -292,11 +320,15 @@ export const CausalLinkSchema: GenMessage<CausalLink, {jsonType: CausalLinkJson}
  */
 export type GetCausalityResponse = Message<"svc.v1.GetCausalityResponse"> & {
   /**
+   * What was asked about, its causes and its effects, at most 1,000.
+   *
    * @generated from field: repeated svc.v1.CausalThing things = 1;
    */
   things: CausalThing[];
 
   /**
+   * Which of the things caused which.
+   *
    * @generated from field: repeated svc.v1.CausalLink links = 2;
    */
   links: CausalLink[];
@@ -321,11 +353,15 @@ export type GetCausalityResponse = Message<"svc.v1.GetCausalityResponse"> & {
  */
 export type GetCausalityResponseJson = {
   /**
+   * What was asked about, its causes and its effects, at most 1,000.
+   *
    * @generated from field: repeated svc.v1.CausalThing things = 1;
    */
   things?: CausalThingJson[];
 
   /**
+   * Which of the things caused which.
+   *
    * @generated from field: repeated svc.v1.CausalLink links = 2;
    */
   links?: CausalLinkJson[];
@@ -362,6 +398,8 @@ export type CancelSubtreeRequest = Message<"svc.v1.CancelSubtreeRequest"> & {
   runId: string;
 
   /**
+   * Why, for the frames and the log: cut after 1,024 characters.
+   *
    * @generated from field: string reason = 2;
    */
   reason: string;
@@ -377,6 +415,8 @@ export type CancelSubtreeRequestJson = {
   runId?: string;
 
   /**
+   * Why, for the frames and the log: cut after 1,024 characters.
+   *
    * @generated from field: string reason = 2;
    */
   reason?: string;
@@ -394,6 +434,8 @@ export const CancelSubtreeRequestSchema: GenMessage<CancelSubtreeRequest, {jsonT
  */
 export type CancelSubtreeResponse = Message<"svc.v1.CancelSubtreeResponse"> & {
   /**
+   * Ids of the runs that this call cancelled (run_…), at most 1,000.
+   *
    * @generated from field: repeated string cancelled = 1;
    */
   cancelled: string[];
@@ -425,6 +467,8 @@ export type CancelSubtreeResponse = Message<"svc.v1.CancelSubtreeResponse"> & {
  */
 export type CancelSubtreeResponseJson = {
   /**
+   * Ids of the runs that this call cancelled (run_…), at most 1,000.
+   *
    * @generated from field: repeated string cancelled = 1;
    */
   cancelled?: string[];
