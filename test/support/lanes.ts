@@ -83,6 +83,7 @@ export const longFiles: Record<string, number> = Object.fromEntries(
     "operations/sdk-subscribe": 11,
     "operations/carried-roles": 11,
     "cluster/frozen-worker": 11,
+    "contract/clients": 9,
   }).map(([name, seconds]) => [`test/${name}.test.ts`, seconds]),
 );
 

@@ -92,9 +92,15 @@ export function undescribed(document: DescribedDocument): string[] {
   return [...missing].sort();
 }
 
-/** Words and values that are kept for names that no field has. */
+/** Words that no field takes, and values of names that no field has. */
 export function unusedWords(document: DescribedDocument): string[] {
-  const names = new Set([...everyField(document)].map(([, name]) => snakeCase(name)));
-  const kept = [...Object.keys(fieldWords), ...Object.keys(exampleValues)];
-  return [...new Set(kept)].filter((name) => !names.has(name)).sort();
+  const fields = [...everyField(document)].map(
+    ([, name, { description }]) => [snakeCase(name), description] as const,
+  );
+  const names = new Set(fields.map(([name]) => name));
+  const taken = new Set(fields.filter(([name, words]) => fieldWords[name] === words).map(([name]) => name));
+  return [
+    ...Object.keys(fieldWords).filter((name) => !taken.has(name)),
+    ...Object.keys(exampleValues).filter((name) => !names.has(name)),
+  ].sort();
 }

@@ -138,7 +138,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
       kv_capture: Type.Boolean({ description: "Whether values of keys are written down." }),
       payload_redaction_enabled: Type.Boolean({ description: "Whether fields of payloads are left out." }),
       payload_redaction_fields: Type.Array(text, { description: "Names of the fields that are left out." }),
-      retention_days: Type.Integer({ description: "Days that rows are kept; 0: for ever." }),
+      retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
       function_recording: described(text, "Where recordings of runs stand."),
       changes_require_restart: Type.Boolean({
         description: "Whether these settings change only with a restart.",

@@ -139,7 +139,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       events: Type.Array(AuditEvent, { description: "Rows, newest first." }),
       next_cursor: Type.String(),
       total_count: Type.Integer(),
-      retention_days: Type.Integer({ description: "Days that rows are kept; 0: for ever." }),
+      retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
     }),
     rest: {
       route: "GET /api/v1/audit",

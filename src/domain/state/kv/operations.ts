@@ -30,7 +30,7 @@ const BucketShape = Type.Object({
   name: Type.String({ description: "Name of the bucket." }),
   description: Type.Optional(Type.String({ description: "What the bucket is for." })),
   ttl_seconds: Type.Optional(
-    Type.Integer({ description: "Seconds that a value is kept; absent: for ever." }),
+    Type.Integer({ description: "Seconds that a value is kept; absent: without end." }),
   ),
   max_value_size: Type.Integer(),
   max_bytes: Type.Optional(

@@ -720,7 +720,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.WebhookEndpoint.next_attempt_at": "When it is tried again, RFC 3339.",
   "svc.v1.WebhookEndpoint.failing_since": "Since when it fails, RFC 3339.",
   "svc.v1.WebhookEndpoint.last_delivered_at": "When an event was delivered last, RFC 3339.",
-  "svc.v1.WebhookEndpoint.dead_letters": "How many events were given up and wait for somebody to decide.",
+  "svc.v1.WebhookEndpoint.dead_letters": "How many events were given up: they are redelivered or discarded by a call.",
   "svc.v1.CreateWebhookEndpointRequest.name": "For people, at most 200 characters.",
   "svc.v1.CreateWebhookEndpointRequest.url": "Where events are sent: an http or https URL of at most 2,048 bytes, no private address.",
   "svc.v1.CreateWebhookEndpointRequest.pattern": "What it gets: events:order.*, entity:order.>; at most 1,024 bytes.",

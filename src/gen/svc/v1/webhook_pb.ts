@@ -1681,7 +1681,7 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   lastDeliveredAt?: Timestamp | undefined;
 
   /**
-   * How many events were given up and wait for somebody to decide.
+   * How many events were given up: they are redelivered or discarded by a call.
    *
    * @generated from field: int32 dead_letters = 18;
    */
@@ -1820,7 +1820,7 @@ export type WebhookEndpointJson = {
   lastDeliveredAt?: TimestampJson;
 
   /**
-   * How many events were given up and wait for somebody to decide.
+   * How many events were given up: they are redelivered or discarded by a call.
    *
    * @generated from field: int32 dead_letters = 18;
    */
