@@ -199,7 +199,7 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
 
 const EventShape = Type.Object({
   id: described(text, "Id of the row (`paud_…`)."),
-  event_type: described(text, "What happened, such as `tenant.created`."),
+  event_type: described(text, "What happened, such as `platform.user.created`."),
   scope: described(text, "Always `platform`."),
   platform_key_id: text,
   platform_user_id: text,

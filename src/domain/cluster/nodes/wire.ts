@@ -39,7 +39,7 @@ export const Health = Type.Object({
   node_id: Type.Optional(described(text, "The node that answers (`node_…`).")),
   nodes: Type.Array(
     Type.Composite([
-      Type.Object({ status: described(text, "State of the node, such as `alive`.") }),
+      Type.Object({ status: described(text, "`up`, `draining` or `silent`.") }),
       NodeDetails,
     ]),
     { description: "Nodes; callers who are not admins see states only." },
@@ -65,7 +65,7 @@ export const Health = Type.Object({
   ),
   bus: Type.Object(
     {
-      kind: described(text, "`nats`, or `local` for a single process."),
+      kind: described(text, "`nats`, or `in-process` for one node alone."),
       status: described(text, "`connected` or `disconnected`."),
     },
     { description: "The message bus." },

@@ -16,7 +16,10 @@ const DeadLetter = Type.Object({
   event_id: text,
   entity_id: text,
   topic: described(text, "Topic with its namespace, such as `events:order.placed`."),
-  kind: described(text, "What the message tells, such as `event`."),
+  kind: described(
+    text,
+    "`mirror` (an event for subscribers of the bus) or `control` (for the worker of a run).",
+  ),
   environment_id: text,
   created_at: instant,
   dead_at: instant,

@@ -98,7 +98,7 @@ export const EnvironmentInfoSchema: GenMessage<EnvironmentInfo, {jsonType: Envir
  */
 export type CreateEnvironmentRequest = Message<"svc.v1.CreateEnvironmentRequest"> & {
   /**
-   * Name of the environment, unique in its project: at most 63 bytes.
+   * Name of a-z, 0-9 and -, unique in the org: at most 63 characters.
    *
    * @generated from field: string name = 1;
    */
@@ -110,7 +110,7 @@ export type CreateEnvironmentRequest = Message<"svc.v1.CreateEnvironmentRequest"
  */
 export type CreateEnvironmentRequestJson = {
   /**
-   * Name of the environment, unique in its project: at most 63 bytes.
+   * Name of a-z, 0-9 and -, unique in the org: at most 63 characters.
    *
    * @generated from field: string name = 1;
    */

@@ -2250,14 +2250,14 @@ export const CompletedStepSchema: GenMessage<CompletedStep, {jsonType: Completed
  */
 export type JobContext = Message<"svc.v1.JobContext"> & {
   /**
-   * Id of the trace that the run belongs to; empty without tracing.
+   * Not filled by this server.
    *
    * @generated from field: string trace_id = 1;
    */
   traceId: string;
 
   /**
-   * Metadata of the event, as text.
+   * Not filled by this server: the metadata stands in the event.
    *
    * @generated from field: map<string, string> metadata = 2;
    */
@@ -2276,14 +2276,14 @@ export type JobContext = Message<"svc.v1.JobContext"> & {
  */
 export type JobContextJson = {
   /**
-   * Id of the trace that the run belongs to; empty without tracing.
+   * Not filled by this server.
    *
    * @generated from field: string trace_id = 1;
    */
   traceId?: string;
 
   /**
-   * Metadata of the event, as text.
+   * Not filled by this server: the metadata stands in the event.
    *
    * @generated from field: map<string, string> metadata = 2;
    */
