@@ -193,6 +193,9 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.GET("/api/v1/audit/settings"));
   await must(client.GET("/api/v1/audit/verify"));
   await must(client.GET("/api/v1/integrity"));
+  await must(client.GET("/api/v1/overview"));
+  await must(client.GET("/api/v1/flow/emit-edges"));
+  await must(client.GET("/api/v1/flow/invoke-edges", { params: { query: { hours: 1 } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
   await must(client.GET("/api/v1/outbox/dead-letter", { params: { query: { env: "production" } } }));

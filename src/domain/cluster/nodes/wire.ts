@@ -38,10 +38,7 @@ export const Health = Type.Object({
   mode: described(text, "`standalone` or `cluster`."),
   node_id: Type.Optional(described(text, "The node that answers (`node_…`).")),
   nodes: Type.Array(
-    Type.Composite([
-      Type.Object({ status: described(text, "`up`, `draining` or `silent`.") }),
-      NodeDetails,
-    ]),
+    Type.Composite([Type.Object({ status: described(text, "`up`, `draining` or `silent`.") }), NodeDetails]),
     { description: "Nodes; callers who are not admins see states only." },
   ),
   leaders: Type.Optional(

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import type { Rates } from "../../record/flow/service.ts";
 import { Health } from "../nodes/wire.ts";
@@ -10,30 +11,46 @@ const instant = Type.String({ format: "date-time" });
 const counts = Type.Record(Type.String(), count);
 
 const Rate = Type.Object({
-  events: count,
-  runs_started: count,
-  runs_completed: count,
-  runs_failed: count,
-  runs_cancelled: count,
+  events: described(count, "Events that were written."),
+  runs_started: described(count, "Runs that were created."),
+  runs_completed: described(count, "Runs that completed."),
+  runs_failed: described(count, "Runs that failed."),
+  runs_cancelled: described(count, "Runs that were cancelled."),
 });
 
 const Body = Type.Object({
-  version: Type.String(),
-  uptime_seconds: count,
-  at: instant,
-  runs: Type.Object({
-    active: count,
-    active_capped: Type.Boolean(),
-    by_status: counts,
-    oldest_waiting_ms: Type.Optional(count),
-  }),
-  last_minute: Rate,
-  last_hour: Rate,
-  last_day: Rate,
-  functions: counts,
-  workers: Type.Object({ connected: count }),
-  integrity: Type.Optional(Type.Object({ balanced: Type.Boolean(), checked_at: instant })),
-  cluster: Health,
+  version: Type.String({ description: "Version of the server." }),
+  uptime_seconds: described(count, "Seconds since this node began."),
+  at: described(instant, "When it was read, RFC 3339."),
+  runs: Type.Object(
+    {
+      active: described(count, "How many runs are not over."),
+      active_capped: Type.Boolean({ description: "Whether there are more than were counted." }),
+      by_status: described(counts, "How many runs have which status."),
+      oldest_waiting_ms: Type.Optional(
+        described(count, "How long the oldest waiting run has waited, in milliseconds; absent without any."),
+      ),
+    },
+    { description: "Runs that are not over." },
+  ),
+  last_minute: described(Rate, "What happened in the last minute."),
+  last_hour: described(Rate, "What happened in the last hour."),
+  last_day: described(Rate, "What happened in the last 24 hours."),
+  functions: described(counts, "How many functions have which status."),
+  workers: Type.Object(
+    { connected: described(count, "How many workers have a recent heartbeat.") },
+    { description: "Workers of the environment." },
+  ),
+  integrity: Type.Optional(
+    Type.Object(
+      {
+        balanced: Type.Boolean({ description: "Whether every check counts zero." }),
+        checked_at: described(instant, "When the checks were made, RFC 3339."),
+      },
+      { description: "What the last check found; absent where none was made." },
+    ),
+  ),
+  cluster: described(Health, "Nodes, database and bus, as `GET /api/v1/cluster/health` shows them."),
 });
 
 const rateJson = ({ events, started, completed, failed, cancelled }: Rates["lastHour"]) => ({

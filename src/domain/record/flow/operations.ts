@@ -4,7 +4,11 @@ import { type Call, listed, type Operation, unary } from "../../../kit/operation
 import type { EdgeKind, Flow } from "./service.ts";
 
 const text = Type.String();
-const Hours = Type.Object({ hours: Type.Optional(Type.Integer()) });
+const Hours = Type.Object({
+  hours: Type.Optional(
+    Type.Integer({ description: "Hours that are looked back: 24 when left out, at most 168." }),
+  ),
+});
 
 interface FlowView {
   kind: EdgeKind;
@@ -96,9 +100,18 @@ function flowOperation(flow: Flow, view: FlowView): Operation {
     ...(further.length > 0 && { alsoAsks: further, costs: () => further }),
     input: Hours,
     output: Type.Object({
-      edges: Type.Array(Type.Object({ [source]: text, [target]: text, count: Type.Integer() })),
+      edges: Type.Array(
+        Type.Object({
+          [source]: text,
+          [target]: text,
+          count: Type.Integer({ description: "How often it happened." }),
+        }),
+        { description: "Edges along which most happened, at most 1,000." },
+      ),
       since: Type.String({ format: "date-time" }),
-      uncounted: Type.Integer(),
+      uncounted: Type.Integer({
+        description: "What happened along edges that were not told apart, as there were too many.",
+      }),
       truncated: Type.Boolean(),
     }),
     ...(functions.length > 0 && {
