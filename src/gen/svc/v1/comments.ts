@@ -118,6 +118,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.GetEntityHistoryRequest.from_version": "The first version that is read.",
   "svc.v1.GetEntityHistoryRequest.limit": "How many events at most: 50 unless it says otherwise, never more than 200.",
   "svc.v1.GetEntityHistoryRequest.direction": "forward or backward.",
+  "svc.v1.GetEntityHistoryRequest.schema_version": "Older events are answered as this version of their schema, where it says how.",
   "svc.v1.GetEntityHistoryResponse.entries": "Events in the order that was asked for.",
   "svc.v1.GetEntityHistoryResponse.next_cursor": "Goes into from_version of the next page; zero on the last one.",
   "svc.v1.GetEntityHistoryResponse.info": "The stream as a whole.",

@@ -1250,6 +1250,8 @@ export type GetEntityHistoryRequest = Message<"svc.v1.GetEntityHistoryRequest"> 
   toTimestamp?: Timestamp | undefined;
 
   /**
+   * Older events are answered as this version of their schema, where it says how.
+   *
    * @generated from field: int32 schema_version = 40;
    */
   schemaVersion: number;
@@ -1296,6 +1298,8 @@ export type GetEntityHistoryRequestJson = {
   toTimestamp?: TimestampJson;
 
   /**
+   * Older events are answered as this version of their schema, where it says how.
+   *
    * @generated from field: int32 schema_version = 40;
    */
   schemaVersion?: number;
