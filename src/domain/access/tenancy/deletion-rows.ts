@@ -78,6 +78,8 @@ export const tablesOfOrg = [
   "sessions",
   "projects",
   "environments",
+  "exports",
+  "imports",
 ] as const;
 
 /** The tables that keep rows of a deleted org, and why. */
