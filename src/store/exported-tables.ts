@@ -116,6 +116,12 @@ export const exportedTables: readonly ExportedTable[] = [
     number: "position version at entity_version redacted_at",
     json: "data metadata",
   }),
+  // Behind the events, as retention may have gone on while they were read.
+  exported("events", "heads", {
+    key: "environment_id",
+    number: "position last_at retention_floor",
+    left: "definitions_version schedules_version epoch",
+  }),
   exported("streams", "streams", {
     key: "entity_id",
     text: "entity_id entity_type",
@@ -162,9 +168,8 @@ export const exportedTables: readonly ExportedTable[] = [
   exported("projections", "projection_generations", {
     key: "name generation",
     text: "name",
-    number:
-      "generation definition_version cursor_position position delivered offered target return_to saved_at recorded_since",
-    left: "holder stream_id fence lease_until asked_at dropped_at",
+    number: "generation definition_version cursor_position saved_at recorded_since",
+    left: "position delivered offered target return_to holder stream_id fence lease_until asked_at dropped_at",
   }),
   exported("projections", "sql_projections", {
     key: "name",
@@ -253,7 +258,6 @@ export const notExported: Readonly<Record<string, string>> = {
   exports: "leases",
   group_deliveries: "of consumer groups",
   group_members: "of consumer groups",
-  heads: "the first line has them",
   healings: "of this installation",
   idempotency_keys: "of a day",
   imports: "of imports under way",

@@ -56,7 +56,8 @@ describe.each(engines)("exports on %s", (engine) => {
           ? await store.all<{ name: string }>(sql`SELECT name FROM pragma_table_info(${table})`)
           : await store.all<{ name: string }>(sql`SELECT attname AS name FROM pg_attribute
               WHERE attrelid = CAST(${table} AS regclass) AND attnum > 0 AND NOT attisdropped`);
-      expect([ownersOf[of], ...Object.keys(columns), ...left].sort(), table).toEqual(
+      const names = [ownersOf[of], ...Object.keys(columns), ...left];
+      expect(names.sort(), table).toEqual(
         found.map(({ name }) => name).sort(),
       );
     }

@@ -91,6 +91,8 @@ function conditionsOf(table: ExportedTable, scope: PageScope, store: Pick<Store,
 /** Columns as they were at the end of the log that is in the export. */
 function selected({ table, columns }: ExportedTable, { head }: PageScope): Sql {
   const names = Object.keys(columns).map((name) => {
+    if (table === "heads" && head && (name === "position" || name === "last_at"))
+      return sql`${sql.bigint(head[name])} AS ${sql.raw(name)}`;
     if (table !== "streams" || !head || (name !== "version" && name !== "updated_at"))
       return sql.raw(`t.${name}`);
     const source = sql.raw(name === "version" ? "v.entity_version" : "v.at");
@@ -172,7 +174,7 @@ export class TablePages {
     else {
       this.isOver = rows.length < exportPageRowsMax;
       const end = rows.at(-1);
-      if (end) this.#after = this.#keyOf(end);
+      if (end && !this.isOver) this.#after = this.#keyOf(end);
     }
     return rows;
   }

@@ -18,12 +18,10 @@ export interface ExportedHead {
   name: string;
   position: number;
   last_at: Instant;
-  retention_floor: number;
 }
 
 export const headsOfOrg = (reader: StoreReader, orgId: string): Promise<ExportedHead[]> =>
-  reader.all(sql`SELECT e.id, e.name, COALESCE(h.position, 0) AS position, COALESCE(h.last_at, 0) AS last_at,
-      COALESCE(h.retention_floor, 0) AS retention_floor
+  reader.all(sql`SELECT e.id, e.name, COALESCE(h.position, 0) AS position, COALESCE(h.last_at, 0) AS last_at
     FROM environments e LEFT JOIN heads h ON h.environment_id = e.id
     WHERE e.org_id = ${orgId} ORDER BY e.created_at, e.id`);
 

@@ -166,9 +166,7 @@ export function openExports({ store, clock, log, newHolder, version }: ExportsDe
       whole: sections.size === exportSections.length && from === undefined && to === undefined,
       ...(from !== undefined && { from: rfc3339(from) }),
       ...(to !== undefined && { to: rfc3339(to) }),
-      environments: heads.map(({ id, name, position, last_at, retention_floor }) => ({
-        ...{ id, name, position, last_at, retention_floor },
-      })),
+      environments: heads.map(({ id, name, position }) => ({ id, name, position })),
     };
     yield told(`${JSON.stringify(meta)}\n`);
     for (const section of exportSections) {
