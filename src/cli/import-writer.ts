@@ -13,7 +13,7 @@ const lastTables = new Set(["environments", "heads"]);
 
 const endedRun = { status: "cancelled", trouble: "cancelled", cancellation_cause: "imported" } as const;
 
-export interface WriterOptions {
+export interface ImportOptions {
   store: Store;
   orgId: string;
   idOf: ReturnType<typeof idsFor>;
@@ -36,7 +36,7 @@ export interface ImportTally {
 /** Writes rows, some hundred a transaction, and how far they came in the same transaction. */
 export class ImportWriter {
   readonly tally: ImportTally = { endedRuns: 0, usersElsewhere: 0, passedOver: 0 };
-  readonly #options: WriterOptions;
+  readonly #options: ImportOptions;
   readonly #idOf: (id: string) => string | undefined;
   readonly #last: { table: ExportedTable; row: ImportedRow }[] = [];
   /** By environment and name: the generation that is read. */
@@ -46,7 +46,7 @@ export class ImportWriter {
   #bytes = 0;
   #written: number;
 
-  constructor(options: WriterOptions) {
+  constructor(options: ImportOptions) {
     this.#options = options;
     this.#idOf = options.idOf;
     this.#written = options.written;

@@ -2,7 +2,6 @@ import { Type } from "@sinclair/typebox";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
-import { sectionsOf } from "./rules.ts";
 import type { Exports } from "./service.ts";
 
 const ExportInput = Type.Object({
@@ -32,11 +31,7 @@ export const exportOperations = (exports: Exports): Operation[] => [
       }),
     },
     handle({ include, from, to }, { caller, signal }) {
-      const ask = {
-        sections: sectionsOf(include),
-        from: timeBound("from", from),
-        to: timeBound("to", to),
-      };
+      const ask = { include, from: timeBound("from", from), to: timeBound("to", to) };
       if (ask.from !== undefined && ask.to !== undefined && ask.from >= ask.to)
         throw invalid("to", "must be later than from");
       return exports.start({ ...ask, orgId: caller.orgId, signal });

@@ -1,47 +1,30 @@
-import { createHash } from "node:crypto";
 import { breather } from "../../../kit/breather.ts";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
-import {
-  type ExportedTable,
-  type ExportSection,
-  exportedTables,
-  exportFormat,
-  exportSections,
-} from "../../../store/exported-tables.ts";
-import type { Store } from "../../../store/store.ts";
-import { exportLeaseMs, exportRenewMs, exportRunsAtOnce } from "./limits.ts";
-import { type PageScope, TablePages } from "./pages.ts";
+import { type ContentDeps, contentOf, type ExportContent } from "./content.ts";
+import { exportLeaseMs, exportRenewMs } from "./limits.ts";
+import { busy, sectionsOf } from "./lines.ts";
 import * as rows from "./rows.ts";
-import * as rules from "./rules.ts";
 
-export interface ExportAsk {
-  orgId: string;
-  sections: ReadonlySet<ExportSection>;
-  /** Of events, runs with their steps, and the audit. */
-  from: Instant | undefined;
-  to: Instant | undefined;
+export interface ExportAsk extends Omit<ExportContent, "sections"> {
+  /** Names of sections; absent or empty means all. */
+  include: string | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
 
 export interface Exports {
   /**
-   * The lines of an export, in pieces. Throws `resource_exhausted` while another one of the org, or of this
+   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org, or of this
    * node, is under way.
    */
   start(ask: ExportAsk): Promise<AsyncIterableIterator<string>>;
 }
 
-export interface ExportsDeps {
-  store: Store;
-  clock: Clock;
+export interface ExportsDeps extends ContentDeps {
   log: Log;
   /** Names one export among all. */
   newHolder: () => string;
-  /** The product's version. */
-  version: string;
 }
 
 /** What this node exports, and when its client took the last piece. */
@@ -50,21 +33,22 @@ interface Underway {
   takenAt: number;
 }
 
-export function openExports({ store, clock, log, newHolder, version }: ExportsDeps): Exports {
+export function openExports({ log, newHolder, ...deps }: ExportsDeps): Exports {
+  const { store, clock } = deps;
   let underway: Underway | undefined;
 
   /** The place of this node and the lease of the org. */
   async function take(orgId: string): Promise<Underway> {
     const before = underway;
     if (before && clock.elapsed() - before.takenAt < exportLeaseMs)
-      throw rules.busy("this node exports an org already");
+      throw busy("this node exports an org already");
     const own = { holder: newHolder(), takenAt: clock.elapsed() };
     underway = own;
     const now = clock.now();
     const lease = { orgId, holder: own.holder, now, until: now + exportLeaseMs };
     try {
       const taken = await store.write((session) => rows.takeLease(session, lease));
-      if (!taken) throw rules.busy("the org is exported already");
+      if (!taken) throw busy("the org is exported already");
     } catch (error) {
       if (underway === own) underway = undefined;
       throw error;
@@ -98,91 +82,9 @@ export function openExports({ store, clock, log, newHolder, version }: ExportsDe
     };
   }
 
-  async function* ofTable(table: ExportedTable, scope: PageScope): AsyncGenerator<string[]> {
-    const environmentId = table.of === "org" ? undefined : scope.head?.id;
-    const pages = new TablePages(store, table, scope);
-    while (!pages.isOver) {
-      const page = await pages.next();
-      if (page.length > 0) yield page.map((row) => rules.lineOf(table, environmentId, row));
-    }
-  }
-
-  /** What belongs to runs is found by their ids, a page of runs after the other. */
-  async function* ofRuns(tables: readonly ExportedTable[], scope: PageScope): AsyncGenerator<string[]> {
-    const runs = exportedTables.find(({ table }) => table === "runs")!;
-    const ids = new TablePages(store, { ...runs, columns: { id: "text", created_at: "number" } }, scope);
-    while (!ids.isOver) {
-      const page = (await ids.next()).map(({ id }) => id as string);
-      for (let at = 0; at < page.length; at += exportRunsAtOnce)
-        for (const table of tables) {
-          const runIds = page.slice(at, at + exportRunsAtOnce);
-          yield* ofTable(table, { ...scope, runIds });
-        }
-    }
-  }
-
-  async function* ofSection(
-    section: ExportSection,
-    heads: readonly rows.ExportedHead[],
-    scope: PageScope,
-  ): AsyncGenerator<string[]> {
-    const tables = exportedTables.filter((table) => table.section === section);
-    for (const table of tables) if (table.of === "org") yield* ofTable(table, scope);
-    const ofRun = tables.filter(({ of }) => of === "runs");
-    for (const head of heads) {
-      for (const table of tables) {
-        if (table.of !== "environment") continue;
-        const after =
-          table.table === "events" && scope.from !== undefined
-            ? { after: await rows.positionBefore(store, head.id, scope.from) }
-            : {};
-        yield* ofTable(table, { ...scope, head, ...after });
-      }
-      if (ofRun.length > 0) yield* ofRuns(ofRun, { ...scope, head });
-    }
-  }
-
-  async function* lines(ask: ExportAsk, keep: () => Promise<void>): AsyncGenerator<string> {
-    const { orgId, sections, from, to } = ask;
-    const org = await rows.getOrg(store, orgId);
-    if (!org) throw missing("org", orgId);
-    const heads = await rows.headsOfOrg(store, orgId);
-    const scope = { orgId, from, to, now: clock.now(), auditEnd: await rows.auditEnd(store, orgId) };
-    const sum = createHash("sha256");
-    const counts: Record<string, number> = {};
-    const told = (text: string) => {
-      sum.update(text);
-      return text;
-    };
-    const meta = {
-      ...{ section: "meta", format: exportFormat.name, format_version: exportFormat.version, version },
-      exported_at: rfc3339(scope.now),
-      org: {
-        ...{ id: org.id, name: org.name, created_at: rfc3339(org.created_at) },
-        ...(org.preferences !== null && { preferences: JSON.parse(org.preferences) as object }),
-      },
-      sections: exportSections.filter((section) => sections.has(section)),
-      // Only a whole export can be imported.
-      whole: sections.size === exportSections.length && from === undefined && to === undefined,
-      ...(from !== undefined && { from: rfc3339(from) }),
-      ...(to !== undefined && { to: rfc3339(to) }),
-      environments: heads.map(({ id, name, position }) => ({ id, name, position })),
-    };
-    yield told(`${JSON.stringify(meta)}\n`);
-    for (const section of exportSections) {
-      if (!sections.has(section)) continue;
-      counts[section] = 0;
-      for await (const page of ofSection(section, heads, scope)) {
-        counts[section] += page.length;
-        await keep();
-        yield told(page.join(""));
-      }
-    }
-    yield `${JSON.stringify({ section: "end", counts, sha256: sum.digest("hex") })}\n`;
-  }
-
   return {
-    async start(ask) {
+    async start({ include, signal, ...ask }) {
+      const content = { ...ask, sections: sectionsOf(include) };
       const own = await take(ask.orgId);
       let isOver = false;
       const end = async () => {
@@ -190,10 +92,10 @@ export function openExports({ store, clock, log, newHolder, version }: ExportsDe
         isOver = true;
         await release(ask.orgId, own);
       };
-      const pieces = lines(ask, keeper(ask.orgId, own));
+      const pieces = contentOf(deps, content, keeper(ask.orgId, own));
       // A generator that was never asked for a piece has no `finally` to run.
-      ask.signal.addEventListener("abort", () => void end(), { once: true });
-      if (ask.signal.aborted) await end();
+      signal.addEventListener("abort", () => void end(), { once: true });
+      if (signal.aborted) await end();
       const iterator: AsyncIterableIterator<string> = {
         async next() {
           try {

@@ -29,7 +29,7 @@ export interface CapturedRequestsDeps {
 const Ask = Type.Object({ orgId: Type.String(), clears: Type.Boolean() });
 const Reply = Type.Array(CapturedRequest);
 
-interface Ring {
+interface CaptureRing {
   until: Instant;
   /** Oldest first. */
   requests: Captured[];
@@ -38,9 +38,9 @@ interface Ring {
 export function openCapturedRequests(deps: CapturedRequestsDeps): CapturedRequests {
   const { bus, clock, log, nodeId, redact, statusOf } = deps;
   /** By org, in the order in which they were last asked for. */
-  const rings = new Map<string, Ring>();
+  const rings = new Map<string, CaptureRing>();
 
-  function ringOf(orgId: string): Ring {
+  function ringOf(orgId: string): CaptureRing {
     const ring = rings.get(orgId) ?? { until: 0, requests: [] };
     ring.until = clock.now() + captureMs;
     rings.delete(orgId);
@@ -49,7 +49,7 @@ export function openCapturedRequests(deps: CapturedRequestsDeps): CapturedReques
     return ring;
   }
 
-  function capture(ring: Ring, seen: SeenRequest): void {
+  function capture(ring: CaptureRing, seen: SeenRequest): void {
     const { operation, caller, environmentId, requestId, outcome, ms, message } = seen;
     if (ring.requests.length >= capturedMax) ring.requests.shift();
     const { body, ...parts } = capturedParts(seen, redact);
