@@ -29,10 +29,10 @@ import { schemas } from "./0033_schemas.ts";
 import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
+import { exports } from "./0037_exports.ts";
 import { flow } from "./0038_flow.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
-import { exports } from "./0037_exports.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -67,8 +67,8 @@ export const migrations = [
   webhooks,
   webhookEndpoints,
   agentTools,
+  exports,
   flow,
   kvRevisions,
   causality,
-  exports,
 ];
