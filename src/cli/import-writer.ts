@@ -11,6 +11,8 @@ const passedOver = new Set(["audit", "webhooks"]);
 /** Written last: until then nobody sees the environment. */
 const lastTables = new Set(["environments", "heads"]);
 
+const notOurs = "another import of this org is under way, or this one was undone";
+
 const endedRun = { status: "cancelled", trouble: "cancelled", cancellation_cause: "imported" } as const;
 
 export interface ImportOptions {
@@ -130,7 +132,7 @@ export class ImportWriter {
     await store.write(async (session) => {
       const moved = await session.run(sql`UPDATE imports SET line_count = ${number}
         WHERE org_id = ${orgId} AND sum = ${file.sum} AND line_count = ${before}`);
-      if (moved === 0) throw new Error("another import of this org is under way, or was undone");
+      if (moved === 0) throw new Error(notOurs);
       elsewhere = 0;
       for (const [table, list] of rows) {
         const inserted = await insertRows(session, table.table, list);
@@ -157,7 +159,10 @@ export class ImportWriter {
           table.table === "heads" ? { ...row, definitions_version: 1, epoch: 1 } : row,
         ]);
       await session.run(sql`UPDATE orgs SET access_version = access_version + 1 WHERE id = ${orgId}`);
-      await session.run(sql`DELETE FROM imports WHERE org_id = ${orgId}`);
+      const finished = await session.run(
+        sql`DELETE FROM imports WHERE org_id = ${orgId} AND sum = ${file.sum}`,
+      );
+      if (finished === 0) throw new Error(notOurs);
     });
   }
 }

@@ -57,9 +57,7 @@ describe.each(engines)("exports on %s", (engine) => {
           : await store.all<{ name: string }>(sql`SELECT attname AS name FROM pg_attribute
               WHERE attrelid = CAST(${table} AS regclass) AND attnum > 0 AND NOT attisdropped`);
       const names = [ownersOf[of], ...Object.keys(columns), ...left];
-      expect(names.sort(), table).toEqual(
-        found.map(({ name }) => name).sort(),
-      );
+      expect(names.sort(), table).toEqual(found.map(({ name }) => name).sort());
     }
   });
 
@@ -93,6 +91,9 @@ describe.each(engines)("exports on %s", (engine) => {
     expect(hidden.length).toBeGreaterThan(5);
     for (const { hidden: text } of hidden) if (text !== null) expect(file.text).not.toContain(text);
     expect(await leases()).toBe(0);
+    await server.running.tick("audit.flush");
+    const trail = (await exportOf(server.url, org.key, "?include=audit")).rowsOf("auth_audit");
+    expect(trail.at(-1)).toMatchObject({ operation: "org.export", allowed: 1, outcome: "ok" });
   });
 
   test("sections and times can be chosen; what cannot be read is refused", async () => {

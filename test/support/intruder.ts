@@ -83,6 +83,9 @@ const generated =
 /** Of requests and rows that belong to nobody's data. */
 const ignoredKinds = new Set(["req", "aud", "node"]);
 
+/** The intruder's own audit, a section of its export, has the ids that it asked for. */
+const withoutAudit = (text: string) => text.replaceAll(/^\{"section":"audit",.*\n/gm, "");
+
 /** Every generated id that stands in a row of the org, by kind: of each kind the first. */
 export async function idsOf(
   server: TestServer,
@@ -184,7 +187,8 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
       for (const [kind, id] of ids) {
         const other = nobodys(id);
         if (isDeaf(id)) {
-          leaks((await ask(visitor, id)).text, "");
+          const { text } = await ask(visitor, id);
+          leaks(way.operation.name === "org.export" ? withoutAudit(text) : text, "");
           break;
         }
         const before = await ask(visitor, other);

@@ -11,11 +11,12 @@ const ExportInput = Type.Object({
 });
 
 export const exportOperations = (exports: Exports): Operation[] => [
-  // It says not that it reads: who took a whole org away stands in the audit.
   unary({
     name: "org.export",
     action: "org:export",
     scope: "none",
+    reads: true,
+    isAudited: true,
     summary:
       "Everything of the org but secrets, as NDJSON: a line a row, the last with counts and a checksum.",
     input: ExportInput,
