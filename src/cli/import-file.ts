@@ -63,6 +63,9 @@ export function parsedLine(line: Buffer, number: number): unknown {
   }
 }
 
+const orgName = /^[^\0\r\n]{1,200}$/;
+const environmentId = /^env_[A-Za-z0-9_-]{1,60}$/;
+
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
@@ -78,11 +81,13 @@ function metaOf(value: unknown): ExportMeta {
   if (value.whole !== true)
     throw new BadFile("the file is a part of an org: export it without include, from and to");
   const { org, environments, exported_at } = value;
-  if (!isObject(org) || typeof org.name !== "string" || Number.isNaN(Date.parse(String(exported_at))))
-    throw new BadFile("line 1: org.name or exported_at is missing");
+  if (!isObject(org) || typeof org.name !== "string" || !orgName.test(org.name))
+    throw new BadFile("line 1: org.name must be a name");
+  if (Number.isNaN(Date.parse(String(exported_at)))) throw new BadFile("line 1: exported_at must be a time");
   const isHead = (one: unknown) =>
     isObject(one) &&
     typeof one.id === "string" &&
+    environmentId.test(one.id) &&
     Number.isSafeInteger(one.position) &&
     (one.position as number) >= 0;
   if (

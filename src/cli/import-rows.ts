@@ -9,6 +9,8 @@ const alphabet = "0123456789abcdefghjkmnpqrstvwxyz";
 const tailDigits = 16;
 const ownId = /^([a-z]+)_([0-9a-hjkmnp-tv-z]{10})([0-9a-hjkmnp-tv-z]{16})$/;
 const otherId = /^([a-z]{1,16})_[A-Za-z0-9_-]{1,60}$/;
+/** What a custom role may build on: a role of the platform would be more than its org may give. */
+const bases = new Set(["", "admin", "developer", "viewer"]);
 /** They are the same in every org. */
 const builtinRole = /^role_(admin|developer|viewer)$/;
 
@@ -74,6 +76,7 @@ function requireDefinition(row: Record<string, unknown>, bad: (rule: string) => 
 
 /** How far the log of each environment was seen, by its id in the file. */
 interface SeenLog {
+  isListed: boolean;
   position: number;
   /** The first position behind the last gap. */
   from: number;
@@ -87,7 +90,9 @@ export class LineReader {
 
   constructor(meta: ExportMeta) {
     this.#ends = new Map(meta.environments.map(({ id, position }) => [id, position]));
-    this.#logs = new Map(meta.environments.map(({ id }) => [id, { position: 0, from: 1, hasHead: false }]));
+    this.#logs = new Map(
+      meta.environments.map(({ id }) => [id, { isListed: false, position: 0, from: 1, hasHead: false }]),
+    );
   }
 
   /** The table and the row of a line; `number` is its place in the file. */
@@ -106,15 +111,24 @@ export class LineReader {
     for (const name of table.key)
       if (name !== "environment_id" && read[name] === null) throw bad(`${name} is missing`);
     if (table.table === "functions" || table.table === "function_versions") requireDefinition(row, bad);
+    if (table.table === "environments") this.#list(read.id as string, bad);
+    if (table.table === "roles" && !bases.has(read.base as string))
+      throw bad("base must be a built-in role, or empty");
     if (table.table === "events") this.#follow(environmentId, read.position as number, bad);
     if (table.table === "heads") this.#close(environmentId, read, bad);
     return { table, environmentId, row: read };
   }
 
-  /** Every log must have come to its end. */
+  /** Every environment of the first line must be there, and its log have come to its end. */
   requireLogs(): void {
-    for (const [id, { hasHead }] of this.#logs)
-      if (!hasHead) throw new BadFile(`the log of environment ${id} has no end in the file`);
+    for (const [id, { isListed, hasHead }] of this.#logs)
+      if (!isListed || !hasHead) throw new BadFile(`the log of environment ${id} has no end in the file`);
+  }
+
+  #list(id: string, bad: (rule: string) => BadFile): void {
+    const log = this.#logs.get(id);
+    if (!log || log.isListed) throw bad("id must be one of the first line's environments, once");
+    log.isListed = true;
   }
 
   #follow(environmentId: string, position: number, bad: (rule: string) => BadFile): void {

@@ -6,8 +6,11 @@ import { BadFile, type CheckedFile } from "./import-file.ts";
 import { type ImportedRow, type idsFor, movedRow } from "./import-rows.ts";
 import { importBytesMax, importRowsMax } from "./limits.ts";
 
-/** Sections that are told of another installation, and mean nothing in this one. */
+/** What is told of another installation, and means nothing in this one. */
 const passedOver = new Set(["audit", "webhooks"]);
+/** A file could bring statements that nobody has admitted. */
+const isOfSql = ({ table }: ExportedTable, { mode }: ImportedRow): boolean =>
+  table === "sql_projections" || (table === "projections" && mode === "sql");
 /** Written last: until then nobody sees the environment. */
 const lastTables = new Set(["environments", "heads"]);
 
@@ -41,7 +44,7 @@ export class ImportWriter {
   readonly #options: ImportOptions;
   readonly #idOf: (id: string) => string | undefined;
   readonly #last: { table: ExportedTable; row: ImportedRow }[] = [];
-  /** By environment and name: the generation that is read. */
+  /** By environment and name: the generation that is read, of projections that come along. */
   readonly #generations = new Map<string, number>();
   #rows = new Map<ExportedTable, ImportedRow[]>();
   #rowCount = 0;
@@ -62,7 +65,7 @@ export class ImportWriter {
     const isNew = number > this.#options.written;
     const moved = this.#moved(table, environmentId, row, number + 1);
     if (moved === undefined) {
-      if (isNew && passedOver.has(table.section)) this.tally.passedOver++;
+      if (isNew) this.tally.passedOver++;
     } else if (lastTables.has(table.table)) this.#last.push({ table, row: moved });
     else if (isNew) {
       const rows = this.#rows.get(table);
@@ -81,7 +84,7 @@ export class ImportWriter {
     row: ImportedRow,
     line: number,
   ): ImportedRow | undefined {
-    if (passedOver.has(table.section)) return undefined;
+    if (passedOver.has(table.section) || isOfSql(table, row)) return undefined;
     const { orgId, now, passwordHash, file } = this.#options;
     const moved = movedRow(table, row, this.#idOf, line);
     if (table.of === "org") moved.org_id = orgId;
@@ -215,23 +218,16 @@ async function settleEnvironment(
   });
 }
 
-/**
- * A projection that moved while it was read is folded anew, and so are those of mode `sql`: their tables are
- * in no export.
- */
+/** A projection that moved while it was read is folded anew. */
 async function settleProjections(
   session: Session,
   { id, position }: { id: string; position: number },
   now: Instant,
 ): Promise<void> {
-  const named = (mode: string) =>
-    sql`environment_id = ${id} AND name IN (SELECT name FROM projections WHERE environment_id = ${id}
-      AND mode = ${mode})`;
-  await session.run(sql`UPDATE projection_generations SET cursor_position = 0, position = 0, delivered = 0, offered = 0
-    WHERE ${named("sql")}`);
   const end = sql.bigint(position);
   await session.run(sql`UPDATE projection_generations SET cursor_position = ${end}, position = ${end},
-      delivered = ${end}, offered = ${end} WHERE ${named("external")} AND cursor_position > ${end}`);
+      delivered = ${end}, offered = ${end} WHERE environment_id = ${id} AND cursor_position > ${end}
+      AND name IN (SELECT name FROM projections WHERE environment_id = ${id} AND mode = 'external')`);
   const torn = await session.all<{ name: string; generation: number }>(sql`SELECT p.name, p.generation
     FROM projections p JOIN projection_generations g ON g.environment_id = p.environment_id AND g.name = p.name
       AND g.generation = p.generation

@@ -187,7 +187,9 @@ async function write(
   const { endedRuns, usersElsewhere, passedOver } = writer.tally;
   const environments = checked.meta.environments.map(({ name }) => name).join(", ");
   say(`${file} is now org ${begun.org_id}, with environments ${environments || "(none)"}`);
-  say(`${checked.lineCount - passedOver} rows; ${passedOver} of the audit and of webhooks stay in the file`);
+  say(
+    `${checked.lineCount - passedOver} rows; ${passedOver} of the audit, webhooks and SQL projections stay in the file`,
+  );
   if (endedRuns > 0) say(`${endedRuns} runs were not over: they are cancelled here`);
   if (usersElsewhere > 0)
     say(`${usersElsewhere} users are left out: this installation has their addresses already`);

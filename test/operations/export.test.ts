@@ -153,6 +153,33 @@ describe.each(engines)("exports on %s", (engine) => {
     });
     expect(await leases()).toBe(0);
   });
+
+  test("a key that is deleted meanwhile gets no more of it", async () => {
+    const made = {
+      orgId: org.orgId,
+      environmentId: org.environmentId,
+      name: "gone",
+      roleIds: ["role_admin"],
+    };
+    const { id, key } = await server.running.domain.keys.create(made);
+    const { body } = await fetch(`${server.url}${exportPath}`, {
+      headers: { authorization: `Bearer ${key}` },
+    });
+    const reader = body!.getReader();
+    let text = new TextDecoder().decode((await reader.read()).value);
+    expect((await server.api(`/api/v1/apikeys/${id}`, { key: org.key, method: "DELETE" })).status).toBe(204);
+    await server.running.tick("edge.standing");
+    await server.running.tick("edge.standing");
+    try {
+      for (let piece = await reader.read(); !piece.done; piece = await reader.read())
+        text += new TextDecoder().decode(piece.value);
+    } catch {
+      // The connection was cut.
+    }
+    expect(text).toContain('"section":"meta"');
+    expect(text).not.toContain('"section":"end"');
+    await until(async () => (await leases()) === 0, { about: "the lease of the export that was cut" });
+  });
 });
 
 test("another node refuses a second export too, and gives the captured requests of both", async () => {

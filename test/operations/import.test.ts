@@ -157,6 +157,14 @@ describe.each(engines)("imports on %s", (engine) => {
         "position must be an integer",
       ],
       ["a gap", sealed(text.replace(/\{[^\n]*"kind":"events"[^\n]*"position":6,[^\n]*\n/, "")), "gap"],
+      ["a role of the platform", sealed(altered('"base":""', '"base":"platform_admin"')), "base must be"],
+      [
+        "an environment",
+        sealed(
+          altered('"kind":"environments","row":{"id":"env_', '"kind":"environments","row":{"id":"env_x'),
+        ),
+        "first line's environments",
+      ],
       ["an id", sealed(altered(`"id":"${event.id}"`, '"id":"x"')), "no id of ours"],
       [
         "stream versions",

@@ -280,6 +280,10 @@ export async function reached(
   return [...found];
 }
 
+/** An answer in lines is a list of them. */
+const jsonOf = (text: string): unknown =>
+  JSON.parse(text.includes("\n{") ? `[${text.trimEnd().replaceAll("\n", ",")}]` : text);
+
 const isList = (body: unknown): boolean =>
   Array.isArray(body) ||
   (typeof body === "object" &&
@@ -301,7 +305,7 @@ export async function unshown(options: IntruderOptions): Promise<string[]> {
     const ask = (id: string, body = probe(way, id)) =>
       go(server.url, way, visitors.admin!, { param: () => id, body });
     const look = ({ status, text }: Shown, asked: string, isTold = false) => {
-      if (status !== 200 || !/^\s*[[{]/.test(text) || !isList(JSON.parse(text))) return;
+      if (status !== 200 || !/^\s*[[{]/.test(text) || !isList(jsonOf(text))) return;
       const isShown = isTold || secrets.some((secret) => secret !== asked && text.includes(secret));
       shows.set(name, isShown || shows.get(name) === true);
     };

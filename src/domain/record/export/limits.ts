@@ -1,6 +1,6 @@
-/** Rows of one page, and bytes of its large columns after which it ends. */
-export const exportPageRowsMax = 500;
-export const exportPageBytesMax = 512 * 1024;
+/** Rows of one page, and bytes of its large columns after which it ends: a page is how long others wait. */
+export const exportPageRowsMax = 200;
+export const exportPageBytesMax = 256 * 1024;
 /** Runs whose steps are read together. */
 export const exportRunsAtOnce = 200;
 /** An export whose client takes nothing for so long gives way to another one. */
