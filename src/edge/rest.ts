@@ -154,7 +154,10 @@ function whileAuthorized(
       } catch (error) {
         leave();
         await source.return?.();
-        throw faultOf(edge, error, operation, call.requestId);
+        const { requestId } = call;
+        const fault = faultOf(edge, error, operation, requestId);
+        edge.log.warn("request.cut", { operation: operation.name, requestId, error: fault });
+        throw fault;
       }
     },
     async return() {
@@ -171,9 +174,14 @@ function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<
   const encoder = new TextEncoder();
   return new ReadableStream({
     async pull(controller) {
-      const { done, value } = await source.next();
-      if (done) return controller.close();
-      controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
+      try {
+        const { done, value } = await source.next();
+        if (done) return controller.close();
+        controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
+      } catch {
+        // Told by who reads the pieces. Without a reason Bun cuts the connection and writes no stack of its own.
+        controller.error();
+      }
     },
     async cancel() {
       await source.return?.();
