@@ -42,7 +42,6 @@ export const tablesOfOrgs: Record<string, TableAbout> = {
     holds: "imports that are not finished",
     scope: "org",
     endsWith: "the import is finished or undone, or the org is deleted",
-    texts: { sum: 64 },
   },
   keyring: {
     holds: "sealed secrets of the installation",

@@ -35,6 +35,13 @@ describe.each(engines)("imports on %s", (engine) => {
           ...{ data: { version }, expectedVersion: -1 },
         },
       });
+    const projection = (method: string, body: object) =>
+      org.api(`/svc.v1.ProjectionService/${method}`, { body: { name: "same", ...body } });
+    const { events } = await projection("PollProjectionEvents", { batchSize: 10 });
+    const { id, seq } = events.at(-1);
+    await projection("SaveProjectionState", {
+      ...{ partitionKey: "__global__", state: { seen: events.length }, lastEventId: id, lastEventSeq: seq },
+    });
     original = await exportOf(server.url, org.key);
     await server.stop();
     home = await makeHome(engine);
@@ -228,13 +235,22 @@ describe.each(engines)("imports on %s", (engine) => {
     expect(Number(emitted.sequence)).toBe(original.meta.environments[0].position + 1);
     expect(environment).not.toBe(org.environmentId);
 
-    // Beside the first, in the same installation: other ids, and nobody twice.
-    const second = await importing(original.text);
+    expect(again.rowsOf("projection_states")).toHaveLength(1);
+
+    // Beside the first, in the same installation: other ids, and nobody twice. Its projection had moved while it was read.
+    const cursor = original.rowsOf("projection_generations")[0]!.cursor_position as number;
+    expect(cursor).toBeGreaterThan(0);
+    const torn = original.text.replace(`"cursor_position":${cursor}`, '"cursor_position":1');
+    const second = await importing(sealed(torn));
     expect(second.reasons).toEqual([]);
     expect(second.said).toContain("1 users are left out");
     expect(second.orgId).not.toBe(first.orgId);
     const beside = await exportAgain(second.orgId);
     expect(beside.report.balanced).toBe(true);
+    expect(beside.again.rowsOf("projection_generations")).toMatchObject([
+      { name: "same", cursor_position: 0 },
+    ]);
+    expect(beside.again.rowsOf("projection_states")).toEqual([]);
     expect(beside.again.meta.org.name).toBe(original.meta.org.name);
     expect(beside.again.rowsOf("events").length).toBe(original.rowsOf("events").length);
   });
