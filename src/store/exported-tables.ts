@@ -246,6 +246,8 @@ export const exportedTables: readonly ExportedTable[] = [
 
 /** Tables that no export has, and why. */
 export const notExported: Readonly<Record<string, string>> = {
+  agent_tools: "agents register them when they start",
+  agents: "they have secrets, and register when they start",
   api_keys: "credentials",
   auth_audit_heads: "the signature of this installation",
   breakers: "what this installation sees of endpoints",
@@ -256,6 +258,8 @@ export const notExported: Readonly<Record<string, string>> = {
   environment_databases: "folded from events, with credentials",
   executions: "of runs that are not over",
   exports: "leases",
+  flow_edges: "counts of this installation",
+  flow_minutes: "counts of this installation",
   group_deliveries: "of consumer groups",
   group_members: "of consumer groups",
   healings: "of this installation",
