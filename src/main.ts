@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { dashboardAddress } from "./app/identity.ts";
 import { StartFailure } from "./app/start-failure.ts";
 import { databaseCommands } from "./cli/backup.ts";
+import { importOrg } from "./cli/import.ts";
 import { tail, tailHelp } from "./cli/tail.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemIds } from "./kit/ids.ts";
@@ -102,7 +103,8 @@ async function runTail(argv: readonly string[]): Promise<never> {
   fail(code, code === exit.badSettings ? [...reasons, "see: svc tail --help"] : reasons.map(redactText));
 }
 
-const commands = ["serve", ...Object.keys(databaseCommands), "tail", "help", "version"];
+const databaseWork = { ...databaseCommands, import: importOrg };
+const commands = ["serve", ...Object.keys(databaseWork), "tail", "help", "version"];
 
 async function main(argv: readonly string[]): Promise<void> {
   const named = argv[0] !== undefined && !argv[0].startsWith("-");
@@ -118,10 +120,10 @@ async function main(argv: readonly string[]): Promise<void> {
     await serve(parsed.config);
   } else if (command === "tail") {
     await runTail(rest);
-  } else if (command === "backup" || command === "restore") {
+  } else if (command === "backup" || command === "restore" || command === "import") {
     const say = (line: string) => void process.stdout.write(`${line}\n`);
     const context = { argv: rest, environment: process.env, clock: systemClock(), say };
-    const { did, reasons } = await databaseCommands[command](context);
+    const { did, reasons } = await databaseWork[command](context);
     if (did === "nothing: bad arguments") fail(exit.badSettings, [...reasons, "see: svc help"]);
     if (did === "nothing: refused") fail(exit.startFailed, reasons.map(redactText));
   } else {

@@ -27,7 +27,7 @@ const developer: Caller = {
 };
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
-function openEdge(host: Host, { identity, audit, access, realtime, sequences }: Parts): Edge {
+function openEdge(host: Host, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {
   const { config, clock, ids, log, watch } = host;
   const { keys, tenancy, platformAudit } = identity;
   const authenticate = authenticator({
@@ -48,6 +48,7 @@ function openEdge(host: Host, { identity, audit, access, realtime, sequences }: 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
       audit.audit.observe(seen);
+      debug.observe(seen);
     },
     ...(perSecond > 0 && { limit: rateLimit({ clock, perSecond, burst }) }),
   };

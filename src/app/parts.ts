@@ -7,7 +7,9 @@ import type { Operation } from "../kit/operation.ts";
 import { type AccessPart, openAccess } from "./access.ts";
 import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openClusterPart } from "./cluster.ts";
+import { type DebugPart, openDebugPart } from "./debug.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
+import { openExportsPart } from "./exports.ts";
 import { openFlowPart } from "./flow.ts";
 import { type IdentityPart, openIdentity } from "./identity.ts";
 import { type IntegrationsPart, openIntegrationsPart } from "./integrations.ts";
@@ -32,6 +34,7 @@ export interface Parts {
   realtime: RealtimePart;
   members: MembersPart;
   access: AccessPart;
+  debug: DebugPart;
   record: RecordPart;
   sequences: Sequences;
   /** All of them as one. */
@@ -100,11 +103,14 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
       pastDecisions: audit.audit.pastDecisions,
     }),
   );
+  const debug = open("debug", openDebugPart(host));
+  open("exports", openExportsPart(host));
   // The last ones look at what all others have opened.
   const callTrail = audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" }));
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
   const { duties } = foldParts(opened);
   const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
   open("overview", openOverviewPart(host, { flow, record, cluster, access }));
-  return { identity, audit, engine, realtime, members, access, record, sequences, all: foldParts(opened) };
+  const all = foldParts(opened);
+  return { identity, audit, engine, realtime, members, access, debug, record, sequences, all };
 }

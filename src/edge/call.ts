@@ -23,7 +23,7 @@ export type Authenticate = (request: Request, operation: Pick<Operation, "reads"
 
 /** Reported for every operation that was called, whatever its outcome; for metrics and audit. */
 export interface Observation {
-  /** Only to recognize the request; its content must not be read here. */
+  /** To recognize the request, and for its head; its body must not be read here. */
   request: Request;
   operation: Operation;
   caller: Caller;

@@ -8,6 +8,7 @@ import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { restForm } from "./fault-encoding.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
+import { keepAuthorized } from "./reauthorize.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
 
 /**
@@ -132,14 +133,56 @@ function nameRest(params: Record<string, string>, name: string): Record<string, 
 const isIterable = (body: unknown): body is AsyncIterable<string | Uint8Array> =>
   typeof body === "object" && body !== null && Symbol.asyncIterator in body;
 
+/** The pieces as long as their caller may have them: a body without its end says that it was cut. */
+function whileAuthorized(
+  edge: Edge,
+  { operation }: PreparedOperation,
+  call: RequestCall,
+  input: unknown,
+  pieces: AsyncIterable<string | Uint8Array>,
+): AsyncIterable<string | Uint8Array> {
+  const source = pieces[Symbol.asyncIterator]();
+  const { leave, refused } = keepAuthorized(edge, operation, call, () => [input]);
+  const ended = { done: true, value: undefined } as const;
+  const iterator: AsyncIterator<string | Uint8Array> = {
+    async next() {
+      try {
+        const fault = refused();
+        if (fault) throw fault;
+        const piece = await source.next();
+        if (piece.done) leave();
+        return piece;
+      } catch (error) {
+        leave();
+        await source.return?.();
+        const { requestId } = call;
+        const fault = faultOf(edge, error, operation, requestId);
+        edge.log.warn("request.cut", { operation: operation.name, requestId, error: fault });
+        throw fault;
+      }
+    },
+    async return() {
+      leave();
+      await source.return?.();
+      return ended;
+    },
+  };
+  return { [Symbol.asyncIterator]: () => iterator };
+}
+
 function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<Uint8Array> {
   const source = pieces[Symbol.asyncIterator]();
   const encoder = new TextEncoder();
   return new ReadableStream({
     async pull(controller) {
-      const { done, value } = await source.next();
-      if (done) return controller.close();
-      controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
+      try {
+        const { done, value } = await source.next();
+        if (done) return controller.close();
+        controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
+      } catch {
+        // Told by who reads the pieces. Without a reason Bun cuts the connection and writes no stack of its own.
+        controller.error();
+      }
     },
     async cancel() {
       await source.return?.();
@@ -248,7 +291,10 @@ export function restHandler(
         ),
       );
       const reply = encode(output, input);
-      if (isIterable(reply.body)) server.timeout(request, 0);
+      if (isIterable(reply.body)) {
+        server.timeout(request, 0);
+        reply.body = whileAuthorized(edge, prepared, call, input, reply.body);
+      }
       const base: Record<string, string> = { ...surface.headers(request), "x-request-id": requestId };
       if (sequence !== undefined) base[sequenceHeader.toLowerCase()] = sequence;
       return answer(reply, base);

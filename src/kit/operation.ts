@@ -218,6 +218,8 @@ interface OperationHead {
   sample?: object;
   /** The operation changes nothing. */
   reads?: boolean;
+  /** Of a read: each call leaves a row in the audit, whatever the settings say of reads. */
+  isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */

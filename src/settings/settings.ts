@@ -94,6 +94,7 @@ export const help = (): string => `svc: events become durable runs.
   serve     start the server (what happens without a command)
   backup    copy the database file, also while its server runs: --db FILE --to FILE [--force]
   restore   put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL
+  import    read what GET /api/v1/export answered into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]
   tail      follow what happens on a server: PATTERN... (svc tail --help)
   help      show this
   version   show the version

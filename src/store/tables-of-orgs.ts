@@ -33,6 +33,16 @@ export const tablesOfOrgs: Record<string, TableAbout> = {
     endsWith: "their owner deletes them",
     texts: { id: ours, name: 63 },
   },
+  exports: {
+    holds: "leases of exports under way",
+    scope: "org",
+    endsWith: "the export ends; what a dead node left is taken over by the next export, or goes with the org",
+  },
+  imports: {
+    holds: "imports that are not finished",
+    scope: "org",
+    endsWith: "the import is finished or undone, or the org is deleted",
+  },
   keyring: {
     holds: "sealed secrets of the installation",
     scope: "installation",

@@ -37,6 +37,7 @@ export const doorsOut: Record<string, string> = {
   "agentTools.invoke": "the output of a tool, which comes from its agent",
   "agentTools.list": "schemas as they were sent, as text",
   "config.get": "GET config, by the doors in",
+  "debug.requests": "what the doors in were sent, without secret fields, up to a size",
   "events.get": "GET event",
   "events.list": "GET events",
   "events.emitSync": "TriggerSync",

@@ -16,6 +16,14 @@ describe.each(engines)("a deleted org on %s", (engine) => {
     other = await furnishOrg(server, "other");
     const platform = { orgId: "org_platform", environmentId: null, isPlatform: true };
     const roleIds = ["role_platform_viewer"];
+    for (const { orgId } of [gone, other])
+      await server.running.domain.store.write(async (session) => {
+        await session.run(
+          sql`INSERT INTO exports (org_id, holder, lease_until) VALUES (${orgId}, 'node', 1)`,
+        );
+        await session.run(sql`INSERT INTO imports (org_id, sum, line_count, environment_ids, started_at)
+          VALUES (${orgId}, 'sum', 1, ${JSON.stringify([`env_half_${orgId}`])}, 1)`);
+      });
     platformKey = (await server.running.domain.keys.create({ ...platform, name: "p", roleIds })).key;
   }, 60_000);
   afterAll(() => server.stop());
@@ -38,6 +46,9 @@ describe.each(engines)("a deleted org on %s", (engine) => {
       expect([table, Number(await rowsOf(table, gone.orgId))]).toEqual([table, 0]);
       expect([table, await rowsOf(table, other.orgId)]).toEqual([table, before.get(table)!]);
     }
+    // The rows of an import that was not finished go with the purge.
+    const buried = sql`SELECT id FROM deleted_environments WHERE id LIKE 'env_half%'`;
+    expect(await server.running.domain.store.all(buried)).toEqual([{ id: `env_half_${gone.orgId}` }]);
     for (const [name, { headers, query = "" }] of Object.entries(gone.visitors))
       expect([name, (await server.api(`/api/v1/events${query}`, { key: null, headers })).status]).toEqual([
         name,

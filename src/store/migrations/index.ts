@@ -29,6 +29,7 @@ import { schemas } from "./0033_schemas.ts";
 import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
+import { exports } from "./0037_exports.ts";
 import { flow } from "./0038_flow.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
@@ -66,6 +67,7 @@ export const migrations = [
   webhooks,
   webhookEndpoints,
   agentTools,
+  exports,
   flow,
   kvRevisions,
   causality,

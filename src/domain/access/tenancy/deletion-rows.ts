@@ -78,6 +78,8 @@ export const tablesOfOrg = [
   "sessions",
   "projects",
   "environments",
+  "exports",
+  "imports",
 ] as const;
 
 /** The tables that keep rows of a deleted org, and why. */
@@ -92,9 +94,23 @@ export const orgOutlivedBy = {
 } as const;
 
 /**
+ * Rows of an import that is not finished stand under environments that are not there yet: the purge finds
+ * them by these tombstones.
+ */
+async function buryImport(session: Session, orgId: string, at: Instant): Promise<void> {
+  const found = await session.one<{ environment_ids: string }>(
+    sql`SELECT environment_ids FROM imports WHERE org_id = ${orgId} ${session.seams.holdRow}`,
+  );
+  for (const id of found ? (JSON.parse(found.environment_ids) as string[]) : [])
+    await session.run(sql`INSERT INTO deleted_environments (id, org_id, project_id, name, deleted_at)
+      VALUES (${id}, ${orgId}, NULL, 'imported', ${sql.bigint(at)})`);
+}
+
+/**
  * Everything that an org has besides its environments. Answers the hashes of keys outside any environment.
  */
-export async function deleteOrg(session: Session, id: string): Promise<string[]> {
+export async function deleteOrg(session: Session, id: string, at: Instant): Promise<string[]> {
+  await buryImport(session, id, at);
   const keys = await session.all<{ key_hash: string }>(
     sql`SELECT key_hash FROM api_keys WHERE org_id = ${id}`,
   );

@@ -126,7 +126,7 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         if (!(await holdOrg(session, id))) throw missing("org", id);
         await holdProjectsOf(session, id);
         const { environments, keyHashes } = await rows.deleteEnvironments(session, sql`org_id = ${id}`, at);
-        return { environments, keyHashes: [...keyHashes, ...(await rows.deleteOrg(session, id))] };
+        return { environments, keyHashes: [...keyHashes, ...(await rows.deleteOrg(session, id, at))] };
       }),
   };
 }

@@ -1,0 +1,20 @@
+import { redactPayload } from "../domain/record/audit/redaction.ts";
+import { auditSettingsOf } from "../domain/record/audit/service.ts";
+import { requestsOperations } from "../domain/record/requests/operations.ts";
+import { type CapturedRequests, openCapturedRequests } from "../domain/record/requests/service.ts";
+import { statusOfKind } from "../edge/fault-encoding.ts";
+import type { FaultKind } from "../kit/fault.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface DebugPart extends Part, Pick<CapturedRequests, "observe"> {}
+
+/** Requests as they came, for who looks for a mistake of a client. */
+export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugPart {
+  const { redactedFields } = auditSettingsOf(config);
+  const captured = openCapturedRequests({
+    ...{ bus, clock, log, nodeId },
+    redact: (input) => redactPayload(input, redactedFields),
+    statusOf: (outcome) => (outcome === "ok" ? 200 : statusOfKind(outcome as FaultKind)),
+  });
+  return { operations: requestsOperations(captured), loops: [], duties: [], observe: captured.observe };
+}

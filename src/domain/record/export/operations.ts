@@ -1,0 +1,41 @@
+import { Type } from "@sinclair/typebox";
+import { invalid } from "../../../kit/fault.ts";
+import { type Operation, unary } from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
+import type { Exports } from "./service.ts";
+
+const ExportInput = Type.Object({
+  include: Type.Optional(Type.String()),
+  from: Type.Optional(Type.String()),
+  to: Type.Optional(Type.String()),
+});
+
+export const exportOperations = (exports: Exports): Operation[] => [
+  unary({
+    name: "org.export",
+    action: "org:export",
+    scope: "none",
+    reads: true,
+    isAudited: true,
+    summary:
+      "Everything of the org but secrets, as NDJSON: a line a row, the last with counts and a checksum.",
+    input: ExportInput,
+    rest: {
+      route: "GET /api/v1/export",
+      encode: (body) => ({
+        status: 200,
+        body,
+        headers: {
+          "content-type": "application/x-ndjson",
+          "content-disposition": 'attachment; filename="svc-export.ndjson"',
+        },
+      }),
+    },
+    handle({ include, from, to }, { caller, signal }) {
+      const ask = { include, from: timeBound("from", from), to: timeBound("to", to) };
+      if (ask.from !== undefined && ask.to !== undefined && ask.from >= ask.to)
+        throw invalid("to", "must be later than from");
+      return exports.start({ ...ask, orgId: caller.orgId, signal });
+    },
+  }),
+];

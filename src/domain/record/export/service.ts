@@ -1,0 +1,121 @@
+import { breather } from "../../../kit/breather.ts";
+import { Fault } from "../../../kit/fault.ts";
+import type { Log } from "../../../kit/log.ts";
+import { type ContentDeps, contentOf, type ExportContent } from "./content.ts";
+import { exportLeaseMs, exportRenewMs } from "./limits.ts";
+import { busy, sectionsOf } from "./lines.ts";
+import * as rows from "./rows.ts";
+
+export interface ExportAsk extends Omit<ExportContent, "sections"> {
+  /** Names of sections; absent or empty means all. */
+  include: string | undefined;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+export interface Exports {
+  /**
+   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org, or of this
+   * node, is under way.
+   */
+  start(ask: ExportAsk): Promise<AsyncIterableIterator<string>>;
+}
+
+export interface ExportsDeps extends ContentDeps {
+  log: Log;
+  /** Names one export among all. */
+  newHolder: () => string;
+}
+
+/** What this node exports, and when its client took the last piece. */
+interface Underway {
+  holder: string;
+  takenAt: number;
+}
+
+export function openExports({ log, newHolder, ...deps }: ExportsDeps): Exports {
+  const { store, clock } = deps;
+  let underway: Underway | undefined;
+
+  /** The place of this node and the lease of the org. */
+  async function take(orgId: string): Promise<Underway> {
+    const before = underway;
+    if (before && clock.elapsed() - before.takenAt < exportLeaseMs)
+      throw busy("this node exports an org already");
+    const own = { holder: newHolder(), takenAt: clock.elapsed() };
+    underway = own;
+    const now = clock.now();
+    const lease = { orgId, holder: own.holder, now, until: now + exportLeaseMs };
+    try {
+      const taken = await store.write((session) => rows.takeLease(session, lease));
+      if (!taken) throw busy("the org is exported already");
+    } catch (error) {
+      if (underway === own) underway = undefined;
+      throw error;
+    }
+    return own;
+  }
+
+  async function release(orgId: string, own: Underway): Promise<void> {
+    if (underway === own) underway = undefined;
+    await store
+      .write((session) => rows.releaseLease(session, orgId, own.holder))
+      .catch((error: unknown) => log.warn("export.unreleased", { orgId, error }));
+  }
+
+  /** Called between pages: gives the event loop back, and keeps the lease. */
+  function keeper(orgId: string, own: Underway): () => Promise<void> {
+    const breathe = breather(clock, orgId);
+    let renewedAt = clock.elapsed();
+    return async () => {
+      const now = clock.elapsed();
+      own.takenAt = now;
+      if (now - renewedAt >= exportRenewMs) {
+        const lease = { orgId, holder: own.holder, until: clock.now() + exportLeaseMs };
+        const kept = await store.write((session) => rows.renewLease(session, lease));
+        if (!kept || underway !== own)
+          throw new Fault("aborted", "the export stood still for too long: another one took its place");
+        renewedAt = now;
+      }
+      const breath = breathe();
+      if (breath) await breath;
+    };
+  }
+
+  return {
+    async start({ include, signal, ...ask }) {
+      const content = { ...ask, sections: sectionsOf(include) };
+      const own = await take(ask.orgId);
+      let isOver = false;
+      const end = async () => {
+        if (isOver) return;
+        isOver = true;
+        await release(ask.orgId, own);
+      };
+      const pieces = contentOf(deps, content, keeper(ask.orgId, own));
+      // A generator that was never asked for a piece has no `finally` to run.
+      signal.addEventListener("abort", () => void end(), { once: true });
+      if (signal.aborted) await end();
+      const iterator: AsyncIterableIterator<string> = {
+        async next() {
+          try {
+            if (isOver) throw new Fault("aborted", "the export is over");
+            const piece = await pieces.next();
+            if (piece.done) await end();
+            return piece;
+          } catch (error) {
+            await end();
+            throw error;
+          }
+        },
+        async return() {
+          await pieces.return(undefined);
+          await end();
+          return { done: true, value: undefined };
+        },
+        [Symbol.asyncIterator]: () => iterator,
+      };
+      return iterator;
+    },
+  };
+}
