@@ -172,17 +172,23 @@ export async function countDeliveries(reader: StoreReader, filter: DeliveryFilte
   return row?.count ?? 0;
 }
 
-/** The accepted delivery that brought this id since then. */
-export const knownDelivery = (
+/** The accepted delivery that brought this id since then; without a position when its event has expired. */
+export async function knownDelivery(
   reader: StoreReader,
   { environment_id, id }: Pick<SourceRow, "environment_id" | "id">,
   externalId: string,
   since: Instant,
-): Promise<{ event_id: string; event_name: string } | undefined> =>
-  reader.one(sql`SELECT event_id, event_name FROM webhook_deliveries WHERE environment_id = ${environment_id}
-      AND source_id = ${id} AND external_id = ${externalId} AND status = 'accepted' AND external_id <> ''
-      AND created_at >= ${since} AND redelivered_from IS NULL
-    ORDER BY created_at LIMIT 1`);
+): Promise<{ event_id: string; event_name: string; position: number | undefined } | undefined> {
+  const found = await reader.one<{ event_id: string; event_name: string; position: number | null }>(
+    sql`SELECT d.event_id, d.event_name, v.position FROM webhook_deliveries d
+        LEFT JOIN events v ON v.id = d.event_id AND v.environment_id = d.environment_id
+      WHERE d.environment_id = ${environment_id} AND d.source_id = ${id} AND d.external_id = ${externalId}
+        AND d.status = 'accepted' AND d.external_id <> '' AND d.created_at >= ${since}
+        AND d.redelivered_from IS NULL
+      ORDER BY d.created_at LIMIT 1`,
+  );
+  return found && { ...found, position: found.position ?? undefined };
+}
 
 export const forgetDeliveries = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM webhook_deliveries WHERE (environment_id, id) IN (

@@ -124,6 +124,10 @@ function requireTemplate(at: (field: string) => string, config: VerifyConfig): v
       at("signing_template"),
       "may hold {body}, {ts}, {id}, {url} and {form}, and no other brace",
     );
+  const placeholders = signingTemplate.match(/\{\w+\}/g) ?? [];
+  // Repeated, a body of a few MiB would become hundreds of them for each request.
+  if (new Set(placeholders).size < placeholders.length)
+    throw invalid(at("signing_template"), "must hold each placeholder once");
   // A signature over less would let anybody who saw one send any body.
   if (!/\{(?:body|form)\}/.test(signingTemplate))
     throw invalid(at("signing_template"), "must hold {body}, or {url} and {form}");
