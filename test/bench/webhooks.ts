@@ -8,7 +8,7 @@ import { parseArgs } from "node:util";
 import { startPostgres } from "../support/postgres.ts";
 import { callerOf } from "../support/server.ts";
 import { driftMax, median } from "./figures.ts";
-import { runToEnd, startBench, stopAll } from "./processes.ts";
+import { runToEnd, startBench, stopAll, treeCpu } from "./processes.ts";
 
 const { values: given } = parseArgs({
   options: {
@@ -25,8 +25,16 @@ const secret = "a secret of the provider";
 const shown = (values: readonly number[], digits: number) =>
   `${median(values).toFixed(digits)} (${values.map((value) => value.toFixed(digits)).join(", ")})`;
 
-async function measure(engine: string, databaseUrl?: string): Promise<void> {
-  const bench = await startBench(databaseUrl, { alone: true });
+/** CPU microseconds of server and database for each request: they say what a busy machine hides. */
+async function costing(cpu: () => number, load: () => Promise<Record<string, number>>) {
+  const before = cpu();
+  const answer = await load();
+  return { ...answer, cost: ((cpu() - before) * 1e6) / answer.accepted! } as Record<string, number>;
+}
+
+async function measure(engine: string, database?: { url: string; pid: number }): Promise<void> {
+  const bench = await startBench(database?.url, { alone: true });
+  const cpu = () => bench.server.cpu() + treeCpu(database?.pid);
   const { rpc } = callerOf(
     () => bench.url,
     () => bench.key,
@@ -43,8 +51,8 @@ async function measure(engine: string, databaseUrl?: string): Promise<void> {
     batch: 1,
     seconds,
   };
-  const emits = () => runToEnd("load.ts", load);
-  const webhooks = () => runToEnd("load.ts", { ...load, hook });
+  const emits = () => costing(cpu, () => runToEnd("load.ts", load));
+  const webhooks = () => costing(cpu, () => runToEnd("load.ts", { ...load, hook }));
   const perS = ({ accepted, seconds: took }: Record<string, number>) => accepted! / took!;
   await emits();
   await webhooks();
@@ -53,29 +61,33 @@ async function measure(engine: string, databaseUrl?: string): Promise<void> {
     emits: [] as number[],
     ratio: [] as number[],
     p95: [] as number[],
+    cost: [] as number[],
+    emitCost: [] as number[],
   };
   let voids = 0;
   for (let round = 0; round < rounds; round++) {
-    const before = perS(await emits());
+    const before = await emits();
     const received = await webhooks();
-    const after = perS(await emits());
-    const emitted = (before + after) / 2;
-    if (Math.abs(before - after) / emitted > driftMax) voids++;
+    const after = await emits();
+    const emitted = (perS(before) + perS(after)) / 2;
+    if (Math.abs(perS(before) - perS(after)) / emitted > driftMax) voids++;
     if (received.refused! > 0) throw new Error(`${received.refused} webhooks were refused`);
     found.webhooks.push(perS(received));
     found.emits.push(emitted);
     found.ratio.push(perS(received) / emitted);
     found.p95.push(received.p95!);
+    found.cost.push(received.cost!);
+    found.emitCost.push((before.cost! + after.cost!) / 2);
   }
   console.log(`${engine}: ${shown(found.webhooks, 0)} webhooks/s, p95 ${shown(found.p95, 1)} ms; ${shown(found.emits, 0)} emits/s;
-  ratio ${shown(found.ratio, 2)} (target >= ${target})${voids > 0 ? `; emits before and after ${voids} rounds differ by more than ${driftMax * 100} %` : ""}`);
+  ratio ${shown(found.ratio, 2)} (target >= ${target}); CPU ${shown(found.cost, 0)} us a webhook, ${shown(found.emitCost, 0)} us an emit${voids > 0 ? `; emits before and after ${voids} rounds differ by more than ${driftMax * 100} %` : ""}`);
   await bench.stop();
 }
 
 const wants = (engine: string) => given.engine === undefined || given.engine === engine;
 const postgres = wants("postgres") ? await startPostgres() : undefined;
 try {
-  if (postgres) await measure("postgres", await postgres.createDatabase());
+  if (postgres) await measure("postgres", { url: await postgres.createDatabase(), pid: postgres.pid() });
   if (wants("libsql")) await measure("libsql");
 } finally {
   await stopAll();

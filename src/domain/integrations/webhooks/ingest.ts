@@ -8,9 +8,9 @@ import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import type { HeldSource } from "./held-sources.ts";
 import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
-import { burstSeconds, dedupKeptMs, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
+import { openKnownDeliveries } from "./known-deliveries.ts";
+import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
 import { emptyConfig } from "./presets.ts";
-import { knownDelivery } from "./rows.ts";
 import * as rules from "./rules.ts";
 import { dedupIdOf, verify } from "./verify.ts";
 
@@ -31,7 +31,7 @@ const unauthenticated = (why: string) => new Fault("unauthenticated", why);
 
 /** The ingest of inbound webhooks: from a provider's request to an event in the log. */
 export function openIngest(deps: IngestDeps) {
-  const { store, clock, ids, held, events, perSecond } = deps;
+  const { clock, ids, held, events, perSecond } = deps;
   const received = deps.metrics.counter({
     name: "svc_webhooks_received_total",
     help: "Requests to sources of inbound webhooks, by what became of them.",
@@ -42,6 +42,7 @@ export function openIngest(deps: IngestDeps) {
     perSecond > 0 && tokenBuckets({ ...limited, perSecond, burst: Math.ceil(perSecond * burstSeconds) });
 
   const { refuse, repeat } = openRecord(deps, received);
+  const known = openKnownDeliveries(deps);
   const mayRenew = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
   const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
@@ -131,8 +132,9 @@ export function openIngest(deps: IngestDeps) {
       if (mistake !== undefined) return refuse(request, "rejected", unauthenticated(`signature: ${mistake}`));
       const { row } = request.source;
       if (request.externalId !== "") {
-        const known = await knownDelivery(store, row, request.externalId, clock.now() - dedupKeptMs);
-        if (known) return repeat(request, known);
+        const { environment_id: environmentId, id: sourceId } = row;
+        const first = await known({ environmentId, sourceId, externalId: request.externalId });
+        if (first) return repeat(request, first);
       }
       try {
         if (fault) throw fault;
