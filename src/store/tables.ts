@@ -135,7 +135,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
   idempotency_keys: {
     holds: "keys of emits, invokes and publishes",
     scope: "environment",
-    endsWith: "24 hours after use, loop `events.keys`",
+    endsWith: "24 hours after use, of a webhook 72, loop `events.keys`",
     purge: { at: 190, key: ["environment_id", "key"] },
     texts: { key: 1 + idempotencyKeyBytesMax },
   },

@@ -155,7 +155,11 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
     const source = await create();
     const form = { "content-type": "application/x-www-form-urlencoded" };
     const bad: [BodyInit, Record<string, string>, string][] = [
-      [Buffer.from('{"type":"a"}', "utf16le"), { "content-type": "application/json; charset=utf-16" }, "malformed JSON"],
+      [
+        Buffer.from('{"type":"a"}', "utf16le"),
+        { "content-type": "application/json; charset=utf-16" },
+        "malformed JSON",
+      ],
       [new Uint8Array([123, 34, 255, 34, 58, 49, 125]), {}, "UTF-8"],
       [new Uint8Array([233]), { "content-type": "text/plain; charset=iso-8859-1" }, "body: must be UTF-8"],
       ["", {}, "body: must not be empty"],
@@ -184,6 +188,7 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
     const schema = (body: object) => server.rpc("EventSchemaService", "RegisterSchema", body);
     const eventName = `${source.event_prefix}.paid`;
     const schemaJson = '{"type":"object","required":["amount"]}';
+    const early = await post(source, '{"id":"early","type":"paid"}');
     expect((await schema({ eventName, version: 1, schemaJson })).status).toBe(200);
     const broken = await post(source, '{"id":"b","type":"paid"}');
     expect([broken.status, broken.body]).toEqual([
@@ -196,13 +201,23 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
       ...{ status: "failed", external_id: "b", event_id: "" },
       error: expect.stringContaining("(required, version 1 of the schema of"),
     });
-    expect(await eventsOf(source)).toBe(0);
+    expect(await eventsOf(source)).toBe(1);
     expect((await post(source, '{"id":"k","type":"paid","amount":1}')).status).toBe(200);
-    const early = await server.rpc("WebhookService", "RedeliverWebhook", { id: delivery.id });
-    expect(early.status).toBe(400);
+    // What was accepted before stays what it was.
+    const again = await post(source, '{"id":"early","type":"paid"}');
+    expect([again.status, again.body.event_id, again.body.duplicate]).toEqual([
+      ...[200, early.body.event_id, true],
+    ]);
+    const still = await server.rpc("WebhookService", "RedeliverWebhook", { id: delivery.id });
+    expect(still.status).toBe(400);
     await server.rpc("EventSchemaService", "DeleteSchema", { eventName, version: 1 });
     expect((await ok("RedeliverWebhook", { id: delivery.id })).status).toBe("accepted");
-    expect(await eventsOf(source)).toBe(2);
+    expect(await eventsOf(source)).toBe(3);
+    const keys = await server.running.domain.store.all<{ created_at: number }>(
+      sql`SELECT created_at FROM idempotency_keys WHERE key LIKE ${`%${source.id}:early`}`,
+    );
+    // Providers repeat for three days, of which the keys' own one is counted from the end of the second.
+    expect(Number(keys[0]!.created_at) - Date.now()).toBeGreaterThan(47 * 3_600_000);
   });
 
   test("what another node rotated a moment ago is good here at once", async () => {

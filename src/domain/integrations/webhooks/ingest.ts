@@ -1,5 +1,6 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { webhookKeyKeptMs } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
@@ -8,9 +9,9 @@ import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import type { HeldSource } from "./held-sources.ts";
 import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
-import { openKnownDeliveries } from "./known-deliveries.ts";
 import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
 import { emptyConfig } from "./presets.ts";
+import { firstDelivery } from "./rows.ts";
 import * as rules from "./rules.ts";
 import { dedupIdOf, verify } from "./verify.ts";
 
@@ -31,7 +32,7 @@ const unauthenticated = (why: string) => new Fault("unauthenticated", why);
 
 /** The ingest of inbound webhooks: from a provider's request to an event in the log. */
 export function openIngest(deps: IngestDeps) {
-  const { clock, ids, held, events, perSecond } = deps;
+  const { store, clock, ids, held, events, perSecond } = deps;
   const received = deps.metrics.counter({
     name: "svc_webhooks_received_total",
     help: "Requests to sources of inbound webhooks, by what became of them.",
@@ -42,7 +43,6 @@ export function openIngest(deps: IngestDeps) {
     perSecond > 0 && tokenBuckets({ ...limited, perSecond, burst: Math.ceil(perSecond * burstSeconds) });
 
   const { refuse, repeat } = openRecord(deps, received);
-  const known = openKnownDeliveries(deps);
   const mayRenew = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
   const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
@@ -89,6 +89,13 @@ export function openIngest(deps: IngestDeps) {
     return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
   }
 
+  /** A repeat of what was accepted is one, whatever would be said of it now. */
+  async function firstOf({ source: { row }, externalId }: Ingested) {
+    if (externalId === "") return undefined;
+    const id = { environmentId: row.environment_id, sourceId: row.id, externalId };
+    return firstDelivery(store, id, clock.now() - webhookKeyKeptMs);
+  }
+
   const unknownTo = (id: string): Fault =>
     new Fault("not_found", `webhook source ${id.slice(0, 200)} not found, or the token is not its`);
 
@@ -131,18 +138,14 @@ export function openIngest(deps: IngestDeps) {
       const { request, error: mistake } = verdict;
       if (mistake !== undefined) return refuse(request, "rejected", unauthenticated(`signature: ${mistake}`));
       const { row } = request.source;
-      if (request.externalId !== "") {
-        const { environment_id: environmentId, id: sourceId } = row;
-        const first = await known({ environmentId, sourceId, externalId: request.externalId });
-        if (first) return repeat(request, first);
-      }
       try {
         if (fault) throw fault;
         const answer = await emit(request, data, readable);
         return row.source_type === "slack" ? { ...answer, challenge: challengeIn(readable) } : answer;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        return refuse(request, "failed", error);
+        const first = await firstOf(request);
+        return first ? repeat(request, first) : refuse(request, "failed", error);
       }
     },
   };

@@ -13,10 +13,6 @@ export const signaturesMax = 32;
 export const dedupIdBytesMax = 512;
 /** Fields of a form. */
 export const formFieldsMax = 10_000;
-/** A delivery with the dedup id of an accepted one is a repeat for this long. */
-export const dedupKeptMs = 72 * 60 * 60 * 1000;
-/** Ids of providers that one query looks up. */
-export const lookupsMax = 256;
 /** Of an accepted body and of a refused one, as much is kept with the delivery. */
 export const keptBodyBytesMax = 1024 * 1024;
 export const refusedBodyBytesMax = 64 * 1024;

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 import { flowDeliveriesMax } from "./limits.ts";
 
 export interface SourceRow {
@@ -179,29 +179,6 @@ export interface ExternalId {
   externalId: string;
 }
 
-const isFirst = (since: Instant): Sql =>
-  sql`d.status = 'accepted' AND d.external_id <> '' AND d.is_repeat = 0 AND d.redelivered_from IS NULL
-    AND d.created_at >= ${sql.bigint(since)}`;
-
-/** The places, from 1, of the ids that an accepted delivery has brought since then. */
-export async function whichAreKnown(
-  reader: Pick<Store, "all" | "seams">,
-  ids: readonly ExternalId[],
-  since: Instant,
-): Promise<Set<number>> {
-  const given = reader.seams.rowsFrom("i", {
-    environment_id: column.text(ids.map(({ environmentId }) => environmentId)),
-    source_id: column.text(ids.map(({ sourceId }) => sourceId)),
-    external_id: column.text(ids.map(({ externalId }) => externalId)),
-  });
-  // A lookup for each row by its index, whatever the statistics say of a table that grows.
-  const found = await reader.all<{ ord: number; event_id: string | null }>(sql`SELECT i.ord,
-      (SELECT d.event_id FROM webhook_deliveries d WHERE d.environment_id = i.environment_id
-        AND d.source_id = i.source_id AND d.external_id = i.external_id AND ${isFirst(since)} LIMIT 1) AS event_id
-    FROM ${given}`);
-  return new Set(found.flatMap(({ ord, event_id }) => (event_id === null ? [] : Number(ord))));
-}
-
 /** What a repeat is answered; without a position when its event has expired. */
 export interface FirstDelivery {
   event_id: string;
@@ -218,7 +195,8 @@ export async function firstDelivery(
     sql`SELECT d.event_id, d.event_name, v.position FROM webhook_deliveries d
         LEFT JOIN events v ON v.id = d.event_id AND v.environment_id = d.environment_id
       WHERE d.environment_id = ${environmentId} AND d.source_id = ${sourceId} AND d.external_id = ${externalId}
-        AND ${isFirst(since)}
+        AND d.status = 'accepted' AND d.external_id <> '' AND d.is_repeat = 0 AND d.redelivered_from IS NULL
+        AND d.created_at >= ${sql.bigint(since)}
       LIMIT 1`,
   );
   return found && { ...found, position: found.position ?? undefined };

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { requireEventName, requireStorable } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
+import { webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { eventNameBytesMax, idempotencyKeyBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
@@ -194,10 +195,10 @@ export const storedDedupId = (id: string): string =>
 
 /** The idempotency key of its event, which no caller can send. */
 export function dedupKey(sourceId: string, dedupId: string): string {
-  const key = `webhook:${sourceId}:${dedupId}`;
+  const key = `${webhookKeyStart}${sourceId}:${dedupId}`;
   return Buffer.byteLength(key) <= idempotencyKeyBytesMax
     ? key
-    : `webhook:${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
+    : `${webhookKeyStart}${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
 }
 
 const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
