@@ -32,6 +32,7 @@ import { agentTools } from "./0036_agent_tools.ts";
 import { flow } from "./0038_flow.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
+import { webhookKeys } from "./0042_webhook_keys.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -69,4 +70,5 @@ export const migrations = [
   flow,
   kvRevisions,
   causality,
+  webhookKeys,
 ];

@@ -106,7 +106,7 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
   }
 
   /** The request is a repeat of an event that stands already. */
-  async function repeat(request: Ingested, { position, ...first }: rows.FirstDelivery): Promise<Received> {
+  async function repeat(request: Ingested, { position, ...first }: rows.FirstEvent): Promise<Received> {
     received("repeated").add();
     const row = { ...rowOf(request, clock.now(), refusedBodyBytesMax), ...first };
     await insert({ ...row, status: "accepted", error: null, is_repeat: 1 });

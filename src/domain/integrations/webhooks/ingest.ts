@@ -1,6 +1,6 @@
 import { Fault, missing } from "../../../kit/fault.ts";
+import { storedKey } from "../../../kit/idempotency-key.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { webhookKeyKeptMs } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
@@ -11,7 +11,7 @@ import type { HeldSource } from "./held-sources.ts";
 import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
 import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
 import { emptyConfig } from "./presets.ts";
-import { firstDelivery } from "./rows.ts";
+import { firstEvent } from "./rows.ts";
 import * as rules from "./rules.ts";
 import { dedupIdOf, verify } from "./verify.ts";
 
@@ -92,8 +92,8 @@ export function openIngest(deps: IngestDeps) {
   /** A repeat of what was accepted is one, whatever would be said of it now. */
   async function firstOf({ source: { row }, externalId }: Ingested) {
     if (externalId === "") return undefined;
-    const id = { environmentId: row.environment_id, sourceId: row.id, externalId };
-    return firstDelivery(store, id, clock.now() - webhookKeyKeptMs);
+    const idempotencyKey = rules.dedupKey(row.id, externalId);
+    return firstEvent(store, row.environment_id, storedKey({ idempotencyKey, ownKey: true })!);
   }
 
   const unknownTo = (id: string): Fault =>

@@ -172,32 +172,23 @@ export async function countDeliveries(reader: StoreReader, filter: DeliveryFilte
   return row?.count ?? 0;
 }
 
-/** An id that a provider gave to what it sends. */
-export interface ExternalId {
-  environmentId: string;
-  sourceId: string;
-  externalId: string;
-}
-
-/** What a repeat is answered; without a position when its event has expired. */
-export interface FirstDelivery {
+/** What a repeat is answered; of an event that has expired nothing but its id. */
+export interface FirstEvent {
   event_id: string;
-  event_name: string;
+  event_name: string | null;
   position: number | undefined;
 }
 
-export async function firstDelivery(
+/** The event that the key of a provider's id was used for. */
+export async function firstEvent(
   reader: StoreReader,
-  { environmentId, sourceId, externalId }: ExternalId,
-  since: Instant,
-): Promise<FirstDelivery | undefined> {
-  const found = await reader.one<{ event_id: string; event_name: string; position: number | null }>(
-    sql`SELECT d.event_id, d.event_name, v.position FROM webhook_deliveries d
-        LEFT JOIN events v ON v.id = d.event_id AND v.environment_id = d.environment_id
-      WHERE d.environment_id = ${environmentId} AND d.source_id = ${sourceId} AND d.external_id = ${externalId}
-        AND d.status = 'accepted' AND d.external_id <> '' AND d.is_repeat = 0 AND d.redelivered_from IS NULL
-        AND d.created_at >= ${sql.bigint(since)}
-      LIMIT 1`,
+  environmentId: string,
+  key: string,
+): Promise<FirstEvent | undefined> {
+  const found = await reader.one<{ event_id: string; event_name: string | null; position: number | null }>(
+    sql`SELECT k.event_id, v.name AS event_name, v.position FROM idempotency_keys k
+        LEFT JOIN events v ON v.id = k.event_id AND v.environment_id = k.environment_id
+      WHERE k.environment_id = ${environmentId} AND k.key = ${key}`,
   );
   return found && { ...found, position: found.position ?? undefined };
 }
