@@ -33,6 +33,7 @@ import { flow } from "./0038_flow.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
+import { causality } from "./0044_causality.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -71,4 +72,5 @@ export const migrations = [
   kvRevisions,
   causality,
   webhookKeys,
+  causality,
 ];
