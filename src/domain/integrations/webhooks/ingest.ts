@@ -144,7 +144,8 @@ export function openIngest(deps: IngestDeps) {
         return row.source_type === "slack" ? { ...answer, challenge: challengeIn(readable) } : answer;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        const first = await firstOf(request);
+        // Where that cannot be read either, the first failure is what the provider is told.
+        const first = await firstOf(request).catch(() => undefined);
         return first ? repeat(request, first) : refuse(request, "failed", error);
       }
     },
