@@ -20,6 +20,8 @@ export const refusedBodyBytesMax = 64 * 1024;
 export const listedBodyCharsMax = 16 * 1024;
 export const keptHeadersMax = 64;
 export const keptHeaderCharsMax = 1_024;
+/** Names of headers that a node has judged. */
+export const headerNamesKnownMax = 1_000;
 export const deliveryErrorCharsMax = 500;
 /** Refused requests of one source that leave a row at this node: a second, and at once. */
 export const refusalsPerSecond = 10;
