@@ -30,9 +30,8 @@ import { webhooks } from "./0034_webhooks.ts";
 import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
 import { flow } from "./0038_flow.ts";
-import { kvRevisions } from "./0043_kv_revisions.ts";
-import { causality } from "./0044_causality.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
+import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 
 /** In order; a landed one is never edited. */
@@ -69,8 +68,7 @@ export const migrations = [
   webhookEndpoints,
   agentTools,
   flow,
-  kvRevisions,
-  causality,
   webhookKeys,
+  kvRevisions,
   causality,
 ];
