@@ -42,11 +42,38 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
   ) => {
     const response = await fetch(`${server.url}${pathOf(source, token)}`, {
       ...{ method: "POST", body, headers: { "content-type": "application/json", ...headers } },
-      // Bun sends bodies without an end only so.
-      duplex: "half",
-    } as RequestInit);
+    });
     // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
     return { status: response.status, headers: response.headers, body: (await response.json()) as any };
+  };
+  /** Sends up to so many pieces of a MiB until there is an answer; says how many the server let in. */
+  const refusalOf = (source: Source, length: string, pieces: number) => {
+    const { hostname, port } = new URL(server.url);
+    const { promise, resolve } = Promise.withResolvers<{ answer: string; sent: number }>();
+    const piece = Buffer.alloc(mib, " ");
+    let sent = 0;
+    const socket = connect(Number(port), hostname, () => {
+      socket.write(
+        `POST ${pathOf(source)} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${length}\r\n\r\n`,
+      );
+      const more = () => {
+        if (sent === pieces || socket.destroyed) return;
+        sent++;
+        socket.write(`${mib.toString(16)}\r\n`);
+        socket.write(piece);
+        if (socket.write("\r\n")) setImmediate(more);
+        else socket.once("drain", more);
+      };
+      more();
+    });
+    // The server hangs up on who goes on sending; its answer may be lost by that.
+    socket.on("error", () => {});
+    socket.on("close", () => resolve({ answer: "", sent }));
+    socket.on("data", (bytes) => {
+      socket.destroy();
+      resolve({ answer: bytes.toString(), sent });
+    });
+    return promise;
   };
   const deliveries = async ({ id }: Source) =>
     (await ok("ListWebhookDeliveries", { source_id: id, limit: 200 })).deliveries as Answer["body"][];
@@ -114,30 +141,11 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
 
   test("a body that is too large is refused before it is read, packed or not", async () => {
     const source = await create({ preset: "generic-hmac", verify_secret: "s" });
-    const { hostname, port } = new URL(server.url);
-    const promised = await new Promise<string>((done) => {
-      const socket = connect(Number(port), hostname, () =>
-        socket.write(
-          `POST ${pathOf(source)} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${100 * mib}\r\n\r\n`,
-        ),
-      );
-      socket.on("data", (bytes) => {
-        socket.destroy();
-        done(bytes.toString());
-      });
-    });
-    expect(promised).toStartWith("HTTP/1.1 413");
-    let sent = 0;
-    const endless = new ReadableStream<Uint8Array>({
-      pull(controller) {
-        sent += mib;
-        if (sent > 100 * mib) controller.close();
-        else controller.enqueue(new Uint8Array(mib).fill(32));
-      },
-    });
-    const chunked = await post(source, endless).catch(() => undefined);
-    if (chunked) expect(chunked.status).toBe(413);
-    expect(sent).toBeLessThan(100 * mib);
+    const promised = await refusalOf(source, `Content-Length: ${100 * mib}`, 0);
+    expect(promised.answer).toStartWith("HTTP/1.1 413");
+    const chunked = await refusalOf(source, "Transfer-Encoding: chunked", 100);
+    expect(["", "HTTP/1.1 413"]).toContain(chunked.answer.slice(0, 12));
+    expect(chunked.sent).toBeLessThan(100);
     const packed = { "content-encoding": "gzip" };
     expect((await post(source, gzipSync(new Uint8Array(100 * mib)), packed)).status).toBe(413);
     const body = '{"type":"packed"}';
