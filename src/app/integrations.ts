@@ -6,6 +6,7 @@ import { agentToolsCheck } from "../domain/integrations/tools/invariants.ts";
 import { agentToolsOperations, type MayUse } from "../domain/integrations/tools/operations.ts";
 import { openAgentTools } from "../domain/integrations/tools/service.ts";
 import { ingestOperations } from "../domain/integrations/webhooks/ingest/operations.ts";
+import { deliveriesCheck } from "../domain/integrations/webhooks/invariants.ts";
 import { webhooksOperations } from "../domain/integrations/webhooks/operations.ts";
 import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
 import { openPast } from "../domain/log/log/past.ts";
@@ -86,7 +87,7 @@ export function openIntegrationsPart(
         },
       },
     ],
-    checks: [endpointsCheck(store), agentToolsCheck(store)],
+    checks: [deliveriesCheck(store), endpointsCheck(store), agentToolsCheck(store)],
     floorGuards: [deliveries.leastUndelivered],
     async reseal(session, again) {
       await webhooks.reseal(session, again);

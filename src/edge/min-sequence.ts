@@ -49,10 +49,11 @@ export function minSequence(
 /** What a write is answered in `X-Svc-Sequence`. */
 export function sequenceOf(
   { sequences }: Edge,
-  { log, positionOf }: LogWrite<unknown>,
-  { environmentId }: RequestCall,
+  { log, positionOf, environmentOf }: LogWrite<unknown>,
+  call: Pick<RequestCall, "environmentId">,
   output: unknown,
 ): string | undefined | Promise<string | undefined> {
   const position = positionOf(output);
-  return position === undefined ? undefined : sequences?.sequenceAt(environmentId, log, position);
+  if (position === undefined) return undefined;
+  return sequences?.sequenceAt(environmentOf?.(output) ?? call.environmentId, log, position);
 }

@@ -253,7 +253,7 @@ export function restHandler(
 
   const held = prepared.operation.held === true;
   // Only login throttling needs the client's address, and only REST has it.
-  const needsOrigin = isPublic;
+  const needsOrigin = isPublic && !admits;
   const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
     const forwarded = (name: string) =>
       surface.trustProxy ? request.headers.get(name)?.split(",").at(-1)?.trim() : undefined;

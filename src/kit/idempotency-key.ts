@@ -25,6 +25,9 @@ function legalKey(field: string, key: string): string {
  */
 export const ownKeyMark = "\u0001";
 
+/** Begins the server's keys of webhooks. */
+export const webhookKeyStart = "webhook:";
+
 /** A key as it is stored. */
 export const storedKey = ({
   idempotencyKey,

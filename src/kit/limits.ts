@@ -10,6 +10,8 @@ export const requestBodyBytesMax = 4 * 1024 * 1024;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
 export const idempotencyKeyBytesMax = 255;
 export const idempotencyKeptMs = 24 * 60 * 60 * 1000;
+/** The same of ids by which providers name their webhooks: they repeat them for up to three days. */
+export const webhookKeyKeptMs = 72 * 60 * 60 * 1000;
 
 export const listLimitDefault = 20;
 export const listLimitMax = 200;

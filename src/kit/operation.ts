@@ -206,6 +206,8 @@ export interface LogWrite<O> {
   log: LogName;
   /** Where what was written last stands; undefined where a repeat's first has expired. */
   positionOf: (output: O) => number | undefined;
+  /** Whose log, where the caller has no environment. */
+  environmentOf?: (output: O) => string;
 }
 
 interface OperationHead {

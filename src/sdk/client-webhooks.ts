@@ -10,6 +10,7 @@ import type {
   WebhookEndpointCalls,
   WebhookSource,
   WebhookSourceCalls,
+  WebhookTrial,
 } from "./webhook-types.ts";
 
 const readSource = (message: Message): WebhookSource => ({
@@ -24,6 +25,14 @@ const readSource = (message: Message): WebhookSource => ({
   ...present(message, ["ingestToken"]),
   createdAt: text(message.createdAt),
   updatedAt: text(message.updatedAt),
+});
+
+const readTrial = (message: Message): WebhookTrial => ({
+  verified: message.verified === true,
+  signingString: text(message.signingString),
+  presentedSignatures: (message.presentedSignatures ?? []) as string[],
+  ...present(message, ["computedSignature", "resolvedTimestamp", "resolvedEventName", "resolvedDedupId"]),
+  ...present(message, ["error"]),
 });
 
 const readDelivery = (message: Message): WebhookDelivery => ({
@@ -89,6 +98,14 @@ function sourceCalls(transport: Transport): WebhookSourceCalls {
       ),
     get: async (id) => readSource(await ask("GetWebhookSource", { id })),
     list: async (options = {}) => all((await ask("ListWebhookSources", options)).sources, readSource),
+    update: async (id, change) => readSource(await ask("UpdateWebhookSource", { id, ...change }, once)),
+    test: async ({ secret, ...sample }) =>
+      readTrial(
+        await ask("TestWebhookVerifyConfig", {
+          ...sample,
+          ...(secret !== undefined && { verifySecret: secret }),
+        }),
+      ),
     rotateSecret: async (id, secret, options = {}) =>
       readSource(await ask("RotateWebhookSecret", { id, verifySecret: secret, ...options }, once)),
     rotateToken: async (id) => readSource(await ask("RotateWebhookIngestToken", { id }, once)),

@@ -53,6 +53,38 @@ export interface WebhookSource {
   updatedAt: string;
 }
 
+/**
+ * Name and metadata are replaced: left out, they become empty. How it verifies is replaced as a whole by `preset` and
+ * `verifyConfig`, and stays without them.
+ */
+export interface WebhookSourceChange
+  extends Pick<NewWebhookSource, "name" | "metadata" | "preset" | "verifyConfig"> {
+  /** The source's `updatedAt` as it was read: a source that was changed since is refused, `aborted`. */
+  expectedUpdatedAt?: string;
+}
+
+/** A sample of a request. It is judged by `verifyConfig` and `secret`, or else by those of the source. */
+export interface WebhookSample {
+  sourceId?: string;
+  verifyConfig?: WebhookVerifyConfig;
+  secret?: string;
+  body: string;
+  headers: Record<string, string>;
+}
+
+/** What the server would make of a sample. */
+export interface WebhookTrial {
+  verified: boolean;
+  signingString: string;
+  /** Left out where it would tell what the source's own secret signs. */
+  computedSignature?: string;
+  presentedSignatures: string[];
+  resolvedTimestamp?: string;
+  resolvedEventName?: string;
+  resolvedDedupId?: string;
+  error?: string;
+}
+
 export interface WebhookDelivery {
   id: string;
   sourceId: string;
@@ -126,6 +158,9 @@ export interface WebhookSourceCalls {
   create(source: NewWebhookSource): Promise<WebhookSource>;
   get(id: string): Promise<WebhookSource>;
   list(options?: PageOptions): Promise<WebhookSource[]>;
+  update(id: string, change: WebhookSourceChange): Promise<WebhookSource>;
+  /** Stores nothing. */
+  test(sample: WebhookSample): Promise<WebhookTrial>;
   /** The old secret is good for `graceSeconds`, a day by default. */
   rotateSecret(id: string, secret: string, options?: { graceSeconds?: number }): Promise<WebhookSource>;
   rotateToken(id: string): Promise<WebhookSource>;

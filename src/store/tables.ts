@@ -135,7 +135,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
   idempotency_keys: {
     holds: "keys of emits, invokes and publishes",
     scope: "environment",
-    endsWith: "24 hours after use, loop `events.keys`",
+    endsWith: "24 hours after use, of a webhook 72, loop `events.keys`",
     purge: { at: 190, key: ["environment_id", "key"] },
     texts: { key: 1 + idempotencyKeyBytesMax },
   },
@@ -355,7 +355,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "`SVC_WEBHOOK_DELIVERY_DAYS`, loop `webhooks.forget`",
     purge: { at: 134, key: ["environment_id", "id"], under: "webhook_sources" },
-    texts: { id: ours, source_id: ours, external_id: 512 },
+    texts: { id: ours, source_id: ours },
   },
   webhook_endpoints: {
     holds: "endpoints of outbound webhooks, how far each is, and who sends to it",

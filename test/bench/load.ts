@@ -2,6 +2,7 @@
  * Load over real HTTP, in a process of its own and as cheap as it can be: one raw socket a caller, one request at a time,
  * answers read no further than their length. Prints one JSON line.
  */
+import { createHmac } from "node:crypto";
 import { connect } from "node:net";
 import { percentile } from "./figures.ts";
 
@@ -19,6 +20,8 @@ const options = JSON.parse(process.argv[2]!) as {
   streams?: number;
   /** Instead of an event: puts or gets of so many keys of bucket `bench`. */
   kv?: { method: "PUT" | "GET"; keys: number };
+  /** Instead of an event: signed requests to this source of webhooks, each of an id of its own. */
+  hook?: { path: string; secret: string };
   /** Events a request; 1 is `Emit`, more is `TriggerBatch`. Of messages: `Publish` and `PublishBatch`; of appends all to one stream. */
   batch: number;
   /** So many customers take turns, from this number on; without them all events are of `c-1042`. */
@@ -27,7 +30,7 @@ const options = JSON.parse(process.argv[2]!) as {
 };
 /** Several, with commas between, share the callers. */
 const targets = options.url.split(",").map((one) => new URL(one));
-const { topic, streams } = options;
+const { topic, streams, hook } = options;
 const [service, one, many] =
   streams !== undefined
     ? ["EntityStreamService", "AppendEvent", "AppendEvents"]
@@ -52,10 +55,17 @@ function request(): string {
   if (options.kv !== undefined) return keyRequest(options.kv);
   const at = (epoch + performance.now()).toFixed(2);
   const customer = firstCustomer + (made++ % customers);
+  if (hook)
+    return hookOf(`{"id":"w-${process.pid}-${made}","type":"sent","at":${at},"customer":"c-${customer}"}`);
   const one = `{${name},"data":{"at":${at},"customer":"c-${customer}","total":42.5,"note":"bench"}}`;
   if (streams !== undefined) return appendOf(one);
   const body = options.batch > 1 ? `{"${list}":[${Array(options.batch).fill(one).join(",")}]}` : one;
   return `${head}${body.length}\r\n\r\n${body}`;
+}
+
+function hookOf(body: string): string {
+  const signature = createHmac("sha256", hook!.secret).update(body).digest("hex");
+  return `POST ${hook!.path} HTTP/1.1\r\nHost: bench\r\nX-Signature: ${signature}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
 }
 
 function appendOf(one: string): string {

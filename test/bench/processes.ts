@@ -175,7 +175,7 @@ export async function startBench(
       ...(options.natsUrl ? ["--nats-url", options.natsUrl] : []),
     ],
     "stderr",
-    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32) },
+    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0" },
   );
   const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
   const stop = async () => {

@@ -251,7 +251,7 @@ describe.each(engines)("outbound webhooks on %s", (engine) => {
     await server.rpc("SvcService", "Emit", { event: "slow.sent" }, options);
     const held = async () => {
       const [row] = await server.running.domain.store.all<{ count: number }>(sql`SELECT count(*) AS count
-        FROM webhook_endpoints WHERE environment_id = ${env.body.id} AND lease_until > 0`);
+        FROM webhook_endpoints WHERE environment_id = ${env.body.id} AND holder IS NOT NULL`);
       return Number(row!.count);
     };
     await until(async () => (await held()) === 8, { about: "the share to be used", ...waiting });

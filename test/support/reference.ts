@@ -70,6 +70,7 @@ const remedies: Record<string, string> = {
   "timers.overdue": "the sweeper moves them; look at the progress of loop `runs.wake`",
   "topics.gaps": "nothing by itself, as `events.head`; the oldest that is missing is named",
   "topics.head": "nothing by itself, as `events.head`",
+  "webhooks.deliveries": "nothing by itself, as `events.head`: a provider was told that its event stands",
   "webhooks.position": "nothing by itself, as `events.head`: the endpoint would skip what is logged next",
 };
 

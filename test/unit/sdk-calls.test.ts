@@ -203,6 +203,21 @@ const cases: Record<string, Case> = {
     answer: { id: "whs_1", eventPrefix: "gh", verifySecretSet: true, ingestToken: "ifwh_1", metadata: {} },
     read: { id: "whs_1", secretSet: true, ingestToken: "ifwh_1" },
   },
+  "webhooks.sources.update": {
+    call: () =>
+      client.webhooks.sources.update("whs_1", { name: "n", expectedUpdatedAt: "2026-01-01T00:00:00Z" }),
+    path: "/svc.v1.WebhookService/UpdateWebhookSource",
+    sent: { id: "whs_1", name: "n", expectedUpdatedAt: "2026-01-01T00:00:00Z" },
+    answer: { id: "whs_1", name: "n" },
+    read: { id: "whs_1", name: "n", metadata: {} },
+  },
+  "webhooks.sources.test": {
+    call: () => client.webhooks.sources.test({ sourceId: "whs_1", secret: "s", body: "{}", headers: {} }),
+    path: "/svc.v1.WebhookService/TestWebhookVerifyConfig",
+    sent: { sourceId: "whs_1", verifySecret: "s", body: "{}", headers: {} },
+    answer: { error: "no signature fits", presentedSignatures: ["00"] },
+    read: { verified: false, error: "no signature fits", presentedSignatures: ["00"] },
+  },
   "webhooks.sources.deliveries": {
     call: () => client.webhooks.sources.deliveries("whs_1", { status: "failed" }),
     path: "/svc.v1.WebhookService/ListWebhookDeliveries",

@@ -178,6 +178,7 @@ describe("configurations", () => {
     [{ signatureHeader: "a b" }, "verify_config.signature_header: must be the name of a header"],
     [{ signingTemplate: "{ts}." }, "verify_config.signing_template: must hold {body}"],
     [{ signingTemplate: "{body}{what}" }, "verify_config.signing_template: may hold"],
+    [{ signingTemplate: "{body}{body}" }, "verify_config.signing_template: must hold each placeholder once"],
     [{ signingTemplate: "{ts}.{body}" }, "verify_config.timestamp_header: must say where {ts} stands"],
     [{ signingTemplate: "{url}{form}" }, "verify_config.url: must be the URL"],
     [{ encoding: "base32" }, "verify_config.encoding: must be one of hex, base64"],
@@ -200,8 +201,22 @@ test("bodies become data by their type", () => {
     form: JSON.parse('{"a":["1","3"],"b":"2","__proto__":"x"}'),
   });
   expect(data("text/plain; charset=utf-8", "hello")).toEqual({ text: "hello" });
+  const fields = (count: number) => data("application/x-www-form-urlencoded", "a&".repeat(count));
+  expect((fields(9_999) as { form: { a: string[] } }).form.a).toHaveLength(9_999);
+  expect(() => fields(2_000_000)).toThrow("body: at most 10000 form fields");
   expect(() => data("application/xml", "<a/>")).toThrow("malformed JSON");
   expect(() => data("application/json", "")).toThrow("body: must not be empty");
+});
+
+test("what every object has is no header that came", () => {
+  const content = { bytes: new TextEncoder().encode("{}"), headers: {}, query: "" };
+  for (const name of ["constructor", "__proto__", "toString"]) {
+    expect(textAt(`header:${name}`, { headers: {}, data: {} })).toBeUndefined();
+    const config = requireConfig({ ...emptyConfig, signatureHeader: name });
+    expect(verify(config, [{ key: "current", secret: "s" }], content, 0).error).toBe(
+      `the header ${name} is missing`,
+    );
+  }
 });
 
 test("an id beyond what numbers hold is none", () => {

@@ -24,5 +24,4 @@ export const disabledAfterMs = 5 * 24 * 60 * 60 * 1000;
 /** An endpoint that stopped does not keep events from expiring for longer. */
 export const stoppedKeepsMs = 7 * 24 * 60 * 60 * 1000;
 export const deadLetterKeptMs = 30 * 24 * 60 * 60 * 1000;
-export const deadLettersMax = 10_000;
 export const endpointErrorCharsMax = 500;

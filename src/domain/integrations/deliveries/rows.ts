@@ -138,17 +138,17 @@ export const moveEndpoint = (
     WHERE ${its(key)}`);
 
 /**
- * Saves how far the sender with this fence is, and holds the endpoint until `leaseUntil`, 0 for no longer; undefined when it is
- * another's now, or gone.
+ * Saves how far the sender with this fence is, and holds the endpoint until `leaseUntil`, or gives it back with `since` as the
+ * end of its turn; undefined when it is another's now, or gone.
  */
 export const saveProgress = (
   session: Session,
   key: EndpointKey & { fence: number },
   progress: EndpointProgress,
-  leaseUntil: Instant,
+  lease: { leaseUntil: Instant } | { since: Instant },
 ): Promise<Pick<EndpointRow, "status" | "updated_at"> | undefined> =>
-  session.one(sql`UPDATE webhook_endpoints SET ${progressed(progress)}, lease_until = ${sql.bigint(leaseUntil)}
-      ${leaseUntil === 0 ? sql.raw(", holder = NULL") : sql.empty}
+  session.one(sql`UPDATE webhook_endpoints SET ${progressed(progress)},
+      ${"since" in lease ? sql`lease_until = ${sql.bigint(lease.since)}, holder = NULL` : sql`lease_until = ${sql.bigint(lease.leaseUntil)}`}
     WHERE ${its(key)} AND fence = ${sql.bigint(key.fence)} RETURNING status, updated_at`);
 
 export const disableEndpoint = (

@@ -90,8 +90,9 @@ export class SenderTurn {
     try {
       await turn.#letters();
       if (row.due_at <= clock.now()) await turn.#log();
-      await turn.#save(0);
-      return turn.#isOver ? clock.now() : turn.#progress.due_at || undefined;
+      const left = await turn.#giveBack();
+      const isChanged = left?.updated_at !== row.updated_at;
+      return turn.#isOver || isChanged ? clock.now() : turn.#progress.due_at || undefined;
     } catch (error) {
       if (!(error instanceof LostEndpoint)) throw error;
       return clock.now();
@@ -103,22 +104,26 @@ export class SenderTurn {
   }
 
   /** Throws `LostEndpoint` when somebody else has the endpoint, or its definition is no longer the one of this turn. */
-  async #save(leaseUntil: number): Promise<void> {
+  async #save(): Promise<void> {
     const { store, clock } = this.#deps;
+    const leaseUntil = clock.now() + leaseMsOf(this.#deps);
     const saved = await store.write((session) =>
-      rows.saveProgress(session, this.#row, this.#progress, leaseUntil),
+      rows.saveProgress(session, this.#row, this.#progress, { leaseUntil }),
     );
     this.#unsaved = 0;
     this.#savedAt = clock.elapsed();
     this.#leaseUntil = leaseUntil;
-    if (saved?.status !== "active" || saved.updated_at !== this.#row.updated_at) {
-      if (saved && leaseUntil > 0) await this.#giveBack();
-      throw new LostEndpoint();
-    }
+    if (saved?.status === "active" && saved.updated_at === this.#row.updated_at) return;
+    if (saved) await this.#giveBack();
+    throw new LostEndpoint();
   }
 
-  async #giveBack(): Promise<void> {
-    await this.#deps.store.write((session) => rows.saveProgress(session, this.#row, this.#progress, 0));
+  /** The end of its turn is kept: of those with something to send, who waited longest is next. */
+  #giveBack() {
+    const since = this.#deps.clock.now() - 1;
+    return this.#deps.store.write((session) =>
+      rows.saveProgress(session, this.#row, this.#progress, { since }),
+    );
   }
 
   /** Whether the lease outlasts one more call; without this a slow node would send beside the next holder. */
@@ -132,7 +137,7 @@ export class SenderTurn {
       this.#unsaved >= savedEveryDeliveries ||
       this.#deps.clock.elapsed() - this.#savedAt >= savedEveryMs ||
       !this.#holds();
-    if (isDue) await this.#save(this.#deps.clock.now() + leaseMsOf(this.#deps));
+    if (isDue) await this.#save();
   }
 
   /** Dead letters that a caller wants sent again, before what the log has next. */
@@ -250,7 +255,7 @@ export class SenderTurn {
     const leaseUntil = now + leaseMsOf(this.#deps);
     this.#pass(event.position);
     const saved = await store.write(async (session) => {
-      const held = await rows.saveProgress(session, this.#row, this.#progress, leaseUntil);
+      const held = await rows.saveProgress(session, this.#row, this.#progress, { leaseUntil });
       if (held)
         await letters.insertLetter(session, {
           ...{ environment_id: this.#row.environment_id, endpoint_id: this.#row.id, event_id: event.id },

@@ -1,5 +1,6 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
+import { formFieldsMax } from "./limits.ts";
 
 /** A provider's request as it came: signatures are over these bytes. */
 export interface WebhookContent {
@@ -9,6 +10,12 @@ export interface WebhookContent {
   /** The query without its question mark. */
   query: string;
 }
+
+/** A header that came; never what every object has, whatever a configuration names. */
+export const headerIn = (headers: WebhookContent["headers"], name: string): string | undefined => {
+  const own = name.toLowerCase();
+  return Object.hasOwn(headers, own) ? headers[own] : undefined;
+};
 
 const typeOf = ({ headers }: Pick<WebhookContent, "headers">): string =>
   (headers["content-type"] ?? "").split(";")[0]!.trim().toLowerCase();
@@ -26,16 +33,29 @@ function textOf(bytes: Uint8Array): string {
   }
 }
 
-export const formPairs = (bytes: Uint8Array): [string, string][] => [
-  ...new URLSearchParams(new TextDecoder().decode(bytes)),
-];
+const ampersand = "&".charCodeAt(0);
+
+/** Whether a form has more fields than are read: sorting millions of them would hold everybody up. */
+function hasTooManyFields(bytes: Uint8Array): boolean {
+  let fields = 1;
+  for (let at = bytes.indexOf(ampersand); at >= 0; at = bytes.indexOf(ampersand, at + 1))
+    if (++fields > formFieldsMax) return true;
+  return false;
+}
+
+/** None of a form with too many fields, which no signature fits then. */
+export const formPairs = (bytes: Uint8Array): [string, string][] =>
+  hasTooManyFields(bytes) ? [] : [...new URLSearchParams(new TextDecoder().decode(bytes))];
 
 /** A field that comes several times is a list. */
 function formOf(bytes: Uint8Array): Record<string, string | string[]> {
+  if (hasTooManyFields(bytes)) throw invalid("body", `at most ${formFieldsMax} form fields`);
   const form: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of new URLSearchParams(textOf(bytes))) {
     const before = form[name];
-    form[name] = before === undefined ? value : [...(Array.isArray(before) ? before : [before]), value];
+    if (before === undefined) form[name] = value;
+    else if (Array.isArray(before)) before.push(value);
+    else form[name] = [before, value];
   }
   return { ...form };
 }
@@ -53,7 +73,7 @@ export function textAt(
   path: string,
   { headers, data }: { headers: Readonly<Record<string, string>>; data: unknown },
 ): string | undefined {
-  if (path.startsWith("header:")) return headers[path.slice("header:".length).toLowerCase()];
+  if (path.startsWith("header:")) return headerIn(headers, path.slice("header:".length));
   let value = data;
   for (const part of path.replace(/^body:/, "").split(".")) {
     if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
@@ -66,13 +86,20 @@ export function textAt(
     : undefined;
 }
 
-/** The same data for reading names and times out of it; undefined for a body that is no event's. */
-export function readableData(content: WebhookContent): unknown {
+export interface ReadBody {
+  data: unknown;
+  /** The same for reading names and times out of it. */
+  readable: unknown;
+  /** Why the body is no event's: then it has no data. */
+  fault: Fault | undefined;
+}
+
+export function bodyOf(content: WebhookContent): ReadBody {
   try {
     const data = dataOf(content);
-    return isForm(content) ? (data as { form: unknown }).form : data;
+    return { data, readable: isForm(content) ? (data as { form: unknown }).form : data, fault: undefined };
   } catch (error) {
-    if (error instanceof Fault) return undefined;
+    if (error instanceof Fault) return { data: undefined, readable: undefined, fault: error };
     throw error;
   }
 }

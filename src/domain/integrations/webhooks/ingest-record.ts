@@ -24,6 +24,9 @@ export interface Received {
   eventId: string;
   deliveryId: string;
   isRepeat: boolean;
+  environmentId: string;
+  /** Of the event; undefined where the first of a repeat has expired. */
+  position: number | undefined;
   /** Slack asks for it before it sends anything. */
   challenge?: string | undefined;
 }
@@ -103,16 +106,12 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
   }
 
   /** The request is a repeat of an event that stands already. */
-  async function repeat(
-    request: Ingested,
-    first: { event_id: string; event_name: string },
-  ): Promise<Received> {
+  async function repeat(request: Ingested, { position, ...first }: rows.FirstEvent): Promise<Received> {
     received("repeated").add();
-    await insert({
-      ...rowOf(request, clock.now(), refusedBodyBytesMax),
-      ...{ status: "accepted", error: null, is_repeat: 1, ...first },
-    });
-    return { eventId: first.event_id, deliveryId: request.deliveryId, isRepeat: true };
+    const row = { ...rowOf(request, clock.now(), refusedBodyBytesMax), ...first };
+    await insert({ ...row, status: "accepted", error: null, is_repeat: 1 });
+    const { id: deliveryId, environment_id: environmentId, event_id: eventId } = row;
+    return { eventId, deliveryId, isRepeat: true, environmentId, position };
   }
 
   return { refuse, repeat };

@@ -1,16 +1,17 @@
 import { Fault, missing } from "../../../kit/fault.ts";
+import { storedKey } from "../../../kit/idempotency-key.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
 import type { Events } from "../../log/events/service.ts";
-import { dataOf, readableData, textAt, type WebhookContent } from "./content.ts";
+import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import type { HeldSource } from "./held-sources.ts";
 import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
-import { burstSeconds, dedupKeptMs, sourcesCachedMax } from "./limits.ts";
+import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
 import { emptyConfig } from "./presets.ts";
-import { knownDelivery } from "./rows.ts";
+import { firstEvent } from "./rows.ts";
 import * as rules from "./rules.ts";
 import { dedupIdOf, verify } from "./verify.ts";
 
@@ -19,7 +20,7 @@ export type { Received } from "./ingest-record.ts";
 export interface IngestDeps extends RecordDeps {
   ids: Ids;
   metrics: Metrics;
-  held: Pick<TtlCache<HeldSource>, "get">;
+  held: Pick<TtlCache<HeldSource>, "get" | "forget">;
   events: Pick<Events, "emit">;
   /** Requests a second that one source takes at this node; 0 for any number. */
   perSecond: number;
@@ -42,10 +43,37 @@ export function openIngest(deps: IngestDeps) {
     perSecond > 0 && tokenBuckets({ ...limited, perSecond, burst: Math.ceil(perSecond * burstSeconds) });
 
   const { refuse, repeat } = openRecord(deps, received);
+  const mayRenew = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
   const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
     ...{ source, content, deliveryId: ids.next("whd"), externalId: "", signatureKey: "none" },
   });
+
+  /**
+   * The source as the store has it, if it was changed since it was cached: another node may have rotated what a
+   * request is about to be refused by. Those who send nothing but wrong ones do not read all the time.
+   */
+  async function renewed({ row }: HeldSource): Promise<HeldSource | undefined> {
+    if (mayRenew(row.id) > 0) return undefined;
+    held.forget(row.id);
+    const now = await held.get(row.id);
+    return now?.row.updated_at === row.updated_at ? undefined : now;
+  }
+
+  /** Whether the source's secrets admit the request; `error` says why not. */
+  function judged(source: HeldSource, content: WebhookContent, readable: unknown) {
+    const now = clock.now();
+    const request = requestOf(source, content);
+    const { config = emptyConfig } = source;
+    const dedupId = dedupIdOf(config, content, readable);
+    if (dedupId !== undefined) request.externalId = rules.storedDedupId(dedupId);
+    const secrets = source.secrets.filter(({ until }) => until > now);
+    if (secrets.length === 0) return { request, error: undefined };
+    const isVerifying = source.row.sealed !== null;
+    const verdict = verify(config, secrets, content, now);
+    request.signatureKey = verdict.verified || isVerifying ? verdict.signatureKey : "none";
+    return { request, error: isVerifying && !verdict.verified ? verdict.error : undefined };
+  }
 
   async function emit(request: Ingested, data: unknown, typeData: unknown): Promise<Received> {
     const { source, content, deliveryId, externalId } = request;
@@ -55,9 +83,17 @@ export function openIngest(deps: IngestDeps) {
     const [emitted] = await events.emit([{ ...draft, arrival: arrivalOf(request, clock.now()) }], {
       ...{ environmentId: row.environment_id, source: "webhook", runId: undefined },
     });
-    if (emitted!.repeated) return repeat(request, { event_id: emitted!.eventId, event_name: draft.name });
+    const { eventId, position, repeated } = emitted!;
+    if (repeated) return repeat(request, { event_id: eventId, event_name: draft.name, position });
     received("accepted").add();
-    return { eventId: emitted!.eventId, deliveryId, isRepeat: false };
+    return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
+  }
+
+  /** A repeat of what was accepted is one, whatever would be said of it now. */
+  async function firstOf({ source: { row }, externalId }: Ingested) {
+    if (externalId === "") return undefined;
+    const idempotencyKey = rules.dedupKey(row.id, externalId);
+    return firstEvent(store, row.environment_id, storedKey({ idempotencyKey, ownKey: true })!);
   }
 
   const unknownTo = (id: string): Fault =>
@@ -72,8 +108,11 @@ export function openIngest(deps: IngestDeps) {
     async admit(id: string, token: string): Promise<string> {
       const source = await held.get(id);
       if (!source) throw unknownTo(id);
-      if (!rules.isToken(token, source.row.token_hash))
-        return refuse(requestOf(source, noContent), "rejected", unknownTo(id));
+      if (!rules.isToken(token, source.row.token_hash)) {
+        const now = await renewed(source);
+        if (!now || !rules.isToken(token, now.row.token_hash))
+          return refuse(requestOf(now ?? source, noContent), "rejected", unknownTo(id));
+      }
       const seconds = take ? take(id) : 0;
       if (seconds === 0) return `webhook:${id}`;
       received("limited").add();
@@ -92,31 +131,22 @@ export function openIngest(deps: IngestDeps) {
     async receive(id: string, content: WebhookContent): Promise<Received> {
       const source = await held.get(id);
       if (!source) throw missing("webhook source", id);
-      const now = clock.now();
-      const request = requestOf(source, content);
-      const typeData = readableData(content);
-      const { config = emptyConfig } = source;
-      const dedupId = dedupIdOf(config, content, typeData);
-      if (dedupId !== undefined) request.externalId = rules.storedDedupId(dedupId);
-      const secrets = source.secrets.filter(({ until }) => until > now);
-      const isVerifying = source.row.sealed !== null;
-      if (secrets.length > 0) {
-        const verdict = verify(config, secrets, content, now);
-        request.signatureKey = verdict.verified || isVerifying ? verdict.signatureKey : "none";
-        if (isVerifying && !verdict.verified)
-          return refuse(request, "rejected", unauthenticated(`signature: ${verdict.error}`));
-      }
-      if (request.externalId !== "") {
-        const known = await knownDelivery(store, source.row, request.externalId, now - dedupKeptMs);
-        if (known) return repeat(request, known);
-      }
+      const { data, readable, fault } = bodyOf(content);
+      let verdict = judged(source, content, readable);
+      const now = verdict.error === undefined ? undefined : await renewed(source);
+      if (now) verdict = judged(now, content, readable);
+      const { request, error: mistake } = verdict;
+      if (mistake !== undefined) return refuse(request, "rejected", unauthenticated(`signature: ${mistake}`));
+      const { row } = request.source;
       try {
-        const answer = await emit(request, dataOf(content), typeData);
-        const isSlack = source.row.source_type === "slack";
-        return isSlack ? { ...answer, challenge: challengeIn(typeData) } : answer;
+        if (fault) throw fault;
+        const answer = await emit(request, data, readable);
+        return row.source_type === "slack" ? { ...answer, challenge: challengeIn(readable) } : answer;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        return refuse(request, "failed", error);
+        // Where that cannot be read either, the first failure is what the provider is told.
+        const first = await firstOf(request).catch(() => undefined);
+        return first ? repeat(request, first) : refuse(request, "failed", error);
       }
     },
   };

@@ -6,7 +6,7 @@ import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../log/events/service.ts";
-import { readableData, storedDataOf } from "./content.ts";
+import { bodyOf, storedDataOf } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import { configIn, type HeldSource, secretsOf } from "./held-sources.ts";
 import { listedBodyCharsMax } from "./limits.ts";
@@ -100,7 +100,7 @@ export function openKeptDeliveries(deps: KeptDeliveriesDeps) {
       const headers = JSON.parse(row.request_headers) as Record<string, string>;
       const data = storedDataOf(row.request_body, headers);
       const naming = { event_prefix: sourceRow.event_prefix, config: source.config };
-      const name = nameIn(naming, { headers }, readableData({ bytes, headers, query: "" }));
+      const name = nameIn(naming, { headers }, bodyOf({ bytes, headers, query: "" }).readable);
       const deliveryId = ids.next("whd");
       const at = clock.now();
       const draft = eventDraft(

@@ -11,8 +11,8 @@ export const secretGraceSecondsMax = 604_800;
 /** Signatures of one request that are compared. */
 export const signaturesMax = 32;
 export const dedupIdBytesMax = 512;
-/** A delivery with the dedup id of an accepted one is a repeat for this long. */
-export const dedupKeptMs = 72 * 60 * 60 * 1000;
+/** Fields of a form. */
+export const formFieldsMax = 10_000;
 /** Of an accepted body and of a refused one, as much is kept with the delivery. */
 export const keptBodyBytesMax = 1024 * 1024;
 export const refusedBodyBytesMax = 64 * 1024;
@@ -20,6 +20,8 @@ export const refusedBodyBytesMax = 64 * 1024;
 export const listedBodyCharsMax = 16 * 1024;
 export const keptHeadersMax = 64;
 export const keptHeaderCharsMax = 1_024;
+/** Names of headers that a node has judged. */
+export const headerNamesKnownMax = 1_000;
 export const deliveryErrorCharsMax = 500;
 /** Refused requests of one source that leave a row at this node: a second, and at once. */
 export const refusalsPerSecond = 10;
@@ -29,5 +31,7 @@ export const burstSeconds = 2;
 /** A source is cached this long at a node: a rotated token or secret works on elsewhere at most this much longer. */
 export const sourceKeptMs = 500;
 export const sourcesCachedMax = 10_000;
+/** Of the newest deliveries of an environment, as many are compared with their events. */
+export const deliveriesCheckedMax = 2_000;
 /** The map of flows counts and names the deliveries among the newest of an environment. */
 export const flowDeliveriesMax = 10_000;

@@ -172,17 +172,26 @@ export async function countDeliveries(reader: StoreReader, filter: DeliveryFilte
   return row?.count ?? 0;
 }
 
-/** The accepted delivery that brought this id since then. */
-export const knownDelivery = (
+/** What a repeat is answered; of an event that has expired nothing but its id. */
+export interface FirstEvent {
+  event_id: string;
+  event_name: string | null;
+  position: number | undefined;
+}
+
+/** The event that the key of a provider's id was used for. */
+export async function firstEvent(
   reader: StoreReader,
-  { environment_id, id }: Pick<SourceRow, "environment_id" | "id">,
-  externalId: string,
-  since: Instant,
-): Promise<{ event_id: string; event_name: string } | undefined> =>
-  reader.one(sql`SELECT event_id, event_name FROM webhook_deliveries WHERE environment_id = ${environment_id}
-      AND source_id = ${id} AND external_id = ${externalId} AND status = 'accepted' AND external_id <> ''
-      AND created_at >= ${since} AND redelivered_from IS NULL
-    ORDER BY created_at LIMIT 1`);
+  environmentId: string,
+  key: string,
+): Promise<FirstEvent | undefined> {
+  const found = await reader.one<{ event_id: string; event_name: string | null; position: number | null }>(
+    sql`SELECT k.event_id, v.name AS event_name, v.position FROM idempotency_keys k
+        LEFT JOIN events v ON v.id = k.event_id AND v.environment_id = k.environment_id
+      WHERE k.environment_id = ${environmentId} AND k.key = ${key}`,
+  );
+  return found && { ...found, position: found.position ?? undefined };
+}
 
 export const forgetDeliveries = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM webhook_deliveries WHERE (environment_id, id) IN (

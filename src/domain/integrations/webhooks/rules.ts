@@ -1,12 +1,14 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { createHash, hash, timingSafeEqual } from "node:crypto";
 import { requireEventName, requireStorable } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
+import { webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { eventNameBytesMax, idempotencyKeyBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import {
   dedupIdBytesMax,
   eventPrefixBytesMax,
+  headerNamesKnownMax,
   keptHeaderCharsMax,
   keptHeadersMax,
   secretGraceSecondsMax,
@@ -26,11 +28,11 @@ export const tokenStart = "ifwh_";
 export const tokenBytes = 32;
 /** As much of a token is shown after it was made. */
 export const shownPrefixOf = (token: string): string => token.slice(0, tokenStart.length + 8);
-export const hashOfToken = (token: string): string => createHash("sha256").update(token).digest("hex");
+export const hashOfToken = (token: string): string => hash("sha256", token, "hex");
 
 /** Takes the same time whatever the token is: both sides are hashes. */
-export const isToken = (token: string, hash: string): boolean =>
-  timingSafeEqual(Buffer.from(hashOfToken(token)), Buffer.from(hash));
+export const isToken = (token: string, stored: string): boolean =>
+  timingSafeEqual(Buffer.from(hashOfToken(token)), Buffer.from(stored));
 
 /**
  * A source emits under its prefix, whatever the provider sends, and may start functions of these names: so who
@@ -124,6 +126,10 @@ function requireTemplate(at: (field: string) => string, config: VerifyConfig): v
       at("signing_template"),
       "may hold {body}, {ts}, {id}, {url} and {form}, and no other brace",
     );
+  const placeholders = signingTemplate.match(/\{\w+\}/g) ?? [];
+  // Repeated, a body of a few MiB would become hundreds of them for each request.
+  if (new Set(placeholders).size < placeholders.length)
+    throw invalid(at("signing_template"), "must hold each placeholder once");
   // A signature over less would let anybody who saw one send any body.
   if (!/\{(?:body|form)\}/.test(signingTemplate))
     throw invalid(at("signing_template"), "must hold {body}, or {url} and {form}");
@@ -190,22 +196,38 @@ export const storedDedupId = (id: string): string =>
 
 /** The idempotency key of its event, which no caller can send. */
 export function dedupKey(sourceId: string, dedupId: string): string {
-  const key = `webhook:${sourceId}:${dedupId}`;
+  const key = `${webhookKeyStart}${sourceId}:${dedupId}`;
   return Buffer.byteLength(key) <= idempotencyKeyBytesMax
     ? key
-    : `webhook:${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
+    : `${webhookKeyStart}${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
 }
 
 const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
 /** GitLab and others send a shared secret as it is. */
 const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key)$/;
 
+const isKept = (name: string) => !credentialHeaders.has(name) && !credentialEnds.test(name);
+
+/** By name: providers send the same headers all the time. */
+const known = new Map<string, boolean>();
+
+function isKnownToBeKept(name: string): boolean {
+  let is = known.get(name);
+  if (is === undefined) {
+    is = isKept(name);
+    if (known.size < headerNamesKnownMax) known.set(name, is);
+  }
+  return is;
+}
+
 /** Headers as they are kept with a delivery: without credentials, and within bounds. */
 export function keptHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
-  const kept = Object.entries(headers)
-    .filter(([name]) => !credentialHeaders.has(name) && !credentialEnds.test(name))
-    .slice(0, keptHeadersMax)
-    .map(([name, value]) => [name, value.slice(0, keptHeaderCharsMax).replaceAll("\0", "").toWellFormed()]);
+  const kept: [string, string][] = [];
+  for (const name in headers) {
+    if (kept.length === keptHeadersMax) break;
+    if (isKnownToBeKept(name))
+      kept.push([name, headers[name]!.slice(0, keptHeaderCharsMax).replaceAll("\0", "").toWellFormed()]);
+  }
   return Object.fromEntries(kept);
 }
 

@@ -11,6 +11,7 @@ import { openKeptDeliveries } from "./kept-deliveries.ts";
 import { openSources } from "./sources.ts";
 import { openTrial } from "./trial.ts";
 
+export type { Received } from "./ingest.ts";
 export type { DeliveryRow } from "./kept-deliveries.ts";
 
 export interface WebhooksDeps {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import { readableData, type WebhookContent } from "./content.ts";
+import { bodyOf, type WebhookContent } from "./content.ts";
 import { nameIn } from "./event-draft.ts";
 import { configIn, secretsOf } from "./held-sources.ts";
 import { configOf, emptyConfig, type VerifyConfig } from "./presets.ts";
@@ -66,14 +66,14 @@ export const openTrial =
       query: "",
     };
     const verdict = verify(config, secrets, content, clock.now());
-    const data = readableData(content);
+    const data = bodyOf(content).readable;
     // Who may test a source must not learn what its provider would sign: they could pass for it elsewhere.
     const isShown = secret !== "" || verdict.verified;
     const prefix = row ?? { event_prefix: "" };
     const named = nameOf({ prefix: prefix.event_prefix, config }, content, data);
     return {
       verified: verdict.verified,
-      signingString: verdict.signingString,
+      signingString: new TextDecoder().decode(verdict.signed),
       computedSignature: isShown ? verdict.computedSignature : "",
       presentedSignatures: verdict.presentedSignatures,
       timestamp: verdict.timestamp,

@@ -1,6 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Instant } from "../../../kit/clock.ts";
-import { formPairs, isForm, readableData, textAt, type WebhookContent } from "./content.ts";
+import { bodyOf, formPairs, headerIn, isForm, textAt, type WebhookContent } from "./content.ts";
 import { signaturesMax, toleranceSecondsDefault } from "./limits.ts";
 import type { VerifyConfig } from "./presets.ts";
 
@@ -16,7 +16,8 @@ export interface NamedSecret {
 export interface SignatureVerdict {
   signatureKey: SignatureKey;
   verified: boolean;
-  signingString: string;
+  /** What is signed, with the body's bytes as they came. */
+  signed: Uint8Array;
   /** By the secret that fitted, else by the first. */
   computedSignature: string;
   presentedSignatures: string[];
@@ -138,16 +139,16 @@ export function verify(
   content: WebhookContent,
   now: Instant | undefined,
 ): SignatureVerdict {
-  const header = content.headers[config.signatureHeader.toLowerCase()];
+  const header = headerIn(content.headers, config.signatureHeader);
   const found = header === undefined ? undefined : presentedIn(header, config);
   const needsData = config.timestampHeader.startsWith("body:") || config.signingTemplate.includes("{id}");
-  const data = needsData ? readableData(content) : undefined;
+  const data = needsData ? bodyOf(content).readable : undefined;
   const timestamp =
     config.timestampHeader === ""
       ? found?.timestamp
       : config.timestampHeader.startsWith("body:")
         ? textAt(config.timestampHeader, { headers: content.headers, data })
-        : content.headers[config.timestampHeader.replace(/^header:/, "").toLowerCase()];
+        : headerIn(content.headers, config.timestampHeader.replace(/^header:/, ""));
   const id = (config.signingTemplate.includes("{id}") && dedupIdOf(config, content, data)) || "";
   const signed = signedBytes(config.signingTemplate, content, {
     ...{ timestamp: timestamp ?? "", id, url: config.url },
@@ -176,7 +177,7 @@ export function verify(
   return {
     verified: error === undefined,
     signatureKey: error === undefined ? fitting!.key : "invalid",
-    signingString: new TextDecoder().decode(signed),
+    signed,
     computedSignature: (fitting ?? hmacs[0])?.hmac.toString(encoding) ?? "",
     presentedSignatures: signatures,
     timestamp: timestamp ?? "",

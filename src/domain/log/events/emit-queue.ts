@@ -1,7 +1,7 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
-import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
+import { flushQueue, weightChars, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
@@ -147,7 +147,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     clock,
     watch,
     environmentOf,
-    weigh: (unit) => weightOfPayloads(unit.drafts),
+    weigh: ({ drafts }) =>
+      weightOfPayloads(drafts) + (drafts[0]!.arrival ? drafts[0]!.arrival.body.length / weightChars : 0),
     weightMax: flushEventsMax,
     flush,
     // A value the store refuses fails its own event only; one environment's stuck head does not fail the

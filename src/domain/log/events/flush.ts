@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
+import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency-key.ts";
+import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
@@ -167,6 +168,8 @@ const shownKey = (events: readonly NewEvent[]) =>
 const runIdsText = (events: readonly NewEvent[]) =>
   column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
 
+const webhookKey = ownKeyMark + webhookKeyStart;
+
 const eventLog: AppendLog<NewEvent> = {
   heads: "heads",
   keyKind: sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END"),
@@ -178,6 +181,9 @@ const eventLog: AppendLog<NewEvent> = {
     key: column.text(events.map(storedKey)),
     ...keyColumns(events),
   }),
+  // A webhook's key is forgotten later than others: it is counted from a time to come.
+  keyAt: (now) => sql`CASE WHEN substr(key, 1, ${webhookKey.length}) = ${webhookKey}
+    THEN ${now} + ${sql.bigint(webhookKeyKeptMs - idempotencyKeptMs)} ELSE ${now} END`,
 };
 
 /** The columns of what not every event has; `of` is the alias that they are read by. */

@@ -27,6 +27,8 @@ export interface AppendLog<Entry> {
   keyRunIds: Sql;
   /** `id`, `environment_id`, `key` and whatever the three above read. */
   keyColumns(entries: readonly Entry[]): Record<string, SqlArray>;
+  /** From when the time of a key is counted, where that is not now. */
+  keyAt?(now: Sql): Sql;
 }
 
 /** Part of every entry. */
@@ -66,7 +68,7 @@ const takeKeysFrom = <Entry>(
   { alias, now, after = sql.empty }: { alias: string; now: Sql; after?: Sql },
 ): Sql =>
   sql`INSERT INTO ${keyTarget}
-      SELECT environment_id, key, ${log.keyKind}, ${log.keyUse}, id, ${log.keyRunIds}, ${now} FROM ${items}
+      SELECT environment_id, key, ${log.keyKind}, ${log.keyUse}, id, ${log.keyRunIds}, ${log.keyAt?.(now) ?? now} FROM ${items}
       WHERE key IS NOT NULL AND EXISTS (
         SELECT 1 FROM ${sql.raw(log.heads)} h WHERE h.environment_id = ${sql.raw(alias)}.environment_id) ${after}`;
 

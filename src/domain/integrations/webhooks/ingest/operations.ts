@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { described } from "../../../../kit/described.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { type Operation, unary } from "../../../../kit/operation.ts";
-import type { Webhooks } from "../service.ts";
+import type { Received, Webhooks } from "../service.ts";
 import { receivedJson } from "../wire.ts";
 
 const text = Type.String();
@@ -40,6 +40,11 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
         described(text, "What a provider asked to be answered, of a URL's verification."),
       ),
     }),
+    writes: {
+      log: "events",
+      positionOf: ({ position }: Received) => position,
+      environmentOf: ({ environmentId }: Received) => environmentId,
+    },
     rest: {
       route: "POST /api/v1/webhooks/{id}",
       raw: true,
@@ -49,10 +54,10 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
         if (!(body instanceof Uint8Array)) throw invalid("body", "must not be empty");
         return { id: params.id, query: query.toString(), headers: headersOf(headers), body };
       },
+      encode: (received) => ({ status: 200, body: receivedJson(received) }),
     },
     admits: ({ params, query }) => ingest.admit(params.id ?? "", tokenIn(query)),
     onBodyTooLarge: ({ id = "" }, _call, fault) => ingest.tooLarge(id, fault),
-    handle: async ({ id, query, headers, body }) =>
-      receivedJson(await ingest.receive(id, { bytes: body, headers, query })),
+    handle: ({ id, query, headers, body }) => ingest.receive(id, { bytes: body, headers, query }),
   }),
 ];

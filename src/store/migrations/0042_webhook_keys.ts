@@ -1,0 +1,10 @@
+/**
+ * Ids of providers are known by the idempotency keys of their events. The index of deliveries by these ids has nobody who reads it,
+ * and cost every webhook a write.
+ */
+export const webhookKeys = {
+  version: 42,
+  name: "webhook keys",
+  compatible: true,
+  statements: (): string[] => ["DROP INDEX webhook_deliveries_known"],
+};
