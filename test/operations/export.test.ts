@@ -93,7 +93,7 @@ describe.each(engines)("exports on %s", (engine) => {
     expect(await leases()).toBe(0);
     await server.running.tick("audit.flush");
     const trail = (await exportOf(server.url, org.key, "?include=audit")).rowsOf("auth_audit");
-    expect(trail.at(-1)).toMatchObject({ operation: "org.export", allowed: 1, outcome: "ok" });
+    expect(trail.at(-1)).toMatchObject({ operation: "orgs.export", allowed: 1, outcome: "ok" });
   });
 
   test("sections and times can be chosen; what cannot be read is refused", async () => {

@@ -188,7 +188,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
         const other = nobodys(id);
         if (isDeaf(id)) {
           const { text } = await ask(visitor, id);
-          leaks(way.operation.name === "org.export" ? withoutAudit(text) : text, "");
+          leaks(way.operation.name === "orgs.export" ? withoutAudit(text) : text, "");
           break;
         }
         const before = await ask(visitor, other);

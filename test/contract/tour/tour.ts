@@ -194,6 +194,8 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.GET("/api/v1/audit/verify"));
   await must(client.GET("/api/v1/integrity"));
   await must(client.GET("/api/v1/overview"));
+  await must(client.GET("/api/v1/debug/requests"));
+  await must(client.DELETE("/api/v1/debug/requests"));
   await must(client.GET("/api/v1/flow/emit-edges"));
   await must(client.GET("/api/v1/flow/invoke-edges", { params: { query: { hours: 1 } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));

@@ -5,14 +5,19 @@ import { timeBound } from "../../../kit/page.ts";
 import type { Exports } from "./service.ts";
 
 const ExportInput = Type.Object({
-  include: Type.Optional(Type.String()),
-  from: Type.Optional(Type.String()),
-  to: Type.Optional(Type.String()),
+  include: Type.Optional(
+    Type.String({
+      description: "Sections with commas between; all of them when left out.",
+      examples: ["events,runs"],
+    }),
+  ),
+  from: Type.Optional(Type.String({ description: "RFC 3339: rows of logs and runs from then on." })),
+  to: Type.Optional(Type.String({ description: "RFC 3339: rows of logs and runs before then." })),
 });
 
 export const exportOperations = (exports: Exports): Operation[] => [
   unary({
-    name: "org.export",
+    name: "orgs.export",
     action: "org:export",
     scope: "none",
     reads: true,

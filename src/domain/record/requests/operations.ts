@@ -13,9 +13,12 @@ export const requestsOperations = (captured: CapturedRequests): Operation[] => [
     summary: "The org's last requests at all nodes, without credentials; the first call begins to capture.",
     input: Type.Object({}),
     output: Type.Object({
-      requests: Type.Array(CapturedRequest),
-      count: Type.Integer(),
-      capturing_until: Type.String({ format: "date-time" }),
+      requests: Type.Array(CapturedRequest, { description: "Newest first." }),
+      count: Type.Integer({ description: "How many there are." }),
+      capturing_until: Type.String({
+        format: "date-time",
+        description: "Requests are captured until then; each call moves it.",
+      }),
     }),
     rest: "GET /api/v1/debug/requests",
     async handle(_, { caller }) {

@@ -25,23 +25,31 @@ export interface SeenRequest {
 export type Redact = (input: unknown) => { payload: string | undefined; removed: readonly string[] };
 
 export const CapturedRequest = Type.Object({
-  request_id: Type.String(),
-  node_id: Type.String(),
-  at: Type.String({ format: "date-time" }),
-  method: Type.String(),
-  path: Type.String(),
-  query: Type.Unsafe<Record<string, string>>(Type.Record(Type.String(), Type.String())),
-  headers: Type.Unsafe<Record<string, string>>(Type.Record(Type.String(), Type.String())),
-  operation: Type.String(),
-  environment_id: Type.Optional(Type.String()),
-  caller_kind: Type.String(),
-  caller_id: Type.String(),
-  status: Type.Integer(),
-  outcome: Type.String(),
-  message: Type.Optional(Type.String()),
-  duration_ms: Type.Number(),
-  body: Type.Optional(Type.Unknown()),
-  removed_fields: Type.Array(Type.String()),
+  request_id: Type.String({ description: "The id of the answer's header `X-Request-Id`." }),
+  node_id: Type.String({ description: "The node that answered." }),
+  at: Type.String({ format: "date-time", description: "When it came." }),
+  method: Type.String({ description: "The HTTP method." }),
+  path: Type.String({ description: "The path, without its query." }),
+  query: Type.Unsafe<Record<string, string>>(
+    Type.Record(Type.String(), Type.String(), { description: "The query, without credentials." }),
+  ),
+  headers: Type.Unsafe<Record<string, string>>(
+    Type.Record(Type.String(), Type.String(), {
+      description: "The headers, without credentials; names in lower case.",
+    }),
+  ),
+  operation: Type.String({ description: "The operation that was asked." }),
+  environment_id: Type.Optional(
+    Type.String({ description: "The environment that it was about; none for what stands outside any." }),
+  ),
+  caller_kind: Type.String({ description: "key, user, platform, anonymous or dev." }),
+  caller_id: Type.String({ description: "The id of the key or user." }),
+  status: Type.Integer({ description: "The HTTP status of the answer." }),
+  outcome: Type.String({ description: "ok, or the kind of its error." }),
+  message: Type.Optional(Type.String({ description: "The text of its error." })),
+  duration_ms: Type.Number({ description: "How long it took, in milliseconds." }),
+  body: Type.Optional(Type.Unknown({ description: "The JSON that was sent, cut, without secret fields." })),
+  removed_fields: Type.Array(Type.String(), { description: "What was left out of the body, as paths." }),
 });
 
 const credentialHeaders = new Set(["authorization", "cookie", "x-api-key", "proxy-authorization"]);
