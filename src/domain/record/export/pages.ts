@@ -133,12 +133,22 @@ export class TablePages {
   }
 
   #where(last?: readonly SqlValue[]): Sql {
-    const keys = sql`(${this.#keys})`;
     return sql.where([
       ...this.#conditions,
-      ...(this.#after ? [sql`${keys} > ${tuple(this.#after)}`] : []),
-      ...(last ? [sql`${keys} <= ${tuple(last)}`] : []),
+      ...(this.#after ? [this.#compared(">", this.#after)] : []),
+      ...(last ? [this.#compared("<=", last)] : []),
     ]);
+  }
+
+  /**
+   * Without the column that all rows of the page share: SQLite takes a comparison of whole rows that names it for
+   * a filter, and reads everything before the page again.
+   */
+  #compared(operator: ">" | "<=", key: readonly SqlValue[]): Sql {
+    const shared = this.#scope.runIds ? undefined : this.#scope.head ? "environment_id" : "org_id";
+    const from = this.#table.key[0] === shared ? 1 : 0;
+    const names = this.#table.key.slice(from).map((name) => `t.${name}`);
+    return sql`(${sql.raw(names.join(", "))}) ${sql.raw(operator)} ${tuple(key.slice(from))}`;
   }
 
   /** The key of the last row of the next page; undefined where its rows need not be weighed. */
