@@ -25,6 +25,8 @@ export interface TestResult<Output = unknown> {
   error: ReportedError | undefined;
   /** In the order in which they ended first. */
   steps: TestStep[];
+  /** How many compensations failed for good; their steps have the errors. */
+  compensationFailed: number;
   attempts: number;
   /** How often the handler was entered: attempts, yields and crashes. */
   executions: number;

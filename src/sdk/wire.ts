@@ -22,6 +22,19 @@ export interface Assignment {
   sequence?: string;
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
+  /** The run ends: nothing is to be done but to undo it. */
+  compensating?: Compensating;
+}
+
+export interface Compensating {
+  status: "failed" | "cancelled";
+  /** Of a failed run. */
+  error?: ReportedError;
+  cause?: string;
+  /** The last execution before was cut off: what it did last may not be stored. */
+  interrupted: boolean;
+  /** Further jobs that a retryable failure may ask for. */
+  tries_left: number;
 }
 
 export interface CompletedStep {

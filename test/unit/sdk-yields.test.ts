@@ -159,7 +159,7 @@ test("branches that yield are reported as one yield, their finished steps before
   expect(server.reports()[0]).toMatchObject({ status: "progress", steps: [{ name: "beside" }] });
 });
 
-test("compensations arrive with the failed report", async () => {
+test("before servers that hand out no runs to be undone, compensations arrive with the failed report", async () => {
   const saga = createFunction({ id: "saga", event: "go" }, async ({ step }) => {
     await step.run("book", () => "seat", { compensate: (seat) => `freed ${seat}` });
     throw new NonRetryableError("sold out");

@@ -34,6 +34,7 @@ import { flow } from "./0038_flow.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
+import { undo } from "./0039_undo.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -73,4 +74,5 @@ export const migrations = [
   webhookKeys,
   kvRevisions,
   causality,
+  undo,
 ];

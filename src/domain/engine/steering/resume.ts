@@ -3,9 +3,8 @@ import { Fault, missing } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
-import type { Run } from "../runs/run.ts";
+import type { QueueHint, Run } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import type { QueueHint } from "../runs/wakes/due.ts";
 import type { Controls } from "./controls.ts";
 import { requireRun, stepsFrom } from "./find.ts";
 import * as rows from "./rows.ts";
@@ -104,8 +103,8 @@ async function begin(
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
   rules.requireResumable(run, execution);
-  const discarded =
-    fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
+  const isAsked = fromStep !== undefined || run.status === "failed";
+  const discarded = isAsked ? await stepsFrom(session, environmentId, runId, fromStep) : undefined;
   const plan = rules.planOfResume(execution, discarded?.[0]);
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else

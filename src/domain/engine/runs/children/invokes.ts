@@ -3,10 +3,10 @@ import { countTurns, type Slice } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
-import type { RunError } from "../run.ts";
+import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
+import { endRuns, type Undoing } from "../undo/end-runs.ts";
 import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
-import { endRuns, type QueueHint } from "../wakes/due.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
 /** A step that waits for its child, or for its event. */
@@ -77,23 +77,26 @@ export async function failInvokes(
     [],
     now,
   );
-  await endWaiting(
+  const undoing = await endWaiting(
     session,
     ending.map(({ row, step, error }) => ({ row, stepId: step.step_id, status: "failed", error })),
     now,
   );
-  return { lanes: queueHintsOfRows(accepting.map(({ row }) => row)), failed: runsOf(ending) };
+  return {
+    lanes: [...queueHintsOfRows(accepting.map(({ row }) => row)), ...undoing.lanes],
+    failed: runsOf(ending, undoing),
+  };
 }
 
-/** Fails steps, and their runs with the same error. */
+/** Fails steps, and their runs with the same error; answers the runs that are undone first. */
 async function endWaiting(
   session: Session,
   list: readonly { row: WaitingRow; stepId: string; status: "failed" | "timed_out"; error: RunError }[],
   now: Instant,
-): Promise<void> {
-  if (list.length === 0) return;
+): Promise<Undoing> {
   const at = sql.bigint(now);
-  await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
+  if (list.length > 0)
+    await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
       duration_ms = ${at} - steps.started_at
     FROM ${session.seams.rowsFrom("v", {
       run_id: column.text(list.map(({ row }) => row.run_id)),
@@ -106,7 +109,7 @@ async function endWaiting(
     list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
     now,
   );
-  await endRuns(
+  return endRuns(
     session,
     list.map(({ row, error: { message, code } }) => ({
       runId: row.run_id,
@@ -118,8 +121,10 @@ async function endWaiting(
   );
 }
 
-const runsOf = (list: readonly { row: WaitingRow }[]) =>
-  list.map(({ row }) => ({ runId: row.run_id, environmentId: row.environment_id }));
+const runsOf = (list: readonly { row: WaitingRow }[], { runIds }: Undoing) =>
+  list.flatMap(({ row }) =>
+    runIds.has(row.run_id) ? [] : { runId: row.run_id, environmentId: row.environment_id },
+  );
 
 const pendingColumns = sql.raw(
   "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count",
@@ -158,7 +163,7 @@ export async function timeOutPending(
       WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(later.map(({ run_id }) => run_id)),
       })})`);
-  await endWaiting(
+  const undoing = await endWaiting(
     session,
     waits.map((row) => ({
       row,
@@ -179,6 +184,12 @@ export async function timeOutPending(
       SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(invokes.map(({ row }) => row.run_id)),
       })})`);
-  const failed = [...runsOf(waits.map((row) => ({ row }))), ...moved.failed];
-  return { lanes: moved.lanes, failed, counts };
+  const failed = [
+    ...runsOf(
+      waits.map((row) => ({ row })),
+      undoing,
+    ),
+    ...moved.failed,
+  ];
+  return { lanes: [...moved.lanes, ...undoing.lanes], failed, counts };
 }

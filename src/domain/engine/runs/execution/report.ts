@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
-import type { Fence, PutOff, RunError, StepType } from "../run.ts";
+import type { Fence, PutOff, RunEnding, RunError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
 import type { ExecutionChange, NewStep, PendingStep } from "./execution-change.ts";
 
@@ -17,6 +17,17 @@ export interface RunReport extends Fence {
    * run.
    */
   takesFailedSteps?: boolean;
+  /** From workers that understand compensating jobs. */
+  undo?: ReportedUndo;
+}
+
+export interface ReportedUndo {
+  /** Compensations that the handler has registered. */
+  count: number;
+  /** The function handles its failures. */
+  onFailure: boolean;
+  /** In the last report of a compensating job: how many compensations failed for good. */
+  failed: number | null;
 }
 
 export type ReportOutcome =
@@ -57,12 +68,19 @@ export interface ReportedStep {
   compensationFor: string | null;
 }
 
-/** Whether a failed attempt is retried, by the retry policy of the pinned definition. */
-export type RetryDecision = { retryAt: Instant; inMs: number; attempt: number } | "ends";
+/**
+ * Whether a failed attempt is retried, by the retry policy of the pinned definition; and what becomes of a run
+ * that is undone before it ends.
+ */
+export type RetryDecision =
+  | { retryAt: Instant; inMs: number; attempt: number }
+  | { undo: RunEnding; at: Instant; until: Instant | null; functionId: string | null }
+  | { undone: RunEnding; failed: number | null }
+  | "ends";
 
 /** What a report is read with. */
 export interface ReportContext {
-  /** Of a failed report. */
+  /** Of a failed report, and of a wait that no event could match. */
   decision: RetryDecision;
   /**
    * Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone.
@@ -92,6 +110,7 @@ export function toExecutionChange(
     stepsTop: stepOffset === undefined ? 0 : stepOffset + report.steps.length,
     waitingStepId: null,
     pending: null,
+    undo: report.undo ? { ...noUndo, count: report.undo.count } : null,
   };
   switch (outcome.kind) {
     case "progress":
@@ -106,6 +125,8 @@ export function toExecutionChange(
           ends: "failed",
           error: JSON.stringify(outcome.error),
         };
+      if ("undo" in decision) return compensating(base, decision);
+      if ("undone" in decision) return undone(base, decision);
       return {
         ...noted(base, "run.retrying", {
           error: outcome.error,
@@ -128,7 +149,7 @@ export function toExecutionChange(
       };
     case "wait": {
       const match = storedMatch(outcome.match, triggerData);
-      if (match === undefined) return unresolved(base, report, outcome);
+      if (match === undefined) return unresolved(base, report, outcome, decision);
       const wanted = { kind: "event" as const, name: outcome.eventName, match };
       return waitingFor(base, report, outcome, wanted, "waiting");
     }
@@ -138,6 +159,34 @@ export function toExecutionChange(
     }
   }
 }
+
+const noUndo = { count: null, ending: null, until: null, cause: null, failed: null, functionId: null };
+
+/** The run goes back to its queue, to be undone by any of its workers. */
+const compensating = (
+  base: ExecutionChange,
+  { undo: ending, at, until, functionId }: Extract<RetryDecision, { undo: RunEnding }>,
+): ExecutionChange => ({
+  ...noted(base, "run.compensating", { ending }),
+  next: "queued",
+  wakeAt: at,
+  undo: { ...noUndo, ...base.undo, ending: JSON.stringify(ending), until, functionId },
+});
+
+/** The run ends as it was to end before it was undone. */
+const undone = (
+  base: ExecutionChange,
+  { undone: { status, error, cause }, failed }: Extract<RetryDecision, { undone: RunEnding }>,
+): ExecutionChange => ({
+  ...noted(base, `run.${status}`, {
+    error,
+    ...(cause !== null && { cause }),
+    compensation_failed: failed ?? 0,
+  }),
+  ends: status,
+  error: error && JSON.stringify(error),
+  undo: { ...noUndo, cause, failed },
+});
 
 function waitingFor(
   base: ExecutionChange,
@@ -172,6 +221,7 @@ function unresolved(
   base: ExecutionChange,
   report: RunReport,
   outcome: ReportOutcome & { kind: "wait" },
+  decision: RetryDecision,
 ): ExecutionChange {
   const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
   const step: NewStep = {
@@ -182,6 +232,8 @@ function unresolved(
     endedAt: outcome.at,
   };
   const steps = [...base.steps.filter(({ stepId }) => stepId !== outcome.stepId), step];
+  if (typeof decision === "object" && "undo" in decision)
+    return compensating({ ...base, steps }, { ...decision, undo: { ...decision.undo, error } });
   return {
     ...noted({ ...base, steps }, "run.failed", { error }),
     ends: "failed",
@@ -213,6 +265,7 @@ export const toRelease = (
   stepsTop: 0,
   waitingStepId: null,
   pending: null,
+  undo: null,
 });
 
 /** History keeps the ids and statuses of reported steps; their outputs are in `steps`. */

@@ -2,7 +2,8 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { eventText } from "../../../../kit/stored-event.ts";
 import type { Session } from "../../../../store/store.ts";
-import { endRuns, type QueueHint } from "../wakes/due.ts";
+import type { QueueHint } from "../run.ts";
+import { endRuns } from "../undo/end-runs.ts";
 import {
   lockWaiting,
   queueHintsOfRows,
@@ -135,15 +136,19 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
     [...texts.values()].map((known) => known.text),
     now,
   );
-  const ended = [...cancelled.keys()];
-  if (ended.length > 0)
-    await endRuns(
-      session,
-      ended.map((runId) => ({ runId, status: "cancelled", error: null, cause: "cancel-on-event" })),
-      now,
-    );
+  const undoing = await endRuns(
+    session,
+    [...cancelled.keys()].map((runId) => ({
+      runId,
+      status: "cancelled",
+      error: null,
+      cause: "cancel-on-event",
+    })),
+    now,
+  );
+  const ended = [...cancelled.keys()].filter((runId) => !undoing.runIds.has(runId));
   const queued = woken.map(({ row }) => row).filter((row) => !cancelled.has(row.run_id));
-  return { lanes: queueHintsOfRows(queued), cancelled: ended };
+  return { lanes: [...queueHintsOfRows(queued), ...undoing.lanes], cancelled: ended };
 }
 
 const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
