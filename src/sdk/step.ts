@@ -57,6 +57,8 @@ export interface Execution {
   awaitStored(
     name: string,
     reason: (base: { step_id: string; step_name: string }) => Yield,
+    /** What is made of a step that was not finished in time; left out it is a failure. */
+    late?: (message: string) => unknown,
   ): Promise<unknown>;
   /** Notes that something runs; what it returns notes that it has ended. */
   begin(): () => void;
@@ -187,12 +189,13 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
       }
     },
 
-    async awaitStored(name, reason) {
+    async awaitStored(name, reason, late) {
       requireGoing();
       const { stepId, scope } = use(name);
       const memo = host.memo(stepId);
       if (memo) {
         if ((memo.status ?? "completed") === "completed") return memo.output;
+        if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
         throw failureOf(memo, name);
       }
       if (closed) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);

@@ -25,8 +25,10 @@ export interface WaitOptions {
   match?: string;
   /** The value that the awaited event must have at `match`, in place of the triggering event's. */
   matchValue?: unknown;
-  /** Default 7 days. When it is over the run fails. */
+  /** Default 7 days. */
   timeout?: Duration;
+  /** When that is over: `null` (default) gives null, `throw` throws WaitTimeoutError, which ends the run unless it is caught. */
+  onTimeout?: "null" | "throw";
   /** Kept as the input of the waiting step, to be shown. */
   payload?: unknown;
 }
@@ -88,11 +90,15 @@ export interface Steps<Events extends EventMap = EventMap> {
   sleep(name: string, duration: Duration): Promise<void>;
   /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
   sleepUntil(name: string, at: Date | string | number): Promise<void>;
-  /** Frees the worker until such an event is emitted, and returns it. When none comes in time the run fails. */
+  /** Frees the worker until such an event is emitted, and returns it; null when none came in time. */
+  waitForEvent<Name extends keyof Events & string>(
+    event: Name,
+    options: WaitOptions & { onTimeout: "throw" },
+  ): Promise<HandlerEvent<Events[Name], Name>>;
   waitForEvent<Name extends keyof Events & string>(
     event: Name,
     options?: WaitOptions,
-  ): Promise<HandlerEvent<Events[Name], Name>>;
+  ): Promise<HandlerEvent<Events[Name], Name> | null>;
   /**
    * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.

@@ -101,10 +101,8 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
         end = { error: compensating.error as ReportedError };
       }
     } else if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
-    else if (ended.status === "yielded") {
-      const error = await server.settleYield(ended.yield);
-      if (error) fail(error);
-    } else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
+    else if (ended.status === "yielded") await server.settleYield(ended.yield);
+    else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
     else {
       server.nowMs += retryDelay(server.attempt);
       server.attempt++;

@@ -1,5 +1,5 @@
 import { durationMs } from "./duration.ts";
-import { type ReportedError, reportedError } from "./errors.ts";
+import { reportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
@@ -70,18 +70,21 @@ export class TestServer {
     });
   }
 
-  /** Finishes the step at which the execution yielded. Gives the error that ends the run, if it does. */
-  async settleYield(reason: Yield): Promise<ReportedError | undefined> {
+  /** Finishes the step at which the execution yielded. */
+  async settleYield(reason: Yield): Promise<void> {
     switch (reason.type) {
       case "sleep":
-        this.nowMs = Math.max(this.nowMs, Date.parse(reason.until));
+        this.nowMs = Math.max(
+          this.nowMs,
+          reason.duration_ms === undefined ? Date.parse(reason.until) : this.nowMs + reason.duration_ms,
+        );
         this.#store({ ...baseOf(reason), status: "completed", output: null });
-        return undefined;
+        return;
       case "wait_for_event":
-        return this.#settleWait(reason);
+        this.#settleWait(reason);
+        return;
       default:
         await this.#settleInvoke(reason);
-        return undefined;
     }
   }
 
@@ -89,15 +92,19 @@ export class TestServer {
     this.#steps.set(step.id, { ...step, attempt: this.attempt });
   }
 
-  #settleWait(wait: Wait): ReportedError | undefined {
+  #settleWait(wait: Wait): void {
     const { event: name, timeout } = wait.event_filter;
     const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
     const found = this.#findAwaited(wait, untilMs);
     this.nowMs = found ? (found.atMs ?? this.nowMs) : untilMs;
     if (!found) {
-      const error = { message: `no event ${name} came in time`, code: "STEP_TIMEOUT", retryable: false };
+      const error = {
+        message: `timed out waiting for the event "${name}"`,
+        code: "WAIT_TIMEOUT",
+        retryable: false,
+      };
       this.#store({ ...baseOf(wait), status: "timed_out", output: null, error });
-      return error;
+      return;
     }
     const awaited = {
       id: "evt_awaited",
@@ -108,7 +115,6 @@ export class TestServer {
       source: "api",
     };
     this.#store({ ...baseOf(wait), status: "completed", output: awaited });
-    return undefined;
   }
 
   #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data"> | undefined {

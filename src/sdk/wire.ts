@@ -51,13 +51,17 @@ export interface CompletedStep {
 export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "sleep";
-      /** RFC 3339. */
+      /** RFC 3339, by this machine's clock. */
       until: string;
+      /** In place of it, by the server's clock. */
+      duration_ms?: number;
     }
   | {
       type: "wait_for_event";
       event_filter: {
         event: string;
+        /** Absent fails the run. */
+        on_timeout?: "null" | "throw";
         match?: string;
         match_value?: unknown;
         /** A number with its unit; the server's default is 7d. */

@@ -23,7 +23,7 @@ export const sagasOf = (world: World): SvcFunction[] =>
         await reserve("seat");
         await step.sleep("nap", 1);
         await reserve("room");
-        if (end === "wait") await step.waitForEvent("paid", { timeout: 50 });
+        if (end === "wait") await step.waitForEvent("paid", { timeout: 50, onTimeout: "throw" });
         if (end === "timeout") await step.sleep("long", "1h");
         if (end === "cancel") await step.waitForEvent("paid");
         if (end === "fatal") throw new NonRetryableError("sold out");

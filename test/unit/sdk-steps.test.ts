@@ -216,7 +216,7 @@ test("a step that takes too long fails with STEP_TIMEOUT, is told so, and is tri
 
 test("waits: path against the trigger, literal, deadline; the event is the result", async () => {
   const waiting = make(async ({ step }) => {
-    const event = await step.waitForEvent("go", { match: "data.n", timeout: "1d" });
+    const event = await step.waitForEvent("go", { match: "data.n", timeout: "1d", onTimeout: "throw" });
     return [event.data.n, event.name];
   });
   const found = await testFunction(waiting)

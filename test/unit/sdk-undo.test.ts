@@ -40,7 +40,7 @@ function sagaOf(stock: Stock, { fail, ...options }: (typeof endings)[string]) {
       () => step.run("room", reserve("room"), { compensate: release }),
       () => step.run("car", reserve("car"), { compensate: release }),
     ]);
-    if (fail === "wait") await step.waitForEvent("paid", { timeout: "1h" });
+    if (fail === "wait") await step.waitForEvent("paid", { timeout: "1h", onTimeout: "throw" });
     if (fail === "sleep") await step.sleep("long", "1h");
     if (fail === "no") throw new NonRetryableError("sold out");
     throw new Error("again");

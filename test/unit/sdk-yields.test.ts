@@ -44,7 +44,7 @@ test("a wait says what it waits for and answers the event", async () => {
       timeout: "2d",
       payload: { question: "?" },
     });
-    return event.data;
+    return event?.data;
   });
   await work([approve]);
   const runId = await emit("asked", { id: 7 });
@@ -58,6 +58,7 @@ test("a wait says what it waits for and answers the event", async () => {
       type: "wait_for_event",
       event_filter: {
         event: "answered",
+        on_timeout: "null",
         match: "data.id",
         match_value: 7,
         timeout: "172800000ms",

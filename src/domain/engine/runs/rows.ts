@@ -187,6 +187,7 @@ export async function completedSteps(
       CASE WHEN s.status <> 'completed' THEN s.error END AS error
     FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
     WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)
+      OR (s.status = 'timed_out' AND s.on_timeout IS NOT NULL)
       OR (s.status IN ('failed', 'timed_out')
         AND EXISTS (SELECT 1 FROM executions e WHERE e.run_id = s.run_id AND e.ending IS NOT NULL))
     ORDER BY s.run_id, s.sequence`);

@@ -27,12 +27,19 @@ export const YieldShape = Type.Object(
     until: Type.Optional(
       Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
     ),
+    duration_ms: Type.Optional(
+      Type.Number({ description: "How long a `sleep` is, in place of `until`, by the server's clock." }),
+    ),
     event_filter: described(
       maybe(
         Type.Object(
           {
             event: Type.String({ description: "Name of the event." }),
             match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            on_timeout: described(
+              maybe(Type.Union([Type.Literal("null"), Type.Literal("throw")])),
+              "Hands the wait that is over to the handler, in place of failing the run.",
+            ),
             timeout: described(
               maybe(Type.Union([Type.String(), Type.Number()])),
               "Milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
@@ -72,7 +79,7 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
   const step = { stepId, name, at: now };
   switch (sent.type) {
     case "sleep":
-      return { ...step, kind: "sleep", until: readUntil(sent.until, now) };
+      return { ...step, kind: "sleep", until: readUntil(sent, now) };
     case "wait_for_event":
       return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
     case "invoke_function":
@@ -87,7 +94,13 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
   }
 }
 
-function readUntil(text: string | undefined, now: number): number {
+/** The duration counts where there is one: a worker's clock is not the server's. */
+function readUntil({ until: text, duration_ms: durationMs }: Yield, now: number): number {
+  if (durationMs !== undefined) {
+    if (!(durationMs >= 0 && durationMs <= sleepMsMax))
+      throw invalid("yield.duration_ms", `must be from 0 to ${sleepMsMax}`);
+    return now + Math.round(durationMs);
+  }
   const until = text === undefined ? undefined : parseRfc3339(text);
   if (until === undefined) throw invalid("yield.until", "must be an RFC 3339 timestamp");
   if (until - now > sleepMsMax) throw invalid("yield.until", `at most ${sleepMsMax} ms from now`);
@@ -105,6 +118,7 @@ function readFilter(filter: Yield["event_filter"], now: number) {
     match: readMatchField(filter.match ?? undefined, literal),
     timeoutAt: now + readTimeout(filter.timeout),
     input: payload === undefined ? null : jsonText("yield.event_filter.payload", payload),
+    ...(filter.on_timeout && { onTimeout: filter.on_timeout }),
   };
 }
 

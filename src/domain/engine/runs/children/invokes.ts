@@ -6,6 +6,7 @@ import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
+import { dropWaits } from "../waits/drop-waits.ts";
 import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
@@ -17,6 +18,7 @@ export interface PendingRow {
   wait_event_name: string | null;
   child_run_id: string | null;
   failure_told_at: number | null;
+  on_timeout: "null" | "throw" | null;
   function_id: string | null;
 }
 
@@ -27,7 +29,7 @@ export async function pendingRows(
 ): Promise<Map<string, PendingRow>> {
   const rows =
     await session.all<PendingRow>(sql`SELECT s.run_id, s.step_id, s.name, s.wait_event_name, s.child_run_id,
-      s.failure_told_at, COALESCE(i.function_id, c.function_id) AS function_id
+      s.failure_told_at, s.on_timeout, COALESCE(i.function_id, c.function_id) AS function_id
     FROM ${session.seams.rowsFrom("v", {
       run_id: column.text(steps.map((s) => s.runId)),
       step_id: column.text(steps.map((s) => s.stepId)),
@@ -135,8 +137,39 @@ const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'i
 /** A timed-out wait whose events the matcher has not read yet is tried again after this. */
 const behindMs = 2_000;
 
+/** The handlers of these waits asked to be told when none came in time. */
+async function goOnWithout(
+  session: Session,
+  list: readonly (WaitingRow & { waiting_step_id: string })[],
+  steps: ReadonlyMap<string, PendingRow>,
+  now: Instant,
+): Promise<void> {
+  await resolveSteps(
+    session,
+    list.map((row): Resolution => {
+      const error = waitTimedOut(steps.get(row.run_id)?.wait_event_name ?? "");
+      return {
+        row,
+        stepId: row.waiting_step_id,
+        status: "timed_out",
+        output: null,
+        error: JSON.stringify(error),
+        // What came meanwhile and was not waited for may end the next wait.
+        seenPosition: "kept",
+        detail: JSON.stringify({ step_id: row.waiting_step_id, timed_out: true }),
+      };
+    }),
+    [],
+    now,
+  );
+  await dropWaits(
+    session,
+    list.map((row) => row.run_id),
+  );
+}
+
 /**
- * Times out waits and invokes. A wait fails its run without a retry, but not while its environment is in
+ * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told; but not while its environment is in
  * `behind`: its event may be logged and not read yet. An invoke fails its step, and the child goes on. Locks:
  * executions (never waited for), then their rows.
  */
@@ -163,9 +196,12 @@ export async function timeOutPending(
       WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(later.map(({ run_id }) => run_id)),
       })})`);
+  const told = waits.filter((row) => steps.get(row.run_id)?.on_timeout);
+  await goOnWithout(session, told, steps, now);
+  const ending = waits.filter((row) => !told.includes(row));
   const undoing = await endWaiting(
     session,
-    waits.map((row) => ({
+    ending.map((row) => ({
       row,
       stepId: row.waiting_step_id,
       status: "timed_out",
@@ -186,10 +222,10 @@ export async function timeOutPending(
       })})`);
   const failed = [
     ...runsOf(
-      waits.map((row) => ({ row })),
+      ending.map((row) => ({ row })),
       undoing,
     ),
     ...moved.failed,
   ];
-  return { lanes: [...moved.lanes, ...undoing.lanes], failed, counts };
+  return { lanes: [...moved.lanes, ...undoing.lanes, ...queueHintsOfRows(told)], failed, counts };
 }

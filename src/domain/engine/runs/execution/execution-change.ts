@@ -73,6 +73,8 @@ export interface PendingStep {
   timeoutAt: Instant;
   /** JSON text. */
   input: string | null;
+  /** What the handler makes of a wait that is over; null fails the run. */
+  onTimeout: "null" | "throw" | null;
   /** The worker understands a failed step among the completed ones. */
   takesFailedSteps: boolean;
   for:

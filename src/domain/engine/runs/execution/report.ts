@@ -36,7 +36,14 @@ export type ReportOutcome =
   | { kind: "completed"; output: string }
   | { kind: "failed"; error: RunError }
   | (Yielded & { kind: "sleep"; until: Instant })
-  | (Yielded & { kind: "wait"; eventName: string; match: Match; timeoutAt: Instant; input: string | null })
+  | (Yielded & {
+      kind: "wait";
+      eventName: string;
+      match: Match;
+      timeoutAt: Instant;
+      input: string | null;
+      onTimeout?: "null" | "throw";
+    })
   | (Yielded & {
       kind: "invoke";
       functionId: string;
@@ -210,6 +217,7 @@ function waitingFor(
       startedAt: outcome.at,
       timeoutAt,
       input: outcome.input,
+      onTimeout: (outcome.kind === "wait" && outcome.onTimeout) || null,
       takesFailedSteps: report.takesFailedSteps ?? false,
       for: wanted,
     },
