@@ -301,6 +301,21 @@ describe.each(engines)("steering on %s", (engine) => {
       ]);
     });
 
+    test("skipSleep says whether a sleep ends: held, or not", async () => {
+      const { worker, job, runId } = await begin("skip-sleep");
+      await worker.leave(job, "nap", sleepFor(60_000));
+      const kept = await call("ResumeRun", { runId, skipSleep: false });
+      expect([kept.status, kept.body.message]).toEqual([
+        400,
+        "the run sleeps and is not held: skipSleep ends its sleep",
+      ]);
+      await rpc("PauseRun", { runId });
+      expect(await rpc("ResumeRun", { runId, skipSleep: true })).toMatchObject({
+        status: "RUN_STATUS_WAITING_FOR_CAPACITY",
+      });
+      expect(await steps(runId)).toMatchObject([{ name: "nap", status: "STEP_STATUS_COMPLETED" }]);
+    });
+
     test("a sleep is over early", async () => {
       const { worker, job, runId } = await begin("resume-sleep");
       await worker.leave(job, "nap", sleepFor(60_000));

@@ -32,6 +32,7 @@ interface ResumeTarget {
   environmentId: string;
   runId: string;
   fromStep: string | undefined;
+  skipSleep: boolean | undefined;
   actorId: string;
 }
 
@@ -94,7 +95,7 @@ async function laneOfFailed(deps: ResumeDeps, run: rows.SteeredRunRow): Promise<
 
 async function begin(
   session: Session,
-  { environmentId, runId, fromStep, actorId }: ResumeTarget,
+  { environmentId, runId, fromStep, skipSleep, actorId }: ResumeTarget,
   { at, laneId }: { at: number; laneId: string | null },
 ): Promise<BegunResume> {
   const execution = await rows.lockExecution(session, environmentId, runId);
@@ -102,10 +103,10 @@ async function begin(
   if (!run) throw missing("run", runId);
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
-  rules.requireResumable(run, execution);
+  rules.requireResumable(run, execution, { fromStep, skipSleep });
   const isAsked = fromStep !== undefined || run.status === "failed";
   const discarded = isAsked ? await stepsFrom(session, environmentId, runId, fromStep) : undefined;
-  const plan = rules.planOfResume(execution, discarded?.[0]);
+  const plan = rules.planOfResume(execution, discarded?.[0], skipSleep === true);
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else
     await rows.revive(session, run, {

@@ -57,22 +57,30 @@ export function firstUndone(steps: readonly SteeredStepRow[]): number | undefine
 }
 
 /** Throws unless the run is paused, sleeps, waits, or has failed. */
-export function requireResumable(run: SteeredRunRow, execution: ExecutionRow | undefined): void {
+export function requireResumable(
+  run: SteeredRunRow,
+  execution: ExecutionRow | undefined,
+  { fromStep, skipSleep }: { fromStep: string | undefined; skipSleep: boolean | undefined },
+): void {
+  const refused = (message: string) => new Fault("failed_precondition", message);
+  if (run.status === "completed") throw refused("the run is completed: there is nothing left to resume");
+  if (fromStep !== undefined && execution && execution.ending !== null)
+    throw refused("the run is being undone: no step of it can be done again before that is over");
+  if (skipSleep === false && fromStep === undefined && execution?.state === "sleeping")
+    throw refused("the run sleeps and is not held: skipSleep ends its sleep");
   const isPaused =
     execution !== undefined && ["held", "sleeping", "waiting", "invoking"].includes(execution.state);
-  if (run.status === "completed")
-    throw new Fault("failed_precondition", "the run is completed: there is nothing left to resume");
-  if (!isPaused && run.status !== "failed")
-    throw new Fault("failed_precondition", "only a paused or failed run can be resumed");
+  if (!isPaused && run.status !== "failed") throw refused("only a paused or failed run can be resumed");
 }
 
 /** `discarded` is the first step that is done again; undefined when all steps stay. */
 export function planOfResume(
   execution: ExecutionRow | undefined,
   discarded: SteeredStepRow | undefined,
+  skipsSleep: boolean,
 ): ResumePlan {
   const was = execution?.state === "held" ? execution.held_from : execution?.state;
-  const goesOn = discarded ? null : goesOnFrom(execution);
+  const goesOn = discarded || (skipsSleep && was === "sleeping") ? null : goesOnFrom(execution);
   return {
     from: execution?.state ?? "failed",
     fromSequence: discarded?.sequence ?? null,
