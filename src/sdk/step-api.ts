@@ -4,6 +4,7 @@ import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";
+import { waitSteps } from "./step-waits.ts";
 import { yieldSteps } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
@@ -34,6 +35,7 @@ export function createSteps(
       }
     },
     ...yieldSteps(execution, events),
+    ...waitSteps(execution, events),
     ...callSteps(execution, events),
     ...branchSteps(execution, () => steps),
     compensate(name, undo) {

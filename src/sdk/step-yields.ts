@@ -29,8 +29,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
 
     async waitForEvent(event: string, options: WaitOptions = {}) {
       const { name = event, match, matchValue, timeout, payload, onTimeout = "null" } = options;
-      if (onTimeout !== "null" && onTimeout !== "throw")
-        throw new TypeError(`step ${name}: onTimeout must be "null" or "throw"`);
+      const late = lateOf(name, onTimeout);
       const awaited = await execution.awaitStored(
         name,
         (base) => ({
@@ -45,10 +44,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
             ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
           },
         }),
-        (message) => {
-          if (onTimeout === "null") return null;
-          throw new WaitTimeoutError(`step ${name}: ${message}`);
-        },
+        late,
       );
       // A person may have ended the wait with any value, which need not look like an event.
       const isEvent = typeof awaited === "object" && awaited !== null && "name" in awaited;
@@ -86,7 +82,17 @@ function withInput(target: string, input: unknown): { input?: unknown } {
   return outputText(`the input of ${target}`, input) === undefined ? {} : { input };
 }
 
+/** What a wait gives, or throws, when it is over. */
+export function lateOf(name: string, onTimeout: "null" | "throw"): (message: string) => null {
+  if (onTimeout !== "null" && onTimeout !== "throw")
+    throw new TypeError(`step ${name}: onTimeout must be "null" or "throw"`);
+  return (message) => {
+    if (onTimeout === "null") return null;
+    throw new WaitTimeoutError(`step ${name}: ${message}`);
+  };
+}
+
 /** The form of timeouts on the wire: whole milliseconds, at least one. */
-function timeoutText(timeout: Duration): string {
+export function timeoutText(timeout: Duration): string {
   return `${Math.max(1, Math.round(durationMs(timeout)))}ms`;
 }

@@ -33,6 +33,29 @@ export interface WaitOptions {
   payload?: unknown;
 }
 
+/** One of several events that a step waits for. */
+export interface AwaitedEvent<Name extends string = string>
+  extends Pick<WaitOptions, "match" | "matchValue"> {
+  event: Name;
+}
+
+/** By names of your own. */
+export type AwaitedEvents<Events extends EventMap> = Readonly<
+  Record<string, AwaitedEvent<keyof Events & string>>
+>;
+
+/** The events that met these conditions, by their names. */
+export type MetEvents<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
+  -readonly [Key in keyof Given]: HandlerEvent<Events[Given[Key]["event"]], Given[Key]["event"]>;
+};
+
+/** The event that came first, and the name of the condition that it met. */
+export type FirstEvent<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
+  [Key in keyof Given & string]: { name: Key; event: MetEvents<Events, Given>[Key] };
+}[keyof Given & string];
+
+export type ManyOptions = Pick<WaitOptions, "timeout" | "onTimeout">;
+
 export interface InvokeOptions<Input = unknown> {
   /** The data of the child's event. */
   input?: Input;
@@ -99,6 +122,34 @@ export interface Steps<Events extends EventMap = EventMap> {
     event: Name,
     options?: WaitOptions,
   ): Promise<HandlerEvent<Events[Name], Name> | null>;
+  /** Waits until one of these events comes, and says which; the others are not waited for any longer. Null when none came in time. */
+  waitForAny<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<FirstEvent<Events, Given>>;
+  waitForAny<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options?: ManyOptions,
+  ): Promise<FirstEvent<Events, Given> | null>;
+  /** Waits until all of these events have come. Null when one did not come in time. */
+  waitForAll<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<MetEvents<Events, Given>>;
+  waitForAll<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options?: ManyOptions,
+  ): Promise<MetEvents<Events, Given> | null>;
+  /** Waits for `timeout` that none of these events comes: null then, otherwise at once the one that came. */
+  waitForNone<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: { timeout: Duration },
+  ): Promise<FirstEvent<Events, Given> | null>;
   /**
    * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.

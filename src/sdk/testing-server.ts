@@ -1,5 +1,5 @@
 import { durationMs } from "./duration.ts";
-import { reportedError } from "./errors.ts";
+import { type ReportedError, reportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
@@ -10,6 +10,7 @@ const waitMsDefault = 7 * 86_400_000;
 const invokeMsDefault = 30_000;
 
 type Wait = Extract<Yield, { type: "wait_for_event" }>;
+type WaitMany = Extract<Yield, { type: "wait_for_events" }>;
 type Invoke = Extract<Yield, { function_id: string }>;
 
 export interface TestServerOptions {
@@ -25,6 +26,12 @@ const isFunction = (value: unknown): value is SvcFunction =>
   typeof value === "object" && value !== null && "handler" in value && "definition" in value;
 
 const baseOf = ({ step_id: id, step_name: name, type }: Yield) => ({ id, name, type });
+
+const waitTimedOut = (name: string): ReportedError => ({
+  message: `timed out waiting for the event "${name}"`,
+  code: "WAIT_TIMEOUT",
+  retryable: false,
+});
 
 /** The server of one test run: its stored steps, its virtual clock, and what ends the waits of the run. */
 export class TestServer {
@@ -83,6 +90,9 @@ export class TestServer {
       case "wait_for_event":
         this.#settleWait(reason);
         return;
+      case "wait_for_events":
+        this.#settleMany(reason);
+        return;
       default:
         await this.#settleInvoke(reason);
     }
@@ -98,26 +108,56 @@ export class TestServer {
     const found = this.#findAwaited(wait, untilMs);
     this.nowMs = found ? (found.atMs ?? this.nowMs) : untilMs;
     if (!found) {
-      const error = {
-        message: `timed out waiting for the event "${name}"`,
-        code: "WAIT_TIMEOUT",
-        retryable: false,
-      };
-      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error });
+      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error: waitTimedOut(name) });
       return;
     }
-    const awaited = {
+    this.#store({ ...baseOf(wait), status: "completed", output: this.#awaited(name, found.data) });
+  }
+
+  /** An event as a wait gets it. */
+  #awaited(name: string, data: unknown) {
+    return {
       id: "evt_awaited",
       name,
       version: 1,
-      data: asJson(found.data),
+      data: asJson(data),
       timestamp: new Date(this.nowMs).toISOString(),
       source: "api",
     };
-    this.#store({ ...baseOf(wait), status: "completed", output: awaited });
   }
 
-  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data"> | undefined {
+  /** By the rules of the single wait; what does not end the wait is left for the next one. */
+  #settleMany(wait: WaitMany): void {
+    const { conditions, mode, timeout, step_name } = wait;
+    const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
+    const met = conditions.flatMap(({ name, ...filter }) => {
+      const single = {
+        type: "wait_for_event" as const,
+        step_id: wait.step_id,
+        step_name,
+        event_filter: filter,
+      };
+      const found = this.#findAwaited(single, untilMs);
+      return found
+        ? { name, event: filter.event, data: found.data, found, atMs: found.atMs ?? this.nowMs }
+        : [];
+    });
+    const inOrder = met.toSorted((a, b) => a.atMs - b.atMs);
+    const used = mode === "any" ? inOrder.slice(0, 1) : inOrder.length === conditions.length ? inOrder : [];
+    for (const { found } of inOrder) if (!used.some((one) => one.found === found)) found.taken = false;
+    const last = used.at(-1);
+    this.nowMs = last?.atMs ?? untilMs;
+    if (!last) {
+      const names = conditions.map(({ event }) => event).join(", ");
+      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error: waitTimedOut(names) });
+      return;
+    }
+    const events = used.map(({ name, event, data }) => [name, this.#awaited(event, data)] as const);
+    const output = mode === "any" ? { name: last.name, event: events[0]![1] } : Object.fromEntries(events);
+    this.#store({ ...baseOf(wait), status: "completed", output });
+  }
+
+  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data" | "taken"> | undefined {
     const { plan, trigger } = this.#options;
     const { nowMs } = this;
     const { event, match, match_value, payload } = wait.event_filter;
@@ -130,7 +170,7 @@ export class TestServer {
       ...(match !== undefined && { match }),
       ...(match_value !== undefined && { matchValue: match_value }),
     });
-    return { atMs: nowMs, data };
+    return { atMs: nowMs, data, taken: true };
   }
 
   async #settleInvoke(invoke: Invoke): Promise<void> {

@@ -69,6 +69,13 @@ export type Yield = { step_id: string; step_name: string } & (
         payload?: unknown;
       };
     }
+  | {
+      type: "wait_for_events";
+      mode: "any" | "all";
+      conditions: { name: string; event: string; match?: string; match_value?: unknown }[];
+      timeout?: string;
+      on_timeout: "null" | "throw";
+    }
   | { type: "invoke_function"; function_id: string; input?: unknown; invoke_timeout_ms?: number }
   | { type: "invoke_function_async"; function_id: string; input?: unknown }
 );

@@ -243,6 +243,27 @@ test("waits: path against the trigger, literal, deadline; the event is the resul
   expect(asked).toEqual([{ name: "go", event: "go", match: "n", matchValue: 5, payload: { ask: 1 } }]);
 });
 
+test("waits for several events: the first, all of them, none", async () => {
+  const waiting = make(async ({ step }) => {
+    const any = await step.waitForAny("any", {
+      low: { event: "go", match: "n", matchValue: 1 },
+      high: { event: "go", match: "n", matchValue: 9 },
+    });
+    const all = await step.waitForAll("all", {
+      low: { event: "go", match: "n", matchValue: 1 },
+      other: { event: "go", match: "n", matchValue: 3 },
+    });
+    const none = await step.waitForNone("none", { any: { event: "go" } }, { timeout: "1d" });
+    return [any?.name, all?.low.data.n, all?.other.data.n, none];
+  });
+  const test = testFunction(waiting)
+    .deliver("go", { n: 9 }, { after: "1h" })
+    .deliver("go", { n: 1 }, { after: "2h" })
+    .deliver("go", { n: 3 }, { after: "3h" });
+  const result = await test.run({ n: 7 });
+  expect(result).toMatchObject({ output: ["high", 1, 3, null], elapsedMs: 27 * 3_600_000 });
+});
+
 test("children: a mock, a function run for real, one that fails without a retry, one nobody waits for", async () => {
   const child = createFunction<{ c: { n: number } }, "c", number>(
     { id: "child" },

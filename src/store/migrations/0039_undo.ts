@@ -14,6 +14,11 @@ export const undo = {
     "ALTER TABLE functions ADD COLUMN undo_on BIGINT",
     // `null` or `throw`; null fails the run.
     "ALTER TABLE steps ADD COLUMN on_timeout TEXT",
+    // One of several conditions of a step: its name, `any` or `all`, and the JSON of the event that met it.
+    "ALTER TABLE waits ADD COLUMN of_step TEXT",
+    "ALTER TABLE waits ADD COLUMN condition TEXT",
+    "ALTER TABLE waits ADD COLUMN mode TEXT",
+    "ALTER TABLE waits ADD COLUMN met TEXT",
     "ALTER TABLE workers ADD COLUMN compensates BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE workers ADD COLUMN clock_off_ms BIGINT",
   ],

@@ -89,7 +89,7 @@ function errorOf(error: unknown): Record<string, unknown> {
  */
 function resumeText(job: Job): string {
   const last = job.completedSteps.at(-1);
-  if (!last || last.status !== "completed" || last.type === "invoke" || last.type === "compensate") return "";
+  if (last?.status !== "completed" || last.type === "invoke" || last.type === "compensate") return "";
   const head = JSON.stringify({ step_id: last.step_id, type: last.type });
   return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
 }

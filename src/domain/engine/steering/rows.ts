@@ -202,7 +202,7 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
   if (row.state === "waiting")
     await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
         (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
-      WHERE run_id = ${row.run_id} AND kind = 'wait'`);
+      WHERE run_id = ${row.run_id} AND kind = 'wait' AND met IS NULL`);
 }
 
 /** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */

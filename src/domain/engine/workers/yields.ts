@@ -8,7 +8,7 @@ import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
 import { readMatch } from "../waits/rules.ts";
-import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
+import { invokeMsDefault, invokeMsMax, waitConditionsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };
@@ -22,7 +22,7 @@ export const YieldShape = Type.Object(
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
     type: Type.String({
       description:
-        "What is waited for: `sleep`, `wait_for_event`, `invoke_function` or `invoke_function_async`.",
+        "What is waited for: `sleep`, `wait_for_event`, `wait_for_events`, `invoke_function` or `invoke_function_async`.",
     }),
     until: Type.Optional(
       Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
@@ -82,13 +82,15 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
       return { ...step, kind: "sleep", until: readUntil(sent, now) };
     case "wait_for_event":
       return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
+    case "wait_for_events":
+      return { ...step, kind: "wait_many", ...readConditions(sent, now) };
     case "invoke_function":
     case "invoke_function_async":
       return { ...step, kind: "invoke", ...readInvoke(sent, now) };
     default:
       throw new Fault(
         "invalid_argument",
-        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, invoke_function, invoke_function_async)`,
+        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, wait_for_events, invoke_function, invoke_function_async)`,
         { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
       );
   }
@@ -122,22 +124,52 @@ function readFilter(filter: Yield["event_filter"], now: number) {
   };
 }
 
-function readMatchField(text: string | undefined, literal: { value: unknown } | undefined) {
+function readConditions(
+  { conditions = [], mode = "any", timeout, on_timeout: onTimeout = "null" }: Yield,
+  now: number,
+) {
+  const names = new Set(conditions.map(({ name }) => name));
+  if (conditions.length === 0) throw invalid("yield.conditions", "required for wait_for_events");
+  if (names.size < conditions.length) throw invalid("yield.conditions", "must have different names");
+  return {
+    mode,
+    onTimeout,
+    conditions: conditions.map(({ name, event, match, match_value: value }, at) => {
+      const field = `yield.conditions[${at}]`;
+      requireEventName(`${field}.event`, event);
+      const literal = value === undefined || value === null ? undefined : { value };
+      return {
+        name: plainText(`${field}.name`, name),
+        eventName: event,
+        match: readMatchField(match ?? undefined, literal, `${field}.match`),
+      };
+    }),
+    timeoutAt: now + readTimeout(timeout, "yield.timeout"),
+  };
+}
+
+function readMatchField(
+  text: string | undefined,
+  literal: { value: unknown } | undefined,
+  field = "yield.event_filter.match",
+) {
   try {
     return readMatch(text, literal);
   } catch (error) {
-    if (error instanceof CelError) throw invalid("yield.event_filter.match", error.message);
+    if (error instanceof CelError) throw invalid(field, error.message);
     throw error;
   }
 }
 
 /** Milliseconds; text has a unit: `250ms`, `10s`, `1.5h`, `7d`. */
-function readTimeout(timeout: string | number | null | undefined): number {
+function readTimeout(
+  timeout: string | number | null | undefined,
+  field = "yield.event_filter.timeout",
+): number {
   if (timeout === undefined || timeout === null || timeout === "") return waitMsDefault;
   const [, amount, unit] = /^\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)\s*$/.exec(`${timeout}`) ?? [];
   const ms =
     typeof timeout === "number" ? timeout : amount && unit ? Number(amount) * unitsMs[unit]! : Number.NaN;
-  const field = "yield.event_filter.timeout";
   if (!Number.isFinite(ms)) throw invalid(field, "must be a number with ms, s, m, h or d, such as 7d");
   if (ms < 1 || ms > waitMsMax) throw invalid(field, `must be from 1 ms to ${waitMsMax} ms`);
   return Math.round(ms);

@@ -63,6 +63,13 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
+/** One of several events that a step waits for. */
+export interface StoredCondition {
+  name: string;
+  eventName: string;
+  match: StoredMatch;
+}
+
 /** A yielded step that an event or a child run resolves. */
 export interface PendingStep {
   stepId: string;
@@ -79,5 +86,6 @@ export interface PendingStep {
   takesFailedSteps: boolean;
   for:
     | { kind: "event"; name: string; match: StoredMatch }
+    | { kind: "events"; mode: "any" | "all"; conditions: readonly StoredCondition[] }
     | { kind: "invoke" | "invoke_async"; functionId: string };
 }

@@ -8,7 +8,7 @@ import { lastFences } from "../rows.ts";
 import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
 import { commitReportsFlush } from "./commit-reports.ts";
-import type { ExecutionChange } from "./execution-change.ts";
+import type { ExecutionChange, PendingStep } from "./execution-change.ts";
 import { handIn } from "./hand-in.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { decideRetries, type RetryDeps, triggersFor } from "./report-reads.ts";
@@ -49,6 +49,16 @@ function sizeOf({ outcome, steps }: RunReport): number {
   return size;
 }
 
+function noteAwaited(
+  note: NonNullable<ReportsDeps["onAwaited"]>,
+  { environmentId }: ExecutionChange,
+  functionId: string,
+  awaited: Extract<PendingStep["for"], { kind: "event" | "events" }>,
+): void {
+  if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
+  else for (const { eventName } of awaited.conditions) note(environmentId, functionId, eventName);
+}
+
 /** Combines reports of all workers into flushes. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
@@ -86,11 +96,11 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       } else if (outcome === "gone") gone.push({ at: ord - 1, change });
       else {
         if (change.wakeAt !== null && change.ends === null) onWakePlanned(change.wakeAt);
-        if (change.pending?.for.kind === "event") {
+        const pending = change.pending?.for;
+        if (pending?.kind === "event" || pending?.kind === "events") {
           deps.onWaiting(change.environmentId);
-          if (function_id !== null)
-            deps.onAwaited?.(change.environmentId, function_id, change.pending.for.name);
-        } else if (change.pending) children = true;
+          if (function_id !== null && deps.onAwaited) noteAwaited(deps.onAwaited, change, function_id, pending);
+        } else if (pending) children = true;
         done.push(change);
         const stays = change.ends === null && change.next === "leased";
         const undoneBy = change.undo?.functionId ?? null;

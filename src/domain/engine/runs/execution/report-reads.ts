@@ -6,7 +6,7 @@ import { compensatingMsMax, compensationTriesMax } from "../limits.ts";
 import { type AttemptRow, attemptsOf, triggersOf } from "../rows.ts";
 import { afterFailure, readEnding, retryDelayMs, unresolvedMatch } from "../rules.ts";
 import type { RunError } from "../run.ts";
-import type { ReportedUndo, RetryDecision, RunReport } from "./report.ts";
+import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./report.ts";
 
 /**
  * What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the
@@ -31,9 +31,10 @@ export async function decideRetries(
 ): Promise<ReadonlyMap<string, RetryDecision>> {
   const decisions = new Map<string, RetryDecision>();
   const now = deps.clock.now();
+  // The error is the one of the match that fails, if one does.
   for (const { runId, outcome, undo } of reports)
-    if (outcome.kind === "wait" && outcome.match.kind === "trigger" && asksUndo(undo))
-      decisions.set(runId, undoOf(now, unresolvedMatch(outcome.match.path), null));
+    if (comparesWithTrigger(outcome) && asksUndo(undo))
+      decisions.set(runId, undoOf(now, unresolvedMatch(""), null));
   const failed = reports.filter(({ outcome }) => outcome.kind === "failed");
   if (failed.length === 0) return decisions;
   const attempts = await attemptsOf(deps.store, failed);
@@ -105,8 +106,11 @@ export async function triggersFor(
   store: Store,
   reports: readonly RunReport[],
 ): Promise<Map<string, unknown> | undefined> {
-  const comparing = reports.filter(
-    ({ outcome }) => outcome.kind === "wait" && outcome.match.kind === "trigger",
-  );
+  const comparing = reports.filter(({ outcome }) => comparesWithTrigger(outcome));
   return comparing.length === 0 ? undefined : triggersOf(store, comparing);
+}
+
+function comparesWithTrigger(outcome: ReportOutcome): boolean {
+  if (outcome.kind === "wait") return outcome.match.kind === "trigger";
+  return outcome.kind === "wait_many" && outcome.conditions.some(({ match }) => match.kind === "trigger");
 }

@@ -3,7 +3,7 @@ import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
-import type { ExecutionChange, NewStep, PendingStep } from "./execution-change.ts";
+import type { ExecutionChange, NewStep, PendingStep, StoredCondition } from "./execution-change.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {
@@ -45,6 +45,14 @@ export type ReportOutcome =
       onTimeout?: "null" | "throw";
     })
   | (Yielded & {
+      kind: "wait_many";
+      /** The first one ends the wait, or all of them together. */
+      mode: "any" | "all";
+      conditions: readonly WaitCondition[];
+      timeoutAt: Instant;
+      onTimeout: "null" | "throw";
+    })
+  | (Yielded & {
       kind: "invoke";
       functionId: string;
       /** JSON text. */
@@ -53,6 +61,13 @@ export type ReportOutcome =
       /** The run goes on as soon as the child is started. */
       isAsync: boolean;
     });
+
+/** One of the events that a step waits for, by the name that its handler gave it. */
+export interface WaitCondition {
+  name: string;
+  eventName: string;
+  match: Match;
+}
 
 /** The step at which the handler yielded. */
 interface Yielded {
@@ -156,9 +171,23 @@ export function toExecutionChange(
       };
     case "wait": {
       const match = storedMatch(outcome.match, triggerData);
-      if (match === undefined) return unresolved(base, report, outcome, decision);
+      if (match === undefined)
+        return unresolved(base, report, { ...outcome, path: pathOf(outcome) }, decision);
       const wanted = { kind: "event" as const, name: outcome.eventName, match };
       return waitingFor(base, report, outcome, wanted, "waiting");
+    }
+    case "wait_many": {
+      const stored = outcome.conditions.map(({ name, eventName, match }) => ({
+        ...{ name, eventName, match: storedMatch(match, triggerData) },
+      }));
+      const lost = stored.findIndex(({ match }) => match === undefined);
+      if (lost >= 0) {
+        const path = pathOf(outcome.conditions[lost]!);
+        return unresolved(base, report, { ...outcome, path }, decision);
+      }
+      const { mode } = outcome;
+      const wanted = { kind: "events" as const, mode, conditions: stored as StoredCondition[] };
+      return waitingFor(base, report, { ...outcome, input: null }, wanted, "waiting");
     }
     case "invoke": {
       const kind = outcome.isAsync ? ("invoke_async" as const) : ("invoke" as const);
@@ -198,12 +227,12 @@ const undone = (
 function waitingFor(
   base: ExecutionChange,
   report: RunReport,
-  outcome: ReportOutcome & { kind: "wait" | "invoke" },
+  outcome: Yielded & { timeoutAt: Instant; input: string | null; onTimeout?: "null" | "throw" },
   wanted: PendingStep["for"],
   next: "waiting" | "invoking",
 ): ExecutionChange {
   const { stepId, timeoutAt } = outcome;
-  const what = wanted.kind === "event" ? { event: wanted.name } : { function_id: wanted.functionId };
+  const what = subjectOf(wanted);
   return {
     ...noted(base, `run.${next}`, { step_id: stepId, ...what, until: timeoutAt }),
     next,
@@ -217,21 +246,30 @@ function waitingFor(
       startedAt: outcome.at,
       timeoutAt,
       input: outcome.input,
-      onTimeout: (outcome.kind === "wait" && outcome.onTimeout) || null,
+      onTimeout: outcome.onTimeout ?? null,
       takesFailedSteps: report.takesFailedSteps ?? false,
       for: wanted,
     },
   };
 }
 
+/** What the history says that the run waits for. */
+function subjectOf(wanted: PendingStep["for"]): object {
+  if (wanted.kind === "event") return { event: wanted.name };
+  if (wanted.kind === "events") return { events: wanted.conditions.map(({ eventName }) => eventName) };
+  return { function_id: wanted.functionId };
+}
+
+const pathOf = ({ match }: { match: Match }): string => (match.kind === "trigger" ? match.path : "");
+
 /** A wait that no event could match fails the run now, and not at its timeout. */
 function unresolved(
   base: ExecutionChange,
   report: RunReport,
-  outcome: ReportOutcome & { kind: "wait" },
+  outcome: Yielded & { path: string },
   decision: RetryDecision,
 ): ExecutionChange {
-  const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
+  const error = unresolvedMatch(outcome.path);
   const step: NewStep = {
     ...yieldedStep(report, outcome),
     type: "wait_for_event",
