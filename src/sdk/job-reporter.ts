@@ -131,6 +131,7 @@ export class JobReporter {
     clearTimeout(this.#timer);
     this.#progress?.withdraw();
     this.#options.onLost(reason);
+    this.#steps.release();
   }
 
   /** Nothing is reported from here on. */

@@ -150,6 +150,8 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
   postgres({ changes, now }, seams) {
     const steps = stepsOfReports(changes);
     const isUndone = hasUndo(changes);
+    const plain = reportColumns(changes);
+    const reports = isUndone ? { ...plain, ...undoColumns(changes) } : plain;
     const stored =
       steps.length === 0
         ? sql.empty
@@ -190,7 +192,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     // statistics the planner would scan a whole index instead. Reports are sorted first, so that locks are
     // taken in the order of run ids.
     return sql`WITH report AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("item", isUndone ? { ...reportColumns(changes), ...undoColumns(changes) } : reportColumns(changes))} ORDER BY run_id),
+      SELECT * FROM ${seams.rowsFrom("item", reports)} ORDER BY run_id),
     held AS MATERIALIZED (
       SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
         e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,

@@ -125,7 +125,7 @@ export function pendingParts(changes: readonly ExecutionChange[], now: Instant, 
       "CASE WHEN a.sequence < 0 THEN GREATEST(a.step_count, a.steps_top) - a.sequence - 1 ELSE a.sequence END",
     ),
     now,
-    seams.rowsFrom("c", conditionColumns(list)),
+    list.some(manyOf) ? seams.rowsFrom("c", conditionColumns(list)) : sql.empty,
   );
   const one = list.some(eventOf) ? sql`, asked_waits AS (${parts.waits})` : sql.empty;
   const many = list.some(manyOf) ? sql`, asked_many AS (${parts.many})` : sql.empty;
@@ -163,7 +163,7 @@ export function insertPending(
       }),
     ),
   });
-  const conditions = session.seams.rowsFrom("c", conditionColumns(list));
+  const conditions = list.some(manyOf) ? session.seams.rowsFrom("c", conditionColumns(list)) : sql.empty;
   const parts = inserts(source, sql.raw("a.sequence"), now, conditions);
   session.run(parts.steps);
   if (list.some(eventOf)) session.run(parts.waits);

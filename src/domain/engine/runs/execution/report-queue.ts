@@ -99,7 +99,8 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
         const pending = change.pending?.for;
         if (pending?.kind === "event" || pending?.kind === "events") {
           deps.onWaiting(change.environmentId);
-          if (function_id !== null && deps.onAwaited) noteAwaited(deps.onAwaited, change, function_id, pending);
+          if (function_id !== null && deps.onAwaited)
+            noteAwaited(deps.onAwaited, change, function_id, pending);
         } else if (pending) children = true;
         done.push(change);
         const stays = change.ends === null && change.next === "leased";
