@@ -39,6 +39,8 @@ export class JobReporter {
   #lastCharacters: number | undefined;
   /** Compensations that the run has; undefined until there is one. */
   #undoCount: number | undefined;
+  /** The most that it had in this execution. */
+  #undoMost = 0;
   #undoIsKnown = false;
   #tellingUndo: Promise<void> | undefined;
   /** The run was ended, and what it has done is to be undone: the steps under way still count. */
@@ -94,6 +96,7 @@ export class JobReporter {
   /** Takes how many compensations there are; resolves once the server knows that there are some. */
   undoes(count: number, isKnown: boolean): Promise<void> | undefined {
     this.#undoCount = count;
+    this.#undoMost = Math.max(this.#undoMost, count);
     this.#undoIsKnown ||= isKnown;
     if (this.#undoIsKnown) return undefined;
     this.#tellingUndo ??= this.#tellUndo();
@@ -105,7 +108,7 @@ export class JobReporter {
     try {
       await courier.send({
         jobId: assignment.job_id,
-        text: `${this.#head}${this.#undoFields()}"status":"progress"}`,
+        text: `${this.#head}${this.#undoFields(this.#undoMost)}"status":"progress"}`,
       }).done;
       this.#undoIsKnown = true;
     } catch (error) {
@@ -113,11 +116,14 @@ export class JobReporter {
     }
   }
 
-  /** What every report of a run with something to undo begins with. */
-  #undoFields(): string {
+  /**
+   * What every report of a run with something to undo begins with. While it goes on the server keeps the highest number: the
+   * next step with a compensation begins without telling it again.
+   */
+  #undoFields(count = this.#undoCount ?? 0): string {
     const { onFailure } = this.#options;
     if (this.#undoCount === undefined && !onFailure) return "";
-    return `"compensations":${this.#undoCount ?? 0},${onFailure ? `"on_failure":true,` : ""}`;
+    return `"compensations":${count},${onFailure ? `"on_failure":true,` : ""}`;
   }
 
   /** The run was ended: no further step begins, and those under way are handed in. */
@@ -196,7 +202,7 @@ export class JobReporter {
     const { assignment, courier } = this.#options;
     while (this.#steps.count > 0 && this.#isHeld()) {
       const count = this.#steps.fitting();
-      const text = `${this.#head}${this.#undoFields()}"status":"progress",${this.#steps.fields(count)}}`;
+      const text = `${this.#head}${this.#undoFields(this.#undoMost)}"status":"progress",${this.#steps.fields(count)}}`;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {
         if ((await this.#progress.done) === "withdrawn") return;

@@ -49,7 +49,7 @@ export class UnsentSteps {
     for (const { onStored } of this.#unsent.splice(0, count)) onStored?.();
   }
 
-  /** Lets go on what waits for one of them; they are still to be sent. */
+  /** What waits for one of them goes on; they are still to be sent. */
   release(): void {
     for (const step of this.#unsent) {
       step.onStored?.();
