@@ -32,13 +32,13 @@ export async function findStep(
 
 /**
  * The steps that are done again: that one and all behind it, never empty; undefined when all stay. `fromStep` is
- * the SDK's id, the row's id, or the name of a step. What was undone is done again in any case.
+ * the SDK's id, the row's id, or the name of a step. What was undone (`isUndone`) is done again in any case.
  */
 export async function stepsFrom(
   session: Session,
   environmentId: string,
   runId: string,
-  fromStep: string | undefined,
+  { fromStep, isUndone }: { fromStep: string | undefined; isUndone: boolean },
 ): Promise<SteeredStepRow[] | undefined> {
   const steps = await rows.stepsOf(session, environmentId, runId);
   const first =
@@ -46,7 +46,8 @@ export async function stepsFrom(
       ? undefined
       : (steps.find((one) => isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep));
   if (fromStep !== undefined && !first) throw missing("step", fromStep);
-  const starts = [first?.sequence, firstUndone(steps)].filter((sequence) => sequence !== undefined);
+  const undone = isUndone ? firstUndone(steps) : undefined;
+  const starts = [first?.sequence, undone].filter((sequence) => sequence !== undefined);
   if (starts.length === 0) return undefined;
   const start = Math.min(...starts);
   return steps.filter((one) => one.sequence >= start);

@@ -104,8 +104,11 @@ async function begin(
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
   rules.requireResumable(run, execution, { fromStep, skipSleep });
-  const isAsked = fromStep !== undefined || run.status === "failed";
-  const discarded = isAsked ? await stepsFrom(session, environmentId, runId, fromStep) : undefined;
+  const isUndone = run.status === "failed" && (await rows.wasUndone(session, runId));
+  const discarded =
+    fromStep === undefined && !isUndone
+      ? undefined
+      : await stepsFrom(session, environmentId, runId, { fromStep, isUndone });
   const plan = rules.planOfResume(execution, discarded?.[0], skipSleep === true);
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else

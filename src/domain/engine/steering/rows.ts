@@ -181,6 +181,11 @@ export const openWindow = (
     ON CONFLICT (run_id) DO UPDATE SET resumed_at = excluded.resumed_at, resumed_by = excluded.resumed_by,
       plan = excluded.plan`);
 
+/** Whether its steps were undone for it; a worker that undoes by itself says nothing of it. */
+export const wasUndone = async (reader: StoreReader, runId: string): Promise<boolean> =>
+  (await reader.one(sql`SELECT 1 AS found FROM run_history WHERE run_id = ${runId} AND type = 'run.compensating'
+    LIMIT 1`)) !== undefined;
+
 export const dropWindow = (session: Session, runId: string): Promise<number> =>
   session.run(sql`DELETE FROM resumes WHERE run_id = ${runId}`);
 
