@@ -50,7 +50,7 @@ export type MetEvents<Events extends EventMap, Given extends AwaitedEvents<Event
 };
 
 /** The event that came first, and the name of the condition that it met. */
-export type FirstEvent<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
+export type FirstMetEvent<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
   [Key in keyof Given & string]: { name: Key; event: MetEvents<Events, Given>[Key] };
 }[keyof Given & string];
 
@@ -127,12 +127,12 @@ export interface Steps<Events extends EventMap = EventMap> {
     name: string,
     events: Given,
     options: ManyOptions & { onTimeout: "throw" },
-  ): Promise<FirstEvent<Events, Given>>;
+  ): Promise<FirstMetEvent<Events, Given>>;
   waitForAny<const Given extends AwaitedEvents<Events>>(
     name: string,
     events: Given,
     options?: ManyOptions,
-  ): Promise<FirstEvent<Events, Given> | null>;
+  ): Promise<FirstMetEvent<Events, Given> | null>;
   /** Waits until all of these events have come. Null when one did not come in time. */
   waitForAll<const Given extends AwaitedEvents<Events>>(
     name: string,
@@ -149,7 +149,7 @@ export interface Steps<Events extends EventMap = EventMap> {
     name: string,
     events: Given,
     options: { timeout: Duration },
-  ): Promise<FirstEvent<Events, Given> | null>;
+  ): Promise<FirstMetEvent<Events, Given> | null>;
   /**
    * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.

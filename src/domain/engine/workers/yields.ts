@@ -56,6 +56,47 @@ export const YieldShape = Type.Object(
       ),
       "The event of a `wait_for_event`.",
     ),
+    mode: Type.Optional(
+      Type.Union([Type.Literal("any"), Type.Literal("all")], {
+        description:
+          "Which events end a `wait_for_events`: the first one (`any`, when left out), or all together.",
+      }),
+    ),
+    conditions: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            name: Type.String({
+              minLength: 1,
+              maxLength: 256,
+              description: "Name of the condition, of its own.",
+            }),
+            event: Type.String({ description: "Name of the event." }),
+            match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            match_value: Type.Optional(
+              Type.Unknown({
+                description: "What the path must equal; compared with the run's own event when left out.",
+              }),
+            ),
+          },
+          lenient,
+        ),
+        {
+          minItems: 1,
+          maxItems: waitConditionsMax,
+          description: `The events of a \`wait_for_events\`: at most ${waitConditionsMax}.`,
+        },
+      ),
+    ),
+    timeout: described(
+      maybe(Type.Union([Type.String(), Type.Number()])),
+      "Of a `wait_for_events`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
+    ),
+    on_timeout: Type.Optional(
+      Type.Union([Type.Literal("null"), Type.Literal("throw")], {
+        description: "What the handler makes of a `wait_for_events` that is over.",
+      }),
+    ),
     function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
     input: Type.Optional(Type.Unknown({ description: "What the function is given: any JSON." })),
     invoke_timeout_ms: described(
