@@ -54,8 +54,15 @@ const Registration = Type.Object(
         { description: "The worker's SDK and runtime." },
       ),
     ),
-    features: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 100 })),
-    clock_ms: Type.Optional(Type.Integer()),
+    features: Type.Optional(
+      Type.Array(Type.String({ maxLength: 100 }), {
+        maxItems: 100,
+        description: "What the worker understands beyond the common protocol: `compensation`.",
+      }),
+    ),
+    clock_ms: Type.Optional(
+      Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
+    ),
   },
   lenient,
 );

@@ -437,11 +437,15 @@ export type Function = Message<"svc.v1.Function"> & {
   executionMode: ExecutionMode;
 
   /**
+   * Ends of its runs that a worker is asked to undo first: failure, cancel.
+   *
    * @generated from field: repeated string compensate_on = 45;
    */
   compensateOn: string[];
 
   /**
+   * A worker is asked to handle each failure that ends a run.
+   *
    * @generated from field: bool on_failure = 46;
    */
   onFailure: boolean;
@@ -597,11 +601,15 @@ export type FunctionJson = {
   executionMode?: ExecutionModeJson;
 
   /**
+   * Ends of its runs that a worker is asked to undo first: failure, cancel.
+   *
    * @generated from field: repeated string compensate_on = 45;
    */
   compensateOn?: string[];
 
   /**
+   * A worker is asked to handle each failure that ends a run.
+   *
    * @generated from field: bool on_failure = 46;
    */
   onFailure?: boolean;

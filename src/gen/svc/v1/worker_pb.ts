@@ -2223,6 +2223,8 @@ export type Compensating = Message<"svc.v1.Compensating"> & {
   errorJson: string;
 
   /**
+   * Why a cancelled run was cancelled: user, cancel-on-event and others.
+   *
    * @generated from field: string cause = 3;
    */
   cause: string;
@@ -2261,6 +2263,8 @@ export type CompensatingJson = {
   errorJson?: string;
 
   /**
+   * Why a cancelled run was cancelled: user, cancel-on-event and others.
+   *
    * @generated from field: string cause = 3;
    */
   cause?: string;
