@@ -5,7 +5,7 @@ export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-sql.ts";
 export type * from "./client-types.ts";
 export type * from "./entity-types.ts";
-export { NonRetryableError, SvcError } from "./errors.ts";
+export { NonRetryableError, SvcError, WaitTimeoutError } from "./errors.ts";
 export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
 export type * from "./group-types.ts";
 export { type FromJsonSchema, jsonSchema } from "./json-schema.ts";

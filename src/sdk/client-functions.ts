@@ -23,7 +23,7 @@ export function functionCalls<Events extends EventMap>(
     createFunction: (given, handler) =>
       registry ? registry.createFunction(given, handler) : (createFunction(given, handler as never) as never),
 
-    async registerFunction({ mode, ...definition }) {
+    async registerFunction({ mode, compensateOnCancel: _, ...definition }) {
       const pushes = mode === undefined ? definition.endpointUrl !== undefined : mode === "push";
       const preferredMode = pushes ? "EXECUTION_MODE_PUSH" : "EXECUTION_MODE_PULL";
       // Registering the same definition twice changes nothing, so the call may be repeated.

@@ -81,8 +81,10 @@ export function runCalls(transport: Transport): RunCalls {
       return readStep(await rpc("PatchStep", { stepId, ...own, reason }, once));
     },
 
-    resumeRun: async (runId, { fromStep } = {}) =>
-      readRun(await rpc("ResumeRun", { runId, ...(fromStep !== undefined && { fromStep }) }, once)),
+    resumeRun: async (runId, { fromStep, skipSleep = false } = {}) =>
+      readRun(
+        await rpc("ResumeRun", { runId, skipSleep, ...(fromStep !== undefined && { fromStep }) }, once),
+      ),
   };
   return calls;
 }

@@ -17,9 +17,9 @@ import type {
   Emitted,
   EventMap,
   EventRecord,
-  FunctionDefinition,
   FunctionStatus,
   Published,
+  RegisteredDefinition,
   RegisteredFunction,
   Run,
   RunStatus,
@@ -34,6 +34,8 @@ export interface ListRunsOptions {
   search?: string;
   since?: Date | string;
   until?: Date | string;
+  /** Only runs with compensations that failed for good. */
+  compensationFailed?: boolean;
   /** Default 20, at most 200. */
   limit?: number;
   /** `nextCursor` of the page before. */
@@ -109,11 +111,11 @@ export interface EventCalls<Events extends EventMap = EventMap> {
 export interface FunctionCalls<Events extends EventMap = EventMap> {
   /** `createFunction` with this client's event types. */
   createFunction<Name extends keyof Events & string, Output = unknown>(
-    options: FunctionOptions<Name>,
+    options: FunctionOptions<Name, Events[Name], Events>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
   registerFunction(
-    definition: FunctionDefinition,
+    definition: RegisteredDefinition,
   ): Promise<{ function: RegisteredFunction; created: boolean }>;
   /** By id or slug. */
   getFunction(id: string): Promise<RegisteredFunction>;
@@ -154,7 +156,10 @@ export interface RunCalls {
   getRunSteps(runId: string): Promise<Step[]>;
   /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
   waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;
-  /** Ends a run. Its handler, if it is under way, sees `signal` raised; nothing is compensated. */
+  /**
+   * Ends a run. Its handler, if it is under way, sees `signal` raised. A run that has something to undo is undone first
+   * (`phase`), unless its function says `compensateOnCancel: false`.
+   */
   cancelRun(id: string, options?: { reason?: string }): Promise<Run>;
   /** Holds a run: at once when nothing executes it, otherwise (`pause_requested`) when its worker reports next. */
   pauseRun(runId: string): Promise<"paused" | "pause_requested">;
@@ -168,8 +173,11 @@ export interface RunCalls {
   ): Promise<{ stepId: string; previousOutput: unknown }>;
   /** Gives a completed or failed step another output; the first one stays on record. */
   patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
-  /** Lets a held or failed run go on; with `fromStep` that step and all later ones are executed again. */
-  resumeRun(runId: string, options?: { fromStep?: string }): Promise<Run>;
+  /**
+   * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all later ones are
+   * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in.
+   */
+  resumeRun(runId: string, options?: { fromStep?: string; skipSleep?: boolean }): Promise<Run>;
 }
 
 /** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */

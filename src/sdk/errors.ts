@@ -58,6 +58,16 @@ export class NonRetryableError extends Error {
   }
 }
 
+/** No event came in time for `step.waitForEvent` with `onTimeout: "throw"`. Not caught, it ends the run. */
+export class WaitTimeoutError extends NonRetryableError {
+  constructor(message: string) {
+    super(message, { code: "WAIT_TIMEOUT" });
+    this.name = "WaitTimeoutError";
+  }
+}
+
+const finalNames: ReadonlySet<string> = new Set(["NonRetryableError", "WaitTimeoutError"]);
+
 /** The error of a run or step on the wire. */
 export interface ReportedError {
   message: string;
@@ -74,7 +84,7 @@ export function reportedError(thrown: unknown, withStack = false): ReportedError
   const { code } = thrown as { code?: unknown };
   return {
     message: thrown.message || thrown.name,
-    retryable: thrown.name !== "NonRetryableError",
+    retryable: !finalNames.has(thrown.name),
     ...(typeof code === "string" && { code }),
     ...(withStack && thrown.stack !== undefined && { stack: thrown.stack.slice(0, stackCharactersMax) }),
   };

@@ -27,7 +27,7 @@ export interface EventRegistry<Events extends EventMap = EventMap> extends Event
   schemas(): { name: string; version: number; schema: JsonSchemaText | undefined }[];
   /** `createFunction` with these events. */
   createFunction<Name extends keyof Events & string, Output = unknown>(
-    options: FunctionOptions<Name>,
+    options: FunctionOptions<Name, Events[Name], Events>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
   /** `createProjection` with these events. */

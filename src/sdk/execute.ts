@@ -1,5 +1,6 @@
 import { createCompensations } from "./compensations.ts";
-import { type ReportedError, reportedError } from "./errors.ts";
+import { reportedError } from "./errors.ts";
+import type { ExecutionEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
 import { withFields } from "./log.ts";
 import { outputText } from "./payload.ts";
@@ -7,18 +8,13 @@ import { createExecution, type ExecutionHost } from "./step.ts";
 import { createSteps } from "./step-api.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
-import type { Assignment, Yield } from "./wire.ts";
-
-/** How an execution ended. It means nothing when the job was lost meanwhile. */
-export type ExecutionEnd =
-  | { status: "completed"; outputText: string }
-  | { status: "yielded"; yield: Yield }
-  | { status: "failed"; error: ReportedError & { step_id?: string } };
+import { undo } from "./undo.ts";
+import type { Assignment } from "./wire.ts";
 
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<
   Assignment,
-  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context" | "sequence"
+  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context" | "sequence" | "compensating"
 >;
 
 /**
@@ -62,6 +58,7 @@ export async function execute(
     };
   }
 
+  if (entry.compensating) return undo(target, entry.compensating, { execution, compensations, context });
   let end: ExecutionEnd;
   try {
     await host.sure();
@@ -78,7 +75,7 @@ export async function execute(
   }
   // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
-  if (suspended) return { status: "yielded", yield: suspended.yielded };
-  if (end.status === "failed" && !end.error.retryable) await compensations.run();
+  if (suspended?.yielded) return { status: "yielded", yield: suspended.yielded };
+  if (end.status === "failed" && !end.error.retryable && !host.undoes) await compensations.run();
   return end;
 }

@@ -1,13 +1,33 @@
+import type { ReportedError } from "./errors.ts";
 import { digestHex } from "./payload.ts";
 import type { Steps } from "./steps.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { EventMap, FunctionDefinition, Logger } from "./types.ts";
+import type { EventMap, FunctionDefinition, Logger, RegisteredDefinition } from "./types.ts";
 
-export interface FunctionOptions<Name extends string = string> extends FunctionDefinition {
+export interface FunctionOptions<
+  Name extends string = string,
+  Data = unknown,
+  Events extends EventMap = EventMap,
+> extends FunctionDefinition {
   /** Short for `triggers: [{event}]`; with `expression` and `cron` beside it one trigger of all three. */
   event?: Name;
   expression?: string;
   cron?: string;
+  /**
+   * Called once a run has failed for good and its compensations ran, with the error and steps of its own. It is retried like
+   * a compensation, and cannot sleep or wait.
+   */
+  onFailure?: (context: FailureContext<Data, Name, Events>) => unknown;
+}
+
+/** What a handler of failures gets. */
+export interface FailureContext<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+> extends HandlerContext<Data, Name, Events> {
+  /** What the run failed with. */
+  error: ReportedError;
 }
 
 /** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
@@ -59,10 +79,10 @@ export function createFunction<
   Name extends keyof Events & string = keyof Events & string,
   Output = unknown,
 >(
-  options: FunctionOptions<Name>,
+  options: FunctionOptions<Name, Events[Name], Events>,
   handler: Handler<Events[Name], Name, Events, Output>,
 ): SvcFunction<Events[Name], Output> {
-  const { event, expression, cron, triggers = [], ...rest } = options;
+  const { event, expression, cron, triggers = [], onFailure, ...rest } = options;
   if (!rest.id) throw new TypeError("a function needs an id");
   const own = {
     ...(event !== undefined && { event }),
@@ -70,14 +90,26 @@ export function createFunction<
     ...(cron !== undefined && { cron }),
   };
   const definition = { ...rest, triggers: Object.keys(own).length > 0 ? [own, ...triggers] : triggers };
-  return { id: rest.id, definition, handler };
+  return { id: rest.id, definition, handler, ...(onFailure && { onFailure }) };
 }
 
 /** First 16 hex digits of the SHA-256 of the handler's source: a change of code is a change of the definition. */
 export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
   digestHex(handler.toString(), 8);
 
-/** A function as it is registered: its definition, with the hash of its code in the metadata. */
-export async function registration({ definition, handler }: SvcFunction): Promise<FunctionDefinition> {
-  return { ...definition, metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) } };
+/**
+ * A function as it is registered: its definition, with the hash of its code in the metadata, and when its worker is to be
+ * handed a run once more to undo it.
+ */
+export async function registration({
+  definition: { compensateOnCancel = true, ...definition },
+  handler,
+  onFailure,
+}: SvcFunction): Promise<RegisteredDefinition> {
+  return {
+    ...definition,
+    metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) },
+    compensateOn: compensateOnCancel ? ["failure", "cancel"] : ["failure"],
+    ...(onFailure && { onFailure: true }),
+  };
 }

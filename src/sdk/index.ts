@@ -6,7 +6,7 @@ export type * from "./client-sql.ts";
 export type * from "./client-types.ts";
 export type { Duration } from "./duration.ts";
 export type * from "./entity-types.ts";
-export { NonRetryableError, SvcError } from "./errors.ts";
+export { NonRetryableError, SvcError, WaitTimeoutError } from "./errors.ts";
 export {
   defineEvents,
   type EventRegistry,

@@ -9,7 +9,9 @@ export interface JobReporterOptions {
   courier: Pick<Courier, "send">;
   /** Milliseconds a finished step may wait to be sent together with others; 0 = each is sent, and waited for, by itself. */
   checkpointMs: number;
-  /** The job is no longer this worker's. */
+  /** The function handles its failures. */
+  onFailure: boolean;
+  /** The job is no longer this worker's, or its run was ended. */
   onLost: (reason: SvcError) => void;
   /** The last report is on its way. */
   onLastReport: () => void;
@@ -35,14 +37,28 @@ export class JobReporter {
   #progress: Sending | undefined;
   /** Characters of the last report, once it is known: it takes along the steps that fit it. */
   #lastCharacters: number | undefined;
+  /** Compensations that the run has; undefined until there is one. */
+  #undoCount: number | undefined;
+  /** The most that it had in this execution. */
+  #undoMost = 0;
+  #undoIsKnown = false;
+  #tellingUndo: Promise<void> | undefined;
+  /** The run was ended, and what it has done is to be undone: the steps under way still count. */
+  #ended: SvcError | undefined;
 
   constructor(options: JobReporterOptions) {
     const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
     this.#options = options;
     this.#steps = new UnsentSteps(step_sequence_base);
+    this.#undoIsKnown = options.assignment.compensating !== undefined;
     this.#head =
       `{"job_id":${JSON.stringify(job_id)},"run_id":${JSON.stringify(run_id)},` +
       `"execution_seq":${execution_seq},"lease_token":${JSON.stringify(lease_token)},`;
+  }
+
+  /** Why no further step begins. */
+  get over(): SvcError | undefined {
+    return this.#lost ?? this.#ended;
   }
 
   /** Why nothing of this job is reported any more. */
@@ -52,7 +68,7 @@ export class JobReporter {
 
   /** Throws when no further step may begin. */
   readonly requireHeld = (): void => {
-    if (this.#lost) throw this.#lost;
+    if (this.over) throw this.over;
     if (this.#refused) {
       const cause = this.#refused;
       throw new NonRetryableError(`the server refused a step: ${cause.message}`, { cause });
@@ -63,6 +79,10 @@ export class JobReporter {
   record(text: string): Promise<void> | undefined {
     if (this.#lost) throw this.#lost;
     const { checkpointMs } = this.#options;
+    if (this.#ended) {
+      this.#steps.add(text);
+      return undefined;
+    }
     if (checkpointMs !== 0) {
       this.#steps.add(text);
       if (!this.#flushing) this.#timer ??= setTimeout(() => void this.#flush(), checkpointMs);
@@ -71,6 +91,53 @@ export class JobReporter {
     const stored = new Promise<void>((done) => this.#steps.add(text, done));
     void this.#flush();
     return stored.then(this.requireHeld);
+  }
+
+  /** Takes how many compensations there are; resolves once the server knows that there are some. */
+  undoes(count: number, isKnown: boolean): Promise<void> | undefined {
+    this.#undoCount = count;
+    this.#undoMost = Math.max(this.#undoMost, count);
+    this.#undoIsKnown ||= isKnown;
+    if (this.#undoIsKnown) return undefined;
+    this.#tellingUndo ??= this.#tellUndo();
+    return this.#tellingUndo.then(this.requireHeld);
+  }
+
+  async #tellUndo(): Promise<void> {
+    const { assignment, courier } = this.#options;
+    try {
+      await courier.send({
+        jobId: assignment.job_id,
+        text: `${this.#head}${this.#undoFields(this.#undoMost)}"status":"progress"}`,
+      }).done;
+      this.#undoIsKnown = true;
+    } catch (error) {
+      this.failed(error as SvcError);
+    }
+  }
+
+  /**
+   * What every report of a run with something to undo begins with. While it goes on the server keeps the highest number: the
+   * next step with a compensation begins without telling it again.
+   */
+  #undoFields(count = this.#undoCount ?? 0): string {
+    const { onFailure } = this.#options;
+    if (this.#undoCount === undefined && !onFailure) return "";
+    return `"compensations":${count},${onFailure ? `"on_failure":true,` : ""}`;
+  }
+
+  /** The run was ended: no further step begins, and those under way are handed in. */
+  end(reason: SvcError): void {
+    if (this.over) return;
+    if (!this.#undoCount) {
+      this.abandon(reason);
+      return;
+    }
+    this.#ended = reason;
+    clearTimeout(this.#timer);
+    this.#progress?.withdraw();
+    this.#options.onLost(reason);
+    this.#steps.release();
   }
 
   /** Nothing is reported from here on. */
@@ -88,7 +155,8 @@ export class JobReporter {
     if (isRefusal(error)) {
       this.#refused = error;
       this.#steps.drop();
-    } else this.abandon(error);
+    } else if (error.code === "RUN_NOT_RUNNING") this.end(error);
+    else this.abandon(error);
   };
 
   endYielded(reason: Yield): Promise<void> {
@@ -99,12 +167,26 @@ export class JobReporter {
     return this.#settle(`"status":"completed","output":${outputText}`, false);
   }
 
-  endFailed(error: ReportedError): Promise<void> {
-    return this.#settle(failureFields(error), false);
+  endFailed(error: ReportedError, compensationsFailed?: number): Promise<void> {
+    const failed = compensationsFailed === undefined ? "" : `,"compensations_failed":${compensationsFailed}`;
+    return this.#settle(`${failureFields(error)}${failed}`, false);
+  }
+
+  /** The last report of a run that was ended meanwhile. */
+  async handIn(): Promise<void> {
+    await this.#flushing;
+    if (this.#lost || !this.#ended) return;
+    const { message, code } = this.#ended;
+    const { count } = this.#steps;
+    const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
+    await this.#deliver(
+      `${this.#head}${this.#undoFields()}${failureFields({ message, code, retryable: true })}${steps}}`,
+    );
+    this.#lost ??= this.#ended;
   }
 
   #isHeld(): boolean {
-    return !this.#lost && !this.#refused;
+    return !this.over && !this.#refused;
   }
 
   #flush(): Promise<void> {
@@ -120,7 +202,7 @@ export class JobReporter {
     const { assignment, courier } = this.#options;
     while (this.#steps.count > 0 && this.#isHeld()) {
       const count = this.#steps.fitting();
-      const text = `${this.#head}"status":"progress",${this.#steps.fields(count)}}`;
+      const text = `${this.#head}${this.#undoFields(this.#undoMost)}"status":"progress",${this.#steps.fields(count)}}`;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {
         if ((await this.#progress.done) === "withdrawn") return;
@@ -146,10 +228,11 @@ export class JobReporter {
       while (!this.#steps.fitBeside(fields.length) && this.#isHeld()) await this.#flush();
     }
     if (this.#lost) return;
+    if (this.#ended) return this.handIn();
     if (this.#refused) return this.#settleRefused(this.#refused);
     const { count } = this.#steps;
     const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
-    await this.#deliver(`${this.#head}${fields}${steps}}`);
+    await this.#deliver(`${this.#head}${this.#undoFields()}${fields}${steps}}`);
   }
 
   async #deliver(text: string): Promise<void> {
@@ -171,6 +254,6 @@ export class JobReporter {
     const runId = this.#options.assignment.run_id;
     this.#options.log.error("the server refused a report", { runId, code, reason: message });
     const failure = failureFields({ message: `result refused: ${message}`, code, retryable: false });
-    await this.#deliver(`${this.#head}${failure}}`);
+    await this.#deliver(`${this.#head}${this.#undoFields()}${failure}}`);
   }
 }

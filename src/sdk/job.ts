@@ -12,6 +12,8 @@ export interface JobOptions
   /** Undefined when this worker does not know the function. */
   target: SvcFunction | undefined;
   lease: Lease;
+  /** The server hands out runs of the function to be undone. */
+  isUndoneLater: boolean;
   /** A unary RPC, made for this run. */
   call: ReturnType<typeof callForRun>;
   /** The handler is over and its last report is on its way: room for another job. */
@@ -26,10 +28,12 @@ export interface RunningJob {
   readonly done: Promise<void>;
   /** Raises the handler's signal; nothing is reported from here on. */
   abandon(reason: SvcError): void;
+  /** Raises the handler's signal; what the run has to undo is still handed in. */
+  end(reason: SvcError): void;
 }
 
 export function startJob(options: JobOptions): RunningJob {
-  const { assignment, target, courier, lease, call, checkpointMs, log, onRoom } = options;
+  const { assignment, target, courier, lease, call, checkpointMs, isUndoneLater, log, onRoom } = options;
   const { job_id: jobId, run_id: runId } = assignment;
   const startedAt = new Date().toISOString();
   const memos = new Map<string, CompletedStep>();
@@ -39,6 +43,7 @@ export function startJob(options: JobOptions): RunningJob {
     assignment,
     courier,
     checkpointMs,
+    onFailure: isUndoneLater && target?.onFailure !== undefined,
     log,
     onLost: (reason) => controller?.abort(reason),
     onLastReport: onRoom,
@@ -51,11 +56,12 @@ export function startJob(options: JobOptions): RunningJob {
     record: (text) => reporter.record(text),
     signal() {
       controller ??= new AbortController();
-      if (reporter.lost) controller.abort(reporter.lost);
+      if (reporter.over) controller.abort(reporter.over);
       return controller.signal;
     },
     now: Date.now,
     call: (method, message, options) => call(runId, method, message, options),
+    ...(isUndoneLater && { undoes: (count, isKnown) => reporter.undoes(count, isKnown) }),
   };
 
   async function perform(): Promise<void> {
@@ -64,15 +70,17 @@ export function startJob(options: JobOptions): RunningJob {
       return reporter.endFailed({ message, code: "FUNCTION_NOT_FOUND", retryable: false });
     }
     const end = await execute(target, assignment, host, log);
-    if (reporter.lost) return;
+    if (reporter.over) return reporter.handIn();
     switch (end.status) {
       case "yielded":
         return reporter.endYielded(end.yield);
       case "completed":
         return reporter.endCompleted(end.outputText);
       case "failed":
-        log.warn("run failed", { runId, attempt: assignment.attempt, reason: end.error.message });
-        return reporter.endFailed(end.error);
+        if (end.compensationsFailed === undefined)
+          log.warn("run failed", { runId, attempt: assignment.attempt, reason: end.error.message });
+        else log.info("run undone", { runId, compensationsFailed: end.compensationsFailed });
+        return reporter.endFailed(end.error, end.compensationsFailed);
     }
   }
 
@@ -83,5 +91,11 @@ export function startJob(options: JobOptions): RunningJob {
       if (reporter.lost)
         log.warn("run dropped", { runId, code: reporter.lost.code, reason: reporter.lost.message });
     });
-  return { jobId, startedAt, done, abandon: (reason) => reporter.abandon(reason) };
+  return {
+    jobId,
+    startedAt,
+    done,
+    abandon: (reason) => reporter.abandon(reason),
+    end: (reason) => reporter.end(reason),
+  };
 }

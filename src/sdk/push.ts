@@ -4,7 +4,7 @@ import { type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionHost } from "./step.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
-import type { CompletedStep } from "./wire.ts";
+import type { Compensating, CompletedStep } from "./wire.ts";
 
 /** A request to an endpoint, as the server sends it. */
 export interface PushRequest {
@@ -17,6 +17,9 @@ export interface PushRequest {
   resume?: { step_id: string; type: string; data?: unknown };
   secrets: Record<string, string>;
   sequence?: string;
+  /** The server calls once more to undo a run that ends. */
+  compensates?: boolean;
+  compensating?: Compensating;
 }
 
 /** The request is not one that the server would send; `code` and `status` go into the answer. */
@@ -51,7 +54,8 @@ export function readPush(body: string): PushRequest {
     throw new PushFault(400, "INVALID_JSON", "the body is not JSON");
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
-  const { attempt, max_attempts, event, steps, resume, secrets, sequence } = fields;
+  const { attempt, max_attempts, event, steps, resume, secrets, sequence, compensates, compensating } =
+    fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -63,6 +67,8 @@ export function readPush(body: string): PushRequest {
     ...(resume !== undefined && resume !== null && { resume: readResume(resume) }),
     secrets: readSecrets(secrets),
     ...(typeof sequence === "string" && { sequence }),
+    ...(compensates === true && { compensates }),
+    ...(isObject(compensating) && { compensating: compensating as unknown as Compensating }),
   };
 }
 
@@ -128,6 +134,7 @@ export async function performPush(
     memos.set(resume.step_id, { step_id: resume.step_id, name: "", output: resume.data ?? null });
 
   const executed: string[] = [];
+  let compensations: number | undefined;
   const host: ExecutionHost = {
     requireHeld() {
       if (options.signal.aborted) throw new SvcError("aborted_by_caller", "the server gave this request up");
@@ -141,10 +148,19 @@ export async function performPush(
     signal: () => options.signal,
     now: Date.now,
     call: (method, message, how) => options.call(runId, method, message, how),
+    ...(request.compensates && {
+      undoes(count) {
+        compensations = count;
+        return undefined;
+      },
+    }),
   };
   const entry: ExecutionInput = { ...request, context: { secrets: request.secrets } };
   const end = await execute(target, entry, host, options.log);
-  const head = `{"status":"${end.status}","steps":[${executed.join(",")}]`;
+  const own = request.compensates
+    ? `"compensations":${compensations ?? 0},"on_failure":${target.onFailure !== undefined},`
+    : "";
+  const head = `{${own}"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {
     case "completed":
       return `${head},"result":${end.outputText}}`;
@@ -152,6 +168,6 @@ export async function performPush(
       return `${head},"yield":${JSON.stringify(end.yield)}}`;
     case "failed":
       options.log.warn("run failed", { runId, attempt: request.attempt, reason: end.error.message });
-      return `${head},"error":${JSON.stringify(end.error)}}`;
+      return `${head},"error":${JSON.stringify(end.error)},"compensations_failed":${end.compensationsFailed ?? 0}}`;
   }
 }

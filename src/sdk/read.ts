@@ -51,6 +51,7 @@ export function readRun(message: Message): Run {
     updatedAt: text(message.updatedAt),
     ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
     ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
+    ...present(message, ["phase", "compensationFailed"]),
     ...errorOf(message),
   };
 }

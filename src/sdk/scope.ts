@@ -3,10 +3,11 @@ import type { Yield } from "./wire.ts";
 
 /** Ends the execution until its step is due. Not an Error: nothing should treat it as one. */
 export class Suspended {
-  readonly yielded: Yield;
+  /** Undefined where a run that is undone was not further. */
+  readonly yielded: Yield | undefined;
   /** Counts the suspensions of an execution. */
   readonly order: number;
-  constructor(yielded: Yield, order: number) {
+  constructor(yielded: Yield | undefined, order: number) {
     this.yielded = yielded;
     this.order = order;
   }

@@ -1,8 +1,10 @@
 import type { Compensations } from "./compensations.ts";
 import { durationMs } from "./duration.ts";
+import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";
+import { waitSteps } from "./step-waits.ts";
 import { yieldSteps } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
@@ -19,17 +21,28 @@ export function createSteps(
       const step = execution.use(name);
       const { timeout, compensate } = options;
       const timeoutMs = timeout === undefined ? undefined : durationMs(timeout);
-      const compensation = compensate && compensations.reserve(name, step.scope);
-      const output = await execution.perform(step, work, { timeoutMs });
-      compensation?.(() => compensate?.(output as never));
-      return output as never;
+      if (!compensate) return (await execution.perform(step, work, { timeoutMs })) as never;
+      const compensation = compensations.reserve(name, step.scope, step);
+      // The server may end the run at any time: it knows of the undoing before there is anything to undo.
+      await compensation.known;
+      try {
+        const output = await execution.perform(step, work, { timeoutMs });
+        compensation.done(() => compensate(output as never));
+        return output as never;
+      } catch (error) {
+        if (!(error instanceof Suspended)) compensation.failed();
+        throw error;
+      }
     },
     ...yieldSteps(execution, events),
+    ...waitSteps(execution, events),
     ...callSteps(execution, events),
     ...branchSteps(execution, () => steps),
     compensate(name, undo) {
       execution.requireGoing();
-      compensations.reserve(name, execution.scopes.current())(undo);
+      const { known, done } = compensations.reserve(name, execution.scopes.current());
+      done(undo);
+      known?.catch(() => {});
     },
   };
   return Object.assign(steps, mapMethods(steps, heard));

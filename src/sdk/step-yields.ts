@@ -1,37 +1,51 @@
 import { type Duration, durationMs } from "./duration.ts";
+import { WaitTimeoutError } from "./errors.ts";
 import { outputText } from "./payload.ts";
 import type { Execution } from "./step.ts";
-import type { InvokeOptions, Steps } from "./steps.ts";
+import type { InvokeOptions, Steps, WaitOptions } from "./steps.ts";
 import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
 
 type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
 
 /** The steps that the server finishes: the execution ends at them, unless their result is stored already. */
 export function yieldSteps(execution: Execution, events: EventReader | undefined): YieldSteps {
-  async function sleepUntilMs(name: string, untilMs: () => number): Promise<void> {
-    await execution.awaitStored(name, (base) => {
-      const at = untilMs();
-      if (Number.isNaN(at)) throw new TypeError(`step ${name}: not an instant`);
-      return { ...base, type: "sleep", until: new Date(at).toISOString() };
-    });
-  }
+  const { host } = execution;
 
   return {
-    sleep: (name, duration) => sleepUntilMs(name, () => execution.host.now() + durationMs(duration)),
-    sleepUntil: (name, at) => sleepUntilMs(name, () => new Date(at).getTime()),
+    async sleep(name, duration) {
+      await execution.awaitStored(name, (base) => {
+        const ms = durationMs(duration);
+        // The server adds the duration to its own time; servers of before read the instant.
+        return { ...base, type: "sleep", until: new Date(host.now() + ms).toISOString(), duration_ms: ms };
+      });
+    },
+    async sleepUntil(name, at) {
+      await execution.awaitStored(name, (base) => {
+        const until = new Date(at).getTime();
+        if (Number.isNaN(until)) throw new TypeError(`step ${name}: not an instant`);
+        return { ...base, type: "sleep", until: new Date(until).toISOString() };
+      });
+    },
 
-    async waitForEvent(event, { name = event, match, matchValue, timeout, payload } = {}) {
-      const awaited = await execution.awaitStored(name, (base) => ({
-        ...base,
-        type: "wait_for_event",
-        event_filter: {
-          event,
-          ...(match !== undefined && { match }),
-          ...(matchValue !== undefined && { match_value: matchValue }),
-          ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
-          ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
-        },
-      }));
+    async waitForEvent(event: string, options: WaitOptions = {}) {
+      const { name = event, match, matchValue, timeout, payload, onTimeout = "null" } = options;
+      const late = lateOf(name, onTimeout);
+      const awaited = await execution.awaitStored(
+        name,
+        (base) => ({
+          ...base,
+          type: "wait_for_event",
+          event_filter: {
+            event,
+            on_timeout: onTimeout,
+            ...(match !== undefined && { match }),
+            ...(matchValue !== undefined && { match_value: matchValue }),
+            ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
+            ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
+          },
+        }),
+        late,
+      );
       // A person may have ended the wait with any value, which need not look like an event.
       const isEvent = typeof awaited === "object" && awaited !== null && "name" in awaited;
       return (isEvent && events ? await events.read(awaited as HandlerEvent) : awaited) as never;
@@ -68,7 +82,17 @@ function withInput(target: string, input: unknown): { input?: unknown } {
   return outputText(`the input of ${target}`, input) === undefined ? {} : { input };
 }
 
+/** What a wait gives, or throws, when it is over. */
+export function lateOf(name: string, onTimeout: "null" | "throw"): (message: string) => null {
+  if (onTimeout !== "null" && onTimeout !== "throw")
+    throw new TypeError(`step ${name}: onTimeout must be "null" or "throw"`);
+  return (message) => {
+    if (onTimeout === "null") return null;
+    throw new WaitTimeoutError(`step ${name}: ${message}`);
+  };
+}
+
 /** The form of timeouts on the wire: whole milliseconds, at least one. */
-function timeoutText(timeout: Duration): string {
+export function timeoutText(timeout: Duration): string {
   return `${Math.max(1, Math.round(durationMs(timeout)))}ms`;
 }

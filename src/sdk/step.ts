@@ -1,5 +1,5 @@
 import type { StepCallOptions } from "./calls.ts";
-import { NonRetryableError, reportedError } from "./errors.ts";
+import { NonRetryableError, type ReportedError, reportedError } from "./errors.ts";
 import { asStored, outputText } from "./payload.ts";
 import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
 import type { StepContext } from "./steps.ts";
@@ -19,6 +19,11 @@ export interface ExecutionHost {
   now(): number;
   /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
   call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
+  /**
+   * Takes how many compensations the run has; resolves once the server knows that there are some, undefined when it does
+   * (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
+   */
+  undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
   /** Tests put other code in the place of a step's. */
   substitute?(name: string, work: StepWork): StepWork;
 }
@@ -52,6 +57,8 @@ export interface Execution {
   awaitStored(
     name: string,
     reason: (base: { step_id: string; step_name: string }) => Yield,
+    /** What is made of a step that was not finished in time; left out it is a failure. */
+    late?: (message: string) => unknown,
   ): Promise<unknown>;
   /** Notes that something runs; what it returns notes that it has ended. */
   begin(): () => void;
@@ -61,6 +68,8 @@ export interface Execution {
   suspended(): Suspended | undefined;
   /** From here on nothing can be waited for. */
   close(): void;
+  /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
+  replay(handler: () => Promise<unknown>): Promise<void>;
   /** The step that threw this. */
   stepOf(thrown: unknown): string | undefined;
 }
@@ -80,6 +89,7 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
   const culprits = new WeakMap<object, string>();
   let suspensions = 0;
   let closed = false;
+  let replaying = false;
   let underWay = 0;
   let whenStill: (() => void) | undefined;
 
@@ -108,6 +118,19 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
     return { name, stepId: isLegacy ? legacyId : stepId, scope };
   }
 
+  function suspend(scope: Scope, yielded: Yield | undefined): Suspended {
+    scope.suspended = new Suspended(yielded, suspensions++);
+    return scope.suspended;
+  }
+
+  async function still(): Promise<void> {
+    while (underWay > 0) {
+      await new Promise<void>((done) => {
+        whenStill = done;
+      });
+    }
+  }
+
   return {
     runId,
     host,
@@ -121,29 +144,26 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
       closed = true;
     },
 
-    async still() {
-      while (underWay > 0) {
-        await new Promise<void>((done) => {
-          whenStill = done;
-        });
-      }
+    still,
+
+    async replay(handler) {
+      replaying = true;
+      try {
+        await handler();
+      } catch {} // How the run ends is known.
+      await still();
+      replaying = false;
+      root.suspended = undefined;
     },
 
-    async perform({ name, stepId }, work, { timeoutMs, compensationFor } = {}) {
+    async perform({ name, stepId, scope }, work, { timeoutMs, compensationFor } = {}) {
       const memo = host.memo(stepId);
       if (memo && (memo.status ?? "completed") === "completed") return memo.output;
+      if (replaying) throw memo ? recordedError(memo) : suspend(scope, undefined);
       const end = begin();
       try {
         await host.sure();
-        const startedMs = host.now();
-        // Written by hand, once: the text goes into the report as it is.
-        const row = (rest: string, endedMs: number) =>
-          `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
-          (compensationFor === undefined
-            ? `"type":"invoke",`
-            : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
-          `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
-          `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`;
+        const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
         let output: unknown;
         let text: string | undefined;
         try {
@@ -157,30 +177,49 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
             if (typeof error === "object" && error !== null && !culprits.has(error))
               culprits.set(error, stepId);
             const failure = JSON.stringify(reportedError(error, true));
-            await host.record(row(`"status":"failed","error":${failure}`, host.now()));
+            await host.record(rowOf(`"status":"failed","error":${failure}`));
           }
           throw error;
         }
         const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
-        await host.record(row(rest, host.now()));
+        await host.record(rowOf(rest));
         return asStored(output, text);
       } finally {
         end();
       }
     },
 
-    async awaitStored(name, reason) {
+    async awaitStored(name, reason, late) {
       requireGoing();
       const { stepId, scope } = use(name);
       const memo = host.memo(stepId);
       if (memo) {
         if ((memo.status ?? "completed") === "completed") return memo.output;
+        if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
         throw failureOf(memo, name);
       }
       if (closed) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
-      scope.suspended = new Suspended(reason({ step_id: stepId, step_name: name }), suspensions++);
-      throw scope.suspended;
+      throw suspend(scope, reason({ step_id: stepId, step_name: name }));
     },
+  };
+}
+
+/** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
+function stepRow(
+  step: { stepId: string; name: string; compensationFor: string | undefined; startedMs: number },
+  now: () => number,
+): (rest: string) => string {
+  const { stepId, name, compensationFor, startedMs } = step;
+  return (rest) => {
+    const endedMs = now();
+    return (
+      `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
+      (compensationFor === undefined
+        ? `"type":"invoke",`
+        : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
+      `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
+      `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`
+    );
   };
 }
 
@@ -220,19 +259,29 @@ async function inTime(
   }
 }
 
+/** The error that is stored with a step: JSON, or its text. */
+export function storedError(memo: CompletedStep): Partial<ReportedError> & Record<string, unknown> {
+  const { error } = memo;
+  if (typeof error !== "string") return (error ?? {}) as Record<string, unknown>;
+  try {
+    return (JSON.parse(error) ?? {}) as Record<string, unknown>;
+  } catch {
+    return { message: error };
+  }
+}
+
+/** What a step threw, as far as it was stored. */
+function recordedError(memo: CompletedStep): Error {
+  const { message = "", code, retryable = true } = storedError(memo);
+  if (!retryable) return new NonRetryableError(message, code === undefined ? {} : { code });
+  return Object.assign(new Error(message), code !== undefined && { code });
+}
+
 /** The error of a step that others could not finish. Not retried: the same row would be there again. */
 function failureOf(memo: CompletedStep, name: string): NonRetryableError {
-  let given = memo.error;
-  if (typeof given === "string") {
-    try {
-      given = JSON.parse(given) as unknown;
-    } catch {
-      given = { message: given };
-    }
-  }
-  const error = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
+  const error = storedError(memo);
   const cause = error.cause as { message?: unknown } | string | undefined;
-  const words = [error.message, typeof cause === "object" ? cause?.message : cause];
+  const words: unknown[] = [error.message, typeof cause === "object" ? cause?.message : cause];
   const isLate = memo.status === "timed_out";
   const message = words.find((word) => typeof word === "string" && word !== "");
   const code = typeof error.code === "string" ? error.code : undefined;
@@ -242,7 +291,7 @@ function failureOf(memo: CompletedStep, name: string): NonRetryableError {
       code:
         code ??
         (isLate ? "STEP_TIMEOUT" : error.child_run_id === undefined ? "STEP_FAILED" : "INVOKE_FAILED"),
-      cause: given,
+      cause: error,
     },
   );
 }

@@ -25,11 +25,36 @@ export interface WaitOptions {
   match?: string;
   /** The value that the awaited event must have at `match`, in place of the triggering event's. */
   matchValue?: unknown;
-  /** Default 7 days. When it is over the run fails. */
+  /** Default 7 days. */
   timeout?: Duration;
+  /** When that is over: `null` (default) gives null, `throw` throws WaitTimeoutError, which ends the run unless it is caught. */
+  onTimeout?: "null" | "throw";
   /** Kept as the input of the waiting step, to be shown. */
   payload?: unknown;
 }
+
+/** One of several events that a step waits for. */
+export interface AwaitedEvent<Name extends string = string>
+  extends Pick<WaitOptions, "match" | "matchValue"> {
+  event: Name;
+}
+
+/** By names of your own. */
+export type AwaitedEvents<Events extends EventMap> = Readonly<
+  Record<string, AwaitedEvent<keyof Events & string>>
+>;
+
+/** The events that met these conditions, by their names. */
+export type MetEvents<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
+  -readonly [Key in keyof Given]: HandlerEvent<Events[Given[Key]["event"]], Given[Key]["event"]>;
+};
+
+/** The event that came first, and the name of the condition that it met. */
+export type FirstMetEvent<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
+  [Key in keyof Given & string]: { name: Key; event: MetEvents<Events, Given>[Key] };
+}[keyof Given & string];
+
+export type ManyOptions = Pick<WaitOptions, "timeout" | "onTimeout">;
 
 export interface InvokeOptions<Input = unknown> {
   /** The data of the child's event. */
@@ -88,11 +113,43 @@ export interface Steps<Events extends EventMap = EventMap> {
   sleep(name: string, duration: Duration): Promise<void>;
   /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
   sleepUntil(name: string, at: Date | string | number): Promise<void>;
-  /** Frees the worker until such an event is emitted, and returns it. When none comes in time the run fails. */
+  /** Frees the worker until such an event is emitted, and returns it; null when none came in time. */
+  waitForEvent<Name extends keyof Events & string>(
+    event: Name,
+    options: WaitOptions & { onTimeout: "throw" },
+  ): Promise<HandlerEvent<Events[Name], Name>>;
   waitForEvent<Name extends keyof Events & string>(
     event: Name,
     options?: WaitOptions,
-  ): Promise<HandlerEvent<Events[Name], Name>>;
+  ): Promise<HandlerEvent<Events[Name], Name> | null>;
+  /** Waits until one of these events comes, and says which; the others are not waited for any longer. Null when none came in time. */
+  waitForAny<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<FirstMetEvent<Events, Given>>;
+  waitForAny<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options?: ManyOptions,
+  ): Promise<FirstMetEvent<Events, Given> | null>;
+  /** Waits until all of these events have come. Null when one did not come in time. */
+  waitForAll<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<MetEvents<Events, Given>>;
+  waitForAll<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options?: ManyOptions,
+  ): Promise<MetEvents<Events, Given> | null>;
+  /** Waits for `timeout` that none of these events comes: null then, otherwise at once the one that came. */
+  waitForNone<const Given extends AwaitedEvents<Events>>(
+    name: string,
+    events: Given,
+    options: { timeout: Duration },
+  ): Promise<FirstMetEvent<Events, Given> | null>;
   /**
    * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.

@@ -12,6 +12,8 @@ import { cutError, openWorkerStream } from "./worker-stream.ts";
 
 export interface StreamCourierOptions extends CourierOptions {
   workerId: string;
+  /** Takes by how many milliseconds this machine's clock is ahead of the server's. */
+  tellClock: (offMs: number | undefined) => void;
   /** Fields of the `register` message besides the id. */
   registration: object;
   /** The server ended a run that this worker works on. */
@@ -93,7 +95,8 @@ export class StreamCourier implements Courier {
     return openWorkerStream({
       transport,
       registration: { workerId, ...registration },
-      onRegistered: (socket, askedAt) => {
+      onRegistered: (socket, askedAt, { clockOffMs }) => {
+        this.#options.tellClock(Number(clockOffMs ?? 0));
         if (this.#stopped) return socket.destroy();
         this.#knownAt = askedAt;
         this.#reopening.opened();

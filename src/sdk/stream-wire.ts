@@ -1,4 +1,4 @@
-import type { Assignment, CompletedStep } from "./wire.ts";
+import type { Assignment, Compensating, CompletedStep } from "./wire.ts";
 
 /** A job as the stream brings it: protobuf's JSON, zero values left out, 64-bit numbers as text. */
 export interface JobMessage {
@@ -35,6 +35,13 @@ export interface JobMessage {
   stepSequenceBase?: number;
   leaseMs?: number;
   sequence?: string;
+  compensating?: {
+    status?: string;
+    errorJson?: string;
+    cause?: string;
+    interrupted?: boolean;
+    triesLeft?: number;
+  };
 }
 
 /** The same job as the REST routes write it. */
@@ -77,6 +84,18 @@ export function assignmentOf(job: JobMessage): Assignment {
     ...(job.leaseExpiresAt && { lease_expires_at: job.leaseExpiresAt }),
     ...(job.leaseMs && { lease_ms: job.leaseMs }),
     ...(job.sequence && { sequence: job.sequence }),
+    ...(job.compensating && { compensating: compensatingOf(job.compensating) }),
+  };
+}
+
+function compensatingOf(sent: NonNullable<JobMessage["compensating"]>): Compensating {
+  const { status, errorJson, cause, interrupted = false, triesLeft = 0 } = sent;
+  return {
+    status: status === "cancelled" ? status : "failed",
+    ...(errorJson && { error: JSON.parse(errorJson) }),
+    ...(cause && { cause }),
+    interrupted,
+    tries_left: triesLeft,
   };
 }
 

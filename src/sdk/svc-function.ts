@@ -27,6 +27,8 @@ export interface SvcFunction<Input = unknown, Output = unknown> {
   readonly id: string;
   readonly definition: FunctionDefinition;
   readonly handler: (context: never) => unknown;
+  /** Called once when a run has failed for good and is undone. */
+  readonly onFailure?: (context: never) => unknown;
   /** How its events are checked and brought up to date. */
   readonly events?: EventReader;
   /** Never there; carries the types of its event's data and of its result. */

@@ -8,7 +8,14 @@ export interface TestStep {
   /** `{runId}:{name}:{n}` */
   id: string;
   name: string;
-  type: "invoke" | "compensate" | "sleep" | "wait_for_event" | "invoke_function" | "invoke_function_async";
+  type:
+    | "invoke"
+    | "compensate"
+    | "sleep"
+    | "wait_for_event"
+    | "wait_for_events"
+    | "invoke_function"
+    | "invoke_function_async";
   status: "completed" | "failed" | "timed_out";
   /** The attempt of the run that brought it here. */
   attempt: number;
@@ -25,6 +32,8 @@ export interface TestResult<Output = unknown> {
   error: ReportedError | undefined;
   /** In the order in which they ended first. */
   steps: TestStep[];
+  /** How many compensations failed for good; their steps have the errors. */
+  compensationFailed: number;
   attempts: number;
   /** How often the handler was entered: attempts, yields and crashes. */
   executions: number;

@@ -1,5 +1,6 @@
 import type { ReportedError } from "./errors.ts";
 import type { ExecutionInput } from "./execute.ts";
+import type { ExecutionEnd } from "./execution-end.ts";
 import type { HandlerEvent } from "./svc-function.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
@@ -7,10 +8,19 @@ import { asJson } from "./testing-json.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
 import { TestWorker } from "./testing-worker.ts";
+import type { Compensating } from "./wire.ts";
 
 const executionsMax = 100_000;
 const retryDefault = { maxAttempts: 3, initialDelayMs: 1_000, backoffFactor: 2, maxDelayMs: 300_000 };
+/** As on the server. */
+const compensationTriesMax = 5;
 let runs = 0;
+
+const runTimedOut = (timeoutMs: number): ReportedError => ({
+  message: `run exceeded its timeout of ${timeoutMs} ms`,
+  code: "RUN_TIMEOUT",
+  retryable: false,
+});
 
 type GivenEvent = Partial<Omit<HandlerEvent, "data">>;
 
@@ -51,8 +61,22 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
   });
   const worker = new TestWorker(plan, server, calls);
 
+  const { timeoutMs = Number.POSITIVE_INFINITY } = target.definition;
   let executions = 0;
   let end: { output: unknown } | { error: ReportedError } | undefined;
+  let compensating: Compensating | undefined;
+  let compensationFailed = 0;
+
+  /** The run fails for good: it is undone first, if there is anything to undo. */
+  function fail(error: ReportedError): void {
+    if (worker.undoCount === 0 && !target.onFailure) end = { error };
+    else compensating = { status: "failed", error, interrupted: false, tries_left: compensationTriesMax - 1 };
+  }
+
+  function retryDelay(attempt: number): number {
+    return Math.min(retry.initialDelayMs * retry.backoffFactor ** (attempt - 1), retry.maxDelayMs);
+  }
+
   while (end === undefined) {
     if (++executions > executionsMax)
       throw new Error(`function ${target.id} was entered ${executionsMax} times and never ended`);
@@ -62,19 +86,30 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
       max_attempts: retry.maxAttempts,
       event: entryEvent,
       context: { secrets },
+      ...(compensating && { compensating }),
     };
     const ended = await streams.during(() => worker.execute(entry));
     if (calls.lacking) throw calls.lacking;
     if (ended === undefined) continue;
-    if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
-    else if (ended.status === "yielded") {
-      const error = await server.settleYield(ended.yield);
-      if (error) end = { error };
-    } else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) end = { error: ended.error };
+    if (compensating) {
+      const { error: failure, compensationsFailed = 0 } = ended as ExecutionEnd & { status: "failed" };
+      if (failure.retryable) {
+        server.nowMs += retryDelay(compensationTriesMax - compensating.tries_left);
+        compensating.tries_left--;
+      } else {
+        compensationFailed = compensationsFailed;
+        end = { error: compensating.error as ReportedError };
+      }
+    } else if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
+    else if (ended.status === "yielded") await server.settleYield(ended.yield);
+    else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
     else {
-      const delayMs = retry.initialDelayMs * retry.backoffFactor ** (server.attempt - 1);
-      server.nowMs += Math.min(delayMs, retry.maxDelayMs);
+      server.nowMs += retryDelay(server.attempt);
       server.attempt++;
+    }
+    if (!end && !compensating && server.nowMs - startMs >= timeoutMs) {
+      server.nowMs = startMs + timeoutMs;
+      fail(runTimedOut(timeoutMs));
     }
   }
   return {
@@ -82,6 +117,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
     output: "output" in end ? end.output : null,
     error: "error" in end ? end.error : undefined,
     steps: server.steps(),
+    compensationFailed,
     attempts: server.attempt,
     executions,
     elapsedMs: server.nowMs - startMs,

@@ -10,6 +10,7 @@ const waitMsDefault = 7 * 86_400_000;
 const invokeMsDefault = 30_000;
 
 type Wait = Extract<Yield, { type: "wait_for_event" }>;
+type WaitMany = Extract<Yield, { type: "wait_for_events" }>;
 type Invoke = Extract<Yield, { function_id: string }>;
 
 export interface TestServerOptions {
@@ -25,6 +26,12 @@ const isFunction = (value: unknown): value is SvcFunction =>
   typeof value === "object" && value !== null && "handler" in value && "definition" in value;
 
 const baseOf = ({ step_id: id, step_name: name, type }: Yield) => ({ id, name, type });
+
+const waitTimedOut = (name: string): ReportedError => ({
+  message: `timed out waiting for the event "${name}"`,
+  code: "WAIT_TIMEOUT",
+  retryable: false,
+});
 
 /** The server of one test run: its stored steps, its virtual clock, and what ends the waits of the run. */
 export class TestServer {
@@ -70,18 +77,24 @@ export class TestServer {
     });
   }
 
-  /** Finishes the step at which the execution yielded. Gives the error that ends the run, if it does. */
-  async settleYield(reason: Yield): Promise<ReportedError | undefined> {
+  /** Finishes the step at which the execution yielded. */
+  async settleYield(reason: Yield): Promise<void> {
     switch (reason.type) {
       case "sleep":
-        this.nowMs = Math.max(this.nowMs, Date.parse(reason.until));
+        this.nowMs = Math.max(
+          this.nowMs,
+          reason.duration_ms === undefined ? Date.parse(reason.until) : this.nowMs + reason.duration_ms,
+        );
         this.#store({ ...baseOf(reason), status: "completed", output: null });
-        return undefined;
+        return;
       case "wait_for_event":
-        return this.#settleWait(reason);
+        this.#settleWait(reason);
+        return;
+      case "wait_for_events":
+        this.#settleMany(reason);
+        return;
       default:
         await this.#settleInvoke(reason);
-        return undefined;
     }
   }
 
@@ -89,29 +102,62 @@ export class TestServer {
     this.#steps.set(step.id, { ...step, attempt: this.attempt });
   }
 
-  #settleWait(wait: Wait): ReportedError | undefined {
+  #settleWait(wait: Wait): void {
     const { event: name, timeout } = wait.event_filter;
     const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
     const found = this.#findAwaited(wait, untilMs);
     this.nowMs = found ? (found.atMs ?? this.nowMs) : untilMs;
     if (!found) {
-      const error = { message: `no event ${name} came in time`, code: "STEP_TIMEOUT", retryable: false };
-      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error });
-      return error;
+      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error: waitTimedOut(name) });
+      return;
     }
-    const awaited = {
+    this.#store({ ...baseOf(wait), status: "completed", output: this.#awaited(name, found.data) });
+  }
+
+  /** An event as a wait gets it. */
+  #awaited(name: string, data: unknown) {
+    return {
       id: "evt_awaited",
       name,
       version: 1,
-      data: asJson(found.data),
+      data: asJson(data),
       timestamp: new Date(this.nowMs).toISOString(),
       source: "api",
     };
-    this.#store({ ...baseOf(wait), status: "completed", output: awaited });
-    return undefined;
   }
 
-  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data"> | undefined {
+  /** By the rules of the single wait; what does not end the wait is left for the next one. */
+  #settleMany(wait: WaitMany): void {
+    const { conditions, mode, timeout, step_name } = wait;
+    const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
+    const met = conditions.flatMap(({ name, ...filter }) => {
+      const single = {
+        type: "wait_for_event" as const,
+        step_id: wait.step_id,
+        step_name,
+        event_filter: filter,
+      };
+      const found = this.#findAwaited(single, untilMs);
+      return found
+        ? { name, event: filter.event, data: found.data, found, atMs: found.atMs ?? this.nowMs }
+        : [];
+    });
+    const inOrder = met.toSorted((a, b) => a.atMs - b.atMs);
+    const used = mode === "any" ? inOrder.slice(0, 1) : inOrder.length === conditions.length ? inOrder : [];
+    for (const { found } of inOrder) if (!used.some((one) => one.found === found)) found.taken = false;
+    const last = used.at(-1);
+    this.nowMs = last?.atMs ?? untilMs;
+    if (!last) {
+      const names = conditions.map(({ event }) => event).join(", ");
+      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error: waitTimedOut(names) });
+      return;
+    }
+    const events = used.map(({ name, event, data }) => [name, this.#awaited(event, data)] as const);
+    const output = mode === "any" ? { name: last.name, event: events[0]![1] } : Object.fromEntries(events);
+    this.#store({ ...baseOf(wait), status: "completed", output });
+  }
+
+  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data" | "taken"> | undefined {
     const { plan, trigger } = this.#options;
     const { nowMs } = this;
     const { event, match, match_value, payload } = wait.event_filter;
@@ -124,7 +170,7 @@ export class TestServer {
       ...(match !== undefined && { match }),
       ...(match_value !== undefined && { matchValue: match_value }),
     });
-    return { atMs: nowMs, data };
+    return { atMs: nowMs, data, taken: true };
   }
 
   async #settleInvoke(invoke: Invoke): Promise<void> {

@@ -1,5 +1,6 @@
 import { SvcError } from "./errors.ts";
-import { type ExecutionEnd, type ExecutionInput, execute } from "./execute.ts";
+import { type ExecutionInput, execute } from "./execute.ts";
+import type { ExecutionEnd } from "./execution-end.ts";
 import type { ExecutionHost, StepWork } from "./step.ts";
 import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
@@ -14,6 +15,8 @@ export class TestWorker {
   /** `after` are the steps after which the worker has died. */
   readonly #crashes: { step: string | number; stored: boolean; after: Set<string> }[];
   #executedCount = 0;
+  /** Compensations that the run has. */
+  undoCount = 0;
 
   constructor(plan: TestPlan, server: TestServer, calls: TestCalls) {
     this.#plan = plan;
@@ -33,6 +36,10 @@ export class TestWorker {
       requireHeld,
       memo: (stepId) => this.#server.memo(stepId),
       sure: () => undefined,
+      undoes: (count) => {
+        this.undoCount = count;
+        return undefined;
+      },
       record: (text) => {
         requireHeld();
         const step = JSON.parse(text) as ReportedStep;

@@ -40,6 +40,10 @@ export interface Run {
   updatedAt: string;
   startedAt?: string;
   endedAt?: string;
+  /** `compensating` while it is undone before it ends. */
+  phase?: "compensating";
+  /** How many of its compensations failed for good; its steps of type `compensate` have the errors. */
+  compensationFailed?: number;
 }
 
 export interface Step {
@@ -106,9 +110,19 @@ export interface FunctionDefinition {
   metadata?: Record<string, unknown>;
   /** Kept in the function's history. */
   changeReason?: string;
+  /** Whether a run that is cancelled is undone first, as one that failed is. Default true. */
+  compensateOnCancel?: boolean;
 }
 
-export interface RegisteredFunction extends FunctionDefinition {
+/** What a worker registers beyond the definition. */
+export interface RegisteredDefinition extends FunctionDefinition {
+  /** Ends of a run that its worker is asked to undo first. */
+  compensateOn?: ("failure" | "cancel")[];
+  /** Its worker handles failures. */
+  onFailure?: boolean;
+}
+
+export interface RegisteredFunction extends RegisteredDefinition {
   slug: string;
   status: FunctionStatus;
   /** Rises with every change of the definition, the handler's code included. */

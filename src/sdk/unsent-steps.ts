@@ -49,6 +49,14 @@ export class UnsentSteps {
     for (const { onStored } of this.#unsent.splice(0, count)) onStored?.();
   }
 
+  /** What waits for one of them goes on; they are still to be sent. */
+  release(): void {
+    for (const step of this.#unsent) {
+      step.onStored?.();
+      step.onStored = undefined;
+    }
+  }
+
   /** None of them will be sent. */
   drop(): void {
     for (const { onStored } of this.#unsent.splice(0)) onStored?.();

@@ -22,6 +22,19 @@ export interface Assignment {
   sequence?: string;
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
+  /** The run ends: nothing is to be done but to undo it. */
+  compensating?: Compensating;
+}
+
+export interface Compensating {
+  status: "failed" | "cancelled";
+  /** Of a failed run. */
+  error?: ReportedError;
+  cause?: string;
+  /** The last execution before was cut off: what it did last may not be stored. */
+  interrupted: boolean;
+  /** Further jobs that a retryable failure may ask for. */
+  tries_left: number;
 }
 
 export interface CompletedStep {
@@ -38,19 +51,30 @@ export interface CompletedStep {
 export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "sleep";
-      /** RFC 3339. */
+      /** RFC 3339, by this machine's clock. */
       until: string;
+      /** In place of it, by the server's clock. */
+      duration_ms?: number;
     }
   | {
       type: "wait_for_event";
       event_filter: {
         event: string;
+        /** Absent fails the run. */
+        on_timeout?: "null" | "throw";
         match?: string;
         match_value?: unknown;
         /** A number with its unit; the server's default is 7d. */
         timeout?: string;
         payload?: unknown;
       };
+    }
+  | {
+      type: "wait_for_events";
+      mode: "any" | "all";
+      conditions: { name: string; event: string; match?: string; match_value?: unknown }[];
+      timeout?: string;
+      on_timeout: "null" | "throw";
     }
   | { type: "invoke_function"; function_id: string; input?: unknown; invoke_timeout_ms?: number }
   | { type: "invoke_function_async"; function_id: string; input?: unknown }

@@ -10,6 +10,8 @@ export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpoint
   functions: ReadonlyMap<string, SvcFunction>;
   last: LastSequence;
   concurrentMax: number;
+  /** Functions whose runs the server hands out to be undone. */
+  undoneLater: ReadonlySet<string>;
 }
 
 /** A job as a heartbeat names it. */
@@ -48,7 +50,7 @@ export class WorkerJobs {
 
   /** `confirm` throws SvcError when the job is no longer this worker's. */
   start(assignment: Assignment, askedAt: Stamp, courier: Courier, confirm: () => Promise<void>): void {
-    const { functions, call, last, checkpointMs, log } = this.#options;
+    const { functions, call, last, checkpointMs, undoneLater, log } = this.#options;
     // The client of the worker reads nothing that is older than the events of its jobs.
     if (assignment.sequence !== undefined) last.note(assignment.sequence);
     this.#busyCount++;
@@ -61,6 +63,7 @@ export class WorkerJobs {
       lease,
       call,
       checkpointMs,
+      isUndoneLater: undoneLater.has(assignment.function_id),
       log,
       onRoom: () => {
         if (!hasRoom) this.#busyCount--;
@@ -77,13 +80,14 @@ export class WorkerJobs {
   /** Takes the answer to a heartbeat that named `jobs`: the `lost` ones are other workers' by now. */
   renew(jobs: readonly ActiveJob[], lost: ReadonlySet<string>, askedAt: Stamp): void {
     for (const { job_id } of jobs) {
-      if (lost.has(job_id)) this.abandon(job_id, leaseLost());
+      if (lost.has(job_id)) this.end(job_id, leaseLost());
       else this.#active.get(job_id)?.lease.renewed(askedAt);
     }
   }
 
-  abandon(jobId: string, reason: SvcError): void {
-    this.#active.get(jobId)?.job.abandon(reason);
+  /** The server has taken the job away. */
+  end(jobId: string, reason: SvcError): void {
+    this.#active.get(jobId)?.job.end(reason);
   }
 
   abandonAll(reason: SvcError): void {

@@ -2,6 +2,7 @@ import type { Courier, CourierOptions } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
 import { RestCourier } from "./rest-courier.ts";
 import { StreamCourier } from "./stream-courier.ts";
+import type { Logger } from "./types.ts";
 import type { Assignment } from "./wire.ts";
 import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
 
@@ -34,15 +35,31 @@ export interface WorkerLinkOptions extends CourierOptions {
   onCancel: (jobId: string, reason: SvcError) => void;
 }
 
+/** What this SDK's workers understand beyond the common protocol. */
+const workerFeatures = ["compensation"];
+
+/** Logs once that the server's clock is another one. */
+function clockTeller(log: Logger): (offMs: number | undefined) => void {
+  let isTold = false;
+  return (offMs) => {
+    if (!offMs || isTold) return;
+    isTold = true;
+    log.warn("this machine's clock differs from the server's; sleeps and timeouts go by the server's", {
+      clockOffMs: offMs,
+    });
+  };
+}
+
 const noneLost: ReadonlySet<string> = new Set();
 
 export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): WorkerLink {
   const { transport } = travel;
   const { id, hostname, functionIds, maxConcurrentJobs, labels, version } = identity;
   const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
+  const tellClock = clockTeller(travel.log);
 
   async function register(): Promise<void> {
-    await transport.send({
+    const answer = await transport.send<{ clock_off_ms?: number } | undefined>({
       method: "POST",
       path: `${workerPath}/register`,
       body: {
@@ -52,8 +69,11 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
         max_concurrent_jobs: maxConcurrentJobs,
         labels,
         version,
+        features: workerFeatures,
+        clock_ms: Date.now(),
       },
     });
+    tellClock(answer?.clock_off_ms);
   }
 
   return {
@@ -76,8 +96,9 @@ const streamAnswerMsMax = 10_000;
 
 export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions): WorkerLink {
   const { id, hostname, ...described } = identity;
-  const registration = { ...(hostname && { hostname }), ...described };
-  const courier = new StreamCourier({ ...travel, workerId: id, registration });
+  const registration = { ...(hostname && { hostname }), ...described, features: workerFeatures };
+  const tellClock = clockTeller(travel.log);
+  const courier = new StreamCourier({ ...travel, workerId: id, registration, tellClock });
   return {
     courier,
     register: () => courier.open(),

@@ -8,7 +8,7 @@ export interface WorkerStreamOptions {
   /** Fields of the `register` message. */
   registration: object;
   /** The server knows the worker; what it says from now on left it later than `askedAt`. */
-  onRegistered: (socket: StreamSocket, askedAt: Stamp) => void;
+  onRegistered: (socket: StreamSocket, askedAt: Stamp, registered: { clockOffMs?: string }) => void;
   onMessage: (message: Record<string, unknown>, socket: StreamSocket) => void;
   /** The stream has ended, whether the server knew the worker or not. Undefined for an end without an error. */
   onEnd: (error: SvcError | undefined, socket: StreamSocket) => void;
@@ -39,7 +39,7 @@ export async function openWorkerStream(options: WorkerStreamOptions): Promise<vo
       onMessage(message) {
         if (!message.registered) return onMessage(message, own!);
         clearTimeout(late);
-        onRegistered(own!, askedAt);
+        onRegistered(own!, askedAt, message.registered);
         resolve();
       },
       onEnd(error) {
@@ -50,7 +50,7 @@ export async function openWorkerStream(options: WorkerStreamOptions): Promise<vo
     });
     opening.then((opened) => {
       own = opened;
-      own.send({ register: registration });
+      own.send({ register: { ...registration, clockMs: String(Date.now()) } });
     }, reject);
   });
 }

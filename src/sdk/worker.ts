@@ -106,6 +106,8 @@ class RunningWorker<Events extends EventMap> {
   /** Undefined for a worker without functions: the server knows nothing of it. */
   readonly #link: WorkerLink | undefined;
   readonly #projections: WorkerProjections;
+  /** Functions whose registration the server answered with `compensateOn`: servers of before leave it out. */
+  readonly #undoneLater = new Set<string>();
   readonly #log: Logger;
   readonly #heartbeats: Heartbeats;
   readonly #halt = new AbortController();
@@ -134,6 +136,7 @@ class RunningWorker<Events extends EventMap> {
     this.jobs = new WorkerJobs({
       functions: this.#functions,
       concurrentMax: maxConcurrentJobs,
+      undoneLater: this.#undoneLater,
       call: callForRun(this.#client.transport),
       last: this.#client.transport.last,
       checkpointMs,
@@ -168,7 +171,7 @@ class RunningWorker<Events extends EventMap> {
         this.#log.error("the server does not accept this worker's key; stopping", { reason: error.message });
         this.end(error);
       },
-      onCancel: (jobId, reason) => this.jobs.abandon(jobId, reason),
+      onCancel: (jobId, reason) => this.jobs.end(jobId, reason),
       insist: (work) => this.#insist(work),
       log: this.#log,
     });
@@ -254,7 +257,8 @@ class RunningWorker<Events extends EventMap> {
 
   async #registerFunctions(): Promise<void> {
     for (const one of this.#functions.values()) {
-      await this.#client.registerFunction(await registration(one));
+      const { function: registered } = await this.#client.registerFunction(await registration(one));
+      if (registered.compensateOn?.length) this.#undoneLater.add(one.id);
     }
   }
 

@@ -58,7 +58,12 @@ const functionOf = (program: Program): SvcFunction<never, unknown> =>
         async wait(line: Line & { kind: "wait" }) {
           const key = signalKey(input, line.name);
           note("wait", run.id, key);
-          await step.waitForEvent("signal", { name: line.name, ...matchOf(line.form, key), timeout: "1h" });
+          await step.waitForEvent("signal", {
+            name: line.name,
+            ...matchOf(line.form, key),
+            timeout: "1h",
+            onTimeout: "throw",
+          });
           return "wait";
         },
         async invoke(line: Line & { kind: "invoke" }) {

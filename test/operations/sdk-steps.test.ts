@@ -134,10 +134,13 @@ describe.each(engines)("steps of the SDK against a real server on %s", (engine) 
     });
   });
 
-  test("running out of attempts compensates nothing", async () => {
+  test("running out of attempts is compensated, too", async () => {
     const run = await runOf("exhausted");
-    expect(run).toMatchObject({ status: "failed", attempt: 2 });
-    expect(await stepsOf(run.id)).toEqual([["book:0", "invoke", "completed"]]);
+    expect(run).toMatchObject({ status: "failed", attempt: 2, error: { message: "again" } });
+    expect(await stepsOf(run.id)).toEqual([
+      ["book:0", "invoke", "completed"],
+      ["compensate:book:0", "compensate", "completed"],
+    ]);
   });
 
   test("a step out of time is tried again", async () => {

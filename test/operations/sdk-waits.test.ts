@@ -4,6 +4,7 @@ import {
   createWorker,
   defineEvents,
   NonRetryableError,
+  WaitTimeoutError,
   type Worker,
 } from "../../src/sdk/index.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -39,6 +40,7 @@ describe.each(engines)("waits and children of the SDK against a real server on %
       const answer = await step.waitForEvent("order.approved", {
         match: "orderId",
         timeout: "1h",
+        onTimeout: "throw",
         payload: { question: "ship it?" },
       });
       return step.run("note", () => `approved by ${answer.data.by}`);
@@ -48,7 +50,7 @@ describe.each(engines)("waits and children of the SDK against a real server on %
     step.parallel("p", {
       child: () => step.invoke<{ n: number }, number>(double as never, { input: { n: 4 } }),
       wait: async () =>
-        (await step.waitForEvent("order.approved", { match: "by", matchValue: "ada" })).data.orderId,
+        (await step.waitForEvent("order.approved", { match: "by", matchValue: "ada" }))?.data.orderId,
       nap: () => step.sleep("nap", 10),
     }),
   );
@@ -57,14 +59,35 @@ describe.each(engines)("waits and children of the SDK against a real server on %
     const doubled = await step.invoke<number>("double", { input: event.data });
     return { aside: aside.runId, doubled };
   });
+  const handled = events.createFunction({ id: "handled" }, async ({ step }) => {
+    const none = await step.waitForEvent("order.approved", { timeout: 20 });
+    const caught = await step
+      .waitForEvent("order.approved", { timeout: 20, onTimeout: "throw" })
+      .catch((error) => [error instanceof WaitTimeoutError, error.message]);
+    const next = await step.waitForEvent("order.placed", { match: "orderId", matchValue: "late" });
+    return { none, caught, next: next?.data.orderId };
+  });
+  const many = events.createFunction({ id: "many" }, async ({ step }) => {
+    const decided = await step.waitForAny("decision", {
+      yes: { event: "order.approved", match: "by", matchValue: "eve" },
+      no: { event: "order.stopped", match: "orderId", matchValue: "m1" },
+    });
+    const all = await step.waitForAll("both", {
+      approval: { event: "order.approved", match: "orderId", matchValue: "m1" },
+      child: { event: "child.asked" },
+    });
+    const none = await step.waitForNone("quiet", { stop: { event: "order.stopped" } }, { timeout: 20 });
+    const one = await step.waitForAny("again", { stop: { event: "order.stopped" } }, { timeout: 20 });
+    return [decided?.name, decided?.event.name, all?.approval.data.by, all?.child.data.n, none, one];
+  });
   const impatient = events.createFunction({ id: "impatient" }, ({ step }) =>
-    step.waitForEvent("order.approved", { timeout: 20 }),
+    step.waitForEvent("order.approved", { timeout: 20, onTimeout: "throw" }),
   );
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
     client = connect();
-    const functions = [double, approval, both, parent, impatient];
+    const functions = [double, approval, both, parent, handled, many, impatient];
     worker = createWorker({ client, functions, handleSignals: false, log: silent });
     await worker.start();
   });
@@ -94,6 +117,41 @@ describe.each(engines)("waits and children of the SDK against a real server on %
     const { runId } = await client.invokeFunction("impatient", {});
     expect(await client.waitForRun(runId)).toMatchObject({ status: "failed", attempt: 1 });
     expect((await client.getRunSteps(runId))[0]).toMatchObject({ type: "wait_for_event" });
+  });
+
+  test("waits for any and for all of several events; a loser ends nothing later", async () => {
+    const { runId } = await client.invokeFunction("many", {});
+    await waiting(runId);
+    await client.emit("order.stopped", { orderId: "m1" });
+    await client.emit("order.approved", { orderId: "m1", by: "eve" });
+    const atBoth = async () => (await client.getRunSteps(runId)).at(-1)?.name === "both";
+    await until(atBoth, { about: "the second wait" });
+    const held = await client.pauseRun(runId);
+    expect(held).toBe("paused");
+    await client.resumeRun(runId);
+    await client.emit("child.asked", { n: 3 });
+    const run = await client.waitForRun(runId);
+    expect(run.output).toEqual(["no", "order.stopped", "eve", 3, null, null]);
+    expect((await client.getRunSteps(runId)).map(({ name, status }) => `${name} ${status}`)).toEqual([
+      "decision completed",
+      "both completed",
+      "quiet timed_out",
+      "again timed_out",
+    ]);
+  });
+
+  test("a wait that is over is handled; what came meanwhile may end the next one", async () => {
+    const { runId } = await client.invokeFunction("handled", {});
+    await client.emit("order.placed", { orderId: "late" });
+    const run = await client.waitForRun(runId);
+    expect(run).toMatchObject({ status: "completed", attempt: 1 });
+    expect(run.output).toEqual({
+      none: null,
+      caught: [true, 'step order.approved: timed out waiting for the event "order.approved"'],
+      next: "late",
+    });
+    const steps = await client.getRunSteps(runId);
+    expect(steps.map((step) => step.status)).toEqual(["timed_out", "timed_out", "completed"]);
   });
 
   test("children answer, fail for good, and one aside is left alone", async () => {

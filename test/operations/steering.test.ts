@@ -68,7 +68,7 @@ describe.each(engines)("steering on %s", (engine) => {
         expect((await begun.worker.complete(begun.job)).status).toBe(409);
         const rows = await history(begun.runId);
         expect(rows.at(-1)!.type).toBe("run.cancelled");
-        expect(JSON.stringify(rows)).not.toContain("enough");
+        expect(JSON.parse(rows.at(-1)!.detail)).toMatchObject({ cause: "user", reason: "enough" });
       }
     });
 
@@ -299,6 +299,21 @@ describe.each(engines)("steering on %s", (engine) => {
         { name: "two", status: "completed", output: "2" },
         { name: "three", status: "completed", output: "3" },
       ]);
+    });
+
+    test("skipSleep says whether a sleep ends: held, or not", async () => {
+      const { worker, job, runId } = await begin("skip-sleep");
+      await worker.leave(job, "nap", sleepFor(60_000));
+      const kept = await call("ResumeRun", { runId, skipSleep: false });
+      expect([kept.status, kept.body.message]).toEqual([
+        400,
+        "the run sleeps and is not held: skipSleep ends its sleep",
+      ]);
+      await rpc("PauseRun", { runId });
+      expect(await rpc("ResumeRun", { runId, skipSleep: true })).toMatchObject({
+        status: "RUN_STATUS_WAITING_FOR_CAPACITY",
+      });
+      expect(await steps(runId)).toMatchObject([{ name: "nap", status: "STEP_STATUS_COMPLETED" }]);
     });
 
     test("a sleep is over early", async () => {

@@ -168,7 +168,8 @@ async function checkSteering({ store, steered }: Lived): Promise<string[]> {
     let held = false;
     for (const { type, sequence } of history) {
       if (type === "run.paused" || type === "run.held") held = true;
-      else if (type === "run.resumed") held = false;
+      // A held run that is cancelled is undone.
+      else if (type === "run.resumed" || type === "run.compensating") held = false;
       else if (held && moves.has(type)) faults.push(`${runId} was held and has ${type} at ${sequence}`);
     }
     if (begunAgain) continue;

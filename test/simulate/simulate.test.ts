@@ -21,6 +21,15 @@ test(`every promise holds in ${worlds} worlds`, async () => {
   expect(wrong).toEqual([]);
 }, 1_200_000);
 
+test("what runs did is undone, or listed, in 5 worlds", async () => {
+  const wrong: string[] = [];
+  for (const seed of seeds(5)) {
+    const { faults } = await simulate({ seed, features: { ...everything, undo: true, folds: false } });
+    wrong.push(...faults.map((fault) => `seed ${seed}: ${fault}`));
+  }
+  expect(wrong).toEqual([]);
+}, 600_000);
+
 test("a seed replays exactly", async () => {
   for (const seed of seeds(5)) {
     const said: string[][] = [[], []];

@@ -14,11 +14,14 @@ import {
 import type { SimulatedNode } from "./node.ts";
 import type { ProcessTime, Time } from "./time.ts";
 import { processTime } from "./time.ts";
+import { undoOf } from "./undo.ts";
 
 export interface WorkerWorld {
   time: Time;
   environmentId: string;
   programs: ReadonlyMap<string, Program>;
+  /** Its workers undo runs. */
+  isUndone: boolean;
   /** A live node, by chance. */
   node(chance: Chance): SimulatedNode;
   /** The body of a step runs: whoever looks on judges whether it may. */
@@ -70,6 +73,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
             functionIds,
             maxConcurrentJobs: slots,
             version: { sdk: "0.40.0" },
+            ...(world.isUndone && { features: ["compensation"] }),
           }),
         );
         break;
@@ -165,12 +169,22 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
     const program = world.programs.get(job.functionId)!;
     const input = inputOf(job.event.data);
     if (chance.happens(0.5) && !(await confirm(job))) return;
+    if (job.compensating) {
+      world.mayRepeat.add(job.runId);
+      await send(job, undoOf(job, chance));
+      return;
+    }
     const known = new Map(job.completedSteps.map((step) => [step.step_id, step]));
     const outputs: unknown[] = [];
     let unsent: Step[] = [];
     let offset = job.stepSequenceBase;
+    let undoCount = world.isUndone ? job.completedSteps.filter(({ type }) => type === "invoke").length : 0;
     const taken = () => {
-      const report = { steps: unsent, step_offset: offset };
+      const report = {
+        steps: unsent,
+        step_offset: offset,
+        ...(undoCount > 0 && { compensations: undoCount }),
+      };
       offset += unsent.length;
       unsent = [];
       return report;
@@ -206,6 +220,9 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
         return;
       }
       while (!leaseHolds(job)) if (!(await confirm(job))) return;
+      // The server knows that there is something to undo before there is.
+      if (world.isUndone && undoCount++ === 0)
+        if (!(await send(job, { status: "progress", compensations: 1 }))) return;
       world.effect(job.runId, stepId);
       const output = answerOf(input, line.name);
       outputs.push(output);

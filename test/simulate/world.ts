@@ -25,6 +25,7 @@ import { letGoOn, type SteeredRun, steer } from "./people.ts";
 import { simulatedDatabase } from "./store.ts";
 import { type ProcessTime, processTime, simulatedTime, type Time } from "./time.ts";
 import { leaseMs, strike } from "./troubles.ts";
+import { checkUndone } from "./undo.ts";
 import { startWorker, type WorkerWorld } from "./worker.ts";
 
 /** A bug put in on purpose, to see that the simulator finds it. */
@@ -57,6 +58,7 @@ export const everything: Features = {
   cron: true,
   people: true,
   folds: true,
+  undo: false,
 };
 
 /** The leader sends a heartbeat this often; after the second without one another node leads. */
@@ -134,13 +136,14 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   addNode();
   addNode();
 
-  await register(nodes[0]!, programs, environmentId, time);
+  await register(nodes[0]!, programs, environmentId, time, features.undo);
 
   // Workers.
   const done = new Map<string, boolean>();
   const world: WorkerWorld = {
     time,
     environmentId,
+    isUndone: features.undo,
     programs: new Map(programs.map((program) => [program.id, program])),
     node: (own) => own.oneOf(alive()),
     mayRepeat: new Set(),
@@ -254,6 +257,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   if (!finished) faults.push(`not everything ended within ${healMs} ms after the last trouble`);
   const lived = { started, bursts, steered, programs: world.programs, environmentId };
   faults.push(...(await check({ ...lived, store: database.plain, now: setup.clock.now() })));
+  if (features.undo) faults.push(...(await checkUndone(database.plain)));
   if (hasFolds) faults.push(...(await checkFolds(foldWorld)));
   if (faults.length > 0 && say) {
     note(JSON.stringify(programs));
@@ -302,6 +306,7 @@ async function register(
   programs: readonly Program[],
   environmentId: string,
   time: Time,
+  isUndone: boolean,
 ): Promise<void> {
   let left = programs.length;
   for (const { id, maxAttempts, concurrency, debounce, everySeconds } of programs)
@@ -325,6 +330,7 @@ async function register(
           }),
           retry: { maxAttempts, initialDelayMs: 200, backoffFactor: 2, maxDelayMs: 2_000 },
           ...(concurrency && { concurrency: { limit: concurrency.limit, key: "group" } }),
+          ...(isUndone && { compensateOn: ["failure", "cancel"] }),
         },
         "simulation",
       )

@@ -124,6 +124,7 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       step.until = reason.until;
       run.status = "sleeping";
     } else if (reason.type === "wait_for_event") step.awaits = reason.event_filter.event;
+    else if (reason.type === "wait_for_events") throw new Error("this server knows no such yield");
     else {
       const event = {
         id: `evt_${++count}`,
@@ -251,8 +252,10 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
         return json(200, { environments: [{ id: "env_staging", name: "staging" }] });
       case "/svc.v1.SvcService/RegisterFunction": {
         functions.set(String(body.id), body);
+        // As servers that hand out no runs to be undone: they ignore what they do not know.
+        const { compensateOn: _, ...known } = body;
         return json(200, {
-          function: { ...body, status: "FUNCTION_STATUS_ACTIVE", version: 1 },
+          function: { ...known, status: "FUNCTION_STATUS_ACTIVE", version: 1 },
           created: true,
         });
       }

@@ -39,6 +39,8 @@ export interface Features {
   people: boolean;
   /** Callers append to streams, and runners fold a projection of them. */
   folds: boolean;
+  /** Runs that end without success are undone first. */
+  undo: boolean;
 }
 
 /** Children come before their parents, so that no program can call itself. */

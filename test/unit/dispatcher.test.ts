@@ -128,6 +128,7 @@ const claimed = (
   execution_seq: run.seq + 1,
   attempt: 1,
   max_attempts: 1,
+  ending: null,
   step_count: 0,
   queued_at: 0,
   actor_id: null,

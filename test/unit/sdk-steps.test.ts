@@ -140,7 +140,7 @@ test("map keeps to its concurrency, sleeping items included", async () => {
   expect(result.elapsedMs).toBe(120_000);
 });
 
-test("compensation: reverse order, only for good, failing ones recorded and passed over", async () => {
+test("compensation: reverse order, at every final failure, failing ones tried again and recorded", async () => {
   const undone: string[] = [];
   const saga =
     (error: () => Error) =>
@@ -173,8 +173,8 @@ test("compensation: reverse order, only for good, failing ones recorded and pass
   });
   undone.length = 0;
   const exhausted = await testFunction(make(saga(() => new Error("again")))).run({ n: 1 });
-  expect(exhausted).toMatchObject({ status: "failed", attempts: 3, elapsedMs: 3_000 });
-  expect(undone).toEqual([]);
+  expect(exhausted).toMatchObject({ status: "failed", attempts: 3, compensationFailed: 1 });
+  expect(undone).toEqual(["c", "a1"]);
 });
 
 test("a compensation that was stored is not repeated after a crash", async () => {
@@ -189,7 +189,7 @@ test("a compensation that was stored is not repeated after a crash", async () =>
     .crashAfter("every")
     .run({ n: 1 });
   expect(undone).toEqual(["b", "a"]);
-  expect(result).toMatchObject({ status: "failed", executions: 5 });
+  expect(result).toMatchObject({ status: "failed", executions: 6 });
 });
 
 test("a step that takes too long fails with STEP_TIMEOUT, is told so, and is tried again", async () => {
@@ -216,7 +216,7 @@ test("a step that takes too long fails with STEP_TIMEOUT, is told so, and is tri
 
 test("waits: path against the trigger, literal, deadline; the event is the result", async () => {
   const waiting = make(async ({ step }) => {
-    const event = await step.waitForEvent("go", { match: "data.n", timeout: "1d" });
+    const event = await step.waitForEvent("go", { match: "data.n", timeout: "1d", onTimeout: "throw" });
     return [event.data.n, event.name];
   });
   const found = await testFunction(waiting)
@@ -241,6 +241,27 @@ test("waits: path against the trigger, literal, deadline; the event is the resul
     })
     .run({ n: 1 });
   expect(asked).toEqual([{ name: "go", event: "go", match: "n", matchValue: 5, payload: { ask: 1 } }]);
+});
+
+test("waits for several events: the first, all of them, none", async () => {
+  const waiting = make(async ({ step }) => {
+    const any = await step.waitForAny("any", {
+      low: { event: "go", match: "n", matchValue: 1 },
+      high: { event: "go", match: "n", matchValue: 9 },
+    });
+    const all = await step.waitForAll("all", {
+      low: { event: "go", match: "n", matchValue: 1 },
+      other: { event: "go", match: "n", matchValue: 3 },
+    });
+    const none = await step.waitForNone("none", { any: { event: "go" } }, { timeout: "1d" });
+    return [any?.name, all?.low.data.n, all?.other.data.n, none];
+  });
+  const test = testFunction(waiting)
+    .deliver("go", { n: 9 }, { after: "1h" })
+    .deliver("go", { n: 1 }, { after: "2h" })
+    .deliver("go", { n: 3 }, { after: "3h" });
+  const result = await test.run({ n: 7 });
+  expect(result).toMatchObject({ output: ["high", 1, 3, null], elapsedMs: 27 * 3_600_000 });
 });
 
 test("children: a mock, a function run for real, one that fails without a retry, one nobody waits for", async () => {

@@ -53,7 +53,7 @@ test("wherever the worker dies, the result is the same and no stored step runs t
       return step.run("b", () => counted(`b${n}`, one * 10));
     });
     for (const n of each) sum += n;
-    const { n } = (await step.waitForEvent("go")).data;
+    const { n } = (await step.waitForEvent("go", { onTimeout: "throw" })).data;
     await step.emit("go", { n: sum });
     return step.run("last", () => counted("last", sum + n));
   });

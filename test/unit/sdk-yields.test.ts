@@ -44,7 +44,7 @@ test("a wait says what it waits for and answers the event", async () => {
       timeout: "2d",
       payload: { question: "?" },
     });
-    return event.data;
+    return event?.data;
   });
   await work([approve]);
   const runId = await emit("asked", { id: 7 });
@@ -58,6 +58,7 @@ test("a wait says what it waits for and answers the event", async () => {
       type: "wait_for_event",
       event_filter: {
         event: "answered",
+        on_timeout: "null",
         match: "data.id",
         match_value: 7,
         timeout: "172800000ms",
@@ -159,7 +160,7 @@ test("branches that yield are reported as one yield, their finished steps before
   expect(server.reports()[0]).toMatchObject({ status: "progress", steps: [{ name: "beside" }] });
 });
 
-test("compensations arrive with the failed report", async () => {
+test("before servers that hand out no runs to be undone, compensations arrive with the failed report", async () => {
   const saga = createFunction({ id: "saga", event: "go" }, async ({ step }) => {
     await step.run("book", () => "seat", { compensate: (seat) => `freed ${seat}` });
     throw new NonRetryableError("sold out");

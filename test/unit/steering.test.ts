@@ -60,7 +60,11 @@ test("a resume that cannot be told leaves the run as it was", async () => {
     asleep: await row(sql`SELECT state, wake_at, waiting_step_id FROM executions`),
   };
   for (const id of ["run_failed", "run_asleep"]) {
-    const resumed = steering.resume("env_1", id, undefined, "ak_1");
+    const resumed = steering.resume(
+      "env_1",
+      { runId: id, fromStep: undefined, skipSleep: undefined },
+      "ak_1",
+    );
     await expect(resumed).rejects.toMatchObject({ kind: "internal" });
   }
   const { updated_at: _, ...failed } = (await row(sql`SELECT * FROM runs WHERE id = 'run_failed'`))!;

@@ -5,7 +5,7 @@ import type { Job } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { PollRequest } from "./queues.ts";
-import { definitionUnread, secretsDenied, UnsentJob } from "./unsent.ts";
+import { cannotCompensate, definitionUnread, secretsDenied, UnsentJob } from "./unsent.ts";
 
 export interface AssignmentsDeps {
   dispatcher: Pick<Dispatcher, "poll">;
@@ -58,7 +58,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
     );
   }
 
-  async function withSecrets(job: Job, mayHave: PollRequest["mayHave"]): Promise<Job> {
+  async function withSecrets(job: Job, { mayHave, compensates }: PollRequest): Promise<Job> {
+    if (job.compensating !== null && compensates === false) throw cannotCompensate(job);
     const chars = charsOf(job);
     if (chars > jobCharsMax)
       throw new UnsentJob(
@@ -81,8 +82,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
   }
 
   /** One job that cannot be sent must not keep the others back. */
-  async function ready(jobs: readonly Job[], mayHave?: PollRequest["mayHave"]): Promise<Job[]> {
-    const settled = await Promise.allSettled(jobs.map((job) => withSecrets(job, mayHave)));
+  async function ready(jobs: readonly Job[], request: PollRequest): Promise<Job[]> {
+    const settled = await Promise.allSettled(jobs.map((job) => withSecrets(job, request)));
     return settled.flatMap((one, at) => {
       if (one.status === "fulfilled") return one.value;
       onUnsent(jobs[at]!, one.reason);
@@ -97,8 +98,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
       const functionIds = request.functionIds.some(isPush)
         ? request.functionIds.filter((id) => !isPush(id))
         : request.functionIds;
-      return ready(await dispatcher.poll({ ...request, functionIds }), request.mayHave);
+      return ready(await dispatcher.poll({ ...request, functionIds }), request);
     },
-    toPush: async (request) => ready(await dispatcher.poll(request)),
+    toPush: async (request) => ready(await dispatcher.poll(request), request),
   };
 }

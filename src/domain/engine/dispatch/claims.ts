@@ -6,6 +6,7 @@ import type { Tracer } from "../../../kit/trace.ts";
 import { type Job, jobOfClaim } from "../jobs/rules.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { LaneFound } from "../runs/execution/claim-limited.ts";
+import { compensatingJob } from "../runs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import { assignToActors } from "./actors.ts";
 import { noSteps, readCompletedSteps } from "./completed-steps.ts";
@@ -167,11 +168,12 @@ export class Claims {
       const { token } = claimSlots[row.rank - 1]!;
       const { poll, worker } = slotOf(row);
       const completed = steps.get(row.run_id) ?? [];
+      const compensating = compensatingJob(row.ending);
       if (completed instanceof UnsentJob) {
         // Without its completed steps a worker would run them a second time.
-        onUnsent(jobOfClaim(row, token, leaseUntil, []), completed);
+        onUnsent(jobOfClaim(row, token, leaseUntil, [], compensating), completed);
       } else {
-        const job = jobOfClaim(row, token, leaseUntil, completed);
+        const job = jobOfClaim(row, token, leaseUntil, completed, compensating);
         if (poll) poll.jobs.push(job);
         else polls.deliverToIdle(worker, queue, job);
       }

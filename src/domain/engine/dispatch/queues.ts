@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Job } from "../jobs/rules.ts";
-import type { QueueHint } from "../runs/wakes/due.ts";
+import type { QueueHint } from "../runs/run.ts";
 import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
 import { type LimitedLanes, newLimitedLanes, noteHint } from "./limited-lanes.ts";
 
@@ -19,6 +19,8 @@ export interface PollRequest {
   signal: AbortSignal;
   /** Whether the worker's credential may have these secrets; undefined allows all. */
   mayHave?: ((secrets: readonly string[]) => Promise<boolean>) | undefined;
+  /** False for a worker that would take the job of a run that is compensating for any other. */
+  compensates?: boolean;
 }
 
 /** A poll that is not answered yet. */

@@ -14,11 +14,16 @@ export class UnsentJob extends Error {
     super(message, { cause });
     this.name = "UnsentJob";
     this.code = code;
-    this.isPassing = code === secretDenied || isPassing(cause);
+    this.isPassing = code === secretDenied || code === compensationUnknown || isPassing(cause);
   }
 }
 
 const secretDenied = "SECRET_DENIED";
+const compensationUnknown = "WORKER_CANNOT_COMPENSATE";
+
+/** Passing: a worker that registered as able to may undo the run. */
+export const cannotCompensate = ({ functionId }: Job): UnsentJob =>
+  new UnsentJob(compensationUnknown, `this worker of function ${functionId} cannot undo runs`);
 
 /** Passing: another worker's credential may be allowed to have the secrets. */
 export const secretsDenied = ({ functionId, functionVersion }: Job): UnsentJob =>

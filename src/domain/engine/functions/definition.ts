@@ -24,7 +24,13 @@ export interface FunctionDefinition {
   secrets: readonly string[];
   cancelOn: readonly { event: string; match: string }[];
   metadata?: Record<string, unknown>;
+  /** Ends of runs that a worker is asked to undo first; its workers understand compensating jobs. */
+  compensateOn?: readonly CompensateOn[];
+  /** A worker is asked to handle each failure that ends a run. */
+  onFailure?: true;
 }
+
+export type CompensateOn = "failure" | "cancel";
 
 export interface TriggerDefinition {
   /** An event's name, or a pattern: `*` matches one segment, a last `>` one or more. */

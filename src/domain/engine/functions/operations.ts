@@ -46,6 +46,8 @@ const Register = Type.Object({
   cancelOn: Type.Optional(Type.Array(Type.Object({ event: text, match: text }), { maxItems: 50 })),
   metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
+  compensateOn: Type.Optional(Type.Array(Type.String(), { maxItems: 10 })),
+  onFailure: Type.Optional(Type.Boolean()),
 });
 
 const Id = Type.String({ minLength: 1, maxLength: 400 });
@@ -69,7 +71,13 @@ export const functionsOperations = (functions: Functions) => [
     alsoAsks,
     rpc: rpc(
       SvcService.method.registerFunction,
-      (m) => fromRegisterMessage(m) as RegisterInput & { triggers: []; secrets: []; cancelOn: [] },
+      (m) =>
+        fromRegisterMessage(m) as RegisterInput & {
+          triggers: [];
+          secrets: [];
+          cancelOn: [];
+          compensateOn: [];
+        },
       ({ record, created }: { record: FunctionRecord; created: boolean }) => ({
         function: toFunctionMessage(record),
         created,

@@ -22,6 +22,7 @@ import {
   runTimeoutMsMax,
 } from "./limits.ts";
 import { requireTriggerEvent } from "./trigger-patterns.ts";
+import { readCompensateOn } from "./undo-on.ts";
 
 /**
  * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and
@@ -51,6 +52,8 @@ export interface RegisterInput {
   cancelOn?: readonly { event?: string; match?: string }[];
   metadata?: Record<string, unknown>;
   changeReason?: string;
+  compensateOn?: readonly string[];
+  onFailure?: boolean;
 }
 
 const retryDefaults: RetryPolicy = {
@@ -97,6 +100,8 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...oneOf("recordingProfile", input.recordingProfile, recordingProfiles),
     ...oneOf("recordingRetention", input.recordingRetention, recordingRetentions),
     ...(input.metadata && { metadata: input.metadata }),
+    ...readCompensateOn(input.compensateOn ?? []),
+    ...(input.onFailure && { onFailure: true }),
   };
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
@@ -254,6 +259,15 @@ function readEndpoint(mode: "pull" | "push", endpointUrl: string | undefined) {
   }
   requireCallableUrl("endpointUrl", endpointUrl);
   return { endpointUrl };
+}
+
+/** How `functions.undo_on` says what is to be done before a run ends. */
+export const undoBits = { failure: 1, cancel: 2, onFailure: 4 } as const;
+
+/** Null when a run of the function ends as it is. */
+export function undoOnOf({ compensateOn = [], onFailure }: FunctionDefinition): number | null {
+  const bits = compensateOn.reduce((sum, word) => sum | undoBits[word], onFailure ? undoBits.onFailure : 0);
+  return bits === 0 ? null : bits;
 }
 
 function oneOf<K extends string>(field: K, value: string | undefined, words: readonly string[]) {

@@ -70,6 +70,8 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
     cancelOn: m.cancelOn.map(({ event, match }) => ({ event, match })),
     ...(m.metadata && { metadata: m.metadata }),
     changeReason: m.changeReason,
+    compensateOn: m.compensateOn,
+    onFailure: m.onFailure,
   };
 }
 
@@ -106,6 +108,8 @@ export function toFunctionMessage(record: FunctionRecord): MessageInitShape<type
     recordingRetention: definition.recordingRetention ?? "",
     cancelOn: definition.cancelOn.map((spec) => ({ ...spec })),
     ...(definition.metadata && { metadata: definition.metadata as JsonObject }),
+    compensateOn: [...(definition.compensateOn ?? [])],
+    onFailure: definition.onFailure ?? false,
     status: statusWire[record.status],
     version: record.version,
     createdAt: timestampOf(record.createdAt),

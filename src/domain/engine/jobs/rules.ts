@@ -3,7 +3,7 @@ import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
-import type { CompletedStep, NewRun } from "../runs/run.ts";
+import type { CompensatingJob, CompletedStep, NewRun } from "../runs/run.ts";
 
 /** With its place in the log. */
 export type JobEvent = StoredEvent & { position: number };
@@ -24,6 +24,8 @@ export interface Job {
   event: JobEvent;
   completedSteps: readonly CompletedStep[];
   functionVersion: number;
+  /** Its run is only to be undone; null for a run that goes on. */
+  compensating: CompensatingJob | null;
   /** Where its event stands, for reads of the handler; `openAssignments` adds it. */
   sequence?: string | undefined;
   /**
@@ -67,6 +69,7 @@ export function jobOfClaim(
   token: string,
   leaseExpiresAt: number,
   steps: readonly CompletedStep[],
+  compensating: CompensatingJob | null,
 ): Job {
   return {
     jobId: jobIdOf(row.run_id, row.execution_seq),
@@ -93,6 +96,7 @@ export function jobOfClaim(
     },
     completedSteps: steps,
     functionVersion: row.function_version,
+    compensating,
   };
 }
 
@@ -116,6 +120,7 @@ export const jobOfNewRun = (
   event,
   completedSteps: [],
   functionVersion: run.functionVersion,
+  compensating: null,
 });
 
 /** The assignment as JSON text. The event and outputs of steps are inserted as JSON texts. */
@@ -139,6 +144,7 @@ export function assignmentJson(job: AssignedJob): string {
     lease_ms: job.leaseMs,
     ...(job.sequence !== undefined && { sequence: job.sequence }),
     ...(job.secrets && { context: { secrets: job.secrets } }),
+    ...(job.compensating && { compensating: job.compensating }),
   };
   const eventJson = eventText(event, keyField(event), "null");
   return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson},"completed_steps":[${steps.join(",")}]}`;

@@ -83,15 +83,20 @@ export class JobCalls {
       giveBack([job]);
       return;
     }
-    await this.#send(job, await this.#reportOfCall(job, endpoint));
+    await this.#send(job, await this.#reportOfCall(job, endpoint, definition.compensateOn !== undefined));
   }
 
-  async #reportOfCall(job: Job, endpoint: Endpoint): Promise<ReportBody> {
+  async #reportOfCall(job: Job, endpoint: Endpoint, compensates: boolean): Promise<ReportBody> {
     const { clock, breakers, call, onOpened, signingKey, timeoutMs } = this.#deps;
     const begunAt = clock.now();
     const { endpointUrl: url } = endpoint;
     try {
-      const answer = await call({ url, body: requestBody(job), signingKey: signingKey(), timeoutMs });
+      const answer = await call({
+        url,
+        body: requestBody(job, compensates),
+        signingKey: signingKey(),
+        timeoutMs,
+      });
       const report = reportOfAnswer(answer, job);
       if (!report)
         throw new TransportFailure(

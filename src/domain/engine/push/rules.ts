@@ -30,6 +30,9 @@ const Answer = Type.Object(
     result: Type.Optional(Type.Unknown()),
     yield: Type.Optional(Type.Unknown()),
     error: Type.Optional(Type.Unknown()),
+    compensations: Type.Optional(Type.Integer({ minimum: 0 })),
+    on_failure: Type.Optional(Type.Boolean()),
+    compensations_failed: Type.Optional(Type.Integer({ minimum: 0 })),
   },
   lenient,
 );
@@ -39,7 +42,8 @@ const check = TypeCompiler.Compile(Answer);
 /** The answer as the body of a worker's report; undefined when it is malformed. */
 export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
   if (!check.Check(answer)) return undefined;
-  const { status, steps, result, yield: yielded, error } = answer as Static<typeof Answer>;
+  const { status, steps, result, yield: yielded, error, ...own } = answer as Static<typeof Answer>;
+  const { compensations, on_failure, compensations_failed } = own;
   return {
     status,
     execution_seq: job.executionSeq,
@@ -53,6 +57,9 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
     ...(status === "completed" && { output: result ?? null }),
     ...(status === "failed" && { error: errorOf(error) }),
     ...(yielded !== undefined && yielded !== null && { yield: yielded }),
+    ...(compensations !== undefined && { compensations }),
+    ...(on_failure !== undefined && { on_failure }),
+    ...(compensations_failed !== undefined && { compensations_failed }),
   };
 }
 
@@ -82,13 +89,16 @@ function errorOf(error: unknown): Record<string, unknown> {
  */
 function resumeText(job: Job): string {
   const last = job.completedSteps.at(-1);
-  if (!last || last.status === "failed" || last.type === "invoke" || last.type === "compensate") return "";
+  if (last?.status !== "completed" || last.type === "invoke" || last.type === "compensate") return "";
   const head = JSON.stringify({ step_id: last.step_id, type: last.type });
   return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
 }
 
-/** The request's body. Payloads are inserted as the JSON text they are stored as. */
-export function requestBody(job: Job): string {
+/**
+ * The request's body. Payloads are inserted as the JSON text they are stored as. `compensates`: the endpoint
+ * is called once more to undo what a run did, when it ends.
+ */
+export function requestBody(job: Job, compensates: boolean): string {
   const { event } = job;
   const head = {
     run_id: job.runId,
@@ -96,6 +106,8 @@ export function requestBody(job: Job): string {
     attempt: job.attempt,
     ...(job.secrets && { secrets: job.secrets }),
     ...(job.sequence !== undefined && { sequence: job.sequence }),
+    ...(compensates && { compensates }),
+    ...(job.compensating && { compensating: job.compensating }),
   };
   // Older handlers refuse metadata that is null.
   const eventJson = eventText(event, keyField(event), "absent");

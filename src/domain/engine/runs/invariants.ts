@@ -19,7 +19,7 @@ const none = (row: Sql): Sql => sql`(SELECT 1 ${row} LIMIT 1) IS NULL`;
 
 /** Of execution `e`: it waits for an event or a child, and nothing but its deadline would wake it. */
 export const withoutWake = sql`((e.state = 'waiting' AND ${none(sql`FROM waits w
-    WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id`)})
+    WHERE w.run_id = e.run_id AND w.kind = 'wait' AND COALESCE(w.of_step, w.step_id) = e.waiting_step_id`)})
   OR (e.state = 'invoking' AND ${none(sql`FROM invocations i
       WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id`)}
     AND ${none(sql`FROM steps s JOIN runs c ON c.id = s.child_run_id

@@ -19,3 +19,10 @@ export const matcherBytesMax = 16 * 1024 * 1024;
 /** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
 export const matcherMovesMax = 500;
 export const matcherMatchesMax = 10_000;
+
+/** A run is compensating for at most this long; what is not undone by then is listed. */
+export const compensatingMsMax = 24 * 60 * 60 * 1000;
+/** Jobs in which a run is undone, the first one included. */
+export const compensationTriesMax = 5;
+/** A worker whose run was ended has this long to hand in what it has finished, before the run is undone. */
+export const handInMsMax = 10_000;

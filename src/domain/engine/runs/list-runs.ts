@@ -22,6 +22,8 @@ export interface ListRunsInput extends PageQuery {
   /** RFC 3339, as `until`. */
   since?: string;
   until?: string;
+  /** Only runs with compensations that failed for good. */
+  compensationFailed?: boolean;
 }
 
 export interface RunsPage {
@@ -65,5 +67,6 @@ function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
     ...(input.search && { search: input.search }),
     ...(since !== undefined && { since }),
     ...(until !== undefined && { until }),
+    ...(input.compensationFailed && { undoFailed: true }),
   };
 }

@@ -20,6 +20,7 @@ const ListInput = Type.Object({
   limit: Type.Optional(Type.Integer()),
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
   cursor: Type.Optional(Type.String()),
+  compensationFailed: Type.Optional(Type.Boolean()),
 });
 
 const set = <K extends string, V>(key: K, value: V | "" | 0 | undefined) =>
@@ -66,6 +67,7 @@ export const runsOperations = (runs: Runs) => [
         ...set("limit", m.limit),
         ...set("offset", m.offset),
         ...set("cursor", m.cursor),
+        compensationFailed: m.compensationFailed,
       }),
       (page: RunsPage) => ({
         runs: page.runs.map(toRunMessage),

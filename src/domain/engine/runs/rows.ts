@@ -44,6 +44,8 @@ interface RunRow {
   timeout_at: number | null;
   state: ExecutionState | null;
   claimed_at: number | null;
+  is_compensating: number | null;
+  undo_failed: number | null;
 }
 
 const runColumns =
@@ -51,7 +53,8 @@ const runColumns =
   r.status, COALESCE(e.attempt, r.attempt) AS attempt, r.max_attempts, r.actor_id,
   COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, r.output, r.error, r.cancellation_cause,
   r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
-  COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at`);
+  COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
+  CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed`);
 
 const runTables = sql.raw(`runs r LEFT JOIN executions e ON e.run_id = r.id
   LEFT JOIN events v ON v.id = r.event_id AND v.environment_id = r.environment_id`);
@@ -65,6 +68,8 @@ export interface RunFilter {
   statuses: readonly RunStatus[];
   since?: Instant;
   until?: Instant;
+  /** Only runs with compensations that failed for good. */
+  undoFailed?: true;
 }
 
 function conditions(filter: RunFilter): Sql[] {
@@ -79,6 +84,7 @@ function conditions(filter: RunFilter): Sql[] {
       sql`(${containsIgnoringCase("r.id", search)} OR ${containsIgnoringCase("r.function_id", search)} OR ${containsIgnoringCase("r.event_name", search)})`,
     );
   }
+  if (filter.undoFailed) list.push(sql.raw("r.undo_failed IS NOT NULL"));
   if (filter.statuses.length > 0) list.push(statusCondition(filter));
   return list;
 }
@@ -168,16 +174,22 @@ export async function getSteps(store: Store, environmentId: string, runId: strin
   return rows.map(toStep);
 }
 
-/** Completed steps of these runs, in order: handlers do not run them again. */
+/**
+ * Completed steps of these runs, in order: handlers do not run them again. Of a run that is compensating also
+ * those that failed or were not awaited any longer: its handler must come the same way once more.
+ */
 export async function completedSteps(
   store: Store,
   runIds: readonly string[],
 ): Promise<Map<string, CompletedStep[]>> {
   const rows =
     await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
-      CASE WHEN s.status = 'failed' THEN s.error END AS error
+      CASE WHEN s.status <> 'completed' THEN s.error END AS error
     FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
     WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)
+      OR (s.status = 'timed_out' AND s.on_timeout IS NOT NULL)
+      OR (s.status IN ('failed', 'timed_out')
+        AND EXISTS (SELECT 1 FROM executions e WHERE e.run_id = s.run_id AND e.ending IS NOT NULL))
     ORDER BY s.run_id, s.sequence`);
   const byRun = new Map<string, CompletedStep[]>(runIds.map((id) => [id, []]));
   for (const row of rows) byRun.get(row.run_id)?.push(row);
@@ -194,6 +206,8 @@ export interface AttemptRow {
   function_version: number;
   attempt: number;
   max_attempts: number;
+  undo_count: number;
+  ending: string | null;
 }
 
 export async function attemptsOf(
@@ -202,7 +216,7 @@ export async function attemptsOf(
 ): Promise<Map<string, AttemptRow>> {
   const rows =
     await store.all<AttemptRow>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.function_version,
-      e.attempt, e.max_attempts
+      e.attempt, e.max_attempts, e.undo_count, e.ending
     FROM ${store.seams.rowsFrom("v", {
       run_id: column.text(targets.map((target) => target.runId)),
       environment_id: column.text(targets.map((target) => target.environmentId)),
@@ -283,6 +297,8 @@ function toRun(row: RunRow): Run {
     updatedAt: row.updated_at,
     timeoutAt: row.timeout_at,
     claimedAt: row.claimed_at,
+    isCompensating: row.is_compensating !== null,
+    undoFailed: row.undo_failed ?? 0,
   };
 }
 

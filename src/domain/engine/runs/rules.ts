@@ -1,5 +1,6 @@
 import type { RetryPolicy } from "../functions/definition.ts";
-import type { ExecutionState, RunError, RunStatus } from "./run.ts";
+import { compensationTriesMax } from "./limits.ts";
+import type { CompensatingJob, ExecutionState, RunEnding, RunError, RunStatus } from "./run.ts";
 
 /** How an execution's state reads as a run status. */
 const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: string | null }> = {
@@ -112,3 +113,13 @@ export const workerLost = (times: number): RunError => ({
   code: "WORKER_LOST",
   retryable: false,
 });
+
+export const readEnding = (text: string): RunEnding => JSON.parse(text) as RunEnding;
+
+/** `ending` is JSON text; null of a run that goes on. */
+export function compensatingJob(ending: string | null): CompensatingJob | null {
+  if (ending === null) return null;
+  const { status, error, cause, interrupted, tries } = readEnding(ending);
+  const left = { interrupted, tries_left: compensationTriesMax - tries - 1 };
+  return { status, ...(error && { error }), ...(cause !== null && { cause }), ...left };
+}

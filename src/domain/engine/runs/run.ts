@@ -114,6 +114,44 @@ export interface Run {
   updatedAt: Instant;
   timeoutAt: Instant | null;
   claimedAt: Instant | null;
+  /** It is undone before it ends. */
+  isCompensating: boolean;
+  /** Compensations that failed for good. */
+  undoFailed: number;
+}
+
+/**
+ * What a run ends with once it is undone. It stands in the run's execution for as long as the run is
+ * compensating.
+ */
+export interface RunEnding {
+  status: Exclude<TerminalStatus, "completed">;
+  error: RunError | null;
+  cause: string | null;
+  /** The execution before was cut off: what it did last may not be stored. */
+  interrupted: boolean;
+  /** Jobs that were tried to undo it and asked to be tried again. */
+  tries: number;
+}
+
+/** What a worker that is to undo a run is told of its end. */
+export interface CompensatingJob {
+  status: RunEnding["status"];
+  error?: RunError;
+  cause?: string;
+  interrupted: boolean;
+  /** Further jobs that this one may ask for by a retryable failure. */
+  tries_left: number;
+}
+
+export interface QueueHint {
+  environmentId: string;
+  functionId: string;
+  /** The concurrency queue, when the function has a limit and the queue is known. */
+  laneId?: string;
+  /** A lease of the queue ended. `queued` is false when that queued no run. */
+  freed?: boolean;
+  queued?: boolean;
 }
 
 /** The run as a caller that waited for its end gets it. */
@@ -173,8 +211,8 @@ export interface CompletedStep {
   step_id: string;
   name: string;
   type: StepType;
-  /** `failed` only for an invoke, and only for workers that understand failed steps. */
-  status: "completed" | "failed";
+  /** Not `completed` only for workers that understand failed steps: an invoke, or a run that is compensating. */
+  status: "completed" | "failed" | "timed_out";
   /** JSON texts. */
   output: string | null;
   error: string | null;

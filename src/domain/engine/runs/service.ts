@@ -35,11 +35,13 @@ import { openReports, type ReportsDeps, whyRefused } from "./execution/report-qu
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
-import type { CompletedStep, Fence, Run, Step } from "./run.ts";
+import type { CompletedStep, Fence, QueueHint, Run, Step } from "./run.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { type EndedRun, openTally } from "./tally.ts";
+import { endRuns, type Undoing } from "./undo/end-runs.ts";
+import type { RunEnd } from "./undo/ending.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
-import { cancelQueued, endRuns, type QueueHint, type RunEnd } from "./wakes/due.ts";
+import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
 import { openWakes } from "./wakes/wake-work.ts";
 
@@ -60,8 +62,8 @@ export interface Runs {
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<string[]>;
   cancelled(environmentId: string, runIds: readonly string[]): void;
-  /** Ends runs; the caller holds the locks of their executions. */
-  endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
+  /** Ends runs; the caller holds the locks of their executions. Answers those that are undone first. */
+  endHeld(session: Session, ends: readonly RunEnd[]): Promise<Undoing>;
   /**
    * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work.
    */

@@ -84,6 +84,8 @@ export function toRunMessage(run: Run): MessageInitShape<typeof RunSchema> {
     updatedAt: at(run.updatedAt),
     timeoutAt: at(run.timeoutAt),
     claimedAt: at(run.claimedAt),
+    phase: run.isCompensating ? "compensating" : "",
+    compensationFailed: run.undoFailed,
   };
 }
 

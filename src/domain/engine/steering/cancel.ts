@@ -1,8 +1,7 @@
 import type { Log } from "../../../kit/log.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { Run } from "../runs/run.ts";
+import type { QueueHint, Run } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import type { QueueHint } from "../runs/wakes/due.ts";
 import type { ControlMessage, Controls } from "./controls.ts";
 import { requireRun } from "./find.ts";
 import * as rows from "./rows.ts";
@@ -22,6 +21,8 @@ export interface CancelDeps {
 interface Cancelled {
   execution: rows.ExecutionRow;
   message: ControlMessage;
+  /** Queues of the run that is undone first; undefined when it ended. */
+  undoing: readonly QueueHint[] | undefined;
   /** Tells the outbox that the message is committed. */
   committed: () => void;
 }
@@ -43,7 +44,11 @@ export async function cancelRun(
       if (now.status === "cancelled") return undefined;
       throw rules.endedOtherwise(now.status);
     }
-    await runs.endHeld(session, [{ runId, status: "cancelled", error: null, cause: "user" }]);
+    // Its end is decided: what undoes it goes on.
+    if (execution.ending !== null) return undefined;
+    const cut = rules.cutReason(reason);
+    const end = { runId, status: "cancelled" as const, error: null, cause: "user" };
+    const undoing = await runs.endHeld(session, [{ ...end, ...(cut !== "" && { reason: cut }) }]);
     const message: ControlMessage = {
       messageId: `cancel-${runId}`,
       kind: "cancel",
@@ -51,18 +56,24 @@ export async function cancelRun(
       runId,
       workerId: execution.worker_id,
       executionSeq: execution.execution_seq,
-      reason: rules.cutReason(reason),
+      reason: cut,
     };
-    return { execution, message, committed: await deps.enqueue(session, message) };
+    return {
+      execution,
+      message,
+      undoing: undoing.runIds.has(runId) ? undoing.lanes : undefined,
+      committed: await deps.enqueue(session, message),
+    };
   });
   if (cancelled) announce(deps, cancelled);
   return runs.get(environmentId, runId);
 }
 
-function announce(deps: CancelDeps, { execution, message, committed }: Cancelled): void {
+function announce(deps: CancelDeps, { execution, message, undoing, committed }: Cancelled): void {
   const { environmentId, runId } = message;
-  deps.runs.cancelled(environmentId, [runId]);
-  if (execution.state === "leased" && execution.lane_id !== null) {
+  if (undoing) deps.onQueued(undoing);
+  else deps.runs.cancelled(environmentId, [runId]);
+  if (!undoing && execution.state === "leased" && execution.lane_id !== null) {
     const { function_id: functionId, lane_id: laneId } = execution;
     deps.onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
   }

@@ -2,7 +2,7 @@ import { missing } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { SteeredRunRow, SteeredStepRow } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { isStep } from "./rules.ts";
+import { firstUndone, isStep } from "./rules.ts";
 
 export async function requireRun(
   reader: Store | Session,
@@ -31,16 +31,24 @@ export async function findStep(
 }
 
 /**
- * The step and all behind it, never empty. `fromStep` is the SDK's id, the row's id, or the name of a step.
+ * The steps that are done again: that one and all behind it, never empty; undefined when all stay. `fromStep` is
+ * the SDK's id, the row's id, or the name of a step. What was undone (`isUndone`) is done again in any case.
  */
 export async function stepsFrom(
   session: Session,
   environmentId: string,
   runId: string,
-  fromStep: string,
-): Promise<SteeredStepRow[]> {
+  { fromStep, isUndone }: { fromStep: string | undefined; isUndone: boolean },
+): Promise<SteeredStepRow[] | undefined> {
   const steps = await rows.stepsOf(session, environmentId, runId);
-  const first = steps.find((one) => isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);
-  if (!first) throw missing("step", fromStep);
-  return steps.filter((one) => one.sequence >= first.sequence);
+  const first =
+    fromStep === undefined
+      ? undefined
+      : (steps.find((one) => isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep));
+  if (fromStep !== undefined && !first) throw missing("step", fromStep);
+  const undone = isUndone ? firstUndone(steps) : undefined;
+  const starts = [first?.sequence, undone].filter((sequence) => sequence !== undefined);
+  if (starts.length === 0) return undefined;
+  const start = Math.min(...starts);
+  return steps.filter((one) => one.sequence >= start);
 }

@@ -127,13 +127,25 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     name: "runs.resume",
     action: "runs:cancel",
     summary: "Lets a paused or failed run go on, from one of its steps when asked to.",
-    input: Type.Object({ runId: id, fromStep: Type.Optional(Type.String({ maxLength: 2_048 })) }),
+    input: Type.Object({
+      runId: id,
+      fromStep: Type.Optional(Type.String({ maxLength: 2_048 })),
+      skipSleep: Type.Optional(Type.Boolean()),
+    }),
     rpc: rpc(
       SvcService.method.resumeRun,
-      (m) => ({ runId: m.runId, ...(m.fromStep !== "" && { fromStep: m.fromStep }) }),
+      (m) => ({
+        runId: m.runId,
+        ...(m.fromStep !== "" && { fromStep: m.fromStep }),
+        ...(m.skipSleep !== undefined && { skipSleep: m.skipSleep }),
+      }),
       (run: Run) => toRunMessage(run),
     ),
-    handle: ({ runId, fromStep }, call) =>
-      steering.resume(call.environmentId, runId, fromStep || undefined, call.caller.id),
+    handle: ({ runId, fromStep, skipSleep }, call) =>
+      steering.resume(
+        call.environmentId,
+        { runId, fromStep: fromStep || undefined, skipSleep },
+        call.caller.id,
+      ),
   }),
 ];

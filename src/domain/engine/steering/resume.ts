@@ -3,9 +3,8 @@ import { Fault, missing } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
-import type { Run } from "../runs/run.ts";
+import type { QueueHint, Run } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import type { QueueHint } from "../runs/wakes/due.ts";
 import type { Controls } from "./controls.ts";
 import { requireRun, stepsFrom } from "./find.ts";
 import * as rows from "./rows.ts";
@@ -33,6 +32,7 @@ interface ResumeTarget {
   environmentId: string;
   runId: string;
   fromStep: string | undefined;
+  skipSleep: boolean | undefined;
   actorId: string;
 }
 
@@ -95,7 +95,7 @@ async function laneOfFailed(deps: ResumeDeps, run: rows.SteeredRunRow): Promise<
 
 async function begin(
   session: Session,
-  { environmentId, runId, fromStep, actorId }: ResumeTarget,
+  { environmentId, runId, fromStep, skipSleep, actorId }: ResumeTarget,
   { at, laneId }: { at: number; laneId: string | null },
 ): Promise<BegunResume> {
   const execution = await rows.lockExecution(session, environmentId, runId);
@@ -103,10 +103,13 @@ async function begin(
   if (!run) throw missing("run", runId);
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
-  rules.requireResumable(run, execution);
+  rules.requireResumable(run, execution, { fromStep, skipSleep });
+  const isUndone = run.status === "failed" && (await rows.wasUndone(session, runId));
   const discarded =
-    fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
-  const plan = rules.planOfResume(execution, discarded?.[0]);
+    fromStep === undefined && !isUndone
+      ? undefined
+      : await stepsFrom(session, environmentId, runId, { fromStep, isUndone });
+  const plan = rules.planOfResume(execution, discarded?.[0], skipSleep === true);
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else
     await rows.revive(session, run, {

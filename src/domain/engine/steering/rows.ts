@@ -20,6 +20,7 @@ export interface SteeredRunRow {
   lease_hash: string | null;
   parent_run_id: string | null;
   event_id: string;
+  undo_failed: number | null;
 }
 
 /** JSON text of the event that started the run; undefined when the event has expired. */
@@ -44,6 +45,8 @@ export interface ExecutionRow {
   held_from: string | null;
   held_wake_at: number | null;
   pause_requested_at: number | null;
+  /** Set while the run is compensating. */
+  ending: string | null;
 }
 
 export interface SteeredStepRow {
@@ -61,10 +64,12 @@ export interface SteeredStepRow {
   ended_at: number | null;
   duration_ms: number | null;
   updated_at: number;
+  /** Of a compensation: the name of the step that it undoes. */
+  compensation_for: string | null;
 }
 
 const runFields = sql.raw(
-  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id",
+  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id, undo_failed",
 );
 
 export const runById = (
@@ -81,7 +86,7 @@ export const lockExecution = (
   runId: string,
 ): Promise<ExecutionRow | undefined> =>
   session.one(sql`SELECT run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id,
-      waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at
+      waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending
     FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
 
 export const lockRun = (
@@ -98,7 +103,7 @@ export const stepsOf = (
   runId: string,
 ): Promise<SteeredStepRow[]> =>
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
-      started_at, ended_at, duration_ms, updated_at
+      started_at, ended_at, duration_ms, updated_at, compensation_for
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
 
 export const requestPause = (session: Session, runId: string, at: Instant, by: string): Promise<number> =>
@@ -176,6 +181,11 @@ export const openWindow = (
     ON CONFLICT (run_id) DO UPDATE SET resumed_at = excluded.resumed_at, resumed_by = excluded.resumed_by,
       plan = excluded.plan`);
 
+/** Whether its steps were undone for it; a worker that undoes by itself says nothing of it. */
+export const wasUndone = async (reader: StoreReader, runId: string): Promise<boolean> =>
+  (await reader.one(sql`SELECT 1 AS found FROM run_history WHERE run_id = ${runId} AND type = 'run.compensating'
+    LIMIT 1`)) !== undefined;
+
 export const dropWindow = (session: Session, runId: string): Promise<number> =>
   session.run(sql`DELETE FROM resumes WHERE run_id = ${runId}`);
 
@@ -197,7 +207,7 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
   if (row.state === "waiting")
     await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
         (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
-      WHERE run_id = ${row.run_id} AND kind = 'wait'`);
+      WHERE run_id = ${row.run_id} AND kind = 'wait' AND met IS NULL`);
 }
 
 /** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */
@@ -209,7 +219,7 @@ export async function revive(
   const { at, timeoutAt, historyCount, laneId } = revival;
   const attempt = run.attempt + 1;
   const most = Math.max(run.max_attempts, attempt);
-  await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, error = NULL, ended_at = NULL,
+  await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, undo_failed = NULL, error = NULL, ended_at = NULL,
       max_attempts = ${most}, timeout_at = ${timeoutAt}, updated_at = ${at}
     WHERE id = ${run.id}`);
   await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
@@ -224,6 +234,6 @@ export async function revive(
 export async function unrevive(session: Session, run: SteeredRunRow): Promise<void> {
   await session.run(sql`DELETE FROM executions WHERE run_id = ${run.id} AND state = 'resuming'`);
   await session.run(sql`UPDATE runs SET status = 'failed', trouble = 'failed', error = ${run.error},
-      ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}
+      undo_failed = ${run.undo_failed}, ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}
     WHERE id = ${run.id} AND status = 'active'`);
 }

@@ -9,7 +9,7 @@ const cancelReasonRunes = 1_024;
 /** Outputs that the history of a resume keeps of the steps that it discards. */
 const discardedBytesMax = 256 * 1024;
 
-/** The reason of a cancel is published and logged, not stored. */
+/** The reason of a cancel as it is published, logged and kept in the history of the run. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
 
 /** The run's id inside a step's id (the row's or the SDK's); undefined when it is neither. */
@@ -42,21 +42,45 @@ function readText(field: string, text: string): unknown {
   }
 }
 
+/**
+ * Where a run that was undone begins anew: the first step that a compensation undid, or tried to. A compensation
+ * without a step of its name may be of anything before it.
+ */
+export function firstUndone(steps: readonly SteeredStepRow[]): number | undefined {
+  const compensations = steps.filter((step) => step.type === "compensate");
+  if (compensations.length === 0) return undefined;
+  const starts = compensations.map(({ compensation_for: name }) => {
+    const undone = steps.find((step) => step.type !== "compensate" && step.name === name);
+    return undone?.sequence ?? 0;
+  });
+  return Math.min(...starts);
+}
+
 /** Throws unless the run is paused, sleeps, waits, or has failed. */
-export function requireResumable(run: SteeredRunRow, execution: ExecutionRow | undefined): void {
+export function requireResumable(
+  run: SteeredRunRow,
+  execution: ExecutionRow | undefined,
+  { fromStep, skipSleep }: { fromStep: string | undefined; skipSleep: boolean | undefined },
+): void {
+  const refused = (message: string) => new Fault("failed_precondition", message);
+  if (run.status === "completed") throw refused("the run is completed: there is nothing left to resume");
+  if (fromStep !== undefined && execution && execution.ending !== null)
+    throw refused("the run is being undone: no step of it can be done again before that is over");
+  if (skipSleep === false && fromStep === undefined && execution?.state === "sleeping")
+    throw refused("the run sleeps and is not held: skipSleep ends its sleep");
   const isPaused =
     execution !== undefined && ["held", "sleeping", "waiting", "invoking"].includes(execution.state);
-  if (!isPaused && run.status !== "failed")
-    throw new Fault("failed_precondition", "only a paused or failed run can be resumed");
+  if (!isPaused && run.status !== "failed") throw refused("only a paused or failed run can be resumed");
 }
 
 /** `discarded` is the first step that is done again; undefined when all steps stay. */
 export function planOfResume(
   execution: ExecutionRow | undefined,
   discarded: SteeredStepRow | undefined,
+  skipsSleep: boolean,
 ): ResumePlan {
   const was = execution?.state === "held" ? execution.held_from : execution?.state;
-  const goesOn = discarded ? null : goesOnFrom(execution);
+  const goesOn = discarded || (skipsSleep && was === "sleeping") ? null : goesOnFrom(execution);
   return {
     from: execution?.state ?? "failed",
     fromSequence: discarded?.sequence ?? null,

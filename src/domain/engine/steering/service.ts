@@ -37,7 +37,16 @@ export interface Steering {
     target: { stepId: string; output: string; reason: string },
     actorId: string,
   ): Promise<Step>;
-  resume(environmentId: string, runId: string, fromStep: string | undefined, actorId: string): Promise<Run>;
+  resume(
+    environmentId: string,
+    target: {
+      runId: string;
+      fromStep: string | undefined;
+      /** True ends the sleep that the run is in, or was held in; false leaves it alone; undefined ends it unless it was held. */
+      skipSleep: boolean | undefined;
+    },
+    actorId: string,
+  ): Promise<Run>;
   /**
    * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
    */
@@ -62,8 +71,7 @@ export function openSteering(deps: SteeringDeps): Steering {
 
     inject: (environmentId, target, actorId) => injectOutput(deps, environmentId, target, actorId),
     patch: (environmentId, target, actorId) => patchOutput(deps, environmentId, target, actorId),
-    resume: (environmentId, runId, fromStep, actorId) =>
-      resumeRun(deps, { environmentId, runId, fromStep, actorId }),
+    resume: (environmentId, target, actorId) => resumeRun(deps, { ...target, environmentId, actorId }),
 
     async forgetOnce(write) {
       const before = clock.now() - resumeWindowMs;

@@ -8,3 +8,7 @@ export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
 export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
 export const invokeMsDefault = 30_000;
 export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
+/** A worker's clock may differ from the server's by this much, the way of the message included. */
+export const clockOffMsMax = 1_000;
+/** Events that one step waits for. */
+export const waitConditionsMax = 20;

@@ -15,7 +15,16 @@ import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
 
-const Status = Type.Object({ status: Type.String({ description: "`ok`, or `registered`." }) });
+const Status = Type.Object({ status: Type.String({ description: "`ok`." }) });
+const Registered = Type.Object({
+  status: Type.String({ description: "`registered`." }),
+  clock_off_ms: Type.Optional(
+    Type.Integer({
+      description:
+        "By how much the worker's clock is ahead of the server's, when that is more than a second.",
+    }),
+  ),
+});
 const workerId = Type.String({ minLength: 1 });
 
 const Registration = Type.Object(
@@ -44,6 +53,15 @@ const Registration = Type.Object(
         ],
         { description: "The worker's SDK and runtime." },
       ),
+    ),
+    features: Type.Optional(
+      Type.Array(Type.String({ maxLength: 100 }), {
+        maxItems: 100,
+        description: "What the worker understands beyond the common protocol: `compensation`.",
+      }),
+    ),
+    clock_ms: Type.Optional(
+      Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
     ),
   },
   lenient,
@@ -198,18 +216,20 @@ const presenceOperations = (workers: Workers) => [
       id,
       ...function_ids.map(functionThing),
     ],
-    output: Status,
+    output: Registered,
     rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
     async handle(input, call) {
-      await workers.register(call.environmentId, {
+      const { clockOffMs } = await workers.register(call.environmentId, {
         workerId: input.workerId,
         functionIds: input.function_ids,
         ...(input.hostname !== undefined && { hostname: input.hostname }),
         ...(input.max_concurrent_jobs !== undefined && { maxConcurrentJobs: input.max_concurrent_jobs }),
         ...(input.labels && { labels: input.labels }),
         ...(input.version && { version: input.version }),
+        ...(input.features && { features: input.features }),
+        ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
       });
-      return { status: "registered" };
+      return { status: "registered", ...(clockOffMs !== null && { clock_off_ms: clockOffMs }) };
     },
   }),
   unary({

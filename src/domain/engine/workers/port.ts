@@ -38,7 +38,7 @@ export interface Workers {
    * the queue.
    */
   drain(): Promise<void>;
-  register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
+  register(environmentId: string, input: RegisterWorkerInput): Promise<WorkerRecord>;
   heartbeat(
     environmentId: string,
     workerId: string,

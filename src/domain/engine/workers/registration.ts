@@ -1,6 +1,6 @@
-import { rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { workerFunctionsMax, workerJobsMax, workerLabelsMax } from "./limits.ts";
+import { clockOffMsMax, workerFunctionsMax, workerJobsMax, workerLabelsMax } from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { workerToken } from "./rules.ts";
 
@@ -11,12 +11,17 @@ export interface RegisterWorkerInput {
   maxConcurrentJobs?: number;
   labels?: Record<string, string>;
   version?: { sdk?: string; runtime?: string };
+  /** What it understands beyond the common protocol: `compensation`. Other words are ignored. */
+  features?: readonly string[];
+  /** Its clock when it sent this, in milliseconds since 1970. */
+  clockMs?: number;
 }
 
 /** Throws the fault that names the first invalid field. */
 export function readRegistration(
   input: RegisterWorkerInput,
   transport: WorkerRecord["transport"],
+  now: Instant,
 ): Omit<WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
   if (input.functionIds.length === 0) throw invalid("function_ids", "must name at least one function");
   if (input.functionIds.length > workerFunctionsMax)
@@ -37,7 +42,15 @@ export function readRegistration(
     transport,
     maxConcurrent,
     activeJobs: 0,
+    compensates: input.features?.includes("compensation") ?? false,
+    clockOffMs: clockOff(input.clockMs, now),
   };
+}
+
+/** By how much a worker's clock is ahead of the server's; null while it is right, or not known. */
+function clockOff(clockMs: number | undefined, now: Instant): number | null {
+  const offMs = clockMs === undefined ? 0 : Math.round(clockMs - now);
+  return Math.abs(offMs) > clockOffMsMax ? offMs : null;
 }
 
 /** A worker as `GET /workers` shows it. */
@@ -52,4 +65,5 @@ export const workerJson = (worker: WorkerRecord) => ({
   max_concurrent: worker.maxConcurrent,
   registered_at: rfc3339(worker.registeredAt),
   last_heartbeat: rfc3339(worker.lastHeartbeatAt),
+  ...(worker.clockOffMs !== null && { clock_off_ms: worker.clockOffMs }),
 });

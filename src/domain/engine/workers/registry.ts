@@ -1,6 +1,7 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { workerSilenceMsMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
 import type { Counter } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
@@ -24,6 +25,7 @@ export interface WorkerRegistryDeps {
   /** Answers those of the ids that no function of the environment has. */
   unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
   frames: WorkerFrames;
+  log: Log;
   disconnects: Counter;
 }
 
@@ -43,9 +45,9 @@ export class WorkerRegistry {
     input: RegisterWorkerInput,
     transport: rows.WorkerRecord["transport"],
   ): Promise<rows.WorkerRecord> {
-    const { store, shareEnvironment, clock, frames } = this.#deps;
+    const { store, shareEnvironment, clock, frames, log } = this.#deps;
     const now = clock.now();
-    const registration = readRegistration(input, transport);
+    const registration = readRegistration(input, transport, now);
     if (transport === "stream") await this.#requireFunctions(environmentId, registration.functionIds);
     const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
     await store.write(async (session) => {
@@ -54,6 +56,8 @@ export class WorkerRegistry {
     });
     this.#records.set(keyOf(record), { record, readAt: now });
     frames.connected({ environmentId, workerId: record.id });
+    const { id: workerId, clockOffMs } = record;
+    if (clockOffMs !== null) log.warn("worker.clock_off", { environmentId, workerId, clockOffMs });
     return record;
   }
 

@@ -83,6 +83,22 @@ export const reportFields = {
   yield: Type.Optional(
     Type.Union([YieldShape, Type.Null()], { description: "What the run waits for, of status `yielded`." }),
   ),
+  compensations: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: countMax,
+      description:
+        "Compensations that the handler has registered; from workers that undo runs when they are asked to.",
+    }),
+  ),
+  on_failure: Type.Optional(Type.Boolean({ description: "The function handles its failures." })),
+  compensations_failed: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: countMax,
+      description: "Of the last report of a run that is undone: compensations that failed for good.",
+    }),
+  ),
 };
 
 export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) };
@@ -144,6 +160,13 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
     outcome: readOutcome(report, target, given.length),
     steps: readSteps(given),
     stepOffset: report.step_offset,
+    ...(report.compensations !== undefined && {
+      undo: {
+        count: report.compensations,
+        onFailure: report.on_failure ?? false,
+        failed: report.compensations_failed ?? null,
+      },
+    }),
   };
 }
 

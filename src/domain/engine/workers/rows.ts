@@ -15,6 +15,10 @@ export interface WorkerRecord {
   activeJobs: number;
   registeredAt: Instant;
   lastHeartbeatAt: Instant;
+  /** It understands jobs of runs that are compensating. */
+  compensates: boolean;
+  /** By how much its clock was ahead of the server's when it registered, if that was too much. */
+  clockOffMs: number | null;
 }
 
 interface WorkerRow {
@@ -30,18 +34,22 @@ interface WorkerRow {
   active_jobs: number;
   registered_at: number;
   last_heartbeat_at: number;
+  compensates: number;
+  clock_off_ms: number | null;
 }
 
 export async function upsertWorker(session: Session, worker: WorkerRecord): Promise<void> {
   await session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime, transport,
-      max_concurrent, active_jobs, registered_at, last_heartbeat_at)
+      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms)
     VALUES (${worker.environmentId}, ${worker.id}, ${worker.hostname}, ${JSON.stringify(worker.functionIds)},
       ${JSON.stringify(worker.labels)}, ${worker.sdk}, ${worker.runtime}, ${worker.transport}, ${worker.maxConcurrent},
-      ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt})
+      ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt},
+      ${worker.compensates ? 1 : 0}, ${worker.clockOffMs})
     ON CONFLICT (environment_id, id) DO UPDATE SET hostname = excluded.hostname, function_ids = excluded.function_ids,
       labels = excluded.labels, sdk = excluded.sdk, runtime = excluded.runtime, transport = excluded.transport,
       max_concurrent = excluded.max_concurrent, registered_at = excluded.registered_at,
-      last_heartbeat_at = excluded.last_heartbeat_at`);
+      last_heartbeat_at = excluded.last_heartbeat_at, compensates = excluded.compensates,
+      clock_off_ms = excluded.clock_off_ms`);
 }
 
 export async function getWorker(
@@ -113,5 +121,7 @@ function toWorker(row: WorkerRow): WorkerRecord {
     activeJobs: row.active_jobs,
     registeredAt: row.registered_at,
     lastHeartbeatAt: row.last_heartbeat_at,
+    compensates: row.compensates === 1,
+    clockOffMs: row.clock_off_ms,
   };
 }

@@ -9,4 +9,4 @@ export function knowsFailedSteps(sdk: string): boolean {
 
 /** Older workers read every step as a completed one: a failed step would become a result of null. */
 export const stepsFor = (sdk: string, steps: readonly CompletedStep[]): readonly CompletedStep[] =>
-  knowsFailedSteps(sdk) ? steps : steps.filter((step) => step.status !== "failed");
+  knowsFailedSteps(sdk) ? steps : steps.filter((step) => step.status === "completed");

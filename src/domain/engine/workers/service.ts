@@ -50,7 +50,7 @@ export interface WorkersDeps {
 const endpointSdkVersion = "1.0.0";
 
 const pollRequest = (
-  { environmentId, id: workerId, functionIds }: WorkerRecord,
+  { environmentId, id: workerId, functionIds, compensates }: WorkerRecord,
   options: Pick<PollRequest, "available" | "holdMs" | "reports" | "signal">,
   rights: Rights | undefined,
 ): PollRequest => ({
@@ -62,6 +62,7 @@ const pollRequest = (
   reports: options.reports,
   signal: options.signal,
   mayHave: rights?.mayHave,
+  compensates,
 });
 
 /** Drops jobs whose lease has ended meanwhile: their runs return to the queue by themselves. */
@@ -93,10 +94,16 @@ export function openWorkers(deps: WorkersDeps): Workers {
     assigned,
     giveBack,
     definitions: deps.definitions,
-    register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, ...rest }) =>
+    register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, clock_ms, ...rest }) =>
       registry.register(
         environmentId,
-        { ...rest, workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
+        {
+          ...rest,
+          workerId: worker_id,
+          functionIds: function_ids,
+          maxConcurrentJobs: max_concurrent_jobs,
+          ...(clock_ms !== undefined && { clockMs: clock_ms }),
+        },
         "stream",
       ),
     onDraining: frames.draining,
@@ -128,7 +135,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await streams.settled();
     },
 
-    register: async (environmentId, input) => void (await registry.register(environmentId, input, "rest")),
+    register: (environmentId, input) => registry.register(environmentId, input, "rest"),
 
     async heartbeat(environmentId, workerId, input) {
       await registry.seen(environmentId, workerId);

@@ -21,6 +21,7 @@ import {
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import type { AssignedJob } from "../jobs/rules.ts";
 import type { LeaseState } from "../runs/execution/leases.ts";
+import type { CompensatingJob } from "../runs/run.ts";
 import { refusedResult } from "./rules.ts";
 import type { StreamAnswer } from "./stream/messages.ts";
 
@@ -135,7 +136,8 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
 export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
-      const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs } = sent.value;
+      const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs, features, clockMs } =
+        sent.value;
       return {
         register: {
           worker_id: workerId,
@@ -144,6 +146,8 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
           max_concurrent_jobs: maxConcurrentJobs || 10,
           labels,
           version: { sdk: version?.sdk ?? "", runtime: version?.runtime ?? "" },
+          ...(features.length > 0 && { features }),
+          ...(clockMs !== 0n && { clock_ms: Number(clockMs) }),
         },
       };
     }
@@ -226,6 +230,12 @@ function encodable<T extends string | null>(field: string, text: T): T {
   return text;
 }
 
+const compensatingMessage = ({ error, tries_left: triesLeft, ...rest }: CompensatingJob) => ({
+  ...rest,
+  triesLeft,
+  errorJson: error ? JSON.stringify(error) : "",
+});
+
 /** A job as a message of the stream; throws when it cannot be one. */
 export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
@@ -259,6 +269,7 @@ export const toJobMessage = (job: AssignedJob) => ({
   stepSequenceBase: job.stepSequenceBase,
   leaseMs: job.leaseMs,
   sequence: job.sequence ?? "",
+  ...(job.compensating && { compensating: compensatingMessage(job.compensating) }),
   ...(job.secrets && { context: { secrets: job.secrets } }),
 });
 
@@ -267,8 +278,11 @@ type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
 function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
   switch (answer.kind) {
     case "registered": {
-      const { workerId, heartbeatIntervalMs } = answer;
-      return { case: "registered", value: { workerId, heartbeatIntervalMs } };
+      const { workerId, heartbeatIntervalMs, clockOffMs } = answer;
+      return {
+        case: "registered",
+        value: { workerId, heartbeatIntervalMs, clockOffMs: BigInt(clockOffMs ?? 0) },
+      };
     }
     case "job":
       return { case: "job", value: answer.message as ReturnType<typeof toJobMessage> };

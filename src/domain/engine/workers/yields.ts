@@ -8,7 +8,7 @@ import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
 import { readMatch } from "../waits/rules.ts";
-import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
+import { invokeMsDefault, invokeMsMax, waitConditionsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };
@@ -22,10 +22,13 @@ export const YieldShape = Type.Object(
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
     type: Type.String({
       description:
-        "What is waited for: `sleep`, `wait_for_event`, `invoke_function` or `invoke_function_async`.",
+        "What is waited for: `sleep`, `wait_for_event`, `wait_for_events`, `invoke_function` or `invoke_function_async`.",
     }),
     until: Type.Optional(
       Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
+    ),
+    duration_ms: Type.Optional(
+      Type.Number({ description: "How long a `sleep` is, in place of `until`, by the server's clock." }),
     ),
     event_filter: described(
       maybe(
@@ -33,6 +36,10 @@ export const YieldShape = Type.Object(
           {
             event: Type.String({ description: "Name of the event." }),
             match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            on_timeout: described(
+              maybe(Type.Union([Type.Literal("null"), Type.Literal("throw")])),
+              "Hands the wait that is over to the handler, in place of failing the run.",
+            ),
             timeout: described(
               maybe(Type.Union([Type.String(), Type.Number()])),
               "Milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
@@ -48,6 +55,47 @@ export const YieldShape = Type.Object(
         ),
       ),
       "The event of a `wait_for_event`.",
+    ),
+    mode: Type.Optional(
+      Type.Union([Type.Literal("any"), Type.Literal("all")], {
+        description:
+          "Which events end a `wait_for_events`: the first one (`any`, when left out), or all together.",
+      }),
+    ),
+    conditions: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            name: Type.String({
+              minLength: 1,
+              maxLength: 256,
+              description: "Name of the condition, of its own.",
+            }),
+            event: Type.String({ description: "Name of the event." }),
+            match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            match_value: Type.Optional(
+              Type.Unknown({
+                description: "What the path must equal; compared with the run's own event when left out.",
+              }),
+            ),
+          },
+          lenient,
+        ),
+        {
+          minItems: 1,
+          maxItems: waitConditionsMax,
+          description: `The events of a \`wait_for_events\`: at most ${waitConditionsMax}.`,
+        },
+      ),
+    ),
+    timeout: described(
+      maybe(Type.Union([Type.String(), Type.Number()])),
+      "Of a `wait_for_events`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
+    ),
+    on_timeout: Type.Optional(
+      Type.Union([Type.Literal("null"), Type.Literal("throw")], {
+        description: "What the handler makes of a `wait_for_events` that is over.",
+      }),
     ),
     function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
     input: Type.Optional(Type.Unknown({ description: "What the function is given: any JSON." })),
@@ -72,22 +120,30 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
   const step = { stepId, name, at: now };
   switch (sent.type) {
     case "sleep":
-      return { ...step, kind: "sleep", until: readUntil(sent.until, now) };
+      return { ...step, kind: "sleep", until: readUntil(sent, now) };
     case "wait_for_event":
       return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
+    case "wait_for_events":
+      return { ...step, kind: "wait_many", ...readConditions(sent, now) };
     case "invoke_function":
     case "invoke_function_async":
       return { ...step, kind: "invoke", ...readInvoke(sent, now) };
     default:
       throw new Fault(
         "invalid_argument",
-        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, invoke_function, invoke_function_async)`,
+        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, wait_for_events, invoke_function, invoke_function_async)`,
         { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
       );
   }
 }
 
-function readUntil(text: string | undefined, now: number): number {
+/** The duration counts where there is one: a worker's clock is not the server's. */
+function readUntil({ until: text, duration_ms: durationMs }: Yield, now: number): number {
+  if (durationMs !== undefined) {
+    if (!(durationMs >= 0 && durationMs <= sleepMsMax))
+      throw invalid("yield.duration_ms", `must be from 0 to ${sleepMsMax}`);
+    return now + Math.round(durationMs);
+  }
   const until = text === undefined ? undefined : parseRfc3339(text);
   if (until === undefined) throw invalid("yield.until", "must be an RFC 3339 timestamp");
   if (until - now > sleepMsMax) throw invalid("yield.until", `at most ${sleepMsMax} ms from now`);
@@ -105,25 +161,56 @@ function readFilter(filter: Yield["event_filter"], now: number) {
     match: readMatchField(filter.match ?? undefined, literal),
     timeoutAt: now + readTimeout(filter.timeout),
     input: payload === undefined ? null : jsonText("yield.event_filter.payload", payload),
+    ...(filter.on_timeout && { onTimeout: filter.on_timeout }),
   };
 }
 
-function readMatchField(text: string | undefined, literal: { value: unknown } | undefined) {
+function readConditions(
+  { conditions = [], mode = "any", timeout, on_timeout: onTimeout = "null" }: Yield,
+  now: number,
+) {
+  const names = new Set(conditions.map(({ name }) => name));
+  if (conditions.length === 0) throw invalid("yield.conditions", "required for wait_for_events");
+  if (names.size < conditions.length) throw invalid("yield.conditions", "must have different names");
+  return {
+    mode,
+    onTimeout,
+    conditions: conditions.map(({ name, event, match, match_value: value }, at) => {
+      const field = `yield.conditions[${at}]`;
+      requireEventName(`${field}.event`, event);
+      const literal = value === undefined || value === null ? undefined : { value };
+      return {
+        name: plainText(`${field}.name`, name),
+        eventName: event,
+        match: readMatchField(match ?? undefined, literal, `${field}.match`),
+      };
+    }),
+    timeoutAt: now + readTimeout(timeout, "yield.timeout"),
+  };
+}
+
+function readMatchField(
+  text: string | undefined,
+  literal: { value: unknown } | undefined,
+  field = "yield.event_filter.match",
+) {
   try {
     return readMatch(text, literal);
   } catch (error) {
-    if (error instanceof CelError) throw invalid("yield.event_filter.match", error.message);
+    if (error instanceof CelError) throw invalid(field, error.message);
     throw error;
   }
 }
 
 /** Milliseconds; text has a unit: `250ms`, `10s`, `1.5h`, `7d`. */
-function readTimeout(timeout: string | number | null | undefined): number {
+function readTimeout(
+  timeout: string | number | null | undefined,
+  field = "yield.event_filter.timeout",
+): number {
   if (timeout === undefined || timeout === null || timeout === "") return waitMsDefault;
   const [, amount, unit] = /^\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)\s*$/.exec(`${timeout}`) ?? [];
   const ms =
     typeof timeout === "number" ? timeout : amount && unit ? Number(amount) * unitsMs[unit]! : Number.NaN;
-  const field = "yield.event_filter.timeout";
   if (!Number.isFinite(ms)) throw invalid(field, "must be a number with ms, s, m, h or d, such as 7d");
   if (ms < 1 || ms > waitMsMax) throw invalid(field, `must be from 1 ms to ${waitMsMax} ms`);
   return Math.round(ms);

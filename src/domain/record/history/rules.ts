@@ -81,6 +81,7 @@ const statusAfter: Record<string, string> = {
   "run.resumed": "waiting_for_capacity",
   "run.lease_expired": "waiting_for_capacity",
   "run.released": "waiting_for_capacity",
+  "run.compensating": "waiting_for_capacity",
   "run.restored": "waiting_for_capacity",
   "run.completed": "completed",
   "run.failed": "failed",

@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/worker.proto.
  */
 export const file_svc_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEi7wMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSAASIwoGcmVwb3J0GCggASgLMhEuc3ZjLnYxLkpvYlJlcG9ydEgAQgkKB3BheWxvYWQi8wEKDldvcmtlclJlZ2lzdGVyEhEKCXdvcmtlcl9pZBgBIAEoCRIQCghob3N0bmFtZRgCIAEoCRIUCgxmdW5jdGlvbl9pZHMYAyADKAkSGwoTbWF4X2NvbmN1cnJlbnRfam9icxgEIAEoBRIyCgZsYWJlbHMYBSADKAsyIi5zdmMudjEuV29ya2VyUmVnaXN0ZXIuTGFiZWxzRW50cnkSJgoHdmVyc2lvbhgGIAEoCzIVLnN2Yy52MS5Xb3JrZXJWZXJzaW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoNV29ya2VyVmVyc2lvbhILCgNzZGsYASABKAkSDwoHcnVudGltZRgCIAEoCSKCAQoPV29ya2VySGVhcnRiZWF0EhEKCXdvcmtlcl9pZBgBIAEoCRITCgthY3RpdmVfam9icxgCIAEoBRIfCgRqb2JzGAMgAygLMhEuc3ZjLnYxLkFjdGl2ZUpvYhImCgdtZXRyaWNzGAQgASgLMhUuc3ZjLnYxLldvcmtlck1ldHJpY3MihwEKCUFjdGl2ZUpvYhIOCgZqb2JfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcnVuX2lkGAMgASgJEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkiaQoNV29ya2VyTWV0cmljcxITCgtjcHVfcGVyY2VudBgBIAEoARIWCg5tZW1vcnlfcGVyY2VudBgCIAEoARIWCg5qb2JzX2NvbXBsZXRlZBgDIAEoAxITCgtqb2JzX2ZhaWxlZBgEIAEoAyKNAQoLU3RlcFN0YXJ0ZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIjCglzdGVwX3R5cGUYBCABKA4yEC5zdmMudjEuU3RlcFR5cGUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSLIAQoNU3RlcENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkSLAoMb3V0cHV0X3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIowBCgpTdGVwRmFpbGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhwKBWVycm9yGAMgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkitgIKC1N0ZXBZaWVsZGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEiMKBXNsZWVwGAMgASgLMhIuc3ZjLnYxLlNsZWVwWWllbGRIABIsCgp3YWl0X2V2ZW50GAQgASgLMhYuc3ZjLnYxLldhaXRFdmVudFlpZWxkSAASNgoPaW52b2tlX2Z1bmN0aW9uGAcgASgLMhsuc3ZjLnYxLkludm9rZUZ1bmN0aW9uWWllbGRIABJBChVpbnZva2VfZnVuY3Rpb25fYXN5bmMYCCABKAsyIC5zdmMudjEuSW52b2tlRnVuY3Rpb25Bc3luY1lpZWxkSAASFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCUIMCgp5aWVsZF9pbmZvIjcKClNsZWVwWWllbGQSKQoFdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBCg5XYWl0RXZlbnRZaWVsZBISCgpldmVudF9uYW1lGAEgASgJEhgKEG1hdGNoX2V4cHJlc3Npb24YAiABKAkSEwoLbWF0Y2hfdmFsdWUYAyABKAkSKwoHdGltZW91dBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcGF5bG9hZF9qc29uGAUgASgMIlkKE0ludm9rZUZ1bmN0aW9uWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIZChFpbnZva2VfdGltZW91dF9tcxgDIAEoAyJDChhJbnZva2VGdW5jdGlvbkFzeW5jWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDCK2AQoMSm9iQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAMgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkSLAoMb3V0cHV0X3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIp8BCglKb2JGYWlsZWQSDgoGam9iX2lkGAEgASgJEhwKBWVycm9yGAIgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAMgASgFEiMKBXN0ZXBzGAQgAygLMhQuc3ZjLnYxLkV4ZWN1dGVkU3RlcBIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIuoBCgxFeGVjdXRlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRInCgZvdXRwdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAYgASgLMg0uc3ZjLnYxLkVycm9yEhgKEGNvbXBlbnNhdGlvbl9mb3IYByABKAkSEwoLZHVyYXRpb25fbXMYCCABKAUSLAoMb3V0cHV0X3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlQKBkpvYkFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkifAoHSm9iTmFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkSJQoGcmVhc29uGAUgASgOMhUuc3ZjLnYxLkpvYk5hY2tSZWFzb24iOQoJSm9iUmVwb3J0Eg4KBm51bWJlchgBIAEoAxIOCgZqb2JfaWQYAiABKAkSDAoEYm9keRgDIAEoCSLjAgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIABInCghyZXBvcnRlZBgoIAEoCzITLnN2Yy52MS5Kb2JSZXBvcnRlZEgAQgkKB3BheWxvYWQiTQoLSm9iUmVwb3J0ZWQSDgoGbnVtYmVyGAEgASgDEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIkIKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiRAoQV29ya2VyUmVnaXN0ZXJlZBIRCgl3b3JrZXJfaWQYASABKAkSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAIgASgFIpIDCg1Kb2JBc3NpZ25tZW50Eg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSHAoFZXZlbnQYBCABKAsyDS5zdmMudjEuRXZlbnQSLgoPY29tcGxldGVkX3N0ZXBzGAUgAygLMhUuc3ZjLnYxLkNvbXBsZXRlZFN0ZXASEAoIYWN0b3JfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIjCgdjb250ZXh0GAggASgLMhIuc3ZjLnYxLkpvYkNvbnRleHQSFQoNZXhlY3V0aW9uX3NlcRgJIAEoAxITCgtsZWFzZV90b2tlbhgKIAEoCRI0ChBsZWFzZV9leHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSGgoSc3RlcF9zZXF1ZW5jZV9iYXNlGCggASgFEhAKCGxlYXNlX21zGCkgASgFEhAKCHNlcXVlbmNlGCogASgJIqkBCg1Db21wbGV0ZWRTdGVwEg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIOCgZzdGF0dXMYBSABKAkSEgoKZXJyb3JfanNvbhgGIAEoDCLlAQoKSm9iQ29udGV4dBIQCgh0cmFjZV9pZBgBIAEoCRIyCghtZXRhZGF0YRgCIAMoCzIgLnN2Yy52MS5Kb2JDb250ZXh0Lk1ldGFkYXRhRW50cnkSMAoHc2VjcmV0cxgDIAMoCzIfLnN2Yy52MS5Kb2JDb250ZXh0LlNlY3JldHNFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOwoHU3RlcEFjaxIPCgdzdGVwX2lkGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEg0KBWVycm9yGAMgASgJIqIBCglSZXN1bWVKb2ISDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEwoLcmVzdW1lX3R5cGUYAyABKAkSLAoLcmVzdW1lX2RhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjEKEXJlc3VtZV9kYXRhX3ZhbHVlGAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIisKCUNhbmNlbEpvYhIOCgZqb2JfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKCFNodXRkb3duEg4KBnJlYXNvbhgBIAEoCRIYChBkcmFpbl90aW1lb3V0X21zGAIgASgFKnQKCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVMRUFTRV9TVEFURV9SRUZSRVNIRUQQARIVChFMRUFTRV9TVEFURV9TVEFMRRACEhcKE0xFQVNFX1NUQVRFX1VOS05PV04QAypvCg1Kb2JOYWNrUmVhc29uEh8KG0pPQl9OQUNLX1JFQVNPTl9VTlNQRUNJRklFRBAAEh8KG0pPQl9OQUNLX1JFQVNPTl9BVF9DQVBBQ0lUWRABEhwKGEpPQl9OQUNLX1JFQVNPTl9EUkFJTklORxACMkwKDVdvcmtlclNlcnZpY2USOwoHQ29ubmVjdBIVLnN2Yy52MS5Xb3JrZXJNZXNzYWdlGhUuc3ZjLnYxLkVuZ2luZU1lc3NhZ2UoATABYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
+  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEi7wMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSAASIwoGcmVwb3J0GCggASgLMhEuc3ZjLnYxLkpvYlJlcG9ydEgAQgkKB3BheWxvYWQilwIKDldvcmtlclJlZ2lzdGVyEhEKCXdvcmtlcl9pZBgBIAEoCRIQCghob3N0bmFtZRgCIAEoCRIUCgxmdW5jdGlvbl9pZHMYAyADKAkSGwoTbWF4X2NvbmN1cnJlbnRfam9icxgEIAEoBRIyCgZsYWJlbHMYBSADKAsyIi5zdmMudjEuV29ya2VyUmVnaXN0ZXIuTGFiZWxzRW50cnkSJgoHdmVyc2lvbhgGIAEoCzIVLnN2Yy52MS5Xb3JrZXJWZXJzaW9uEhAKCGZlYXR1cmVzGCggAygJEhAKCGNsb2NrX21zGCkgASgDGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoNV29ya2VyVmVyc2lvbhILCgNzZGsYASABKAkSDwoHcnVudGltZRgCIAEoCSKCAQoPV29ya2VySGVhcnRiZWF0EhEKCXdvcmtlcl9pZBgBIAEoCRITCgthY3RpdmVfam9icxgCIAEoBRIfCgRqb2JzGAMgAygLMhEuc3ZjLnYxLkFjdGl2ZUpvYhImCgdtZXRyaWNzGAQgASgLMhUuc3ZjLnYxLldvcmtlck1ldHJpY3MihwEKCUFjdGl2ZUpvYhIOCgZqb2JfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcnVuX2lkGAMgASgJEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkiaQoNV29ya2VyTWV0cmljcxITCgtjcHVfcGVyY2VudBgBIAEoARIWCg5tZW1vcnlfcGVyY2VudBgCIAEoARIWCg5qb2JzX2NvbXBsZXRlZBgDIAEoAxITCgtqb2JzX2ZhaWxlZBgEIAEoAyKNAQoLU3RlcFN0YXJ0ZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIjCglzdGVwX3R5cGUYBCABKA4yEC5zdmMudjEuU3RlcFR5cGUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSLIAQoNU3RlcENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkSLAoMb3V0cHV0X3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIowBCgpTdGVwRmFpbGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhwKBWVycm9yGAMgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkitgIKC1N0ZXBZaWVsZGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEiMKBXNsZWVwGAMgASgLMhIuc3ZjLnYxLlNsZWVwWWllbGRIABIsCgp3YWl0X2V2ZW50GAQgASgLMhYuc3ZjLnYxLldhaXRFdmVudFlpZWxkSAASNgoPaW52b2tlX2Z1bmN0aW9uGAcgASgLMhsuc3ZjLnYxLkludm9rZUZ1bmN0aW9uWWllbGRIABJBChVpbnZva2VfZnVuY3Rpb25fYXN5bmMYCCABKAsyIC5zdmMudjEuSW52b2tlRnVuY3Rpb25Bc3luY1lpZWxkSAASFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCUIMCgp5aWVsZF9pbmZvIjcKClNsZWVwWWllbGQSKQoFdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBCg5XYWl0RXZlbnRZaWVsZBISCgpldmVudF9uYW1lGAEgASgJEhgKEG1hdGNoX2V4cHJlc3Npb24YAiABKAkSEwoLbWF0Y2hfdmFsdWUYAyABKAkSKwoHdGltZW91dBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcGF5bG9hZF9qc29uGAUgASgMIlkKE0ludm9rZUZ1bmN0aW9uWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIZChFpbnZva2VfdGltZW91dF9tcxgDIAEoAyJDChhJbnZva2VGdW5jdGlvbkFzeW5jWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDCK2AQoMSm9iQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAMgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkSLAoMb3V0cHV0X3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIp8BCglKb2JGYWlsZWQSDgoGam9iX2lkGAEgASgJEhwKBWVycm9yGAIgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAMgASgFEiMKBXN0ZXBzGAQgAygLMhQuc3ZjLnYxLkV4ZWN1dGVkU3RlcBIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIuoBCgxFeGVjdXRlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRInCgZvdXRwdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAYgASgLMg0uc3ZjLnYxLkVycm9yEhgKEGNvbXBlbnNhdGlvbl9mb3IYByABKAkSEwoLZHVyYXRpb25fbXMYCCABKAUSLAoMb3V0cHV0X3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlQKBkpvYkFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkifAoHSm9iTmFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkSJQoGcmVhc29uGAUgASgOMhUuc3ZjLnYxLkpvYk5hY2tSZWFzb24iOQoJSm9iUmVwb3J0Eg4KBm51bWJlchgBIAEoAxIOCgZqb2JfaWQYAiABKAkSDAoEYm9keRgDIAEoCSLjAgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIABInCghyZXBvcnRlZBgoIAEoCzITLnN2Yy52MS5Kb2JSZXBvcnRlZEgAQgkKB3BheWxvYWQiTQoLSm9iUmVwb3J0ZWQSDgoGbnVtYmVyGAEgASgDEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIkIKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiWgoQV29ya2VyUmVnaXN0ZXJlZBIRCgl3b3JrZXJfaWQYASABKAkSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAIgASgFEhQKDGNsb2NrX29mZl9tcxgoIAEoAyK+AwoNSm9iQXNzaWdubWVudBIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhMKC2Z1bmN0aW9uX2lkGAMgASgJEhwKBWV2ZW50GAQgASgLMg0uc3ZjLnYxLkV2ZW50Ei4KD2NvbXBsZXRlZF9zdGVwcxgFIAMoCzIVLnN2Yy52MS5Db21wbGV0ZWRTdGVwEhAKCGFjdG9yX2lkGAYgASgJEg8KB2F0dGVtcHQYByABKAUSIwoHY29udGV4dBgIIAEoCzISLnN2Yy52MS5Kb2JDb250ZXh0EhUKDWV4ZWN1dGlvbl9zZXEYCSABKAMSEwoLbGVhc2VfdG9rZW4YCiABKAkSNAoQbGVhc2VfZXhwaXJlc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMbWF4X2F0dGVtcHRzGAwgASgFEhoKEnN0ZXBfc2VxdWVuY2VfYmFzZRgoIAEoBRIQCghsZWFzZV9tcxgpIAEoBRIQCghzZXF1ZW5jZRgqIAEoCRIqCgxjb21wZW5zYXRpbmcYKyABKAsyFC5zdmMudjEuQ29tcGVuc2F0aW5nImoKDENvbXBlbnNhdGluZxIOCgZzdGF0dXMYASABKAkSEgoKZXJyb3JfanNvbhgCIAEoCRINCgVjYXVzZRgDIAEoCRITCgtpbnRlcnJ1cHRlZBgEIAEoCBISCgp0cmllc19sZWZ0GAUgASgFIqkBCg1Db21wbGV0ZWRTdGVwEg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIOCgZzdGF0dXMYBSABKAkSEgoKZXJyb3JfanNvbhgGIAEoDCLlAQoKSm9iQ29udGV4dBIQCgh0cmFjZV9pZBgBIAEoCRIyCghtZXRhZGF0YRgCIAMoCzIgLnN2Yy52MS5Kb2JDb250ZXh0Lk1ldGFkYXRhRW50cnkSMAoHc2VjcmV0cxgDIAMoCzIfLnN2Yy52MS5Kb2JDb250ZXh0LlNlY3JldHNFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOwoHU3RlcEFjaxIPCgdzdGVwX2lkGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEg0KBWVycm9yGAMgASgJIqIBCglSZXN1bWVKb2ISDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEwoLcmVzdW1lX3R5cGUYAyABKAkSLAoLcmVzdW1lX2RhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjEKEXJlc3VtZV9kYXRhX3ZhbHVlGAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIisKCUNhbmNlbEpvYhIOCgZqb2JfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKCFNodXRkb3duEg4KBnJlYXNvbhgBIAEoCRIYChBkcmFpbl90aW1lb3V0X21zGAIgASgFKnQKCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVMRUFTRV9TVEFURV9SRUZSRVNIRUQQARIVChFMRUFTRV9TVEFURV9TVEFMRRACEhcKE0xFQVNFX1NUQVRFX1VOS05PV04QAypvCg1Kb2JOYWNrUmVhc29uEh8KG0pPQl9OQUNLX1JFQVNPTl9VTlNQRUNJRklFRBAAEh8KG0pPQl9OQUNLX1JFQVNPTl9BVF9DQVBBQ0lUWRABEhwKGEpPQl9OQUNLX1JFQVNPTl9EUkFJTklORxACMkwKDVdvcmtlclNlcnZpY2USOwoHQ29ubmVjdBIVLnN2Yy52MS5Xb3JrZXJNZXNzYWdlGhUuc3ZjLnYxLkVuZ2luZU1lc3NhZ2UoATABYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.WorkerMessage
@@ -240,6 +240,20 @@ export type WorkerRegister = Message<"svc.v1.WorkerRegister"> & {
    * @generated from field: svc.v1.WorkerVersion version = 6;
    */
   version?: WorkerVersion | undefined;
+
+  /**
+   * What the worker understands beyond the common protocol: compensation. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated string features = 40;
+   */
+  features: string[];
+
+  /**
+   * The worker's clock when it sent this, in milliseconds since 1970.
+   *
+   * @generated from field: int64 clock_ms = 41;
+   */
+  clockMs: bigint;
 };
 
 /**
@@ -279,6 +293,20 @@ export type WorkerRegisterJson = {
    * @generated from field: svc.v1.WorkerVersion version = 6;
    */
   version?: WorkerVersionJson;
+
+  /**
+   * What the worker understands beyond the common protocol: compensation. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated string features = 40;
+   */
+  features?: string[];
+
+  /**
+   * The worker's clock when it sent this, in milliseconds since 1970.
+   *
+   * @generated from field: int64 clock_ms = 41;
+   */
+  clockMs?: string;
 };
 
 /**
@@ -1927,6 +1955,13 @@ export type WorkerRegistered = Message<"svc.v1.WorkerRegistered"> & {
    * @generated from field: int32 heartbeat_interval_ms = 2;
    */
   heartbeatIntervalMs: number;
+
+  /**
+   * By how much the worker's clock is ahead of the server's, when that is more than a second.
+   *
+   * @generated from field: int64 clock_off_ms = 40;
+   */
+  clockOffMs: bigint;
 };
 
 /**
@@ -1944,6 +1979,13 @@ export type WorkerRegisteredJson = {
    * @generated from field: int32 heartbeat_interval_ms = 2;
    */
   heartbeatIntervalMs?: number;
+
+  /**
+   * By how much the worker's clock is ahead of the server's, when that is more than a second.
+   *
+   * @generated from field: int64 clock_off_ms = 40;
+   */
+  clockOffMs?: string;
 };
 
 /**
@@ -2045,6 +2087,13 @@ export type JobAssignment = Message<"svc.v1.JobAssignment"> & {
    * @generated from field: string sequence = 42;
    */
   sequence: string;
+
+  /**
+   * The run ends: nothing is to be done but to undo it.
+   *
+   * @generated from field: svc.v1.Compensating compensating = 43;
+   */
+  compensating?: Compensating | undefined;
 };
 
 /**
@@ -2139,6 +2188,13 @@ export type JobAssignmentJson = {
    * @generated from field: string sequence = 42;
    */
   sequence?: string;
+
+  /**
+   * The run ends: nothing is to be done but to undo it.
+   *
+   * @generated from field: svc.v1.Compensating compensating = 43;
+   */
+  compensating?: CompensatingJson;
 };
 
 /**
@@ -2147,6 +2203,93 @@ export type JobAssignmentJson = {
  */
 export const JobAssignmentSchema: GenMessage<JobAssignment, {jsonType: JobAssignmentJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_worker, 25);
+
+/**
+ * @generated from message svc.v1.Compensating
+ */
+export type Compensating = Message<"svc.v1.Compensating"> & {
+  /**
+   * How the run ends: failed or cancelled.
+   *
+   * @generated from field: string status = 1;
+   */
+  status: string;
+
+  /**
+   * JSON text of the error of a failed run.
+   *
+   * @generated from field: string error_json = 2;
+   */
+  errorJson: string;
+
+  /**
+   * Why a cancelled run was cancelled: user, cancel-on-event and others.
+   *
+   * @generated from field: string cause = 3;
+   */
+  cause: string;
+
+  /**
+   * The last execution before was cut off: what it did last may not be stored.
+   *
+   * @generated from field: bool interrupted = 4;
+   */
+  interrupted: boolean;
+
+  /**
+   * Further jobs that this one may ask for by a retryable failure.
+   *
+   * @generated from field: int32 tries_left = 5;
+   */
+  triesLeft: number;
+};
+
+/**
+ * @generated from message svc.v1.Compensating
+ */
+export type CompensatingJson = {
+  /**
+   * How the run ends: failed or cancelled.
+   *
+   * @generated from field: string status = 1;
+   */
+  status?: string;
+
+  /**
+   * JSON text of the error of a failed run.
+   *
+   * @generated from field: string error_json = 2;
+   */
+  errorJson?: string;
+
+  /**
+   * Why a cancelled run was cancelled: user, cancel-on-event and others.
+   *
+   * @generated from field: string cause = 3;
+   */
+  cause?: string;
+
+  /**
+   * The last execution before was cut off: what it did last may not be stored.
+   *
+   * @generated from field: bool interrupted = 4;
+   */
+  interrupted?: boolean;
+
+  /**
+   * Further jobs that this one may ask for by a retryable failure.
+   *
+   * @generated from field: int32 tries_left = 5;
+   */
+  triesLeft?: number;
+};
+
+/**
+ * Describes the message svc.v1.Compensating.
+ * Use `create(CompensatingSchema)` to create a new message.
+ */
+export const CompensatingSchema: GenMessage<Compensating, {jsonType: CompensatingJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_worker, 26);
 
 /**
  * @generated from message svc.v1.CompletedStep
@@ -2243,7 +2386,7 @@ export type CompletedStepJson = {
  * Use `create(CompletedStepSchema)` to create a new message.
  */
 export const CompletedStepSchema: GenMessage<CompletedStep, {jsonType: CompletedStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 26);
+  messageDesc(file_svc_v1_worker, 27);
 
 /**
  * @generated from message svc.v1.JobContext
@@ -2302,7 +2445,7 @@ export type JobContextJson = {
  * Use `create(JobContextSchema)` to create a new message.
  */
 export const JobContextSchema: GenMessage<JobContext, {jsonType: JobContextJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 27);
+  messageDesc(file_svc_v1_worker, 28);
 
 /**
  * Informational.
@@ -2361,7 +2504,7 @@ export type StepAckJson = {
  * Use `create(StepAckSchema)` to create a new message.
  */
 export const StepAckSchema: GenMessage<StepAck, {jsonType: StepAckJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 28);
+  messageDesc(file_svc_v1_worker, 29);
 
 /**
  * Informational: a run resumes by a new job.
@@ -2444,7 +2587,7 @@ export type ResumeJobJson = {
  * Use `create(ResumeJobSchema)` to create a new message.
  */
 export const ResumeJobSchema: GenMessage<ResumeJob, {jsonType: ResumeJobJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 29);
+  messageDesc(file_svc_v1_worker, 30);
 
 /**
  * @generated from message svc.v1.CancelJob
@@ -2485,7 +2628,7 @@ export type CancelJobJson = {
  * Use `create(CancelJobSchema)` to create a new message.
  */
 export const CancelJobSchema: GenMessage<CancelJob, {jsonType: CancelJobJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 30);
+  messageDesc(file_svc_v1_worker, 31);
 
 /**
  * @generated from message svc.v1.Shutdown
@@ -2530,7 +2673,7 @@ export type ShutdownJson = {
  * Use `create(ShutdownSchema)` to create a new message.
  */
 export const ShutdownSchema: GenMessage<Shutdown, {jsonType: ShutdownJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 31);
+  messageDesc(file_svc_v1_worker, 32);
 
 /**
  * @generated from enum svc.v1.LeaseState

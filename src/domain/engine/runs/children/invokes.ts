@@ -3,10 +3,11 @@ import { countTurns, type Slice } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
-import type { RunError } from "../run.ts";
+import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
+import { endRuns, type Undoing } from "../undo/end-runs.ts";
+import { dropWaits } from "../waits/drop-waits.ts";
 import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
-import { endRuns, type QueueHint } from "../wakes/due.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
 /** A step that waits for its child, or for its event. */
@@ -17,6 +18,7 @@ export interface PendingRow {
   wait_event_name: string | null;
   child_run_id: string | null;
   failure_told_at: number | null;
+  on_timeout: "null" | "throw" | null;
   function_id: string | null;
 }
 
@@ -27,7 +29,7 @@ export async function pendingRows(
 ): Promise<Map<string, PendingRow>> {
   const rows =
     await session.all<PendingRow>(sql`SELECT s.run_id, s.step_id, s.name, s.wait_event_name, s.child_run_id,
-      s.failure_told_at, COALESCE(i.function_id, c.function_id) AS function_id
+      s.failure_told_at, s.on_timeout, COALESCE(i.function_id, c.function_id) AS function_id
     FROM ${session.seams.rowsFrom("v", {
       run_id: column.text(steps.map((s) => s.runId)),
       step_id: column.text(steps.map((s) => s.stepId)),
@@ -77,23 +79,26 @@ export async function failInvokes(
     [],
     now,
   );
-  await endWaiting(
+  const undoing = await endWaiting(
     session,
     ending.map(({ row, step, error }) => ({ row, stepId: step.step_id, status: "failed", error })),
     now,
   );
-  return { lanes: queueHintsOfRows(accepting.map(({ row }) => row)), failed: runsOf(ending) };
+  return {
+    lanes: [...queueHintsOfRows(accepting.map(({ row }) => row)), ...undoing.lanes],
+    failed: runsOf(ending, undoing),
+  };
 }
 
-/** Fails steps, and their runs with the same error. */
+/** Fails steps, and their runs with the same error; answers the runs that are undone first. */
 async function endWaiting(
   session: Session,
   list: readonly { row: WaitingRow; stepId: string; status: "failed" | "timed_out"; error: RunError }[],
   now: Instant,
-): Promise<void> {
-  if (list.length === 0) return;
+): Promise<Undoing> {
   const at = sql.bigint(now);
-  await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
+  if (list.length > 0)
+    await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
       duration_ms = ${at} - steps.started_at
     FROM ${session.seams.rowsFrom("v", {
       run_id: column.text(list.map(({ row }) => row.run_id)),
@@ -106,7 +111,7 @@ async function endWaiting(
     list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
     now,
   );
-  await endRuns(
+  return endRuns(
     session,
     list.map(({ row, error: { message, code } }) => ({
       runId: row.run_id,
@@ -118,8 +123,10 @@ async function endWaiting(
   );
 }
 
-const runsOf = (list: readonly { row: WaitingRow }[]) =>
-  list.map(({ row }) => ({ runId: row.run_id, environmentId: row.environment_id }));
+const runsOf = (list: readonly { row: WaitingRow }[], { runIds }: Undoing) =>
+  list.flatMap(({ row }) =>
+    runIds.has(row.run_id) ? [] : { runId: row.run_id, environmentId: row.environment_id },
+  );
 
 const pendingColumns = sql.raw(
   "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count",
@@ -130,8 +137,39 @@ const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'i
 /** A timed-out wait whose events the matcher has not read yet is tried again after this. */
 const behindMs = 2_000;
 
+/** The handlers of these waits asked to be told when none came in time. */
+async function goOnWithout(
+  session: Session,
+  list: readonly (WaitingRow & { waiting_step_id: string })[],
+  steps: ReadonlyMap<string, PendingRow>,
+  now: Instant,
+): Promise<void> {
+  await resolveSteps(
+    session,
+    list.map((row): Resolution => {
+      const error = waitTimedOut(steps.get(row.run_id)?.wait_event_name ?? "");
+      return {
+        row,
+        stepId: row.waiting_step_id,
+        status: "timed_out",
+        output: null,
+        error: JSON.stringify(error),
+        // What came meanwhile and was not waited for may end the next wait.
+        seenPosition: "kept",
+        detail: JSON.stringify({ step_id: row.waiting_step_id, timed_out: true }),
+      };
+    }),
+    [],
+    now,
+  );
+  await dropWaits(
+    session,
+    list.map((row) => row.run_id),
+  );
+}
+
 /**
- * Times out waits and invokes. A wait fails its run without a retry, but not while its environment is in
+ * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told; but not while its environment is in
  * `behind`: its event may be logged and not read yet. An invoke fails its step, and the child goes on. Locks:
  * executions (never waited for), then their rows.
  */
@@ -158,9 +196,12 @@ export async function timeOutPending(
       WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(later.map(({ run_id }) => run_id)),
       })})`);
-  await endWaiting(
+  const told = waits.filter((row) => steps.get(row.run_id)?.on_timeout);
+  await goOnWithout(session, told, steps, now);
+  const ending = waits.filter((row) => !told.includes(row));
+  const undoing = await endWaiting(
     session,
-    waits.map((row) => ({
+    ending.map((row) => ({
       row,
       stepId: row.waiting_step_id,
       status: "timed_out",
@@ -179,6 +220,12 @@ export async function timeOutPending(
       SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(invokes.map(({ row }) => row.run_id)),
       })})`);
-  const failed = [...runsOf(waits.map((row) => ({ row }))), ...moved.failed];
-  return { lanes: moved.lanes, failed, counts };
+  const failed = [
+    ...runsOf(
+      ending.map((row) => ({ row })),
+      undoing,
+    ),
+    ...moved.failed,
+  ];
+  return { lanes: [...moved.lanes, ...undoing.lanes, ...queueHintsOfRows(told)], failed, counts };
 }

@@ -31,6 +31,8 @@ export interface ClaimedRow {
   attempt: number;
   max_attempts: number;
   step_count: number;
+  /** JSON of the `RunEnding` of a run that is compensating. */
+  ending: string | null;
   queued_at: number;
   actor_id: string | null;
   event_id: string;
@@ -80,6 +82,7 @@ const leasedColumns = {
   attempt: "c.attempt",
   max_attempts: "c.max_attempts",
   step_count: "c.step_count",
+  ending: "c.ending",
   actor_id: "r.actor_id",
   event_id: "v.id",
   event_position: "v.position",
@@ -118,7 +121,7 @@ export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claim
       FROM picked p JOIN slot s ON s.lane = p.lane AND s.rank = p.rank
       WHERE e.run_id || '' = p.run_id AND e.run_id = ANY (ARRAY(SELECT run_id FROM picked))
       RETURNING p.lane, p.rank, p.wake_at AS queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
-        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.history_count, e.worker_id),
+        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.ending, e.history_count, e.worker_id),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed")}
@@ -203,7 +206,7 @@ export function leasePickedSync(
     FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
   return session.all<ClaimedRow>(sql`SELECT ${leasedAnswer} FROM (
       SELECT p.lane, p.rank, p.queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
-        e.execution_seq, e.attempt, e.max_attempts, e.step_count
+        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.ending
       FROM ${session.seams.rowsFrom("p", chosen)} JOIN executions e ON e.run_id = p.run_id) c
       JOIN runs r ON r.id = c.run_id JOIN events v ON v.id = r.event_id
     ORDER BY c.lane, c.rank`);

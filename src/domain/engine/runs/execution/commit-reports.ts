@@ -63,10 +63,10 @@ interface StepOfReport extends NewStep {
   change: ExecutionChange;
 }
 
-const stepsOfReports = (list: readonly ExecutionChange[]): StepOfReport[] =>
+export const stepsOfReports = (list: readonly ExecutionChange[]): StepOfReport[] =>
   list.flatMap((change, at) => change.steps.map((step) => ({ ...step, report: at + 1, change })));
 
-const stepColumns = (steps: readonly StepOfReport[]) => ({
+export const stepColumns = (steps: readonly StepOfReport[]) => ({
   report: column.bigint(steps.map((s) => s.report)),
   run_id: column.text(steps.map((s) => s.change.runId)),
   environment_id: column.text(steps.map((s) => s.change.environmentId)),
@@ -84,28 +84,48 @@ const stepColumns = (steps: readonly StepOfReport[]) => ({
   sleep_until: column.bigint(steps.map((s) => s.sleepUntil)),
 });
 
-const stepTarget =
+export const stepTarget =
   sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
   attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
 
 // A completed step is never written again: its output is what later steps were computed from.
-const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
+export const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
   status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
   started_at = excluded.started_at, ended_at = excluded.ended_at, duration_ms = excluded.duration_ms,
   sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
   WHERE steps.status <> 'completed'`);
 
+/** Columns that only reports of runs with something to undo need. */
+const undoColumns = (list: readonly ExecutionChange[]) => ({
+  undo_count: column.bigint(list.map((s) => s.undo?.count ?? null)),
+  ending: column.text(list.map((s) => s.undo?.ending ?? null)),
+  undo_until: column.bigint(list.map((s) => s.undo?.until ?? null)),
+  cause: column.text(list.map((s) => s.undo?.cause ?? null)),
+  undo_failed: column.bigint(list.map((s) => s.undo?.failed || null)),
+});
+
+const hasUndo = (list: readonly ExecutionChange[]): boolean => list.some((change) => change.undo !== null);
+
 /** The SET list of a run `r` that ends, from its report `v`; both engines run this text. */
-const setEnded = (now: Instant): Sql => sql`status = v.ends,
+const setEnded = (now: Instant, isUndone: boolean): Sql => sql`${
+  isUndone ? sql.raw("cancellation_cause = v.cause, undo_failed = v.undo_failed, ") : sql.empty
+}status = v.ends,
         trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error,
         attempt = v.attempt, worker_id = v.worker_id, started_at = v.started_at, ended_at = ${sql.bigint(now)},
         updated_at = ${sql.bigint(now)}, execution_seq = v.execution_seq, lease_hash = v.lease_hash`;
+
+/** Parts of `setStaying` that only such reports need. */
+const setUndo = sql.raw(`undo_count = COALESCE(v.undo_count, e.undo_count),
+        ending = COALESCE(v.ending, e.ending), timeout_at = COALESCE(v.undo_until, e.timeout_at),`);
+const returned = (isUndone: boolean): Sql => (isUndone ? sql.raw("AND v.ending IS NULL") : sql.empty);
 
 /**
  * The SET list of an execution `e` whose run goes on, from its report `v`. `v.paused_at` is set where a pause
  * was requested and takes effect with this report: the execution is then held, and keeps where to go on from.
  */
-const setStaying = (now: Instant, greatest: "GREATEST" | "MAX"): Sql => sql`
+const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolean): Sql => sql`${
+  isUndone ? setUndo : sql.empty
+}
         state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
         wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
         held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
@@ -116,8 +136,8 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX"): Sql => sql`
         worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
         step_count = ${sql.raw(greatest)}(e.step_count, v.steps_top) + v.appended,
         waiting_step_id = v.waiting_step_id,
-        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
-        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
+        lost_count = CASE WHEN v.next = 'queued' ${returned(isUndone)} THEN e.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' ${returned(isUndone)} AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
 
 /**
@@ -129,6 +149,9 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
 
   postgres({ changes, now }, seams) {
     const steps = stepsOfReports(changes);
+    const isUndone = hasUndo(changes);
+    const plain = reportColumns(changes);
+    const reports = isUndone ? { ...plain, ...undoColumns(changes) } : plain;
     const stored =
       steps.length === 0
         ? sql.empty
@@ -154,14 +177,14 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
       ON CONFLICT DO NOTHING),
     ended AS (
-      UPDATE runs AS r SET ${setEnded(now)}
+      UPDATE runs AS r SET ${setEnded(now, isUndone)}
       FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     `;
     const staying = changes.every(({ ends }) => ends !== null)
       ? sql.empty
       : sql`moved AS (
-      UPDATE executions AS e SET ${setStaying(now, "GREATEST")}
+      UPDATE executions AS e SET ${setStaying(now, "GREATEST", isUndone)}
       FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
     `;
@@ -169,7 +192,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     // statistics the planner would scan a whole index instead. Reports are sorted first, so that locks are
     // taken in the order of run ids.
     return sql`WITH report AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("item", reportColumns(changes))} ORDER BY run_id),
+      SELECT * FROM ${seams.rowsFrom("item", reports)} ORDER BY run_id),
     held AS MATERIALIZED (
       SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
         e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
@@ -280,6 +303,7 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
 
   const ending = valid.filter((v) => v.change.ends !== null);
   if (ending.length > 0) {
+    const isUndone = hasUndo(ending.map((v) => v.change));
     const watched = ending.filter((v) => v.row.watched_at !== null);
     if (watched.length > 0)
       session.run(sql`DELETE FROM waits WHERE run_id IN ${sql.list(watched.map((v) => v.change.runId))}`);
@@ -293,8 +317,9 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
     const list = ending.map((v) => v.change);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
-    session.run(sql`UPDATE runs AS r SET ${setEnded(now)}
+    session.run(sql`UPDATE runs AS r SET ${setEnded(now, isUndone)}
       FROM ${rowsFrom("v", {
+        ...(isUndone && undoColumns(list)),
         run_id: column.text(list.map((s) => s.runId)),
         ends: column.text(list.map((s) => s.ends)),
         output: column.text(list.map((s) => s.output)),
@@ -309,9 +334,11 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
 
   const stayingRows = valid.filter((v) => v.change.ends === null);
   const staying = stayingRows.map((v) => v.change);
+  const isStayingUndone = hasUndo(staying);
   if (staying.length > 0)
-    session.run(sql`UPDATE executions AS e SET ${setStaying(now, "MAX")}
+    session.run(sql`UPDATE executions AS e SET ${setStaying(now, "MAX", isStayingUndone)}
       FROM ${rowsFrom("v", {
+        ...(isStayingUndone && undoColumns(staying)),
         run_id: column.text(staying.map((s) => s.runId)),
         next: column.text(staying.map((s) => s.next)),
         wake_at: column.bigint(staying.map((s) => s.wakeAt)),

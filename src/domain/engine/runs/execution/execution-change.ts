@@ -26,6 +26,23 @@ export interface ExecutionChange extends Fence {
   waitingStepId: string | null;
   /** The event or the child that the run waits for; null when it waits only for `wakeAt`. */
   pending: PendingStep | null;
+  /** Null from workers that tell of no compensations. */
+  undo: UndoChange | null;
+}
+
+/** What a report changes of the undoing of its run. */
+export interface UndoChange {
+  /** Compensations that the run has now; null keeps the number. */
+  count: number | null;
+  /** JSON of the `RunEnding` of a run that is compensating from here on; null keeps what there is. */
+  ending: string | null;
+  /** When the run is compensating no longer, whatever is left. */
+  until: Instant | null;
+  /** Of a run that ends: why it was cancelled, and how many compensations failed for good. */
+  cause: string | null;
+  failed: number | null;
+  /** The queue that the run returns to. */
+  functionId: string | null;
 }
 
 export interface NewStep {
@@ -46,6 +63,13 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
+/** One of several events that a step waits for. */
+export interface StoredCondition {
+  name: string;
+  eventName: string;
+  match: StoredMatch;
+}
+
 /** A yielded step that an event or a child run resolves. */
 export interface PendingStep {
   stepId: string;
@@ -56,9 +80,12 @@ export interface PendingStep {
   timeoutAt: Instant;
   /** JSON text. */
   input: string | null;
+  /** What the handler makes of a wait that is over; null fails the run. */
+  onTimeout: "null" | "throw" | null;
   /** The worker understands a failed step among the completed ones. */
   takesFailedSteps: boolean;
   for:
     | { kind: "event"; name: string; match: StoredMatch }
+    | { kind: "events"; mode: "any" | "all"; conditions: readonly StoredCondition[] }
     | { kind: "invoke" | "invoke_async"; functionId: string };
 }

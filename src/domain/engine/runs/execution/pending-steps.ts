@@ -13,7 +13,9 @@ export const pendingOf = (changes: readonly ExecutionChange[]): PendingOfReport[
   changes.flatMap(({ pending }, at) => (pending ? { report: at + 1, step: pending } : []));
 
 const eventOf = ({ step }: PendingOfReport) => (step.for.kind === "event" ? step.for : undefined);
-const invokeOf = ({ step }: PendingOfReport) => (step.for.kind === "event" ? undefined : step.for);
+const invokeOf = ({ step }: PendingOfReport) =>
+  step.for.kind === "event" || step.for.kind === "events" ? undefined : step.for;
+const manyOf = ({ step }: PendingOfReport) => (step.for.kind === "events" ? step.for : undefined);
 
 const pendingColumns = (list: readonly PendingOfReport[]) => ({
   report: column.bigint(list.map((p) => p.report)),
@@ -23,33 +25,62 @@ const pendingColumns = (list: readonly PendingOfReport[]) => ({
   started_at: column.bigint(list.map((p) => p.step.startedAt)),
   timeout_at: column.bigint(list.map((p) => p.step.timeoutAt)),
   input: column.text(list.map((p) => p.step.input)),
+  on_timeout: column.text(list.map((p) => p.step.onTimeout)),
   told: column.bigint(list.map((p) => (p.step.takesFailedSteps ? 1 : null))),
   kind: column.text(list.map((p) => p.step.for.kind)),
-  event_name: column.text(list.map((p) => eventOf(p)?.name ?? null)),
+  event_name: column.text(list.map((p) => eventOf(p)?.name ?? namesOf(p) ?? null)),
   match_path: column.text(list.map((p) => eventOf(p)?.match.path ?? null)),
   value_hash: column.text(list.map((p) => eventOf(p)?.match.valueHash ?? null)),
   expression: column.text(list.map((p) => eventOf(p)?.match.expression ?? null)),
   function_id: column.text(list.map((p) => invokeOf(p)?.functionId ?? null)),
 });
 
+const namesOf = (pending: PendingOfReport): string | undefined =>
+  manyOf(pending)
+    ?.conditions.map(({ eventName }) => eventName)
+    .join(", ");
+
+/** The conditions of steps that wait for several events. */
+const conditionColumns = (list: readonly PendingOfReport[]) => {
+  const all = list.flatMap((pending) =>
+    (manyOf(pending)?.conditions ?? []).map((one, place) => ({
+      ...one,
+      report: pending.report,
+      place,
+      mode: manyOf(pending)!.mode,
+    })),
+  );
+  return {
+    report: column.bigint(all.map((one) => one.report)),
+    place: column.bigint(all.map((one) => one.place)),
+    condition: column.text(all.map((one) => one.name)),
+    mode: column.text(all.map((one) => one.mode)),
+    event_name: column.text(all.map((one) => one.eventName)),
+    match_path: column.text(all.map((one) => one.match.path)),
+    value_hash: column.text(all.map((one) => one.match.valueHash)),
+    expression: column.text(all.map((one) => one.match.expression)),
+  };
+};
+
 /**
  * Inserts from `source a` with the columns above and those of the run's execution, each its own statement.
  */
-const inserts = (source: Sql, place: Sql, now: Instant) => {
+const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
   const at = sql.bigint(now);
   return {
     // A completed step is never written again; a child that an earlier yield started stays this step's child.
     steps: sql`INSERT INTO steps (run_id, step_id, environment_id, name, type, sequence, status, attempt, started_at,
-        input, wait_event_name, wait_timeout_at, failure_told_at, created_at, updated_at)
+        input, wait_event_name, wait_timeout_at, on_timeout, failure_told_at, created_at, updated_at)
       SELECT a.run_id, a.step_id, a.environment_id, a.name,
-        CASE WHEN a.kind = 'event' THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
+        CASE WHEN a.kind IN ('event', 'events') THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
         a.started_at, a.input, a.event_name, CASE WHEN a.kind <> 'invoke_async' THEN a.timeout_at END,
+        a.on_timeout,
         CASE WHEN a.told IS NOT NULL THEN ${at} END, ${at}, ${at}
       FROM ${source} WHERE true
       ON CONFLICT (run_id, step_id) DO UPDATE SET type = excluded.type, status = excluded.status, output = NULL,
         error = NULL, attempt = excluded.attempt, ended_at = NULL, duration_ms = NULL, input = excluded.input,
         wait_event_name = excluded.wait_event_name, wait_timeout_at = excluded.wait_timeout_at,
-        failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at
+        on_timeout = excluded.on_timeout, failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at
         WHERE steps.status <> 'completed'`,
     // Executions from before migration 4 have no `seen_position`: their waits begin at the head of the log.
     waits: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,
@@ -61,12 +92,24 @@ const inserts = (source: Sql, place: Sql, now: Instant) => {
       ON CONFLICT (run_id, kind, step_id) DO UPDATE SET event_name = excluded.event_name,
         match_path = excluded.match_path, value_hash = excluded.value_hash, expression = excluded.expression,
         from_position = excluded.from_position, fresh_at = excluded.fresh_at`,
+    // Each condition is a row of its own, which no step of the run has as its id.
+    many: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,
+        from_position, fresh_at, of_step, condition, mode)
+      SELECT a.run_id, 'wait', a.step_id || '#' || c.place, a.environment_id, c.event_name, c.match_path, c.value_hash,
+        c.expression, COALESCE(NULLIF(a.seen_position, 0),
+          (SELECT h.position FROM heads h WHERE h.environment_id = a.environment_id), 0), ${at},
+        a.step_id, c.condition, c.mode
+      FROM ${conditions} JOIN ${source} ON a.report = c.report WHERE true
+      ON CONFLICT (run_id, kind, step_id) DO UPDATE SET event_name = excluded.event_name,
+        match_path = excluded.match_path, value_hash = excluded.value_hash, expression = excluded.expression,
+        from_position = excluded.from_position, fresh_at = excluded.fresh_at, of_step = excluded.of_step,
+        condition = excluded.condition, mode = excluded.mode, met = NULL`,
     matchers: sql`INSERT INTO matchers (environment_id, position)
-      SELECT DISTINCT a.environment_id, 0 FROM ${source} WHERE a.kind = 'event' ORDER BY 1
+      SELECT DISTINCT a.environment_id, 0 FROM ${source} WHERE a.kind IN ('event', 'events') ORDER BY 1
       ON CONFLICT (environment_id) DO NOTHING`,
     invocations: sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
       SELECT a.run_id, a.step_id, a.environment_id, a.function_id, a.kind, ${at}, ${at}
-      FROM ${source} WHERE a.kind <> 'event'
+      FROM ${source} WHERE a.kind NOT IN ('event', 'events')
       ON CONFLICT (parent_run_id, step_id) DO UPDATE SET function_id = excluded.function_id, kind = excluded.kind,
         due_at = excluded.due_at`,
   };
@@ -82,10 +125,11 @@ export function pendingParts(changes: readonly ExecutionChange[], now: Instant, 
       "CASE WHEN a.sequence < 0 THEN GREATEST(a.step_count, a.steps_top) - a.sequence - 1 ELSE a.sequence END",
     ),
     now,
+    list.some(manyOf) ? seams.rowsFrom("c", conditionColumns(list)) : sql.empty,
   );
-  const waits = list.some(eventOf)
-    ? sql`, asked_waits AS (${parts.waits}), asked_matchers AS (${parts.matchers})`
-    : sql.empty;
+  const one = list.some(eventOf) ? sql`, asked_waits AS (${parts.waits})` : sql.empty;
+  const many = list.some(manyOf) ? sql`, asked_many AS (${parts.many})` : sql.empty;
+  const waits = list.every(invokeOf) ? sql.empty : sql`${one}${many}, asked_matchers AS (${parts.matchers})`;
   const invocations = list.some(invokeOf) ? sql`, asked_invocations AS (${parts.invocations})` : sql.empty;
   return sql`, asked AS MATERIALIZED (
       SELECT p.*, v.run_id, v.environment_id, v.attempt, v.step_count, v.steps_top, v.seen_position
@@ -119,11 +163,11 @@ export function insertPending(
       }),
     ),
   });
-  const parts = inserts(source, sql.raw("a.sequence"), now);
+  const conditions = list.some(manyOf) ? session.seams.rowsFrom("c", conditionColumns(list)) : sql.empty;
+  const parts = inserts(source, sql.raw("a.sequence"), now, conditions);
   session.run(parts.steps);
-  if (list.some(eventOf)) {
-    session.run(parts.waits);
-    session.run(parts.matchers);
-  }
+  if (list.some(eventOf)) session.run(parts.waits);
+  if (list.some(manyOf)) session.run(parts.many);
+  if (!list.every(invokeOf)) session.run(parts.matchers);
   if (list.some(invokeOf)) session.run(parts.invocations);
 }

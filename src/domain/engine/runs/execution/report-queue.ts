@@ -5,11 +5,11 @@ import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
 import type { Watch } from "../../../../kit/watch.ts";
 import { isOfItem, isStuck, type Store } from "../../../../store/store.ts";
 import { lastFences } from "../rows.ts";
-import type { Fence, PutOff, RunError } from "../run.ts";
+import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
-import type { QueueHint } from "../wakes/due.ts";
 import { commitReportsFlush } from "./commit-reports.ts";
-import type { ExecutionChange } from "./execution-change.ts";
+import type { ExecutionChange, PendingStep } from "./execution-change.ts";
+import { handIn } from "./hand-in.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { decideRetries, type RetryDeps, triggersFor } from "./report-reads.ts";
 
@@ -49,6 +49,16 @@ function sizeOf({ outcome, steps }: RunReport): number {
   return size;
 }
 
+function noteAwaited(
+  note: NonNullable<ReportsDeps["onAwaited"]>,
+  { environmentId }: ExecutionChange,
+  functionId: string,
+  awaited: Extract<PendingStep["for"], { kind: "event" | "events" }>,
+): void {
+  if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
+  else for (const { eventName } of awaited.conditions) note(environmentId, functionId, eventName);
+}
+
 /** Combines reports of all workers into flushes. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
@@ -73,23 +83,30 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     const outcomes: ItemOutcome<void>[] = [];
     const done: ExecutionChange[] = [];
     const gone: { at: number; change: ExecutionChange }[] = [];
+    const late: ExecutionChange[] = [];
     let children = false;
     const freed = new Map<string, QueueHint>();
     for (const { ord, outcome, parent_run_id, lane_id, function_id } of committedReports) {
       if (parent_run_id !== null) children = true;
       const change = changes[ord - 1]!;
       if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
-      else if (outcome === "not_running") outcomes[ord - 1] = { error: runNotRunning() };
-      else if (outcome === "gone") gone.push({ at: ord - 1, change });
+      else if (outcome === "not_running") {
+        outcomes[ord - 1] = { error: runNotRunning() };
+        if (change.undo !== null) late.push(change);
+      } else if (outcome === "gone") gone.push({ at: ord - 1, change });
       else {
         if (change.wakeAt !== null && change.ends === null) onWakePlanned(change.wakeAt);
-        if (change.pending?.for.kind === "event") {
+        const pending = change.pending?.for;
+        if (pending?.kind === "event" || pending?.kind === "events") {
           deps.onWaiting(change.environmentId);
-          if (function_id !== null)
-            deps.onAwaited?.(change.environmentId, function_id, change.pending.for.name);
-        } else if (change.pending) children = true;
+          if (function_id !== null && deps.onAwaited)
+            noteAwaited(deps.onAwaited, change, function_id, pending);
+        } else if (pending) children = true;
         done.push(change);
         const stays = change.ends === null && change.next === "leased";
+        const undoneBy = change.undo?.functionId ?? null;
+        if (undoneBy !== null)
+          freed.set(change.runId, { environmentId: change.environmentId, functionId: undoneBy });
         if (lane_id !== null && function_id !== null && !stays) {
           const queued = change.next === "queued" || freed.get(lane_id)?.queued === true;
           const { environmentId } = change;
@@ -107,6 +124,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     if (children) deps.onChildren();
     tally?.reported(done, now);
     if (freed.size > 0) onQueued([...freed.values()]);
+    if (late.length > 0) await store.write((session) => handIn(session, late, now));
     if (gone.length > 0) {
       const why = await whyRefused(
         store,

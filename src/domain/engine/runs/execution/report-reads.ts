@@ -1,10 +1,12 @@
-import type { Clock } from "../../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { Log } from "../../../../kit/log.ts";
 import { type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
-import { attemptsOf, triggersOf } from "../rows.ts";
-import { afterFailure } from "../rules.ts";
-import type { RetryDecision, RunReport } from "./report.ts";
+import { compensatingMsMax, compensationTriesMax } from "../limits.ts";
+import { type AttemptRow, attemptsOf, triggersOf } from "../rows.ts";
+import { afterFailure, readEnding, retryDelayMs, unresolvedMatch } from "../rules.ts";
+import type { RunError } from "../run.ts";
+import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./report.ts";
 
 /**
  * What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the
@@ -20,35 +22,69 @@ export interface RetryDeps {
 }
 
 /**
- * Of failed reports, by run, whether and when the run is tried again. A run that is missing in the answer
- * ends.
+ * Of failed reports, by run, whether and when the run is tried again, or undone. A run that is missing in the
+ * answer ends.
  */
 export async function decideRetries(
   deps: RetryDeps,
   reports: readonly RunReport[],
 ): Promise<ReadonlyMap<string, RetryDecision>> {
   const decisions = new Map<string, RetryDecision>();
+  const now = deps.clock.now();
+  // The error is the one of the match that fails, if one does.
+  for (const { runId, outcome, undo } of reports)
+    if (comparesWithTrigger(outcome) && asksUndo(undo))
+      decisions.set(runId, undoOf(now, unresolvedMatch(""), null));
   const failed = reports.filter(({ outcome }) => outcome.kind === "failed");
   if (failed.length === 0) return decisions;
   const attempts = await attemptsOf(deps.store, failed);
   await Promise.all(
-    failed.map(async ({ runId, outcome }) => {
-      const row = attempts.get(runId);
-      if (!row || outcome.kind !== "failed") return;
+    failed.map(async (report) => {
+      const row = attempts.get(report.runId);
+      if (!row) return;
       const definition = await definitionOf(deps, row);
-      // Without its retry policy the run ends: the next report of it could not read the policy either.
-      if (!definition) return;
-      const next = afterFailure(outcome.error, definition.retry, {
-        attempt: row.attempt,
-        maxAttempts: row.max_attempts,
-      });
-      if (next === "ends") return;
-      const retryAt = deps.clock.now() + next.retryInMs;
-      decisions.set(runId, { retryAt, inMs: next.retryInMs, attempt: row.attempt });
+      const decision = decideFailure(report, row, definition, now);
+      if (decision !== "ends") decisions.set(report.runId, decision);
     }),
   );
   return decisions;
 }
+
+/** `definition` is undefined when it cannot be read: then nothing is tried again, but what was done is undone. */
+function decideFailure(
+  { outcome, undo }: RunReport,
+  row: AttemptRow,
+  definition: FunctionDefinition | undefined,
+  now: Instant,
+): RetryDecision {
+  if (outcome.kind !== "failed") return "ends";
+  const { function_id: functionId, attempt, max_attempts: maxAttempts } = row;
+  const { error } = outcome;
+  if (row.ending !== null) {
+    const ending = readEnding(row.ending);
+    const tries = ending.tries + 1;
+    if (!error.retryable || tries >= compensationTriesMax || !definition)
+      // A job that was never reported by its worker undid nothing that is known.
+      return { undone: ending, failed: undo ? undo.failed : Math.max(1, row.undo_count) };
+    const at = now + retryDelayMs(definition.retry, tries);
+    return { undo: { ...ending, interrupted: false, tries }, at, until: null, functionId };
+  }
+  // Without its retry policy the run ends: the next report of it could not read the policy either.
+  const next = definition ? afterFailure(error, definition.retry, { attempt, maxAttempts }) : "ends";
+  if (next !== "ends") return { retryAt: now + next.retryInMs, inMs: next.retryInMs, attempt };
+  const hasUndo = (undo?.count ?? row.undo_count) > 0 || definition?.onFailure === true;
+  return hasUndo ? undoOf(now, error, functionId) : "ends";
+}
+
+const asksUndo = (undo: ReportedUndo | undefined): boolean =>
+  undo !== undefined && (undo.count > 0 || undo.onFailure);
+
+const undoOf = (now: Instant, error: RunError, functionId: string | null) => ({
+  undo: { status: "failed" as const, error, cause: null, interrupted: false, tries: 0 },
+  at: now,
+  until: now + compensatingMsMax,
+  functionId,
+});
 
 /** Undefined when the definition cannot be read; throws when the store is away. */
 const definitionOf = (
@@ -70,8 +106,11 @@ export async function triggersFor(
   store: Store,
   reports: readonly RunReport[],
 ): Promise<Map<string, unknown> | undefined> {
-  const comparing = reports.filter(
-    ({ outcome }) => outcome.kind === "wait" && outcome.match.kind === "trigger",
-  );
+  const comparing = reports.filter(({ outcome }) => comparesWithTrigger(outcome));
   return comparing.length === 0 ? undefined : triggersOf(store, comparing);
+}
+
+function comparesWithTrigger(outcome: ReportOutcome): boolean {
+  if (outcome.kind === "wait") return outcome.match.kind === "trigger";
+  return outcome.kind === "wait_many" && outcome.conditions.some(({ match }) => match.kind === "trigger");
 }

@@ -1,9 +1,9 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
-import type { Fence, PutOff, RunError, StepType } from "../run.ts";
+import type { Fence, PutOff, RunEnding, RunError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
-import type { ExecutionChange, NewStep, PendingStep } from "./execution-change.ts";
+import type { ExecutionChange, NewStep, PendingStep, StoredCondition } from "./execution-change.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {
@@ -17,6 +17,17 @@ export interface RunReport extends Fence {
    * run.
    */
   takesFailedSteps?: boolean;
+  /** From workers that understand compensating jobs. */
+  undo?: ReportedUndo;
+}
+
+export interface ReportedUndo {
+  /** Compensations that the handler has registered. */
+  count: number;
+  /** The function handles its failures. */
+  onFailure: boolean;
+  /** In the last report of a compensating job: how many compensations failed for good. */
+  failed: number | null;
 }
 
 export type ReportOutcome =
@@ -25,7 +36,22 @@ export type ReportOutcome =
   | { kind: "completed"; output: string }
   | { kind: "failed"; error: RunError }
   | (Yielded & { kind: "sleep"; until: Instant })
-  | (Yielded & { kind: "wait"; eventName: string; match: Match; timeoutAt: Instant; input: string | null })
+  | (Yielded & {
+      kind: "wait";
+      eventName: string;
+      match: Match;
+      timeoutAt: Instant;
+      input: string | null;
+      onTimeout?: "null" | "throw";
+    })
+  | (Yielded & {
+      kind: "wait_many";
+      /** The first one ends the wait, or all of them together. */
+      mode: "any" | "all";
+      conditions: readonly WaitCondition[];
+      timeoutAt: Instant;
+      onTimeout: "null" | "throw";
+    })
   | (Yielded & {
       kind: "invoke";
       functionId: string;
@@ -35,6 +61,13 @@ export type ReportOutcome =
       /** The run goes on as soon as the child is started. */
       isAsync: boolean;
     });
+
+/** One of the events that a step waits for, by the name that its handler gave it. */
+export interface WaitCondition {
+  name: string;
+  eventName: string;
+  match: Match;
+}
 
 /** The step at which the handler yielded. */
 interface Yielded {
@@ -57,12 +90,19 @@ export interface ReportedStep {
   compensationFor: string | null;
 }
 
-/** Whether a failed attempt is retried, by the retry policy of the pinned definition. */
-export type RetryDecision = { retryAt: Instant; inMs: number; attempt: number } | "ends";
+/**
+ * Whether a failed attempt is retried, by the retry policy of the pinned definition; and what becomes of a run
+ * that is undone before it ends.
+ */
+export type RetryDecision =
+  | { retryAt: Instant; inMs: number; attempt: number }
+  | { undo: RunEnding; at: Instant; until: Instant | null; functionId: string | null }
+  | { undone: RunEnding; failed: number | null }
+  | "ends";
 
 /** What a report is read with. */
 export interface ReportContext {
-  /** Of a failed report. */
+  /** Of a failed report, and of a wait that no event could match. */
   decision: RetryDecision;
   /**
    * Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone.
@@ -92,6 +132,7 @@ export function toExecutionChange(
     stepsTop: stepOffset === undefined ? 0 : stepOffset + report.steps.length,
     waitingStepId: null,
     pending: null,
+    undo: report.undo ? { ...noUndo, count: report.undo.count } : null,
   };
   switch (outcome.kind) {
     case "progress":
@@ -106,6 +147,8 @@ export function toExecutionChange(
           ends: "failed",
           error: JSON.stringify(outcome.error),
         };
+      if ("undo" in decision) return compensating(base, decision);
+      if ("undone" in decision) return undone(base, decision);
       return {
         ...noted(base, "run.retrying", {
           error: outcome.error,
@@ -128,9 +171,23 @@ export function toExecutionChange(
       };
     case "wait": {
       const match = storedMatch(outcome.match, triggerData);
-      if (match === undefined) return unresolved(base, report, outcome);
+      if (match === undefined)
+        return unresolved(base, report, { ...outcome, path: pathOf(outcome) }, decision);
       const wanted = { kind: "event" as const, name: outcome.eventName, match };
       return waitingFor(base, report, outcome, wanted, "waiting");
+    }
+    case "wait_many": {
+      const stored = outcome.conditions.map(({ name, eventName, match }) => ({
+        ...{ name, eventName, match: storedMatch(match, triggerData) },
+      }));
+      const lost = stored.findIndex(({ match }) => match === undefined);
+      if (lost >= 0) {
+        const path = pathOf(outcome.conditions[lost]!);
+        return unresolved(base, report, { ...outcome, path }, decision);
+      }
+      const { mode } = outcome;
+      const wanted = { kind: "events" as const, mode, conditions: stored as StoredCondition[] };
+      return waitingFor(base, report, { ...outcome, input: null }, wanted, "waiting");
     }
     case "invoke": {
       const kind = outcome.isAsync ? ("invoke_async" as const) : ("invoke" as const);
@@ -139,15 +196,43 @@ export function toExecutionChange(
   }
 }
 
+const noUndo = { count: null, ending: null, until: null, cause: null, failed: null, functionId: null };
+
+/** The run goes back to its queue, to be undone by any of its workers. */
+const compensating = (
+  base: ExecutionChange,
+  { undo: ending, at, until, functionId }: Extract<RetryDecision, { undo: RunEnding }>,
+): ExecutionChange => ({
+  ...noted(base, "run.compensating", { ending }),
+  next: "queued",
+  wakeAt: at,
+  undo: { ...noUndo, ...base.undo, ending: JSON.stringify(ending), until, functionId },
+});
+
+/** The run ends as it was to end before it was undone. */
+const undone = (
+  base: ExecutionChange,
+  { undone: { status, error, cause }, failed }: Extract<RetryDecision, { undone: RunEnding }>,
+): ExecutionChange => ({
+  ...noted(base, `run.${status}`, {
+    error,
+    ...(cause !== null && { cause }),
+    compensation_failed: failed ?? 0,
+  }),
+  ends: status,
+  error: error && JSON.stringify(error),
+  undo: { ...noUndo, cause, failed },
+});
+
 function waitingFor(
   base: ExecutionChange,
   report: RunReport,
-  outcome: ReportOutcome & { kind: "wait" | "invoke" },
+  outcome: Yielded & { timeoutAt: Instant; input: string | null; onTimeout?: "null" | "throw" },
   wanted: PendingStep["for"],
   next: "waiting" | "invoking",
 ): ExecutionChange {
   const { stepId, timeoutAt } = outcome;
-  const what = wanted.kind === "event" ? { event: wanted.name } : { function_id: wanted.functionId };
+  const what = subjectOf(wanted);
   return {
     ...noted(base, `run.${next}`, { step_id: stepId, ...what, until: timeoutAt }),
     next,
@@ -161,19 +246,30 @@ function waitingFor(
       startedAt: outcome.at,
       timeoutAt,
       input: outcome.input,
+      onTimeout: outcome.onTimeout ?? null,
       takesFailedSteps: report.takesFailedSteps ?? false,
       for: wanted,
     },
   };
 }
 
+/** What the history says that the run waits for. */
+function subjectOf(wanted: PendingStep["for"]): object {
+  if (wanted.kind === "event") return { event: wanted.name };
+  if (wanted.kind === "events") return { events: wanted.conditions.map(({ eventName }) => eventName) };
+  return { function_id: wanted.functionId };
+}
+
+const pathOf = ({ match }: { match: Match }): string => (match.kind === "trigger" ? match.path : "");
+
 /** A wait that no event could match fails the run now, and not at its timeout. */
 function unresolved(
   base: ExecutionChange,
   report: RunReport,
-  outcome: ReportOutcome & { kind: "wait" },
+  outcome: Yielded & { path: string },
+  decision: RetryDecision,
 ): ExecutionChange {
-  const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
+  const error = unresolvedMatch(outcome.path);
   const step: NewStep = {
     ...yieldedStep(report, outcome),
     type: "wait_for_event",
@@ -182,6 +278,8 @@ function unresolved(
     endedAt: outcome.at,
   };
   const steps = [...base.steps.filter(({ stepId }) => stepId !== outcome.stepId), step];
+  if (typeof decision === "object" && "undo" in decision)
+    return compensating({ ...base, steps }, { ...decision, undo: { ...decision.undo, error } });
   return {
     ...noted({ ...base, steps }, "run.failed", { error }),
     ends: "failed",
@@ -213,6 +311,7 @@ export const toRelease = (
   stepsTop: 0,
   waitingStepId: null,
   pending: null,
+  undo: null,
 });
 
 /** History keeps the ids and statuses of reported steps; their outputs are in `steps`. */

@@ -1,8 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
-import { eventText } from "../../../../kit/stored-event.ts";
 import type { Session } from "../../../../store/store.ts";
-import { endRuns, type QueueHint } from "../wakes/due.ts";
+import type { QueueHint } from "../run.ts";
+import { endRuns } from "../undo/end-runs.ts";
 import {
   lockWaiting,
   queueHintsOfRows,
@@ -10,13 +10,8 @@ import {
   resolveSteps,
   type WaitingRow,
 } from "./resolve-steps.ts";
-import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
-
-/** A wait and the first event that it matches. */
-export interface MatchedWait {
-  wait: WaitRow;
-  event: MatchedEvent;
-}
+import { eventJson, type MatchedWait, meetConditions } from "./wait-conditions.ts";
+import type { WaitRow } from "./wait-rows.ts";
 
 export interface Matches {
   environmentId: string;
@@ -85,11 +80,11 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
   const waits = found.map(({ wait }) => wait);
   const places = await placesOf(session, waits);
   const same = found.filter((_, at) => places.has(at + 1));
-  const isHeld = ({ wait: { kind, run_id, step_id } }: MatchedWait) => {
+  const isHeld = ({ wait: { kind, run_id, step_id, of_step } }: MatchedWait) => {
     const row = locked.get(run_id);
     return (
       kind === "wait" &&
-      row?.waiting_step_id === step_id &&
+      row?.waiting_step_id === (of_step ?? step_id) &&
       (row.state === "held" || row.state === "resuming")
     );
   };
@@ -99,7 +94,8 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
     await session.run(sql`UPDATE waits SET fresh_at = NULL WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(session, held)})`);
   // Also deletes a wait whose run does not wait at it any more: nothing else would.
-  const there = same.filter((one) => !isHeld(one));
+  const free = same.filter((one) => !isHeld(one));
+  const there = free.filter(({ wait }) => wait.of_step === null);
   if (there.length > 0)
     await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(
@@ -129,21 +125,27 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
       detail: JSON.stringify({ step_id: wait.step_id, event_id: event.id }),
     });
   }
-  await resolveSteps(
+  const many = await meetConditions(
     session,
-    woken,
-    [...texts.values()].map((known) => known.text),
+    free.filter(({ wait }) => wait.of_step !== null),
+    locked,
+    texts.size,
+  );
+  woken.push(...many.woken);
+  await resolveSteps(session, woken, [...[...texts.values()].map((known) => known.text), ...many.texts], now);
+  const undoing = await endRuns(
+    session,
+    [...cancelled.keys()].map((runId) => ({
+      runId,
+      status: "cancelled",
+      error: null,
+      cause: "cancel-on-event",
+    })),
     now,
   );
-  const ended = [...cancelled.keys()];
-  if (ended.length > 0)
-    await endRuns(
-      session,
-      ended.map((runId) => ({ runId, status: "cancelled", error: null, cause: "cancel-on-event" })),
-      now,
-    );
+  const ended = [...cancelled.keys()].filter((runId) => !undoing.runIds.has(runId));
   const queued = woken.map(({ row }) => row).filter((row) => !cancelled.has(row.run_id));
-  return { lanes: queueHintsOfRows(queued), cancelled: ended };
+  return { lanes: [...queueHintsOfRows(queued), ...undoing.lanes], cancelled: ended };
 }
 
 const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
@@ -164,10 +166,4 @@ async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Se
     WHERE (SELECT 1 FROM waits w WHERE w.run_id = v.run_id AND w.kind = v.kind AND w.step_id = v.step_id
       AND w.from_position = v.from_position AND COALESCE(w.fresh_at, 0) = v.fresh_at LIMIT 1) IS NOT NULL`);
   return new Set(rows.map((row) => row.ord));
-}
-
-/** The event as the waiting handler gets it. */
-function eventJson(event: MatchedEvent): string {
-  const key = event.idempotency_key;
-  return eventText(event, key === null ? undefined : { idempotencyKey: key }, "absent");
 }

@@ -3,8 +3,8 @@ import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath, hashAt } from "../../waits/rules.ts";
 import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
-import type { MatchedWait } from "./apply-matches.ts";
 import { comparison } from "./comparison.ts";
+import type { MatchedWait } from "./wait-conditions.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 import * as rows from "./wait-rows.ts";
 

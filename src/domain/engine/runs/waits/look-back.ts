@@ -2,8 +2,9 @@ import { breather } from "../../../../kit/breather.ts";
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import { matcherSliceMax } from "../limits.ts";
-import type { Compared, MatchedWait } from "./apply-matches.ts";
+import type { Compared } from "./apply-matches.ts";
 import { comparison } from "./comparison.ts";
+import type { MatchedWait } from "./wait-conditions.ts";
 import type { WaitRow } from "./wait-rows.ts";
 import * as rows from "./wait-rows.ts";
 

@@ -31,16 +31,19 @@ export async function lockWaiting(
 export interface Resolution {
   row: WaitingRow;
   stepId: string;
-  status: "completed" | "failed";
+  status: "completed" | "failed" | "timed_out";
   /** Index of the output in `texts`, from 1, because many waits end with one event. Null for none. */
   output: number | null;
   /** JSON text. */
   error: string | null;
-  /** The position that the run has seen now; null: the head of its log. */
-  seenPosition: number | null;
+  /** The position that the run has seen now; null: the head of its log; `kept`: as far as before. */
+  seenPosition: number | null | "kept";
   /** JSON text of the history row `run.woken`. */
   detail: string;
 }
+
+/** Stands for `kept`: no log has such a position. */
+const keptPosition = -1;
 
 /** Writes the outcomes of steps and queues their runs. The caller holds the executions' locks. */
 export async function resolveSteps(
@@ -70,9 +73,15 @@ export async function resolveSteps(
   );
   await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${at}, lease_hash = NULL, worker_id = NULL,
       waiting_step_id = NULL, history_count = executions.history_count + 1,
-      seen_position = COALESCE(v.seen_position,
-        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id), executions.seen_position)
-    FROM ${rowsFrom("v", { run_id, seen_position: column.bigint(list.map((r) => r.seenPosition)) })}
+      seen_position = CASE WHEN v.seen_position = ${sql.raw(String(keptPosition))} THEN executions.seen_position
+        ELSE COALESCE(v.seen_position,
+        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id), executions.seen_position) END
+    FROM ${rowsFrom("v", {
+      run_id,
+      seen_position: column.bigint(
+        list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
+      ),
+    })}
     WHERE executions.run_id = v.run_id`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT run_id, sequence, environment_id, 'run.woken', ${at}, detail FROM ${rowsFrom("v", {

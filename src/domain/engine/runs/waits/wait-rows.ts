@@ -16,6 +16,10 @@ export interface WaitRow {
   expression: string | null;
   from_position: number;
   fresh_at: number | null;
+  /** Of one of several conditions of a step: the step, the condition's name, and how many must be met. */
+  of_step: string | null;
+  condition: string | null;
+  mode: "any" | "all" | null;
 }
 
 export interface MatchedEvent extends StoredEvent {
@@ -24,7 +28,7 @@ export interface MatchedEvent extends StoredEvent {
 
 const waitColumns =
   sql.raw(`w.run_id, w.kind, w.step_id, w.event_name, w.match_path, w.value_hash, w.expression,
-  w.from_position, w.fresh_at`);
+  w.from_position, w.fresh_at, w.of_step, w.condition, w.mode`);
 
 export interface WaitingEnvironment {
   id: string;

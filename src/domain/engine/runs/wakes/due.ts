@@ -13,20 +13,13 @@ import { neverWakesAt } from "../execution/commit-reports.ts";
 import { refusedLast } from "../execution/refusal.ts";
 import { leasesLostMax, wakeSliceMax } from "../limits.ts";
 import { timedOut, workerLost } from "../rules.ts";
-import type { RunError, TerminalStatus } from "../run.ts";
+import type { QueueHint } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
+import { endRuns } from "../undo/end-runs.ts";
 import { finishResumes } from "./finish-resumes.ts";
 import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
 
-export interface QueueHint {
-  environmentId: string;
-  functionId: string;
-  /** The concurrency queue, when the function has a limit and the queue is known. */
-  laneId?: string;
-  /** A lease of the queue ended. `queued` is false when that queued no run. */
-  freed?: boolean;
-  queued?: boolean;
-}
+export type { QueueHint };
 
 interface DueExecution {
   run_id: string;
@@ -86,17 +79,17 @@ export async function wakeDue(
   const isRefused = (row: DueExecution) => refusals.has(row.run_id);
   const isLost = (row: DueExecution) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
   const failing = due.filter((row) => isRefused(row) || isLost(row));
-  if (failing.length > 0)
-    await endRuns(
-      session,
-      failing.map((row) => ({
-        runId: row.run_id,
-        status: "failed",
-        error: refusals.get(row.run_id) ?? workerLost(leasesLostMax),
-        cause: null,
-      })),
-      now,
-    );
+  const undoing = await endRuns(
+    session,
+    failing.map((row) => ({
+      runId: row.run_id,
+      status: "failed",
+      error: refusals.get(row.run_id) ?? workerLost(leasesLostMax),
+      cause: null,
+    })),
+    now,
+  );
+  const ended = failing.filter((row) => !undoing.runIds.has(row.run_id));
   // Finishes a resume whose node crashed between its two transactions.
   const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
   if (resuming.length > 0) await finishResumes(session, resuming, now);
@@ -107,11 +100,11 @@ export async function wakeDue(
   return {
     found: due.length,
     counts: "turns" in slice ? countTurns(slice.turns, due) : [],
-    lanes: queueHintsOf(due.filter((row) => !isPending(row))),
+    lanes: [...queueHintsOf(due.filter((row) => !isPending(row))), ...undoing.lanes],
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
-    lost: failing.filter((row) => !isRefused(row)).map(nameOf),
-    refused: failing.filter(isRefused).map(nameOf),
+    lost: ended.filter((row) => !isRefused(row)).map(nameOf),
+    refused: ended.filter(isRefused).map(nameOf),
     silent: silentWorkers(due),
   };
 }
@@ -181,7 +174,9 @@ function wakeDetail(row: QueuedRow): string {
 export interface TimedOut {
   runId: string;
   environmentId: string;
-  freed: QueueHint | undefined;
+  hint: QueueHint | undefined;
+  /** The run is undone before it ends. */
+  isUndone: boolean;
 }
 
 const dueTimeouts = (now: Instant): DueRows => ({
@@ -211,22 +206,27 @@ export async function endTimedOut(
     timeout_ms: number;
     turn: number;
   }>(sliceOf(session.seams, { ...dueTimeouts(now), lock: session.seams.skipLocked }, slice));
-  if (due.length > 0)
-    await endRuns(
-      session,
-      due.map((row) => ({
-        runId: row.run_id,
-        status: "failed",
-        error: timedOut(row.timeout_ms),
-        cause: null,
-      })),
-      now,
-    );
-  const ended = due.map(({ run_id, environment_id, function_id, lane_id }) => ({
-    runId: run_id,
-    environmentId: environment_id,
-    freed: freedLaneHint(environment_id, function_id, lane_id),
-  }));
+  const undoing = await endRuns(
+    session,
+    due.map((row) => ({
+      runId: row.run_id,
+      status: "failed",
+      error: timedOut(row.timeout_ms),
+      cause: null,
+    })),
+    now,
+  );
+  const ended = due.map(({ run_id, environment_id, function_id, lane_id }) => {
+    const isUndone = undoing.runIds.has(run_id);
+    const hint = isUndone
+      ? {
+          environmentId: environment_id,
+          functionId: function_id,
+          ...(lane_id !== null && { laneId: lane_id }),
+        }
+      : freedLaneHint(environment_id, function_id, lane_id);
+    return { runId: run_id, environmentId: environment_id, hint, isUndone };
+  });
   return { ended, counts: "turns" in slice ? countTurns(slice.turns, due) : [] };
 }
 
@@ -237,50 +237,6 @@ export const freedLaneHint = (
   laneId: string | null,
 ): QueueHint | undefined =>
   laneId === null ? undefined : { environmentId, functionId, laneId, freed: true, queued: false };
-
-export interface RunEnd {
-  runId: string;
-  status: Exclude<TerminalStatus, "completed">;
-  error: RunError | null;
-  /** Why it was cancelled: `user`, `function_deleted`. */
-  cause: string | null;
-}
-
-/**
- * Ends runs without a report of their worker. The run keeps the last fence, so that the worker that held it
- * is answered `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. Its waits are deleted, its parent gets a row
- * of `child_ends`. The caller holds the locks of the executions.
- */
-export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
-  const { rowsFrom } = session.seams;
-  const ids = column.text(ends.map((end) => end.runId));
-  await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
-      ended_at = ${now}, updated_at = ${now}, attempt = e.attempt, worker_id = e.worker_id, started_at = e.started_at,
-      execution_seq = e.execution_seq, lease_hash = e.lease_hash
-    FROM ${rowsFrom("v", {
-      run_id: ids,
-      status: column.text(ends.map((end) => end.status)),
-      error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
-      cause: column.text(ends.map((end) => end.cause)),
-    })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
-  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-    SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
-    FROM ${rowsFrom("v", {
-      run_id: ids,
-      type: column.text(ends.map((end) => `run.${end.status}`)),
-      detail: column.text(ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause }))),
-    })} JOIN executions e ON e.run_id = v.run_id`);
-  await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
-    SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
-    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
-    WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
-  await session.run(
-    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
-  );
-  await session.run(
-    sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
-  );
-}
 
 /**
  * Cancels the runs of a function that no worker has begun; answers their ids. Locks: executions sorted

@@ -39,7 +39,8 @@ async function goOn(
     const found =
       await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(now)}, from_position = COALESCE(
           (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
-        WHERE run_id = ${row.run_id} AND kind = 'wait' AND step_id = ${stepId}`);
+        WHERE run_id = ${row.run_id} AND kind = 'wait' AND COALESCE(of_step, step_id) = ${stepId}
+          AND met IS NULL`);
     if (found === 0) return false;
   }
   const sequence = row.history_count + 1;

@@ -3,6 +3,8 @@ import { sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { withoutWake } from "../invariants.ts";
+import { compensatingMsMax } from "../limits.ts";
+import type { RunEnding } from "../run.ts";
 import { dropWaits } from "../waits/drop-waits.ts";
 
 /** What of a run that lost its execution tells in which lane it counts. */
@@ -32,7 +34,9 @@ interface RunHistoryDetail {
   step_id?: string;
   until?: Instant;
   event_id?: string;
+  from?: string;
   actor_id?: string;
+  ending?: RunEnding;
 }
 
 /** The state of a run, read from its history alone. */
@@ -48,6 +52,8 @@ interface RestoredState {
   heldBy: string | null;
   /** What it woke up by last: an event, or the time. */
   wokenBy: { eventId: string } | { at: Instant } | undefined;
+  /** What it ends with, when it was compensating. */
+  ending: RunEnding | undefined;
 }
 
 /** Pure: `history` in order. What people write over steps moves no run. */
@@ -61,6 +67,7 @@ export function restoredStateOf(history: readonly RunHistoryRow[]): RestoredStat
     heldAt: null,
     heldBy: null,
     wokenBy: undefined,
+    ending: undefined,
   };
   let last: { type: string; at: Instant; detail: RunHistoryDetail } | undefined;
   for (const { type, at, detail: text } of history) {
@@ -68,6 +75,9 @@ export function restoredStateOf(history: readonly RunHistoryRow[]): RestoredStat
     if (type !== "run.lease_expired") restored.attempt = Math.max(restored.attempt, detail.attempt ?? 1);
     restored.fence = Math.max(restored.fence, detail.execution_seq ?? 0);
     if (type === "run.started") restored.startedAt ??= at;
+    // A failed run that was resumed begins anew.
+    if (type === "run.resumed" && detail.from === "failed") restored.ending = undefined;
+    restored.ending = detail.ending ?? restored.ending;
     if (type === "run.woken")
       restored.wokenBy = detail.event_id === undefined ? { at } : { eventId: detail.event_id };
     if (type !== "step.patched") last = { type, at, detail };
@@ -103,7 +113,7 @@ export async function restoreExecution(
     sql`SELECT sequence, type, at, detail FROM run_history WHERE run_id = ${runId} ORDER BY sequence`,
   );
   const restored = restoredStateOf(history);
-  const { state, attempt, fence, startedAt, sleep, heldAt, heldBy, wokenBy } = restored;
+  const { state, attempt, fence, startedAt, sleep, heldAt, heldBy, wokenBy, ending } = restored;
   const sequence = (history.at(-1)?.sequence ?? 0) + 1;
   const wakeAt = state === "held" ? neverWakesAt : (sleep?.until ?? now);
   const positionOf = (id: ReturnType<typeof sql>) =>
@@ -118,16 +128,16 @@ export async function restoreExecution(
   const inserted = await session.run(sql`INSERT INTO executions
       (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
        started_at, step_count, history_count, lost_count, waiting_step_id, timeout_at, parent_run_id, lane_id,
-       seen_position, watched_at, held_from, held_wake_at, held_at, held_by)
+       seen_position, watched_at, held_from, held_wake_at, held_at, held_by, ending)
     SELECT r.id, r.environment_id, r.function_id, r.function_version, ${state}, ${sql.bigint(wakeAt)},
       CASE WHEN r.execution_seq > ${sql.bigint(fence)} THEN r.execution_seq ELSE ${sql.bigint(fence)} END + 1,
       ${sql.bigint(attempt)}, r.max_attempts, ${instant(startedAt)},
       COALESCE((SELECT max(s.sequence) + 1 FROM steps s WHERE s.run_id = r.id), 0), ${sql.bigint(sequence)}, 0,
-      ${text(sleep?.stepId)}, r.timeout_at, r.parent_run_id, ${text(laneId)},
+      ${text(sleep?.stepId)}, ${ending ? sql.bigint(now + compensatingMsMax) : sql.raw("r.timeout_at")}, r.parent_run_id, ${text(laneId)},
       COALESCE(${seen}, (SELECT h.position FROM heads h WHERE h.environment_id = r.environment_id)),
       (SELECT min(${sql.bigint(now)}) FROM waits w WHERE w.run_id = r.id AND w.kind = 'cancel'),
       ${text(heldAt === null ? null : "queued")}, ${instant(heldAt === null ? null : now)}, ${instant(heldAt)},
-      ${text(heldBy)}
+      ${text(heldBy)}, ${text(ending && JSON.stringify({ ...ending, interrupted: true }))}
     FROM runs r WHERE r.id = ${runId} ON CONFLICT (run_id) DO NOTHING`);
   if (inserted === 0) return undefined;
   await dropWaits(session, [runId]);

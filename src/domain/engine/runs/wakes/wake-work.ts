@@ -3,8 +3,9 @@ import type { Log } from "../../../../kit/log.ts";
 import type { SharedWork, Slice } from "../../../../kit/round-robin.ts";
 import type { Store } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
+import type { QueueHint } from "../run.ts";
 import type { Matcher } from "../waits/matcher.ts";
-import { endTimedOut, type QueueHint, timeoutEnvironments, wakeDue } from "./due.ts";
+import { endTimedOut, timeoutEnvironments, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
 
 export interface WakesDeps {
@@ -69,9 +70,9 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; time
   async function endLate(slice: Slice): Promise<number[]> {
     const { ended, counts } = await store.write((session) => endTimedOut(session, clock.now(), slice));
     for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
-    const freed = ended.flatMap((run) => run.freed ?? []);
-    if (freed.length > 0) onQueued(freed);
-    onFailed(ended);
+    const hints = ended.flatMap((run) => run.hint ?? []);
+    if (hints.length > 0) onQueued(hints);
+    onFailed(ended.filter((run) => !run.isUndone));
     return "turns" in slice ? counts : [ended.length];
   }
 

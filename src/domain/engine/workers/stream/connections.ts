@@ -121,6 +121,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
         kind: "registered",
         workerId: worker.id,
         heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
+        clockOffMs: worker.clockOffMs,
       };
       const stream = open(worker, { written, rights });
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);

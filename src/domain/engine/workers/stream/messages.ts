@@ -23,6 +23,8 @@ export const StreamMessage = Type.Object({
         sdk: Type.String({ maxLength: 100 }),
         runtime: Type.String({ maxLength: 100 }),
       }),
+      features: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 100 })),
+      clock_ms: Type.Optional(Type.Integer()),
     }),
   ),
   heartbeat: Type.Optional(
@@ -85,7 +87,7 @@ export type JobMessage = object;
 
 /** A message of the server. */
 export type StreamAnswer =
-  | { kind: "registered"; workerId: string; heartbeatIntervalMs: number }
+  | { kind: "registered"; workerId: string; heartbeatIntervalMs: number; clockOffMs: number | null }
   | { kind: "job"; job: AssignedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
   | { kind: "cancel"; jobId: string; reason: string }

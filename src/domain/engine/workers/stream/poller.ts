@@ -42,10 +42,10 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
 
   async function pollOnce(available: number): Promise<void> {
     const polledAt = clock.elapsed();
-    const { environmentId, id: workerId, functionIds } = worker;
+    const { environmentId, id: workerId, functionIds, compensates } = worker;
     const request = {
       ...{ environmentId, workerId, functionIds, available, holdMs },
-      ...{ reports: true, signal, mayHave },
+      ...{ reports: true, signal, mayHave, compensates },
     };
     let jobs: readonly Job[] = [];
     try {

@@ -1,0 +1,143 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Session } from "../../../../store/store.ts";
+import { compensatingMsMax, handInMsMax } from "../limits.ts";
+import type { QueueHint, RunEnding } from "../run.ts";
+import { decideEnd, type EndingRow, type RunEnd } from "./ending.ts";
+
+/** The runs that are undone before they end, and their queues. */
+export interface Undoing {
+  runIds: ReadonlySet<string>;
+  lanes: QueueHint[];
+}
+
+const none: Undoing = { runIds: new Set(), lanes: [] };
+
+interface EndingExecution extends EndingRow {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  lane_id: string | null;
+  history_count: number;
+}
+
+/**
+ * Ends runs without a report of their worker. Those that are to be undone first are handed to a worker once
+ * more; the answer names them. The caller holds the locks of the executions.
+ */
+export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<Undoing> {
+  if (ends.length === 0) return none;
+  const rows = new Map((await askingRows(session, ends)).map((row) => [row.run_id, row]));
+  const over: OverRun[] = [];
+  const undoing: UndoneRun[] = [];
+  for (const end of ends) {
+    const row = rows.get(end.runId);
+    const decision = decideEnd(end, row);
+    if (decision.kind === "end") over.push(decision);
+    else undoing.push({ row: row!, ending: decision.ending, reason: end.reason });
+  }
+  if (over.length > 0) await close(session, over, now);
+  if (undoing.length === 0) return none;
+  await beginUndo(session, undoing, now);
+  return {
+    runIds: new Set(undoing.map(({ row }) => row.run_id)),
+    lanes: undoing.map(({ row: { environment_id, function_id, lane_id } }) => ({
+      environmentId: environment_id,
+      functionId: function_id,
+      ...(lane_id !== null && { laneId: lane_id, freed: true }),
+    })),
+  };
+}
+
+interface UndoneRun {
+  row: EndingExecution;
+  ending: RunEnding;
+  reason: string | undefined;
+}
+
+/** Of these runs, those that may have something to undo: most have not, and cost one lookup. */
+const askingRows = (session: Session, ends: readonly RunEnd[]): Promise<EndingExecution[]> =>
+  session.all(sql`SELECT e.run_id, e.environment_id, e.function_id, e.lane_id, e.state, e.ending, e.undo_count,
+      e.lost_count, e.history_count, f.undo_on,
+      ${storedCompensations("completed")} AS undone_count, ${storedCompensations("failed")} AS not_undone_count
+    FROM ${session.seams.rowsFrom("v", { run_id: column.text(ends.map((end) => end.runId)) })}
+      JOIN executions e ON e.run_id = v.run_id
+      LEFT JOIN functions f ON f.environment_id = e.environment_id AND f.id = e.function_id
+    WHERE e.ending IS NOT NULL OR e.undo_count > 0 OR f.undo_on IS NOT NULL`);
+
+const storedCompensations = (status: "completed" | "failed") =>
+  sql`CASE WHEN e.ending IS NULL THEN 0 ELSE (SELECT count(*) FROM steps s
+    WHERE s.run_id = e.run_id AND s.type = 'compensate' AND s.status = ${status}) END`;
+
+/**
+ * Takes the runs from their workers and queues them to be undone. The fence of the last lease stays: a worker
+ * that held it may still hand in the steps that it has finished (`handIn`).
+ */
+async function beginUndo(session: Session, list: readonly UndoneRun[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const run_id = column.text(list.map(({ row }) => row.run_id));
+  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = v.wake_at, ending = v.ending,
+      timeout_at = ${sql.bigint(now + compensatingMsMax)}, waiting_step_id = NULL, lost_count = 0, watched_at = NULL,
+      pause_requested_at = NULL, held_from = NULL, held_wake_at = NULL, held_at = NULL, held_by = NULL,
+      history_count = executions.history_count + 1
+    FROM ${rowsFrom("v", {
+      run_id,
+      ending: column.text(list.map(({ ending }) => JSON.stringify(ending))),
+      wake_at: column.bigint(list.map(({ row }) => (row.state === "leased" ? now + handInMsMax : now))),
+    })} WHERE executions.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT run_id, sequence, environment_id, 'run.compensating', ${sql.bigint(now)}, detail FROM ${rowsFrom(
+      "v",
+      {
+        run_id,
+        sequence: column.bigint(list.map(({ row }) => row.history_count + 1)),
+        environment_id: column.text(list.map(({ row }) => row.environment_id)),
+        detail: column.text(list.map(({ ending, reason }) => JSON.stringify({ ending, reason }))),
+      },
+    )}`);
+  await session.run(sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id })})`);
+  await session.run(sql`DELETE FROM invocations
+    WHERE parent_run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id })})`);
+}
+
+interface OverRun {
+  end: RunEnd;
+  undoFailed: number | null;
+}
+
+/**
+ * The run keeps the last fence, so that the worker that held it is answered `RUN_NOT_RUNNING` and any other
+ * `STALE_EXECUTION`. Its waits are deleted, its parent gets a row of `child_ends`.
+ */
+async function close(session: Session, list: readonly OverRun[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const ends = list.map(({ end }) => end);
+  const ids = column.text(ends.map((end) => end.runId));
+  await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
+      undo_failed = v.undo_failed, ended_at = ${now}, updated_at = ${now}, attempt = e.attempt,
+      worker_id = e.worker_id, started_at = e.started_at, execution_seq = e.execution_seq, lease_hash = e.lease_hash
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      status: column.text(ends.map((end) => end.status)),
+      error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
+      cause: column.text(ends.map((end) => end.cause)),
+      undo_failed: column.bigint(list.map(({ undoFailed }) => undoFailed)),
+    })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      type: column.text(ends.map((end) => `run.${end.status}`)),
+      detail: column.text(ends.map(({ error, cause, reason }) => JSON.stringify({ error, cause, reason }))),
+    })} JOIN executions e ON e.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+    SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
+    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
+    WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
+  await session.run(
+    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
+  await session.run(
+    sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
+}
