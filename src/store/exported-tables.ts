@@ -95,7 +95,7 @@ export const exportedTables: readonly ExportedTable[] = [
   exported("functions", "functions", {
     key: "id",
     text: "id slug name status mode",
-    number: "version lane_limit cron_count definition_bytes created_at updated_at",
+    number: "version lane_limit undo_on cron_count definition_bytes created_at updated_at",
     json: "definition",
   }),
   exported("functions", "function_versions", {
@@ -137,13 +137,13 @@ export const exportedTables: readonly ExportedTable[] = [
     ...{ key: "created_at id", ids: "id event_id parent_run_id" },
     text: "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause parent_run_id parent_step_id",
     number:
-      "function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth",
+      "function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed",
     json: "output error",
     left: "lease_hash",
   }),
   exported("steps", "steps", {
     ...{ of: "runs", key: "run_id step_id", ids: "run_id child_run_id" },
-    text: "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id",
+    text: "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout",
     number:
       "sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at",
     json: "output error original_output input",
