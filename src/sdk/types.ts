@@ -89,6 +89,10 @@ export interface FunctionDefinition {
   concurrency?: { limit: number; key?: string };
   /** Runs once the events have been quiet for that long, with the last one; after `maxWaitMs` in any case. */
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  /** Higher goes first: from -600 to 600, the seconds by which a run goes ahead of others; or CEL over the event. */
+  priority?: number | string;
+  /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
+  throttle?: { limit: number; periodMs: number; burst?: number; key?: string };
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */
@@ -131,6 +135,17 @@ export interface Emitted {
   runIds: string[];
   /** Position in the environment's log. */
   sequence: number;
+  /** What flow control made of the event; left out for nothing. */
+  notices?: EmitNotice[];
+}
+
+export interface EmitNotice {
+  functionId: string;
+  /** The function's option. */
+  option: string;
+  /** `failed`: its expression does not apply to the event. */
+  outcome: string;
+  message: string;
 }
 
 export interface Published {

@@ -31,6 +31,7 @@ import { webhookEndpoints } from "./0035_webhook_endpoints.ts";
 import { agentTools } from "./0036_agent_tools.ts";
 import { exports } from "./0037_exports.ts";
 import { flow } from "./0038_flow.ts";
+import { flowControl } from "./0040_flow_control.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
@@ -70,6 +71,7 @@ export const migrations = [
   agentTools,
   exports,
   flow,
+  flowControl,
   webhookKeys,
   kvRevisions,
   causality,

@@ -5,8 +5,9 @@ import {
   type FunctionSchema,
   FunctionStatus as FunctionStatusWire,
 } from "../../../gen/svc/v1/types_pb.ts";
-import { timestampOf } from "../../../kit/wkt.ts";
+import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FlowInput, FlowOptions } from "./flow.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
 
@@ -69,6 +70,7 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
     secrets: m.secrets,
     cancelOn: m.cancelOn.map(({ event, match }) => ({ event, match })),
     ...(m.metadata && { metadata: m.metadata }),
+    ...flowOfMessage(m),
     changeReason: m.changeReason,
   };
 }
@@ -106,6 +108,7 @@ export function toFunctionMessage(record: FunctionRecord): MessageInitShape<type
     recordingRetention: definition.recordingRetention ?? "",
     cancelOn: definition.cancelOn.map((spec) => ({ ...spec })),
     ...(definition.metadata && { metadata: definition.metadata as JsonObject }),
+    ...flowMessage(definition),
     status: statusWire[record.status],
     version: record.version,
     createdAt: timestampOf(record.createdAt),
@@ -124,4 +127,28 @@ export const toHistoryEntry = (
   changeReason: change.changeReason,
   changeType: change.changeType,
   recordedAt: timestampOf(change.recordedAt),
+});
+
+const flowOfMessage = ({ priority, throttle }: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
+  ...(priority && { priority: jsonOf(priority) }),
+  ...(throttle && {
+    throttle: {
+      limit: throttle.limit,
+      periodMs: throttle.periodMs,
+      burst: throttle.burst,
+      key: throttle.key,
+    },
+  }),
+});
+
+const flowMessage = ({ priority, throttle }: FlowOptions) => ({
+  ...(priority !== undefined && {
+    priority: {
+      kind:
+        typeof priority === "number"
+          ? { case: "numberValue" as const, value: priority }
+          : { case: "stringValue" as const, value: priority },
+    },
+  }),
+  ...(throttle && { throttle: { ...throttle } }),
 });

@@ -18,6 +18,7 @@ import { notifyingTally } from "./children/run-ends.ts";
 import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
+import { claimPacedFlush } from "./execution/claim-paced.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import type { ExecutionChange } from "./execution/execution-change.ts";
 import {
@@ -206,7 +207,10 @@ export function openRuns(deps: RunsDeps): Runs {
       return { runs, limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
     },
     async claimLimited(input) {
-      const rows = await store.flush(claimLimitedFlush, input);
+      const rows = await store.flush(
+        input.demands.some(({ paced }) => paced) ? claimPacedFlush : claimLimitedFlush,
+        input,
+      );
       const runs = rows.filter(isRun);
       deps.onClaimed?.(runs);
       return {

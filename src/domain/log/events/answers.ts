@@ -3,10 +3,15 @@ import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
+import type { FlowNotice } from "../../engine/functions/flow.ts";
 import { type EmittedRow, type NewEvent, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
 import { findKeys, type UsedEventKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
+
+export interface FunctionNotice extends FlowNotice {
+  functionId: string;
+}
 
 export interface Emitted {
   eventId: string;
@@ -15,12 +20,20 @@ export interface Emitted {
   position: number | undefined;
   /** Its version in the stream of its entity; undefined for an event of no entity, and for an expired one. */
   entityVersion?: number | undefined;
+  /** What flow control made of it; left out for nothing. */
+  notices?: readonly FunctionNotice[] | undefined;
   /** Set when an idempotency key was used before: what its first use came to. */
   repeated?: true;
 }
 
 /** One event of a unit on its way into the log. */
 export interface PreparedEvent extends NewEvent, Keyed {}
+
+/** Undefined for none, as for every event whose functions have no flow control. */
+export function noticesOf({ runs }: Pick<NewEvent, "runs">): FunctionNotice[] | undefined {
+  if (!runs.some(({ notices }) => notices)) return undefined;
+  return runs.flatMap(({ functionId, notices = [] }) => notices.map((notice) => ({ functionId, ...notice })));
+}
 
 /**
  * The answer for each event that was to be written, by id. One that was not repeats a key, or its environment
@@ -35,7 +48,13 @@ export async function answersOf(
   for (const { ord, position } of logged) {
     const event = events[ord - 1]!;
     const runIds = event.runs.map((run) => run.id);
-    answers.set(event.id, { eventId: event.id, runIds, position, entityVersion: event.entity?.version });
+    answers.set(event.id, {
+      eventId: event.id,
+      runIds,
+      position,
+      entityVersion: event.entity?.version,
+      notices: noticesOf(event),
+    });
   }
   const rest = events.filter((event) => !answers.has(event.id));
   // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.

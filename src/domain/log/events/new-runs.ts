@@ -1,10 +1,12 @@
+import { CelError } from "../../../kit/cel/cel.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
-import { laneOf } from "../../engine/functions/rules.ts";
+import type { FlowEvent } from "../../engine/functions/flow.ts";
+import { headStartOf, laneOf } from "../../engine/functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../../engine/runs/run.ts";
 import { readMatch, storedMatch } from "../../engine/waits/rules.ts";
 import { actorOf } from "./actor.ts";
@@ -123,8 +125,19 @@ export function newRun(
     actorId: actorOf(definition.actorKey, event.value),
     laneId: laneOf(record, event.value),
     lease: null,
+    ...(definition.priority !== undefined && headStart(definition.priority, event)),
     ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
+}
+
+/** A priority that does not apply to the event is none, and the run says why. */
+function headStart(priority: number | string, event: FlowEvent): Pick<NewRun, "headStartMs" | "notices"> {
+  try {
+    return { headStartMs: headStartOf(priority, event) };
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    return { headStartMs: 0, notices: [{ option: "priority", outcome: "failed", message: error.message }] };
+  }
 }
 
 /** Leaves out a `cancelOn` that compares with a field this event does not have: it could never match. */

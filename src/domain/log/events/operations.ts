@@ -31,12 +31,14 @@ const toMessage = (emitted: Emitted) => ({
   eventId: emitted.eventId,
   runIds: emitted.runIds,
   sequence: BigInt(emitted.position ?? 0),
+  notices: emitted.notices ? [...emitted.notices] : [],
 });
 
-const toBody = ({ eventId, runIds, position }: Emitted) => ({
+const toBody = ({ eventId, runIds, position, notices }: Emitted) => ({
   eventId,
   runIds: runIds.length > 0 ? runIds : undefined,
   sequence: position === undefined ? undefined : `${position}`,
+  notices,
 });
 
 /** The names by which a deny policy may mean an event: its own, and the one subscribers use. */

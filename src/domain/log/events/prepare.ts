@@ -4,6 +4,7 @@ import type { NewArm } from "../../engine/debounce/arm.ts";
 import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
 import type { Reservation } from "../../engine/dispatch/reservations.ts";
 import type { Definitions, FunctionRecord } from "../../engine/functions/definition.ts";
+import { laneLimitOf } from "../../engine/functions/rules.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import { keyedOf, type PreparedEvent } from "./answers.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
@@ -90,10 +91,12 @@ function startRun(
 ): NewRun {
   const run = newRun(record, { id, name, value }, { ids, now });
   if (target?.parent) run.parent = target.parent;
-  const reservation = record.status === "active" ? dispatcher.reserve(run) : undefined;
+  // Only a claim knows what a throttle allows.
+  const mayBegin = record.status === "active" && record.definition.throttle === undefined;
+  const reservation = mayBegin ? dispatcher.reserve(run) : undefined;
   if (!reservation) return run;
   reservations.set(run.id, reservation);
-  const laneLimit = record.definition.concurrency?.limit;
+  const laneLimit = laneLimitOf(record.definition);
   return { ...run, lease: { ...reservation.lease, ...(laneLimit !== undefined && { laneLimit }) } };
 }
 

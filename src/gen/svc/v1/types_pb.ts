@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/types.proto.
  */
 export const file_svc_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIo4GCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGVKBAgREBJKBAgUEBUiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIvYHCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJSgQIDxAQSgQIEBARIpkICgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAlCEwoRX2R1cmF0aW9uX21zX2Z1bGwicgoFRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIMCgRjb2RlGAIgASgJEg0KBXN0YWNrGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIoCgdkZXRhaWxzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKbAQoJRXJyb3JJbmZvEhUKDXJlc291cmNlX3R5cGUYASABKAkSEwoLcmVzb3VyY2VfaWQYAiABKAkSMQoIbWV0YWRhdGEYAyADKAsyHy5zdmMudjEuRXJyb3JJbmZvLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKocBCg5GdW5jdGlvblN0YXR1cxIfChtGVU5DVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZGVU5DVElPTl9TVEFUVVNfQUNUSVZFEAESGgoWRlVOQ1RJT05fU1RBVFVTX1BBVVNFRBACEhwKGEZVTkNUSU9OX1NUQVRVU19BUkNISVZFRBADKmEKDUV4ZWN1dGlvbk1vZGUSHgoaRVhFQ1VUSU9OX01PREVfVU5TUEVDSUZJRUQQABIXChNFWEVDVVRJT05fTU9ERV9QVVNIEAESFwoTRVhFQ1VUSU9OX01PREVfUFVMTBACKuQBCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxACEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAMSFQoRUlVOX1NUQVRVU19GQUlMRUQQBBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAFEhUKEVJVTl9TVEFUVVNfUEFVU0VEEAYSIwofUlVOX1NUQVRVU19XQUlUSU5HX0ZPUl9DQVBBQ0lUWRAHEhYKElJVTl9TVEFUVVNfV0FJVElORxAIIgQIARABKowCCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19DT01QTEVURUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIYChRTVEVQX1NUQVRVU19TTEVFUElORxAFEhcKE1NURVBfU1RBVFVTX1dBSVRJTkcQBhIZChVTVEVQX1NUQVRVU19USU1FRF9PVVQQBxIYChRTVEVQX1NUQVRVU19SRVRSWUlORxAIEhQKEFNURVBfU1RBVFVTX0RFQUQQCSqnAQoIU3RlcFR5cGUSGQoVU1RFUF9UWVBFX1VOU1BFQ0lGSUVEEAASFAoQU1RFUF9UWVBFX0lOVk9LRRABEhMKD1NURVBfVFlQRV9TTEVFUBACEhwKGFNURVBfVFlQRV9XQUlUX0ZPUl9FVkVOVBADEhgKFFNURVBfVFlQRV9DT01QRU5TQVRFEAQSHQoZU1RFUF9UWVBFX0lOVk9LRV9GVU5DVElPThAFYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIuIGCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSKAoIcHJpb3JpdHkYPCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKAoIdGhyb3R0bGUYPSABKAsyFi5zdmMudjEuVGhyb3R0bGVDb25maWdKBAgREBJKBAgUEBUiUwoKRmxvd05vdGljZRITCgtmdW5jdGlvbl9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDwoHb3V0Y29tZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIk4KDlRocm90dGxlQ29uZmlnEg0KBWxpbWl0GAEgASgFEhEKCXBlcmlvZF9tcxgCIAEoBRINCgVidXJzdBgDIAEoBRILCgNrZXkYBCABKAkiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIvYHCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJSgQIDxAQSgQIEBARIpkICgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAlCEwoRX2R1cmF0aW9uX21zX2Z1bGwicgoFRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIMCgRjb2RlGAIgASgJEg0KBXN0YWNrGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIoCgdkZXRhaWxzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKbAQoJRXJyb3JJbmZvEhUKDXJlc291cmNlX3R5cGUYASABKAkSEwoLcmVzb3VyY2VfaWQYAiABKAkSMQoIbWV0YWRhdGEYAyADKAsyHy5zdmMudjEuRXJyb3JJbmZvLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKocBCg5GdW5jdGlvblN0YXR1cxIfChtGVU5DVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZGVU5DVElPTl9TVEFUVVNfQUNUSVZFEAESGgoWRlVOQ1RJT05fU1RBVFVTX1BBVVNFRBACEhwKGEZVTkNUSU9OX1NUQVRVU19BUkNISVZFRBADKmEKDUV4ZWN1dGlvbk1vZGUSHgoaRVhFQ1VUSU9OX01PREVfVU5TUEVDSUZJRUQQABIXChNFWEVDVVRJT05fTU9ERV9QVVNIEAESFwoTRVhFQ1VUSU9OX01PREVfUFVMTBACKuQBCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxACEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAMSFQoRUlVOX1NUQVRVU19GQUlMRUQQBBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAFEhUKEVJVTl9TVEFUVVNfUEFVU0VEEAYSIwofUlVOX1NUQVRVU19XQUlUSU5HX0ZPUl9DQVBBQ0lUWRAHEhYKElJVTl9TVEFUVVNfV0FJVElORxAIIgQIARABKowCCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19DT01QTEVURUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIYChRTVEVQX1NUQVRVU19TTEVFUElORxAFEhcKE1NURVBfU1RBVFVTX1dBSVRJTkcQBhIZChVTVEVQX1NUQVRVU19USU1FRF9PVVQQBxIYChRTVEVQX1NUQVRVU19SRVRSWUlORxAIEhQKEFNURVBfU1RBVFVTX0RFQUQQCSqnAQoIU3RlcFR5cGUSGQoVU1RFUF9UWVBFX1VOU1BFQ0lGSUVEEAASFAoQU1RFUF9UWVBFX0lOVk9LRRABEhMKD1NURVBfVFlQRV9TTEVFUBACEhwKGFNURVBfVFlQRV9XQUlUX0ZPUl9FVkVOVBADEhgKFFNURVBfVFlQRV9DT01QRU5TQVRFEAQSHQoZU1RFUF9UWVBFX0lOVk9LRV9GVU5DVElPThAFYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.Trigger
@@ -435,6 +435,18 @@ export type Function = Message<"svc.v1.Function"> & {
    * @generated from field: svc.v1.ExecutionMode execution_mode = 44;
    */
   executionMode: ExecutionMode;
+
+  /**
+   * Flow control; see RegisterFunctionRequest.
+   *
+   * @generated from field: google.protobuf.Value priority = 60;
+   */
+  priority?: Value | undefined;
+
+  /**
+   * @generated from field: svc.v1.ThrottleConfig throttle = 61;
+   */
+  throttle?: ThrottleConfig | undefined;
 };
 
 /**
@@ -585,6 +597,18 @@ export type FunctionJson = {
    * @generated from field: svc.v1.ExecutionMode execution_mode = 44;
    */
   executionMode?: ExecutionModeJson;
+
+  /**
+   * Flow control; see RegisterFunctionRequest.
+   *
+   * @generated from field: google.protobuf.Value priority = 60;
+   */
+  priority?: ValueJson;
+
+  /**
+   * @generated from field: svc.v1.ThrottleConfig throttle = 61;
+   */
+  throttle?: ThrottleConfigJson;
 };
 
 /**
@@ -593,6 +617,140 @@ export type FunctionJson = {
  */
 export const FunctionSchema: GenMessage<Function, {jsonType: FunctionJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_types, 5);
+
+/**
+ * @generated from message svc.v1.FlowNotice
+ */
+export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId: string;
+
+  /**
+   * The option of the function, as `priority`.
+   *
+   * @generated from field: string option = 2;
+   */
+  option: string;
+
+  /**
+   * failed: its expression does not apply to the event.
+   *
+   * @generated from field: string outcome = 3;
+   */
+  outcome: string;
+
+  /**
+   * @generated from field: string message = 4;
+   */
+  message: string;
+};
+
+/**
+ * @generated from message svc.v1.FlowNotice
+ */
+export type FlowNoticeJson = {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId?: string;
+
+  /**
+   * The option of the function, as `priority`.
+   *
+   * @generated from field: string option = 2;
+   */
+  option?: string;
+
+  /**
+   * failed: its expression does not apply to the event.
+   *
+   * @generated from field: string outcome = 3;
+   */
+  outcome?: string;
+
+  /**
+   * @generated from field: string message = 4;
+   */
+  message?: string;
+};
+
+/**
+ * Describes the message svc.v1.FlowNotice.
+ * Use `create(FlowNoticeSchema)` to create a new message.
+ */
+export const FlowNoticeSchema: GenMessage<FlowNotice, {jsonType: FlowNoticeJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 6);
+
+/**
+ * At most `limit` runs begin in a period, and `burst` of them at once; the others wait.
+ *
+ * @generated from message svc.v1.ThrottleConfig
+ */
+export type ThrottleConfig = Message<"svc.v1.ThrottleConfig"> & {
+  /**
+   * @generated from field: int32 limit = 1;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+
+  /**
+   * Zero means 1.
+   *
+   * @generated from field: int32 burst = 3;
+   */
+  burst: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own. The same as concurrency.key, if there is one.
+   *
+   * @generated from field: string key = 4;
+   */
+  key: string;
+};
+
+/**
+ * At most `limit` runs begin in a period, and `burst` of them at once; the others wait.
+ *
+ * @generated from message svc.v1.ThrottleConfig
+ */
+export type ThrottleConfigJson = {
+  /**
+   * @generated from field: int32 limit = 1;
+   */
+  limit?: number;
+
+  /**
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+
+  /**
+   * Zero means 1.
+   *
+   * @generated from field: int32 burst = 3;
+   */
+  burst?: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own. The same as concurrency.key, if there is one.
+   *
+   * @generated from field: string key = 4;
+   */
+  key?: string;
+};
+
+/**
+ * Describes the message svc.v1.ThrottleConfig.
+ * Use `create(ThrottleConfigSchema)` to create a new message.
+ */
+export const ThrottleConfigSchema: GenMessage<ThrottleConfig, {jsonType: ThrottleConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 7);
 
 /**
  * @generated from message svc.v1.Event
@@ -761,7 +919,7 @@ export type EventJson = {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event, {jsonType: EventJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 6);
+  messageDesc(file_svc_v1_types, 8);
 
 /**
  * @generated from message svc.v1.Run
@@ -1162,7 +1320,7 @@ export type RunJson = {
  * Use `create(RunSchema)` to create a new message.
  */
 export const RunSchema: GenMessage<Run, {jsonType: RunJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 7);
+  messageDesc(file_svc_v1_types, 9);
 
 /**
  * @generated from message svc.v1.Step
@@ -1555,7 +1713,7 @@ export type StepJson = {
  * Use `create(StepSchema)` to create a new message.
  */
 export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 8);
+  messageDesc(file_svc_v1_types, 10);
 
 /**
  * @generated from message svc.v1.Error
@@ -1638,7 +1796,7 @@ export type ErrorJson = {
  * Use `create(ErrorSchema)` to create a new message.
  */
 export const ErrorSchema: GenMessage<Error, {jsonType: ErrorJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 9);
+  messageDesc(file_svc_v1_types, 11);
 
 /**
  * Travels as a detail of RPC errors.
@@ -1689,7 +1847,7 @@ export type ErrorInfoJson = {
  * Use `create(ErrorInfoSchema)` to create a new message.
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo, {jsonType: ErrorInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 10);
+  messageDesc(file_svc_v1_types, 12);
 
 /**
  * @generated from enum svc.v1.FunctionStatus

@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import type { Store } from "../../src/store/store.ts";
+import { type AckedEmit, checkAll } from "../support/checkers.ts";
+import { type Assignment, pullWorker } from "../support/pull-worker.ts";
+import { type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { clock, concurrently, emitUntilAcked, storeOf } from "./load.ts";
+
+/** `bun run test:flow` tries more. */
+const emits = Number(process.env.FLOW_EMITS ?? 240);
+const keys = 2;
+const throttle = { limit: 40, periodMs: 1_000, burst: 8, key: "data.k" };
+
+let home: Home;
+let nodes: SpawnedServer[] = [];
+let store: Store;
+
+beforeAll(async () => {
+  home = await makeHome("postgres");
+  const settings = { leaseMs: 1_500, pollHoldMs: 200 };
+  for (const _ of [1, 2]) nodes.push(await spawnServer({ engine: "postgres", home, settings }));
+  store = await storeOf(home);
+}, 60_000);
+afterAll(async () => {
+  await store?.close();
+  await Promise.all(nodes.map((node) => node.stop()));
+  nodes = [];
+  await home?.remove();
+}, 60_000);
+
+/** The most of `times` that any window of the period has. */
+function mostWithin(times: readonly number[], periodMs: number): number {
+  const sorted = times.toSorted((a, b) => a - b);
+  let most = 0;
+  for (let from = 0, to = 0; to < sorted.length; to++) {
+    while (sorted[to]! - sorted[from]! >= periodMs) from++;
+    most = Math.max(most, to - from + 1);
+  }
+  return most;
+}
+
+test("two nodes, one of them killed, keep every limit, lose nothing and starve nothing", async () => {
+  const define = (id: string, options: object) =>
+    nodes[0]!.rpc("SvcService", "RegisterFunction", { id, triggers: [{ event: "go" }], ...options });
+  await define("throttled", { throttle });
+  await define("ranked", { priority: "data.rank", concurrency: { limit: 3 } });
+
+  let isOver = false;
+  const work = async (node: SpawnedServer, name: string) => {
+    const worker = pullWorker(node, name);
+    while (!isOver)
+      try {
+        await worker.register("throttled", "ranked");
+        for (let jobs: Assignment[] = []; !isOver; jobs = await worker.poll(4))
+          await Promise.all(jobs.map((job) => worker.complete(job)));
+      } catch {
+        // The node was killed; what this worker held comes back when its lease ends.
+        await clock.sleep(50);
+      }
+  };
+  const workers = nodes.flatMap((node, at) => [1, 2].map((n) => work(node, `w${at}-${n}`)));
+  const acked: AckedEmit[] = [];
+  let restarting: Promise<void> | undefined;
+  await concurrently(emits, 8, async (number) => {
+    const data = { k: number % keys, rank: number % 7 === 0 ? -600 : number % 50 };
+    const tenant = { environmentId: nodes[0]!.env, key: nodes[0]!.adminKey };
+    const url = () => nodes[number % 2]!.url;
+    acked.push(await emitUntilAcked({ event: "go", data, idempotencyKey: `k-${number}` }, { url, tenant }));
+    if (acked.length > emits / 3) restarting ??= nodes[1]!.kill9().then(() => nodes[1]!.restart());
+  });
+  await restarting;
+  await until(async () => (await store.one(sql`SELECT run_id FROM executions LIMIT 1`)) === undefined, {
+    about: "every run to end",
+    deadlineMs: 30_000 + 50 * emits,
+    everyMs: 100,
+  });
+  isOver = true;
+  await Promise.all(workers);
+
+  expect(acked.filter(({ runIds }) => runIds.length !== 2)).toEqual([]);
+  const starts = await store.all<{ at: number; k: string }>(sql`SELECT h.at, v.data AS k FROM run_history h
+    JOIN runs r ON r.id = h.run_id JOIN events v ON v.id = r.event_id
+    WHERE r.function_id = 'throttled' AND h.type = 'run.started' AND h.detail LIKE '%"execution_seq":1}'`);
+  const byKey = Map.groupBy(starts, ({ k }) => (JSON.parse(k) as { k: number }).k);
+  expect(byKey.size).toBe(keys);
+  for (const own of byKey.values()) {
+    const most = mostWithin(
+      own.map(({ at }) => at),
+      throttle.periodMs,
+    );
+    expect(most).toBeLessThan(throttle.limit + throttle.burst);
+    // A limit that nothing comes near would prove nothing.
+    expect(most).toBeGreaterThan(throttle.limit / 2);
+  }
+  expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
+}, 600_000);
