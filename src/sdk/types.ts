@@ -93,6 +93,10 @@ export interface FunctionDefinition {
   priority?: number | string;
   /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
   throttle?: { limit: number; periodMs: number; burst?: number; key?: string };
+  /** At most so many runs begin in a period, per value at the path `key`; other events start none, which emit's answer tells. */
+  rateLimit?: { limit: number; periodMs: number; key?: string };
+  /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
+  idempotency?: { key: string; periodMs?: number };
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */
@@ -143,7 +147,7 @@ export interface EmitNotice {
   functionId: string;
   /** The function's option. */
   option: string;
-  /** `failed`: its expression does not apply to the event. */
+  /** `failed`: its expression does not apply to the event. `skipped`: no run was started. */
   outcome: string;
   message: string;
 }

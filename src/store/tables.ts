@@ -307,6 +307,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 113, key: ["environment_id", "name"], under: "projections" },
     texts: { name: 128, table_name: ours },
   },
+  start_gates: {
+    holds: "what a rate limit, an idempotency or a singleton counts, for each value of its key",
+    scope: "environment",
+    endsWith: "their period is over and their run has ended, loop `runs.lanes`",
+    purge: { at: 155, key: ["id"] },
+    texts: { id: ours },
+  },
   streams: {
     holds: "one row an entity: the type and version of its stream",
     scope: "environment",

@@ -10,6 +10,9 @@ import { clock, concurrently, emitUntilAcked, storeOf } from "./load.ts";
 /** `bun run test:flow` tries more. */
 const emits = Number(process.env.FLOW_EMITS ?? 240);
 const keys = 2;
+const rateLimit = { limit: 15, periodMs: 500, key: "data.k" };
+/** Beyond a hundred starts are counted by slices of the period. */
+const wide = { limit: 110, periodMs: 2_000 };
 const throttle = { limit: 40, periodMs: 1_000, burst: 8, key: "data.k" };
 
 let home: Home;
@@ -46,12 +49,16 @@ test("two nodes, one of them killed, keep every limit, lose nothing and starve n
   await define("throttled", { throttle });
   await define("ranked", { priority: "data.rank", concurrency: { limit: 3 } });
 
+  await define("rated", { rateLimit });
+  await define("wide", { rateLimit: wide });
+  const functionIds = ["throttled", "ranked", "rated", "wide"];
+
   let isOver = false;
   const work = async (node: SpawnedServer, name: string) => {
     const worker = pullWorker(node, name);
     while (!isOver)
       try {
-        await worker.register("throttled", "ranked");
+        await worker.register(...functionIds);
         for (let jobs: Assignment[] = []; !isOver; jobs = await worker.poll(4))
           await Promise.all(jobs.map((job) => worker.complete(job)));
       } catch {
@@ -78,20 +85,41 @@ test("two nodes, one of them killed, keep every limit, lose nothing and starve n
   isOver = true;
   await Promise.all(workers);
 
-  expect(acked.filter(({ runIds }) => runIds.length !== 2)).toEqual([]);
-  const starts = await store.all<{ at: number; k: string }>(sql`SELECT h.at, v.data AS k FROM run_history h
-    JOIN runs r ON r.id = h.run_id JOIN events v ON v.id = r.event_id
-    WHERE r.function_id = 'throttled' AND h.type = 'run.started' AND h.detail LIKE '%"execution_seq":1}'`);
-  const byKey = Map.groupBy(starts, ({ k }) => (JSON.parse(k) as { k: number }).k);
-  expect(byKey.size).toBe(keys);
-  for (const own of byKey.values()) {
-    const most = mostWithin(
-      own.map(({ at }) => at),
-      throttle.periodMs,
-    );
-    expect(most).toBeLessThan(throttle.limit + throttle.burst);
-    // A limit that nothing comes near would prove nothing.
-    expect(most).toBeGreaterThan(throttle.limit / 2);
-  }
+  const runs = await store.all<{
+    id: string;
+    function_id: string;
+    created_at: number;
+    began_at: number;
+    data: string;
+  }>(
+    sql`SELECT r.id, r.function_id, r.created_at, h.at AS began_at, v.data FROM runs r
+      JOIN run_history h ON h.run_id = r.id AND h.type = 'run.started' AND h.detail LIKE '%"execution_seq":1}'
+      JOIN events v ON v.id = r.event_id`,
+  );
+  const timesOf = (functionId: string, time: "created_at" | "began_at") =>
+    Map.groupBy(
+      runs.filter(({ function_id }) => function_id === functionId),
+      ({ data }) => (JSON.parse(data) as { k: number }).k,
+    )
+      .values()
+      .map((own) => own.map((run) => run[time]))
+      .toArray();
+  const answered = new Set(acked.flatMap(({ runIds }) => runIds));
+  expect(answered).toEqual(new Set(runs.map(({ id }) => id)));
+  for (const functionId of ["throttled", "ranked"])
+    expect(timesOf(functionId, "began_at").flat()).toHaveLength(emits);
+
+  const most = {
+    throttled: timesOf("throttled", "began_at").map((times) => mostWithin(times, throttle.periodMs)),
+    rated: timesOf("rated", "created_at").map((times) => mostWithin(times, rateLimit.periodMs)),
+    wide: [mostWithin(timesOf("wide", "created_at").flat(), wide.periodMs)],
+  };
+  expect(most.throttled).toHaveLength(keys);
+  for (const count of most.throttled) expect(count).toBeLessThan(throttle.limit + throttle.burst);
+  for (const count of most.rated) expect(count).toBeLessThanOrEqual(rateLimit.limit);
+  expect(most.wide[0]).toBeLessThanOrEqual(wide.limit);
+  // Limits that nothing comes near would prove nothing.
+  expect(Math.min(...most.throttled)).toBeGreaterThan(throttle.limit / 2);
+  expect(Math.min(...most.rated)).toBeGreaterThan(rateLimit.limit / 2);
   expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
 }, 600_000);

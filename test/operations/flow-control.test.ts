@@ -125,6 +125,61 @@ describe.each(engines)("flow control on %s", (engine) => {
     });
   });
 
+  describe("rate limit and idempotency", () => {
+    test("starts beyond the limit are skipped and told, by key, until the oldest is a period ago", async () => {
+      await define("rated", { rateLimit: { limit: 2, periodMs: 60_000, key: "data.who" } });
+      const outcomes = [];
+      for (const who of ["a", "a", "b", "a"]) outcomes.push(await emit("rated", { who }));
+      expect(outcomes.map(({ runIds = [] }) => runIds.length)).toEqual([1, 1, 1, 0]);
+      expect(outcomes.map(({ notices }) => notices)).toEqual([
+        ...[undefined, undefined, undefined],
+        [{ functionId: "rated", option: "rateLimit", outcome: "skipped", message: expect.any(String) }],
+      ]);
+      const { body } = await rpc("ListRuns", { functionId: "rated" });
+      expect(body.totalCount).toBe(3);
+    });
+
+    test("a batch, and many callers at once, share what is left", async () => {
+      await define("shared", { rateLimit: { limit: 5, periodMs: 60_000 } });
+      const { body } = await rpc("TriggerBatch", {
+        events: Array.from({ length: 3 }, (_, n) => ({ event: "shared", data: { n } })),
+      });
+      expect(body.results.map(({ runIds = [] }) => runIds.length)).toEqual([1, 1, 1]);
+      const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => emit("shared", { n })));
+      expect(answers.filter(({ runIds }) => runIds)).toHaveLength(2);
+      expect(answers.filter(({ notices }) => notices)).toHaveLength(18);
+    });
+
+    test("a repeat of an event's key answers what the first use came to, skipped or not", async () => {
+      await define("once", { idempotency: { key: "data.order" } });
+      const first = await emit("once", { order: 7 }, { idempotencyKey: "one" });
+      expect(first.runIds).toHaveLength(1);
+      const second = await emit("once", { order: 7 }, { idempotencyKey: "two" });
+      expect(second).toMatchObject({ notices: [{ option: "idempotency", outcome: "skipped" }] });
+      expect(second.runIds).toBeUndefined();
+      expect((await emit("once", { order: 7 }, { idempotencyKey: "one" })).runIds).toEqual(first.runIds);
+      expect((await emit("once", { order: 7 }, { idempotencyKey: "two" })).runIds).toBeUndefined();
+    });
+
+    test("a key that does not apply is told and starts a run; a direct start passes no gate", async () => {
+      const odd = await emit("once", { other: 1 });
+      expect(odd).toMatchObject({ runIds: [expect.any(String)], notices: [{ outcome: "failed" }] });
+      await define("asked", { triggers: [], idempotency: { key: "data.order" } });
+      for (const _ of [1, 2])
+        expect((await rpc("InvokeFunction", { functionId: "asked", data: { order: 1 } })).status).toBe(200);
+    });
+
+    test("what counts nothing any more is forgotten", async () => {
+      const gates = () =>
+        server.running.domain.store.one<{ count: number }>(sql`SELECT count(*) AS count FROM start_gates`);
+      expect((await gates())!.count).toBeGreaterThan(2);
+      await write(sql`UPDATE start_gates SET expires_at = 1`);
+      await server.running.tick("runs.lanes");
+      expect((await gates())!.count).toBe(0);
+      expect((await emit("shared", {})).runIds).toHaveLength(1);
+    });
+  });
+
   test.each([
     ["priority", { priority: 601 }],
     ["priority", { priority: true }],
@@ -137,6 +192,11 @@ describe.each(engines)("flow control on %s", (engine) => {
       "throttle.key",
       { throttle: { limit: 2, periodMs: 1_000, key: "a" }, concurrency: { limit: 1, key: "b" } },
     ],
+    ["rateLimit.limit", { rateLimit: { limit: -1, periodMs: 1_000 } }],
+    ["rateLimit.periodMs", { rateLimit: { limit: 1, periodMs: 10 } }],
+    ["idempotency.key", { idempotency: { key: "data." } }],
+    ["idempotency", { idempotency: { key: "data.a" }, rateLimit: { limit: 1, periodMs: 1_000 } }],
+    ["rateLimit", { rateLimit: { limit: 1, periodMs: 1_000 }, debounce: { periodMs: 1_000 } }],
   ])("a registration with a wrong %s is refused by its name", async (field, options) => {
     const { status, body } = await define("wrong", options);
     expect({ status, message: body.message }).toEqual({

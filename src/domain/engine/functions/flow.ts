@@ -1,4 +1,6 @@
+import { hash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
+import { valueAt } from "../../../kit/data-path.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { wholeWithin, within } from "../../../kit/within.ts";
 import {
@@ -7,6 +9,7 @@ import {
   flowPeriodMsMax,
   flowPeriodMsMin,
   flowStartsMax,
+  idempotencyMsDefault,
   priorityMax,
 } from "./limits.ts";
 
@@ -17,12 +20,34 @@ export interface FlowOptions {
   priority?: number | string;
   /** Runs that begin in a period; `burst` of them may begin at once. */
   throttle?: { limit: number; periodMs: number; burst: number; key?: string };
+  /** Runs that begin in a period; events beyond them start none. */
+  rateLimit?: { limit: number; periodMs: number; key?: string };
+  /** CEL over the event: of those with one value within the period only the first starts a run. */
+  idempotency?: { key: string; periodMs: number };
 }
 
 /** What an option made of an event, as emit's answer tells it. */
 export interface FlowNotice {
-  option: "priority";
-  outcome: "failed";
+  option: "priority" | GateOption;
+  /** `failed`: its expression does not apply to the event. `skipped`: no run was started. */
+  outcome: "failed" | "skipped";
+  message: string;
+}
+
+export type GateOption = "rateLimit" | "idempotency";
+
+/** What decides, in the flush of an event, whether a run begins. */
+export interface NewGate {
+  /** Of a function and a value of its key. */
+  id: string;
+  option: GateOption;
+  /** `rate`: so many in a period. `skip` and `cancel`: one at a time, the older or the newer one. */
+  kind: "rate" | "skip" | "cancel";
+  most: number;
+  periodMs: number;
+  /** Starts of so many milliseconds are counted together, as of their end. */
+  sliceMs: number;
+  /** Why a run was skipped. */
   message: string;
 }
 
@@ -30,6 +55,9 @@ export interface FlowNotice {
 export interface FlowInput {
   priority?: unknown;
   throttle?: { limit?: number; periodMs?: number; burst?: number; key?: string };
+  rateLimit?: { limit?: number; periodMs?: number; key?: string };
+  idempotency?: { key?: string; periodMs?: number };
+  debounce?: object;
   concurrency?: { limit?: number; key?: string };
 }
 
@@ -41,11 +69,37 @@ const programOf = (expression: string) =>
 
 /** Throws the fault that names the option and the rule. */
 export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
-  const { priority, throttle } = input;
+  const { priority, throttle, rateLimit, idempotency } = input;
+  requireOneGate(input);
   return {
     ...(priority !== undefined && priority !== null && { priority: readPriority(priority) }),
     ...(throttle && { throttle: readThrottle(throttle, input.concurrency) }),
+    ...(rateLimit && { rateLimit: readRateLimit(rateLimit) }),
+    ...(idempotency && { idempotency: readIdempotency(idempotency) }),
   };
+}
+
+/** A gate that lets a run begin must be the last word: what it counted could not be taken back. */
+function requireOneGate(input: FlowInput): void {
+  const deciding = (["debounce", "rateLimit", "idempotency"] as const).filter((name) => input[name]);
+  if (deciding.length > 1) throw invalid(deciding[1]!, `cannot be combined with ${deciding[0]}`);
+}
+
+const readRateLimit = ({ limit = 0, periodMs = 0, key }: NonNullable<FlowInput["rateLimit"]>) => ({
+  limit: wholeWithin("rateLimit.limit", limit, 1, flowStartsMax),
+  periodMs: wholeWithin("rateLimit.periodMs", periodMs, flowPeriodMsMin, flowPeriodMsMax),
+  ...(key && { key }),
+});
+
+function readIdempotency({ key = "", periodMs = 0 }: NonNullable<FlowInput["idempotency"]>) {
+  requireExpression("idempotency.key", key);
+  const kept = wholeWithin(
+    "idempotency.periodMs",
+    periodMs || idempotencyMsDefault,
+    flowPeriodMsMin,
+    flowPeriodMsMax,
+  );
+  return { key, periodMs: kept };
 }
 
 function readPriority(priority: unknown): number | string {
@@ -118,4 +172,42 @@ export function headStartOf(priority: number | string, event: FlowEvent): number
   const seconds = typeof value === "bigint" ? Number(value) : value;
   if (typeof seconds !== "number" || Number.isNaN(seconds)) throw new CelError("does not give a number");
   return Math.round(1000 * Math.max(-priorityMax, Math.min(priorityMax, seconds)));
+}
+
+const gateId = (parts: readonly unknown[]): string =>
+  hash("sha256", JSON.stringify(parts), "hex").slice(0, 40);
+
+/** Starts up to this are counted by the millisecond; more, by the hundredth of their period. */
+const exactStartsMax = 100;
+
+/** What decides whether the event starts a run; undefined for a function that starts one for each. Throws CelError like `evaluate`. */
+export function gateOf(
+  environmentId: string,
+  { id, rateLimit, idempotency }: FlowOptions & { id: string },
+  event: FlowEvent,
+): NewGate | undefined {
+  if (rateLimit) {
+    const { limit, periodMs, key } = rateLimit;
+    return {
+      id: gateId([environmentId, id, "rateLimit", key === undefined ? null : valueAt(event.value, key)]),
+      option: "rateLimit",
+      kind: "rate",
+      most: limit,
+      periodMs,
+      sliceMs: limit <= exactStartsMax ? 1 : Math.ceil(periodMs / exactStartsMax),
+      message: `at most ${limit} begin in ${periodMs} ms`,
+    };
+  }
+  if (!idempotency) return undefined;
+  const { key, periodMs } = idempotency;
+  const value = evaluate(key, event);
+  return {
+    id: gateId([environmentId, id, "idempotency", typeof value === "bigint" ? Number(value) : value]),
+    option: "idempotency",
+    kind: "rate",
+    most: 1,
+    periodMs,
+    sliceMs: 1,
+    message: `the key started a run within ${periodMs} ms`,
+  };
 }

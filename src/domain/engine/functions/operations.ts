@@ -19,6 +19,8 @@ const Mode = Type.Optional(Type.Union([Type.Literal("pull"), Type.Literal("push"
 const flowFields = {
   priority: Type.Optional(Type.Unknown()),
   throttle: Type.Optional(Type.Object({ limit: whole, periodMs: whole, burst: whole, key: text })),
+  rateLimit: Type.Optional(Type.Object({ limit: whole, periodMs: whole, key: text })),
+  idempotency: Type.Optional(Type.Object({ key: text, periodMs: whole })),
 };
 
 const Register = Type.Object({

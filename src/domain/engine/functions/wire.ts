@@ -129,7 +129,12 @@ export const toHistoryEntry = (
   recordedAt: timestampOf(change.recordedAt),
 });
 
-const flowOfMessage = ({ priority, throttle }: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
+const flowOfMessage = ({
+  priority,
+  throttle,
+  rateLimit,
+  idempotency,
+}: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
   ...(priority && { priority: jsonOf(priority) }),
   ...(throttle && {
     throttle: {
@@ -139,9 +144,13 @@ const flowOfMessage = ({ priority, throttle }: RegisterFunctionRequest): Omit<Fl
       key: throttle.key,
     },
   }),
+  ...(rateLimit && {
+    rateLimit: { limit: rateLimit.limit, periodMs: rateLimit.periodMs, key: rateLimit.key },
+  }),
+  ...(idempotency && { idempotency: { key: idempotency.key, periodMs: idempotency.periodMs } }),
 });
 
-const flowMessage = ({ priority, throttle }: FlowOptions) => ({
+const flowMessage = ({ priority, throttle, rateLimit, idempotency }: FlowOptions) => ({
   ...(priority !== undefined && {
     priority: {
       kind:
@@ -151,4 +160,6 @@ const flowMessage = ({ priority, throttle }: FlowOptions) => ({
     },
   }),
   ...(throttle && { throttle: { ...throttle } }),
+  ...(rateLimit && { rateLimit: { ...rateLimit } }),
+  ...(idempotency && { idempotency: { ...idempotency } }),
 });

@@ -4,6 +4,8 @@ import type { Seams, SyncSession } from "../../../store/store.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
 
+export { gateColumns, isGated, passGates, passGatesSync, skippedRuns } from "./gates.ts";
+
 /**
  * The rows of new runs as fragments for the flush that creates them (an emit, later an invoke or a schedule).
  * `source` is a table expression with the columns of `newRunColumns` and `position`, the place of the run's

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import type { FlowNotice } from "../functions/flow.ts";
+import type { FlowNotice, NewGate } from "../functions/flow.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
 /** Run statuses, as clients see them. */
@@ -61,6 +61,8 @@ export interface NewRun {
   lease: NewLease | null;
   /** How far it stands ahead of its creation in the queue; absent for none. */
   headStartMs?: number;
+  /** What may skip it; absent for a run that always begins. */
+  gate?: NewGate;
   /** What its function's flow control could not do with the event; absent for nothing. */
   notices?: readonly FlowNotice[];
   /** Events that cancel it; absent for none. */

@@ -33,6 +33,7 @@ import { openPutOff } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
+import { forgetGates } from "./gates.ts";
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
@@ -223,6 +224,8 @@ export function openRuns(deps: RunsDeps): Runs {
     async tidyLanes(write) {
       const before = clock.now() - laneIdleMsMax;
       while ((await write((session) => forgetLanes(session, before, purgeSliceMax))) === purgeSliceMax);
+      const now = clock.now();
+      while ((await write((session) => forgetGates(session, now, purgeSliceMax))) === purgeSliceMax);
       for (const { environment_id, id } of await limitedFunctions(store))
         await adoptAll(write, { environmentId: environment_id, functionId: id });
     },

@@ -4,9 +4,9 @@ import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
 import type { FlowNotice } from "../../engine/functions/flow.ts";
-import { type EmittedRow, type NewEvent, useOfStream } from "./flush.ts";
+import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
-import { findKeys, type UsedEventKey } from "./rows.ts";
+import { findKeys, findRuns, type UsedEventKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
 export interface FunctionNotice extends FlowNotice {
@@ -27,12 +27,18 @@ export interface Emitted {
 }
 
 /** One event of a unit on its way into the log. */
-export interface PreparedEvent extends NewEvent, Keyed {}
+export interface PreparedEvent extends NewEvent, Keyed {
+  /** What is told of runs that a gate skipped; absent before the flush, and when there are none. */
+  skips?: readonly FunctionNotice[];
+}
 
 /** Undefined for none, as for every event whose functions have no flow control. */
-export function noticesOf({ runs }: Pick<NewEvent, "runs">): FunctionNotice[] | undefined {
-  if (!runs.some(({ notices }) => notices)) return undefined;
-  return runs.flatMap(({ functionId, notices = [] }) => notices.map((notice) => ({ functionId, ...notice })));
+export function noticesOf({ runs, skips }: PreparedEvent): FunctionNotice[] | undefined {
+  if (skips === undefined && !runs.some(({ notices }) => notices)) return undefined;
+  const told = runs.flatMap(({ functionId, notices = [] }) =>
+    notices.map((notice) => ({ functionId, ...notice })),
+  );
+  return [...told, ...(skips ?? [])];
 }
 
 /**
@@ -76,8 +82,34 @@ export async function usedKeys(
   items: readonly Pick<Keyed, "environmentId" | "key">[],
 ): Promise<Map<string, UsedEventKey>> {
   const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
-  const rows = keys.length === 0 ? [] : await findKeys(store, keys);
+  const rows = keys.length === 0 ? [] : await withSureRuns(store, await findKeys(store, keys));
   return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
+}
+
+/** Runs of which it was unsure whether they begin are looked up: a gate may have skipped them. */
+async function withSureRuns(
+  store: Pick<Store, "all" | "seams">,
+  rows: readonly UsedEventKey[],
+): Promise<readonly UsedEventKey[]> {
+  const isUnsure = (id: string) => id.startsWith(unsureMark);
+  const idsOf = ({ run_ids }: UsedEventKey) => JSON.parse(run_ids) as string[];
+  const unsure = rows.flatMap((row) => (row.run_ids.includes(unsureMark) ? idsOf(row).filter(isUnsure) : []));
+  if (unsure.length === 0) return rows;
+  const begun = new Set(
+    await findRuns(
+      store,
+      unsure.map((id) => id.slice(unsureMark.length)),
+    ),
+  );
+  return rows.map((row) => {
+    const ids = idsOf(row).map((id) => (isUnsure(id) ? id.slice(unsureMark.length) : id));
+    const marked = new Set(
+      idsOf(row)
+        .filter(isUnsure)
+        .map((id) => id.slice(unsureMark.length)),
+    );
+    return { ...row, run_ids: JSON.stringify(ids.filter((id) => !marked.has(id) || begun.has(id))) };
+  });
 }
 
 /** The answer of a whole unit: one for each of its events, in their order, or the first fault. */

@@ -6,7 +6,8 @@ import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key
 import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
-import { answerOfUnit, answersOf, answersToRefused, type Emitted, noticesOf, usedKeys } from "./answers.ts";
+import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
+import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";
 import {
@@ -47,6 +48,7 @@ const flushEventsMax = 512;
 export function openEmitQueue(deps: EmitQueueDeps) {
   const { store, clock, watch } = deps;
   const handOver = openHandOver(deps);
+  const tellFlow = openFlowTold(watch);
   const streamHeads = openStreamHeads(deps);
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
@@ -56,11 +58,6 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     name: "svc_schema_breaches_total",
     help: "Emits refused by the schema of their event, and events written with a mark because they broke it.",
     labels: ["outcome"],
-  });
-  const flowNotices = watch.metrics.counter({
-    name: "svc_flow_notices_total",
-    help: "Starts that flow control did not let be, by the option of the function and what it did.",
-    labels: ["option", "outcome"],
   });
   const warned = breaches("warned");
   const refused = breaches("refused");
@@ -105,10 +102,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         emitted.add(logged.length);
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
         if (marked > 0) warned.add(marked);
+        tellFlow(events, logged);
         handOver(events, logged);
-        for (const { ord } of logged)
-          for (const { option, outcome } of noticesOf(events[ord - 1]!) ?? [])
-            flowNotices(option, outcome).add(1);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {
         const events = prepared.events();

@@ -6,7 +6,7 @@ import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
 import type { FlowEvent } from "../../engine/functions/flow.ts";
-import { headStartOf, laneOf } from "../../engine/functions/rules.ts";
+import { gateOf, headStartOf, laneOf } from "../../engine/functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../../engine/runs/run.ts";
 import { readMatch, storedMatch } from "../../engine/waits/rules.ts";
 import { actorOf } from "./actor.ts";
@@ -137,6 +137,20 @@ function headStart(priority: number | string, event: FlowEvent): Pick<NewRun, "h
   } catch (error) {
     if (!(error instanceof CelError)) throw error;
     return { headStartMs: 0, notices: [{ option: "priority", outcome: "failed", message: error.message }] };
+  }
+}
+
+/** A direct start passes no gate: its caller waits for one run. */
+export function addGate(run: NewRun, { environmentId, definition }: FunctionRecord, event: FlowEvent): void {
+  try {
+    const gate = gateOf(environmentId, definition, event);
+    if (gate) run.gate = gate;
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    run.notices = [
+      ...(run.notices ?? []),
+      { option: "idempotency", outcome: "failed", message: error.message },
+    ];
   }
 }
 

@@ -7,7 +7,15 @@ import type { Definitions, FunctionRecord } from "../../engine/functions/definit
 import { laneLimitOf } from "../../engine/functions/rules.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import { keyedOf, type PreparedEvent } from "./answers.ts";
-import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
+import {
+  addGate,
+  type InvokeTarget,
+  invokedBy,
+  newArm,
+  newRun,
+  requireUndelayed,
+  startedBy,
+} from "./new-runs.ts";
 import type { EntityDraft, EventDraft } from "./rules.ts";
 import type { EntityPlace } from "./stream-flush.ts";
 import type { Judgeable, Judged } from "./trigger-evaluation.ts";
@@ -91,8 +99,10 @@ function startRun(
 ): NewRun {
   const run = newRun(record, { id, name, value }, { ids, now });
   if (target?.parent) run.parent = target.parent;
-  // Only a claim knows what a throttle allows.
-  const mayBegin = record.status === "active" && record.definition.throttle === undefined;
+  if (!target) addGate(run, record, { id, name, value });
+  // Only a claim knows what a throttle allows, only the flush what a gate lets through.
+  const mayBegin =
+    record.status === "active" && record.definition.throttle === undefined && run.gate === undefined;
   const reservation = mayBegin ? dispatcher.reserve(run) : undefined;
   if (!reservation) return run;
   reservations.set(run.id, reservation);

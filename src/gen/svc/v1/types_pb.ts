@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/types.proto.
  */
 export const file_svc_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIuIGCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSKAoIcHJpb3JpdHkYPCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKAoIdGhyb3R0bGUYPSABKAsyFi5zdmMudjEuVGhyb3R0bGVDb25maWdKBAgREBJKBAgUEBUiUwoKRmxvd05vdGljZRITCgtmdW5jdGlvbl9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDwoHb3V0Y29tZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIk4KDlRocm90dGxlQ29uZmlnEg0KBWxpbWl0GAEgASgFEhEKCXBlcmlvZF9tcxgCIAEoBRINCgVidXJzdBgDIAEoBRILCgNrZXkYBCABKAkiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIvYHCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJSgQIDxAQSgQIEBARIpkICgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAlCEwoRX2R1cmF0aW9uX21zX2Z1bGwicgoFRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIMCgRjb2RlGAIgASgJEg0KBXN0YWNrGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIoCgdkZXRhaWxzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKbAQoJRXJyb3JJbmZvEhUKDXJlc291cmNlX3R5cGUYASABKAkSEwoLcmVzb3VyY2VfaWQYAiABKAkSMQoIbWV0YWRhdGEYAyADKAsyHy5zdmMudjEuRXJyb3JJbmZvLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKocBCg5GdW5jdGlvblN0YXR1cxIfChtGVU5DVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZGVU5DVElPTl9TVEFUVVNfQUNUSVZFEAESGgoWRlVOQ1RJT05fU1RBVFVTX1BBVVNFRBACEhwKGEZVTkNUSU9OX1NUQVRVU19BUkNISVZFRBADKmEKDUV4ZWN1dGlvbk1vZGUSHgoaRVhFQ1VUSU9OX01PREVfVU5TUEVDSUZJRUQQABIXChNFWEVDVVRJT05fTU9ERV9QVVNIEAESFwoTRVhFQ1VUSU9OX01PREVfUFVMTBACKuQBCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxACEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAMSFQoRUlVOX1NUQVRVU19GQUlMRUQQBBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAFEhUKEVJVTl9TVEFUVVNfUEFVU0VEEAYSIwofUlVOX1NUQVRVU19XQUlUSU5HX0ZPUl9DQVBBQ0lUWRAHEhYKElJVTl9TVEFUVVNfV0FJVElORxAIIgQIARABKowCCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19DT01QTEVURUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIYChRTVEVQX1NUQVRVU19TTEVFUElORxAFEhcKE1NURVBfU1RBVFVTX1dBSVRJTkcQBhIZChVTVEVQX1NUQVRVU19USU1FRF9PVVQQBxIYChRTVEVQX1NUQVRVU19SRVRSWUlORxAIEhQKEFNURVBfU1RBVFVTX0RFQUQQCSqnAQoIU3RlcFR5cGUSGQoVU1RFUF9UWVBFX1VOU1BFQ0lGSUVEEAASFAoQU1RFUF9UWVBFX0lOVk9LRRABEhMKD1NURVBfVFlQRV9TTEVFUBACEhwKGFNURVBfVFlQRV9XQUlUX0ZPUl9FVkVOVBADEhgKFFNURVBfVFlQRV9DT01QRU5TQVRFEAQSHQoZU1RFUF9UWVBFX0lOVk9LRV9GVU5DVElPThAFYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIr8HCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSKAoIcHJpb3JpdHkYPCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKAoIdGhyb3R0bGUYPSABKAsyFi5zdmMudjEuVGhyb3R0bGVDb25maWcSKwoKcmF0ZV9saW1pdBg+IAEoCzIXLnN2Yy52MS5SYXRlTGltaXRDb25maWcSLgoLaWRlbXBvdGVuY3kYPyABKAsyGS5zdmMudjEuSWRlbXBvdGVuY3lDb25maWdKBAgREBJKBAgUEBUiUwoKRmxvd05vdGljZRITCgtmdW5jdGlvbl9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDwoHb3V0Y29tZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIk4KDlRocm90dGxlQ29uZmlnEg0KBWxpbWl0GAEgASgFEhEKCXBlcmlvZF9tcxgCIAEoBRINCgVidXJzdBgDIAEoBRILCgNrZXkYBCABKAkiQAoPUmF0ZUxpbWl0Q29uZmlnEg0KBWxpbWl0GAEgASgFEhEKCXBlcmlvZF9tcxgCIAEoBRILCgNrZXkYAyABKAkiMwoRSWRlbXBvdGVuY3lDb25maWcSCwoDa2V5GAEgASgJEhEKCXBlcmlvZF9tcxgCIAEoBSLIAgoFRXZlbnQSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIlCgRkYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYBCABKAkSDgoGc291cmNlGAUgASgJEi0KCXRpbWVzdGFtcBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoIbWV0YWRhdGEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YCCABKAUSEQoJZW50aXR5X2lkGAkgASgJEhMKC2VudGl0eV90eXBlGAogASgJEhYKDmVudGl0eV92ZXJzaW9uGAsgASgDEioKCmRhdGFfdmFsdWUYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUi9gcKA1J1bhIKCgJpZBgBIAEoCRITCgtmdW5jdGlvbl9pZBgCIAEoCRIQCghldmVudF9pZBgDIAEoCRItCg5leGVjdXRpb25fbW9kZRgEIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhEKCXdvcmtlcl9pZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoGb3V0cHV0GAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIcCgVlcnJvchgJIAEoCzINLnN2Yy52MS5FcnJvchIhCgZzdGF0dXMYCiABKA4yES5zdmMudjEuUnVuU3RhdHVzEg8KB2F0dGVtcHQYCyABKAUSFAoMbWF4X2F0dGVtcHRzGAwgASgFEi4KCnN0YXJ0ZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9wYXVzZV9yZXF1ZXN0ZWQYEyABKAgSFAoMcGF1c2VfcmVhc29uGBQgASgJEhgKEGZ1bmN0aW9uX3ZlcnNpb24YFSABKAUSKwoLaW5wdXRfdmFsdWUYFiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSLAoMb3V0cHV0X3ZhbHVlGBcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhgKEHJlc3VtZV9mcm9tX3N0ZXAYGCABKAkSFQoNcGFyZW50X3J1bl9pZBgZIAEoCRIWCg5wYXJlbnRfc3RlcF9pZBgaIAEoCRIuCgp0aW1lb3V0X2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5lbnZpcm9ubWVudF9pZBgcIAEoCRIPCgd2ZXJzaW9uGB0gASgFEhIKCmNsYWltZWRfYnkYHiABKAkSLgoKY2xhaW1lZF9hdBgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGgoSY2FuY2VsbGF0aW9uX2NhdXNlGCAgASgJEisKC2Vycm9yX3ZhbHVlGCEgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhIKCmV2ZW50X25hbWUYIiABKAlKBAgPEBBKBAgQEBEimQgKBFN0ZXASCgoCaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSIwoJc3RlcF90eXBlGAQgASgOMhAuc3ZjLnYxLlN0ZXBUeXBlEhAKCHNlcXVlbmNlGAUgASgFEiIKBnN0YXR1cxgGIAEoDjISLnN2Yy52MS5TdGVwU3RhdHVzEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppbnB1dF9oYXNoGAggASgJEicKBm91dHB1dBgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCiABKAsyDS5zdmMudjEuRXJyb3ISDwoHYXR0ZW1wdBgLIAEoBRITCgtkdXJhdGlvbl9tcxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoPb3JpZ2luYWxfb3V0cHV0GA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpwYXRjaGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpwYXRjaGVkX2J5GBEgASgJEhgKEGNvbXBlbnNhdGlvbl9mb3IYEiABKAkSKwoLaW5wdXRfdmFsdWUYEyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSLAoMb3V0cHV0X3ZhbHVlGBQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEjUKFW9yaWdpbmFsX291dHB1dF92YWx1ZRgVIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIdChBkdXJhdGlvbl9tc19mdWxsGBYgASgDSACIAQESLwoLc2xlZXBfdW50aWwYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3dhaXRfZXZlbnRfbmFtZRgYIAEoCRIwCgx3YWl0X3RpbWVvdXQYGSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKC2Vycm9yX3ZhbHVlGBwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhUKDXN0b3JlZF9zdGF0dXMYHSABKAkSDAoEbmFtZRgoIAEoCUITChFfZHVyYXRpb25fbXNfZnVsbCJyCgVFcnJvchIPCgdtZXNzYWdlGAEgASgJEgwKBGNvZGUYAiABKAkSDQoFc3RhY2sYAyABKAkSEQoJcmV0cnlhYmxlGAQgASgIEigKB2RldGFpbHMYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IpsBCglFcnJvckluZm8SFQoNcmVzb3VyY2VfdHlwZRgBIAEoCRITCgtyZXNvdXJjZV9pZBgCIAEoCRIxCghtZXRhZGF0YRgDIAMoCzIfLnN2Yy52MS5FcnJvckluZm8uTWV0YWRhdGFFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqhwEKDkZ1bmN0aW9uU3RhdHVzEh8KG0ZVTkNUSU9OX1NUQVRVU19VTlNQRUNJRklFRBAAEhoKFkZVTkNUSU9OX1NUQVRVU19BQ1RJVkUQARIaChZGVU5DVElPTl9TVEFUVVNfUEFVU0VEEAISHAoYRlVOQ1RJT05fU1RBVFVTX0FSQ0hJVkVEEAMqYQoNRXhlY3V0aW9uTW9kZRIeChpFWEVDVVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhcKE0VYRUNVVElPTl9NT0RFX1BVU0gQARIXChNFWEVDVVRJT05fTU9ERV9QVUxMEAIq5AEKCVJ1blN0YXR1cxIaChZSVU5fU1RBVFVTX1VOU1BFQ0lGSUVEEAASFgoSUlVOX1NUQVRVU19SVU5OSU5HEAISGAoUUlVOX1NUQVRVU19DT01QTEVURUQQAxIVChFSVU5fU1RBVFVTX0ZBSUxFRBAEEhgKFFJVTl9TVEFUVVNfQ0FOQ0VMTEVEEAUSFQoRUlVOX1NUQVRVU19QQVVTRUQQBhIjCh9SVU5fU1RBVFVTX1dBSVRJTkdfRk9SX0NBUEFDSVRZEAcSFgoSUlVOX1NUQVRVU19XQUlUSU5HEAgiBAgBEAEqjAIKClN0ZXBTdGF0dXMSGwoXU1RFUF9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNTVEVQX1NUQVRVU19QRU5ESU5HEAESFwoTU1RFUF9TVEFUVVNfUlVOTklORxACEhkKFVNURVBfU1RBVFVTX0NPTVBMRVRFRBADEhYKElNURVBfU1RBVFVTX0ZBSUxFRBAEEhgKFFNURVBfU1RBVFVTX1NMRUVQSU5HEAUSFwoTU1RFUF9TVEFUVVNfV0FJVElORxAGEhkKFVNURVBfU1RBVFVTX1RJTUVEX09VVBAHEhgKFFNURVBfU1RBVFVTX1JFVFJZSU5HEAgSFAoQU1RFUF9TVEFUVVNfREVBRBAJKqcBCghTdGVwVHlwZRIZChVTVEVQX1RZUEVfVU5TUEVDSUZJRUQQABIUChBTVEVQX1RZUEVfSU5WT0tFEAESEwoPU1RFUF9UWVBFX1NMRUVQEAISHAoYU1RFUF9UWVBFX1dBSVRfRk9SX0VWRU5UEAMSGAoUU1RFUF9UWVBFX0NPTVBFTlNBVEUQBBIdChlTVEVQX1RZUEVfSU5WT0tFX0ZVTkNUSU9OEAViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.Trigger
@@ -447,6 +447,16 @@ export type Function = Message<"svc.v1.Function"> & {
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfig | undefined;
+
+  /**
+   * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
+   */
+  rateLimit?: RateLimitConfig | undefined;
+
+  /**
+   * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
+   */
+  idempotency?: IdempotencyConfig | undefined;
 };
 
 /**
@@ -609,6 +619,16 @@ export type FunctionJson = {
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfigJson;
+
+  /**
+   * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
+   */
+  rateLimit?: RateLimitConfigJson;
+
+  /**
+   * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
+   */
+  idempotency?: IdempotencyConfigJson;
 };
 
 /**
@@ -635,7 +655,7 @@ export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
   option: string;
 
   /**
-   * failed: its expression does not apply to the event.
+   * failed: its expression does not apply to the event. skipped: no run was started.
    *
    * @generated from field: string outcome = 3;
    */
@@ -664,7 +684,7 @@ export type FlowNoticeJson = {
   option?: string;
 
   /**
-   * failed: its expression does not apply to the event.
+   * failed: its expression does not apply to the event. skipped: no run was started.
    *
    * @generated from field: string outcome = 3;
    */
@@ -751,6 +771,110 @@ export type ThrottleConfigJson = {
  */
 export const ThrottleConfigSchema: GenMessage<ThrottleConfig, {jsonType: ThrottleConfigJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_types, 7);
+
+/**
+ * At most `limit` runs begin in a period; other events start none.
+ *
+ * @generated from message svc.v1.RateLimitConfig
+ */
+export type RateLimitConfig = Message<"svc.v1.RateLimitConfig"> & {
+  /**
+   * @generated from field: int32 limit = 1;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own.
+   *
+   * @generated from field: string key = 3;
+   */
+  key: string;
+};
+
+/**
+ * At most `limit` runs begin in a period; other events start none.
+ *
+ * @generated from message svc.v1.RateLimitConfig
+ */
+export type RateLimitConfigJson = {
+  /**
+   * @generated from field: int32 limit = 1;
+   */
+  limit?: number;
+
+  /**
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own.
+   *
+   * @generated from field: string key = 3;
+   */
+  key?: string;
+};
+
+/**
+ * Describes the message svc.v1.RateLimitConfig.
+ * Use `create(RateLimitConfigSchema)` to create a new message.
+ */
+export const RateLimitConfigSchema: GenMessage<RateLimitConfig, {jsonType: RateLimitConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 8);
+
+/**
+ * Of events with one value of the key within the period, only the first starts a run.
+ *
+ * @generated from message svc.v1.IdempotencyConfig
+ */
+export type IdempotencyConfig = Message<"svc.v1.IdempotencyConfig"> & {
+  /**
+   * CEL over `event` and `data`.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * Zero means a day.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+};
+
+/**
+ * Of events with one value of the key within the period, only the first starts a run.
+ *
+ * @generated from message svc.v1.IdempotencyConfig
+ */
+export type IdempotencyConfigJson = {
+  /**
+   * CEL over `event` and `data`.
+   *
+   * @generated from field: string key = 1;
+   */
+  key?: string;
+
+  /**
+   * Zero means a day.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+};
+
+/**
+ * Describes the message svc.v1.IdempotencyConfig.
+ * Use `create(IdempotencyConfigSchema)` to create a new message.
+ */
+export const IdempotencyConfigSchema: GenMessage<IdempotencyConfig, {jsonType: IdempotencyConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 9);
 
 /**
  * @generated from message svc.v1.Event
@@ -919,7 +1043,7 @@ export type EventJson = {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event, {jsonType: EventJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 8);
+  messageDesc(file_svc_v1_types, 10);
 
 /**
  * @generated from message svc.v1.Run
@@ -1320,7 +1444,7 @@ export type RunJson = {
  * Use `create(RunSchema)` to create a new message.
  */
 export const RunSchema: GenMessage<Run, {jsonType: RunJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 9);
+  messageDesc(file_svc_v1_types, 11);
 
 /**
  * @generated from message svc.v1.Step
@@ -1713,7 +1837,7 @@ export type StepJson = {
  * Use `create(StepSchema)` to create a new message.
  */
 export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 10);
+  messageDesc(file_svc_v1_types, 12);
 
 /**
  * @generated from message svc.v1.Error
@@ -1796,7 +1920,7 @@ export type ErrorJson = {
  * Use `create(ErrorSchema)` to create a new message.
  */
 export const ErrorSchema: GenMessage<Error, {jsonType: ErrorJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 11);
+  messageDesc(file_svc_v1_types, 13);
 
 /**
  * Travels as a detail of RPC errors.
@@ -1847,7 +1971,7 @@ export type ErrorInfoJson = {
  * Use `create(ErrorInfoSchema)` to create a new message.
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo, {jsonType: ErrorInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 12);
+  messageDesc(file_svc_v1_types, 14);
 
 /**
  * @generated from enum svc.v1.FunctionStatus
