@@ -97,6 +97,10 @@ export interface FunctionDefinition {
   rateLimit?: { limit: number; periodMs: number; key?: string };
   /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
   idempotency?: { key: string; periodMs?: number };
+  /** One run at a time, per value at `key`: while one is not over, events start none (`skip`), or replace it (`cancel`). */
+  singleton?: { mode: "skip" | "cancel"; key?: string };
+  /** A run that has not begun by then is cancelled, with the cause `start-within`. */
+  startWithinMs?: number;
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */

@@ -247,6 +247,14 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "two minutes after the resume, loop `runs.resumes`",
     purge: { at: 220, key: ["run_id"], ofRun: "run_id" },
   },
+  run_deadlines: {
+    holds:
+      "when runs are cancelled: those that have not begun in time, and those whose singleton has a newer run",
+    scope: "environment",
+    endsWith: "their time, loop `runs.deadlines`",
+    purge: { at: 235, key: ["run_id", "cause"], ofRun: "run_id" },
+    texts: { run_id: ours },
+  },
   run_history: {
     holds: "what happened to runs",
     scope: "environment",

@@ -135,8 +135,11 @@ describe.each(engines)("flow control on %s", (engine) => {
         ...[undefined, undefined, undefined],
         [{ functionId: "rated", option: "rateLimit", outcome: "skipped", message: expect.any(String) }],
       ]);
-      const { body } = await rpc("ListRuns", { functionId: "rated" });
-      expect(body.totalCount).toBe(3);
+      // As if one of the two were a period ago.
+      await write(sql`UPDATE start_gates SET starts_at = '{1,9000000000000}' WHERE function_id = 'rated'
+        AND starts = '{1,1}'`);
+      await emitAll("rated", [{ who: "a" }, { who: "a" }]);
+      expect((await rpc("ListRuns", { functionId: "rated" })).body.totalCount).toBe(4);
     });
 
     test("a batch, and many callers at once, share what is left", async () => {
@@ -180,6 +183,59 @@ describe.each(engines)("flow control on %s", (engine) => {
     });
   });
 
+  describe("singleton and start within", () => {
+    const causeOf = async (id: string) => (await rpc("GetRun", { id })).body.cancellationCause;
+
+    test("skip: while a run of the key is not over, events start none", async () => {
+      await define("alone", { singleton: { mode: "skip", key: "data.who" } });
+      const worker = await workerFor("alone");
+      const answers = await Promise.all(["a", "a", "a", "b"].map((who, n) => emit("alone", { who, n })));
+      expect(answers.filter(({ runIds }) => runIds)).toHaveLength(2);
+      expect(answers.flatMap(({ notices = [] }) => notices)).toMatchObject([
+        { option: "singleton", outcome: "skipped" },
+        { option: "singleton", outcome: "skipped" },
+      ]);
+      const jobs = await take(worker, 2);
+      expect((await emit("alone", { who: "a" })).runIds).toBeUndefined();
+      for (const job of jobs) await worker.complete(job);
+      expect((await emit("alone", { who: "a" })).runIds).toHaveLength(1);
+    });
+
+    test("cancel: the newest run replaces the one that is not over", async () => {
+      await define("newest", { singleton: { mode: "cancel" } });
+      const worker = await workerFor("newest");
+      const first = await emit("newest", { n: 0 });
+      const [job] = await take(worker, 1);
+      const { body } = await rpc("TriggerBatch", {
+        events: [1, 2].map((n) => ({ event: "newest", data: { n } })),
+      });
+      expect(body.results).toMatchObject([
+        { notices: [{ option: "singleton", outcome: "skipped" }] },
+        { runIds: [expect.any(String)] },
+      ]);
+      await server.running.tick("runs.deadlines");
+      expect(await causeOf(first.runIds![0]!)).toBe("singleton");
+      expect((await worker.complete(job!)).status).toBe(409);
+      expect(numbersOf(await take(worker, 1))).toEqual([2]);
+    });
+
+    test("a run that has not begun in time is cancelled, one that has begun goes on", async () => {
+      await define("soon", { startWithinMs: 60_000 });
+      const worker = await workerFor("soon");
+      const [begun, late] = [await emit("soon", { n: 0 }), await emit("soon", { n: 1 })];
+      const [job] = await take(worker, 1);
+      expect(job!.run_id).toBe(begun.runIds![0]!);
+      const count = () => server.running.domain.store.one(sql`SELECT count(*) AS count FROM run_deadlines`);
+      await server.running.tick("runs.deadlines");
+      expect(await count()).toEqual({ count: 2 });
+      await write(sql`UPDATE run_deadlines SET due_at = 1`);
+      await server.running.tick("runs.deadlines");
+      expect(await causeOf(late.runIds![0]!)).toBe("start-within");
+      expect(await count()).toEqual({ count: 0 });
+      expect((await worker.complete(job!)).status).toBe(200);
+    });
+  });
+
   test.each([
     ["priority", { priority: 601 }],
     ["priority", { priority: true }],
@@ -197,6 +253,8 @@ describe.each(engines)("flow control on %s", (engine) => {
     ["idempotency.key", { idempotency: { key: "data." } }],
     ["idempotency", { idempotency: { key: "data.a" }, rateLimit: { limit: 1, periodMs: 1_000 } }],
     ["rateLimit", { rateLimit: { limit: 1, periodMs: 1_000 }, debounce: { periodMs: 1_000 } }],
+    ["singleton.mode", { singleton: { mode: "both" } }],
+    ["startWithinMs", { startWithinMs: 5 }],
   ])("a registration with a wrong %s is refused by its name", async (field, options) => {
     const { status, body } = await define("wrong", options);
     expect({ status, message: body.message }).toEqual({
@@ -212,6 +270,9 @@ describe.each(engines)("flow control on %s", (engine) => {
     };
     await define("shown", options);
     expect((await rpc("GetFunction", { id: "shown" })).body).toMatchObject(options);
+    const others = { singleton: { mode: "skip", key: "data.k" }, startWithinMs: 5_000 };
+    await define("shown-too", others);
+    expect((await rpc("GetFunction", { id: "shown-too" })).body).toMatchObject(others);
     await define("shown", { priority: -5 });
     const { body } = await rpc("GetFunction", { id: "shown" });
     expect(body).toMatchObject({ priority: -5, version: 2 });

@@ -56,6 +56,7 @@ test.each(engines)(
         "runs.matcher",
         "runs.children",
         "debounce.fire",
+        "runs.deadlines",
         "schedules.tick",
         "runs.lanes",
         "workers.dispatch",

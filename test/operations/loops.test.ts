@@ -7,6 +7,7 @@ import { startTestServer, type TestServer } from "../support/server.ts";
 const shared: Record<string, string> = {
   "schedules.tick": "shares-runs",
   "runs.wake": "shares-runs",
+  "runs.deadlines": "shares-runs",
   "runs.matcher": "shares-runs",
   "runs.children": "shares-runs",
   "debounce.fire": "shares-runs",

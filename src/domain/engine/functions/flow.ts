@@ -11,6 +11,7 @@ import {
   flowStartsMax,
   idempotencyMsDefault,
   priorityMax,
+  singletonKeptMs,
 } from "./limits.ts";
 
 /** The part of a definition that says when its runs begin. */
@@ -24,6 +25,10 @@ export interface FlowOptions {
   rateLimit?: { limit: number; periodMs: number; key?: string };
   /** CEL over the event: of those with one value within the period only the first starts a run. */
   idempotency?: { key: string; periodMs: number };
+  /** One run at a time, of each value of the key: while one is not over, events start none, or their run replaces it. */
+  singleton?: { mode: "skip" | "cancel"; key?: string };
+  /** A run that has not begun by then is cancelled. */
+  startWithinMs?: number;
 }
 
 /** What an option made of an event, as emit's answer tells it. */
@@ -34,7 +39,7 @@ export interface FlowNotice {
   message: string;
 }
 
-export type GateOption = "rateLimit" | "idempotency";
+export type GateOption = "rateLimit" | "idempotency" | "singleton";
 
 /** What decides, in the flush of an event, whether a run begins. */
 export interface NewGate {
@@ -57,6 +62,8 @@ export interface FlowInput {
   throttle?: { limit?: number; periodMs?: number; burst?: number; key?: string };
   rateLimit?: { limit?: number; periodMs?: number; key?: string };
   idempotency?: { key?: string; periodMs?: number };
+  singleton?: { mode?: string; key?: string };
+  startWithinMs?: number;
   debounce?: object;
   concurrency?: { limit?: number; key?: string };
 }
@@ -69,20 +76,31 @@ const programOf = (expression: string) =>
 
 /** Throws the fault that names the option and the rule. */
 export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
-  const { priority, throttle, rateLimit, idempotency } = input;
+  const { priority, throttle, rateLimit, idempotency, singleton, startWithinMs } = input;
   requireOneGate(input);
   return {
     ...(priority !== undefined && priority !== null && { priority: readPriority(priority) }),
     ...(throttle && { throttle: readThrottle(throttle, input.concurrency) }),
     ...(rateLimit && { rateLimit: readRateLimit(rateLimit) }),
     ...(idempotency && { idempotency: readIdempotency(idempotency) }),
+    ...(singleton && { singleton: readSingleton(singleton) }),
+    ...(startWithinMs && {
+      startWithinMs: wholeWithin("startWithinMs", startWithinMs, flowPeriodMsMin, flowPeriodMsMax),
+    }),
   };
 }
 
 /** A gate that lets a run begin must be the last word: what it counted could not be taken back. */
 function requireOneGate(input: FlowInput): void {
-  const deciding = (["debounce", "rateLimit", "idempotency"] as const).filter((name) => input[name]);
+  const deciding = (["debounce", "rateLimit", "idempotency", "singleton"] as const).filter(
+    (name) => input[name],
+  );
   if (deciding.length > 1) throw invalid(deciding[1]!, `cannot be combined with ${deciding[0]}`);
+}
+
+function readSingleton({ mode = "", key }: NonNullable<FlowInput["singleton"]>) {
+  if (mode !== "skip" && mode !== "cancel") throw invalid("singleton.mode", "must be skip or cancel");
+  return { mode: mode as "skip" | "cancel", ...(key && { key }) };
 }
 
 const readRateLimit = ({ limit = 0, periodMs = 0, key }: NonNullable<FlowInput["rateLimit"]>) => ({
@@ -180,34 +198,42 @@ const gateId = (parts: readonly unknown[]): string =>
 /** Starts up to this are counted by the millisecond; more, by the hundredth of their period. */
 const exactStartsMax = 100;
 
-/** What decides whether the event starts a run; undefined for a function that starts one for each. Throws CelError like `evaluate`. */
+/**
+ * What decides whether the event starts a run; undefined for a function that starts one for each. Throws CelError like
+ * `evaluate`.
+ */
 export function gateOf(
   environmentId: string,
-  { id, rateLimit, idempotency }: FlowOptions & { id: string },
+  { id, rateLimit, idempotency, singleton }: FlowOptions & { id: string },
   event: FlowEvent,
 ): NewGate | undefined {
+  const named = (option: GateOption, value: unknown) => ({
+    id: gateId([environmentId, id, option, typeof value === "bigint" ? Number(value) : value]),
+    option,
+  });
+  const at = (path: string | undefined) => (path === undefined ? null : valueAt(event.value, path));
   if (rateLimit) {
     const { limit, periodMs, key } = rateLimit;
     return {
-      id: gateId([environmentId, id, "rateLimit", key === undefined ? null : valueAt(event.value, key)]),
-      option: "rateLimit",
-      kind: "rate",
-      most: limit,
-      periodMs,
+      ...named("rateLimit", at(key)),
+      ...{ kind: "rate", most: limit, periodMs },
       sliceMs: limit <= exactStartsMax ? 1 : Math.ceil(periodMs / exactStartsMax),
       message: `at most ${limit} begin in ${periodMs} ms`,
     };
   }
-  if (!idempotency) return undefined;
-  const { key, periodMs } = idempotency;
-  const value = evaluate(key, event);
+  if (idempotency) {
+    const { key, periodMs } = idempotency;
+    return {
+      ...named("idempotency", evaluate(key, event)),
+      ...{ kind: "rate", most: 1, periodMs, sliceMs: 1 },
+      message: `the key started a run within ${periodMs} ms`,
+    };
+  }
+  if (!singleton) return undefined;
+  const { mode, key } = singleton;
   return {
-    id: gateId([environmentId, id, "idempotency", typeof value === "bigint" ? Number(value) : value]),
-    option: "idempotency",
-    kind: "rate",
-    most: 1,
-    periodMs,
-    sliceMs: 1,
-    message: `the key started a run within ${periodMs} ms`,
+    ...named("singleton", at(key)),
+    ...{ kind: mode, most: 1, periodMs: singletonKeptMs, sliceMs: 1 },
+    message: mode === "skip" ? "a run is not over" : "a later event takes its place",
   };
 }

@@ -14,5 +14,7 @@ export const flowStartsMax = 1_000_000;
 export const flowPeriodMsMin = 1_000;
 export const flowPeriodMsMax = 7 * 24 * 60 * 60 * 1000;
 export const idempotencyMsDefault = 24 * 60 * 60 * 1000;
+/** A singleton without a run is remembered this long. */
+export const singletonKeptMs = 60 * 60 * 1000;
 /** What the expression of an option may look at: it is evaluated while a flush is prepared. */
 export const flowItemsMax = 1_000;

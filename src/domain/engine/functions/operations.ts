@@ -21,6 +21,8 @@ const flowFields = {
   throttle: Type.Optional(Type.Object({ limit: whole, periodMs: whole, burst: whole, key: text })),
   rateLimit: Type.Optional(Type.Object({ limit: whole, periodMs: whole, key: text })),
   idempotency: Type.Optional(Type.Object({ key: text, periodMs: whole })),
+  singleton: Type.Optional(Type.Object({ mode: text, key: text })),
+  startWithinMs: whole,
 };
 
 const Register = Type.Object({

@@ -134,6 +134,8 @@ const flowOfMessage = ({
   throttle,
   rateLimit,
   idempotency,
+  singleton,
+  startWithinMs,
 }: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
   ...(priority && { priority: jsonOf(priority) }),
   ...(throttle && {
@@ -148,9 +150,18 @@ const flowOfMessage = ({
     rateLimit: { limit: rateLimit.limit, periodMs: rateLimit.periodMs, key: rateLimit.key },
   }),
   ...(idempotency && { idempotency: { key: idempotency.key, periodMs: idempotency.periodMs } }),
+  ...(singleton && { singleton: { mode: singleton.mode, key: singleton.key } }),
+  ...(startWithinMs && { startWithinMs }),
 });
 
-const flowMessage = ({ priority, throttle, rateLimit, idempotency }: FlowOptions) => ({
+const flowMessage = ({
+  priority,
+  throttle,
+  rateLimit,
+  idempotency,
+  singleton,
+  startWithinMs,
+}: FlowOptions) => ({
   ...(priority !== undefined && {
     priority: {
       kind:
@@ -162,4 +173,6 @@ const flowMessage = ({ priority, throttle, rateLimit, idempotency }: FlowOptions
   ...(throttle && { throttle: { ...throttle } }),
   ...(rateLimit && { rateLimit: { ...rateLimit } }),
   ...(idempotency && { idempotency: { ...idempotency } }),
+  ...(singleton && { singleton: { ...singleton } }),
+  ...(startWithinMs !== undefined && { startWithinMs }),
 });

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
+import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
 
@@ -121,7 +122,11 @@ const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO r
 /**
  * The runs of `run` with all that belongs to them, as further expressions of the statement. Each ends with a comma.
  */
-export function newRunsInserted({ rowsFrom }: Seams, runs: readonly NewRun[], now: Instant): Sql {
+export function newRunsInserted(
+  { rowsFrom }: Pick<Seams, "rowsFrom">,
+  runs: readonly NewRun[],
+  now: Instant,
+): Sql {
   const run = sql.raw("run n");
   const parents = withParents(runs);
   const cancels = newCancelColumns(runs);
@@ -132,10 +137,14 @@ export function newRunsInserted({ rowsFrom }: Seams, runs: readonly NewRun[], no
     matched AS (${insertMatchers(cancel)}),
     `
     : sql.empty;
+  const late = hasDeadlines(runs)
+    ? sql`late AS (${insertDeadlines({ rowsFrom }, runs, run)}),
+    `
+    : sql.empty;
   return sql`created AS (${insertRuns(run, now, parents)}),
     queued AS (${insertExecutions(run, now, hasOf(runs))}),
     noted AS (${insertFirstHistory(run, now)}),
-    ${watched}`;
+    ${watched}${late}`;
 }
 
 /** The same for libSQL, from rows `n`. */
@@ -150,6 +159,7 @@ export function insertNewRuns(
   session.run(insertRuns(source, now, parents));
   session.run(insertExecutions(source, now, hasOf(runs)));
   session.run(insertFirstHistory(source, now));
+  if (hasDeadlines(runs)) session.run(insertDeadlines(session.seams, runs, source));
   if (!cancels) return;
   const cancel = sql`${session.seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
   session.run(insertCancels(cancel, now));

@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, SyncSession } from "../../../store/store.ts";
 import type { NewGate } from "../functions/flow.ts";
+import { ofSingleton } from "./deadlines.ts";
 import type { NewRun } from "./run.ts";
 
 /**
@@ -55,7 +56,8 @@ export const passGates = (into: "run" | "new_run", columns: readonly string[], n
             OR g.run_id IS DISTINCT FROM (SELECT s.run_id FROM start_gates s WHERE s.id = g.id)) THEN 0
           ELSE 1 END AS count) give
         WHERE x.id = g.id)
-      RETURNING g.id, g.granted, g.replaced),
+      RETURNING g.id, g.environment_id, g.granted, g.replaced),
+    replaced AS (${insertReplaced(sql.raw("passed p"), now)}),
     ${sql.raw(into)} AS MATERIALIZED (
       SELECT ${sql.raw(columns.map((name) => `b.${name}`).join(", "))} FROM (
         SELECT r.*, row_number() OVER (PARTITION BY r.gate_id
@@ -64,6 +66,12 @@ export const passGates = (into: "run" | "new_run", columns: readonly string[], n
       WHERE b.gate_id IS NULL OR b.turn <= p.granted ORDER BY b.id),
     `;
 };
+
+/** `source`: rows `p` of gates that were passed. A run that is over by then is left alone. */
+const insertReplaced = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_deadlines
+    (run_id, environment_id, cause, due_at)
+  SELECT p.replaced, p.environment_id, ${sql.raw(`'${ofSingleton}'`)}, ${sql.bigint(now)} FROM ${source}
+  WHERE p.replaced IS NOT NULL ON CONFLICT (run_id, cause) DO NOTHING`;
 
 /** Ids of the runs of event `a.id` that did not pass. */
 export const skippedRuns = sql.raw(`(SELECT json_agg(n.id) FROM asked_run n
@@ -101,6 +109,8 @@ export function passGatesSync(session: SyncSession, runs: readonly NewRun[], now
       ON CONFLICT (id) DO UPDATE SET starts_at = excluded.starts_at, starts = excluded.starts,
         replaced = CASE WHEN ${gate.kind} = 'cancel' THEN start_gates.run_id END, run_id = excluded.run_id,
         granted = excluded.granted, expires_at = excluded.expires_at`);
+    if (gate.kind === "cancel" && row)
+      session.run(insertReplaced(sql`(SELECT * FROM start_gates WHERE id = ${id}) p`, now));
   }
   return skipped;
 }

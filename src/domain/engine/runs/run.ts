@@ -61,6 +61,8 @@ export interface NewRun {
   lease: NewLease | null;
   /** How far it stands ahead of its creation in the queue; absent for none. */
   headStartMs?: number;
+  /** It is cancelled when it has not begun by then; absent for no such limit. */
+  startBy?: Instant;
   /** What may skip it; absent for a run that always begins. */
   gate?: NewGate;
   /** What its function's flow control could not do with the event; absent for nothing. */

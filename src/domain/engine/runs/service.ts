@@ -15,6 +15,7 @@ import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
 import { notifyingTally } from "./children/run-ends.ts";
+import { openDeadlines } from "./deadlines.ts";
 import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
@@ -121,6 +122,8 @@ export interface Runs {
   wakeOnce(): Promise<{ againInMs?: number }>;
   /** Resumes runs whose event came, and ends runs that an event cancels. */
   matcher: Matcher;
+  /** The tick of loop `runs.deadlines`. */
+  deadlinesOnce: ReturnType<typeof openDeadlines>;
   /** The tick of loop `runs.children`. */
   childrenOnce: Children["moveOnce"];
 }
@@ -201,6 +204,13 @@ export function openRuns(deps: RunsDeps): Runs {
     handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     matcher,
     childrenOnce: children.moveOnce,
+    deadlinesOnce: openDeadlines({
+      ...{ store, clock, onQueued },
+      onCancelled(runs) {
+        tally.ended("cancelled", runs, clock.now());
+        onChildren();
+      },
+    }),
     async claim(input) {
       const rows = await store.flush(claimFlush, input);
       const runs = rows.filter(isRun);

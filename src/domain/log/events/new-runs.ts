@@ -125,6 +125,7 @@ export function newRun(
     actorId: actorOf(definition.actorKey, event.value),
     laneId: laneOf(record, event.value),
     lease: null,
+    ...(definition.startWithinMs !== undefined && { startBy: now + definition.startWithinMs }),
     ...(definition.priority !== undefined && headStart(definition.priority, event)),
     ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
