@@ -164,6 +164,13 @@ describe.each(engines)("flow control on %s", (engine) => {
       expect((await emit("once", { order: 7 }, { idempotencyKey: "two" })).runIds).toBeUndefined();
     });
 
+    test("a key that is no scalar is told, and no key", async () => {
+      await define("listed", { idempotency: { key: "[data.order]" } });
+      expect(await emit("listed", { order: 1 })).toMatchObject({
+        notices: [{ option: "idempotency", message: "does not give a text, a number or a boolean" }],
+      });
+    });
+
     test("a key that does not apply is told and starts a run; a direct start passes no gate", async () => {
       const odd = await emit("once", { other: 1 });
       expect(odd).toMatchObject({ runIds: [expect.any(String)], notices: [{ outcome: "failed" }] });

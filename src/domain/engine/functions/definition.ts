@@ -66,6 +66,8 @@ export interface Trigger {
   readonly record: FunctionRecord;
   /** Undefined: every event of the name. */
   readonly expression: string | undefined;
+  /** Of the options of its function that are computed for each event that starts it. */
+  readonly flowExpressions: readonly string[];
   /** Of several names. */
   readonly isWide: boolean;
   /**

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { CelError, compileCel } from "../../../kit/cel/cel.ts";
+import { type CelBudget, CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { valueAt } from "../../../kit/data-path.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { wholeWithin, within } from "../../../kit/within.ts";
@@ -177,19 +177,46 @@ export interface FlowEvent {
   id: string;
   name: string;
   value: unknown;
+  /** What the expressions of options gave, where they were evaluated beforehand. */
+  values?: ReadonlyMap<string, FlowValue> | undefined;
 }
 
-/** Throws CelError when the expression does not apply to the event. */
-export function evaluate(expression: string, { id, name, value: data }: FlowEvent): unknown {
-  return programOf(expression).run({ event: { id, name, data }, data });
+/** What an expression gave, or why it does not apply to the event. */
+export type FlowValue = { value: unknown } | { error: string };
+
+const noExpressions: readonly string[] = [];
+
+/** The expressions of a function's options. */
+export function flowExpressions({ priority, idempotency }: FlowOptions): readonly string[] {
+  if (typeof priority !== "string" && idempotency === undefined) return noExpressions;
+  return [...(typeof priority === "string" ? [priority] : []), ...(idempotency ? [idempotency.key] : [])];
 }
 
-/** Milliseconds by which a run stands ahead of its creation in the queue. Throws CelError like `evaluate`. */
-export function headStartOf(priority: number | string, event: FlowEvent): number {
-  const value = typeof priority === "number" ? priority : evaluate(priority, event);
-  const seconds = typeof value === "bigint" ? Number(value) : value;
-  if (typeof seconds !== "number" || Number.isNaN(seconds)) throw new CelError("does not give a number");
-  return Math.round(1000 * Math.max(-priorityMax, Math.min(priorityMax, seconds)));
+export function flowValue(
+  expression: string,
+  { id, name, value: data, values }: FlowEvent,
+  budget?: CelBudget,
+): FlowValue {
+  const known = values?.get(expression);
+  if (known) return known;
+  try {
+    return { value: programOf(expression).run({ event: { id, name, data }, data }, budget) };
+  } catch (error) {
+    if (error instanceof CelError) return { error: error.message };
+    throw error;
+  }
+}
+
+/** Milliseconds by which a run stands ahead of its creation in the queue, or why there are none. */
+export function headStartOf(
+  priority: number | string,
+  event: FlowEvent,
+): { headStartMs: number } | { error: string } {
+  const found = typeof priority === "number" ? { value: priority } : flowValue(priority, event);
+  if ("error" in found) return found;
+  const seconds = typeof found.value === "bigint" ? Number(found.value) : found.value;
+  if (typeof seconds !== "number" || Number.isNaN(seconds)) return { error: "does not give a number" };
+  return { headStartMs: Math.round(1000 * Math.max(-priorityMax, Math.min(priorityMax, seconds))) };
 }
 
 const gateId = (parts: readonly unknown[]): string =>
@@ -198,17 +225,26 @@ const gateId = (parts: readonly unknown[]): string =>
 /** Starts up to this are counted by the millisecond; more, by the hundredth of their period. */
 const exactStartsMax = 100;
 
+/** A key of another kind has no text of its own. */
+function keyValue(found: FlowValue): { value: string | number | boolean } | { error: string } {
+  if ("error" in found) return found;
+  const value = typeof found.value === "bigint" ? Number(found.value) : found.value;
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+    ? { value }
+    : { error: "does not give a text, a number or a boolean" };
+}
+
 /**
- * What decides whether the event starts a run; undefined for a function that starts one for each. Throws CelError like
- * `evaluate`.
+ * What decides whether the event starts a run, or why nothing can; undefined for a function that starts one for
+ * each.
  */
 export function gateOf(
   environmentId: string,
   { id, rateLimit, idempotency, singleton }: FlowOptions & { id: string },
   event: FlowEvent,
-): NewGate | undefined {
+): NewGate | { error: string } | undefined {
   const named = (option: GateOption, value: unknown) => ({
-    id: gateId([environmentId, id, option, typeof value === "bigint" ? Number(value) : value]),
+    id: gateId([environmentId, id, option, value]),
     option,
   });
   const at = (path: string | undefined) => (path === undefined ? null : valueAt(event.value, path));
@@ -223,8 +259,10 @@ export function gateOf(
   }
   if (idempotency) {
     const { key, periodMs } = idempotency;
+    const found = keyValue(flowValue(key, event));
+    if ("error" in found) return found;
     return {
-      ...named("idempotency", evaluate(key, event)),
+      ...named("idempotency", found.value),
       ...{ kind: "rate", most: 1, periodMs, sliceMs: 1 },
       message: `the key started a run within ${periodMs} ms`,
     };

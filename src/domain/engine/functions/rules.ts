@@ -26,7 +26,7 @@ import {
 } from "./limits.ts";
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 
-export { gateOf, headStartOf, laneLimitOf } from "./flow.ts";
+export { flowValue, gateOf, headStartOf, laneLimitOf } from "./flow.ts";
 
 /**
  * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and

@@ -4,6 +4,7 @@ import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
 import type { FlowNotice } from "../../engine/functions/flow.ts";
+import type { NewRun } from "../../engine/runs/run.ts";
 import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
 import { findKeys, findRuns, type UsedEventKey } from "./rows.ts";
@@ -32,9 +33,11 @@ export interface PreparedEvent extends NewEvent, Keyed {
   skips?: readonly FunctionNotice[];
 }
 
+const hasNotices = ({ notices }: NewRun): boolean => notices !== undefined;
+
 /** Undefined for none, as for every event whose functions have no flow control. */
 export function noticesOf({ runs, skips }: PreparedEvent): FunctionNotice[] | undefined {
-  if (skips === undefined && !runs.some(({ notices }) => notices)) return undefined;
+  if (skips === undefined && !runs.some(hasNotices)) return undefined;
   const told = runs.flatMap(({ functionId, notices = [] }) =>
     notices.map((notice) => ({ functionId, ...notice })),
   );

@@ -68,7 +68,7 @@ export function prepareUnit(
   const events: ReservedEvent[] = [];
   try {
     for (const [at, draft] of drafts.entries()) {
-      const { id, refused, schema } = judged[at]!;
+      const { id, refused, schema, values } = judged[at]!;
       if (refused) throw refused;
       const started = invoked ?? startedBy(known, draft, judged[at]!);
       if (undelayed) requireUndelayed(started);
@@ -77,7 +77,7 @@ export function prepareUnit(
       for (const record of started) {
         const arm = target ? undefined : newArm(record, { id, value: draft.value });
         if (arm) event.arms.push(arm);
-        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target }));
+        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target, values }));
       }
     }
     return events;
@@ -85,6 +85,11 @@ export function prepareUnit(
     dropReservations(events);
     throw error;
   }
+}
+
+interface StartDeps extends PrepareDeps, Pick<Judged, "values"> {
+  now: Instant;
+  target: InvokeTarget | undefined;
 }
 
 /**
@@ -95,11 +100,12 @@ function startRun(
   record: FunctionRecord,
   { name, value }: EventDraft,
   { id, reservations }: ReservedEvent,
-  { ids, dispatcher, now, target }: PrepareDeps & { now: Instant; target: InvokeTarget | undefined },
+  { ids, dispatcher, now, target, values }: StartDeps,
 ): NewRun {
-  const run = newRun(record, { id, name, value }, { ids, now });
+  const event = { id, name, value, values };
+  const run = newRun(record, event, { ids, now });
   if (target?.parent) run.parent = target.parent;
-  if (!target) addGate(run, record, { id, name, value });
+  if (!target) addGate(run, record, event);
   // Only a claim knows what a throttle allows, only the flush what a gate lets through.
   const mayBegin =
     record.status === "active" && record.definition.throttle === undefined && run.gate === undefined;

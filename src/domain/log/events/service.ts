@@ -74,6 +74,7 @@ export function openEvents(deps: EventsDeps): Events {
         id: ids.next("evt"),
         at: undefined,
         verdicts: undefined,
+        values: undefined,
         schema: undefined,
         refused: undefined,
       }),
