@@ -104,6 +104,9 @@ export const readEmitted = (message: Message): Emitted => ({
   eventId: text(message.eventId),
   runIds: (message.runIds as string[] | undefined) ?? [],
   sequence: count(message.sequence),
+  ...(message.delayedId !== undefined && {
+    delayed: { id: text(message.delayedId), dueAt: text(message.dueAt) },
+  }),
   ...(message.notices !== undefined && { notices: message.notices as EmitNotice[] }),
 });
 

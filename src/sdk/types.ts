@@ -1,3 +1,5 @@
+import type { Duration } from "./duration.ts";
+
 /** Event names and what their data looks like: `type Events = { "order.placed": { orderId: string } }`. */
 export type EventMap = Record<string, unknown>;
 
@@ -135,6 +137,9 @@ export interface EmitOptions {
   metadata?: Record<string, unknown>;
   /** Version of the event's schema. Default 1. */
   version?: number;
+  /** Emits it later: after a duration, or at a time; at most 366 days ahead. Not in `emitMany`. */
+  delay?: Duration;
+  at?: Date | string;
 }
 
 export interface Emitted {
@@ -143,8 +148,18 @@ export interface Emitted {
   runIds: string[];
   /** Position in the environment's log. */
   sequence: number;
+  /** Of a delayed event, which has no `eventId` and no `sequence` yet: what cancels it. */
+  delayed?: { id: string; dueAt: string };
   /** What flow control made of the event; left out for nothing. */
   notices?: EmitNotice[];
+}
+
+/** An event that is emitted later. */
+export interface DelayedEventRecord {
+  id: string;
+  name: string;
+  due_at: string;
+  created_at: string;
 }
 
 export interface EmitNotice {

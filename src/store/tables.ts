@@ -46,6 +46,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 70, key: ["id"] },
     texts: { id: ours },
   },
+  delayed_events: {
+    holds: "events that are emitted later",
+    scope: "environment",
+    endsWith: "they are emitted, loop `events.delayed`, or cancelled",
+    purge: { at: 75, key: ["id"] },
+    texts: { id: ours },
+  },
   environment_databases: {
     holds: "what the SQL of each environment runs in: a schema with two roles, or a file",
     scope: "environment",
@@ -253,7 +260,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "their time, loop `runs.deadlines`",
     purge: { at: 235, key: ["run_id", "cause"], ofRun: "run_id" },
-    texts: { run_id: ours },
+    texts: { run_id: ours, cause: 32 },
   },
   run_history: {
     holds: "what happened to runs",

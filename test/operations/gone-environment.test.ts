@@ -57,6 +57,7 @@ test.each(engines)(
         "runs.children",
         "debounce.fire",
         "runs.deadlines",
+        "events.delayed",
         "schedules.tick",
         "runs.lanes",
         "workers.dispatch",

@@ -15,6 +15,7 @@ const shared: Record<string, string> = {
   "outbox.mirror": "shares-upkeep",
   "groups.look": "shares-upkeep",
   "groups.forget": "shares-upkeep",
+  "events.delayed": "shares-upkeep",
   "events.expire": "shares-upkeep",
   "runs.expire": "shares-upkeep",
   "topics.expire": "shares-upkeep",

@@ -15,6 +15,14 @@ export const gates = {
     `CREATE TABLE run_deadlines (
       run_id TEXT NOT NULL, environment_id TEXT NOT NULL, cause TEXT NOT NULL, due_at BIGINT NOT NULL,
       PRIMARY KEY (run_id, cause))`,
+    // Taken by a node until `wake_at`, which is `due_at` before that.
+    `CREATE TABLE delayed_events (
+      id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL, data TEXT NOT NULL,
+      metadata TEXT, idempotency_key TEXT, run_id TEXT, start_refused BIGINT NOT NULL, due_at BIGINT NOT NULL,
+      wake_at BIGINT NOT NULL, created_at BIGINT NOT NULL)`,
+    "CREATE INDEX delayed_events_by_wake ON delayed_events (wake_at)",
+    "CREATE INDEX delayed_events_wake_by_environment ON delayed_events (environment_id, (wake_at + 0)) WHERE wake_at >= 0",
+    "CREATE INDEX delayed_events_by_time ON delayed_events (environment_id, due_at, id)",
     "CREATE INDEX run_deadlines_by_time ON run_deadlines (due_at)",
     "CREATE INDEX run_deadlines_by_environment ON run_deadlines (environment_id, (due_at + 0)) WHERE due_at >= 0",
   ],

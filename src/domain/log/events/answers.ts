@@ -8,7 +8,7 @@ import type { NewRun } from "../../engine/runs/run.ts";
 import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
 import { findKeys, findRuns, type UsedEventKey } from "./rows.ts";
-import type { EventDraft } from "./rules.ts";
+import type { DelayedEvent, EventDraft } from "./rules.ts";
 
 export interface FunctionNotice extends FlowNotice {
   functionId: string;
@@ -23,6 +23,8 @@ export interface Emitted {
   entityVersion?: number | undefined;
   /** What flow control made of it; left out for nothing. */
   notices?: readonly FunctionNotice[] | undefined;
+  /** Set instead of the others for an event that is emitted later. */
+  delayed?: DelayedEvent;
   /** Set when an idempotency key was used before: what its first use came to. */
   repeated?: true;
 }
