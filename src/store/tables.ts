@@ -1,5 +1,6 @@
 import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../kit/limits.ts";
 import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./table.ts";
+import { tablesOfFlow } from "./tables-of-flow.ts";
 import { tablesOfOrgs } from "./tables-of-orgs.ts";
 
 const tablesOfEnvironments: Record<string, TableAbout> = {
@@ -44,13 +45,6 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "they fire, are cancelled, or their function is deleted",
     purge: { at: 70, key: ["id"] },
-    texts: { id: ours },
-  },
-  delayed_events: {
-    holds: "events that are emitted later",
-    scope: "environment",
-    endsWith: "they are emitted, loop `events.delayed`, or cancelled",
-    purge: { at: 75, key: ["id"] },
     texts: { id: ours },
   },
   environment_databases: {
@@ -254,14 +248,6 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "two minutes after the resume, loop `runs.resumes`",
     purge: { at: 220, key: ["run_id"], ofRun: "run_id" },
   },
-  run_deadlines: {
-    holds:
-      "when runs are cancelled: those that have not begun in time, and those whose singleton has a newer run",
-    scope: "environment",
-    endsWith: "their time, loop `runs.deadlines`",
-    purge: { at: 235, key: ["run_id", "cause"], ofRun: "run_id" },
-    texts: { run_id: ours, cause: 32 },
-  },
   run_history: {
     holds: "what happened to runs",
     scope: "environment",
@@ -321,13 +307,6 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "the projection is deleted",
     purge: { at: 113, key: ["environment_id", "name"], under: "projections" },
     texts: { name: 128, table_name: ours },
-  },
-  start_gates: {
-    holds: "what a rate limit, an idempotency or a singleton counts, for each value of its key",
-    scope: "environment",
-    endsWith: "their period is over and their run has ended, loop `runs.lanes`",
-    purge: { at: 155, key: ["id"] },
-    texts: { id: ours },
   },
   streams: {
     holds: "one row an entity: the type and version of its stream",
@@ -407,7 +386,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
  * compare it with the schema.
  */
 export const tables: Record<string, TableAbout> = Object.fromEntries(
-  Object.entries({ ...tablesOfEnvironments, ...tablesOfOrgs }).sort(([one], [other]) =>
+  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfOrgs }).sort(([one], [other]) =>
     one < other ? -1 : 1,
   ),
 );
