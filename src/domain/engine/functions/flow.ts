@@ -243,6 +243,7 @@ export function gateOf(
   { id, rateLimit, idempotency, singleton }: FlowOptions & { id: string },
   event: FlowEvent,
 ): NewGate | { error: string } | undefined {
+  if (!rateLimit && !idempotency && !singleton) return undefined;
   const named = (option: GateOption, value: unknown) => ({
     id: gateId([environmentId, id, option, value]),
     option,
@@ -267,8 +268,7 @@ export function gateOf(
       message: `the key started a run within ${periodMs} ms`,
     };
   }
-  if (!singleton) return undefined;
-  const { mode, key } = singleton;
+  const { mode, key } = singleton!;
   return {
     ...named("singleton", at(key)),
     ...{ kind: mode, most: 1, periodMs: singletonKeptMs, sliceMs: 1 },
