@@ -91,29 +91,22 @@ export async function usedKeys(
   return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
 }
 
-/** Runs of which it was unsure whether they begin are looked up: a gate may have skipped them. */
+/** Runs of which the flush could not be sure are looked up: a gate may have skipped them. */
 async function withSureRuns(
-  store: Pick<Store, "all" | "seams">,
+  store: Pick<Store, "all">,
   rows: readonly UsedEventKey[],
 ): Promise<readonly UsedEventKey[]> {
-  const isUnsure = (id: string) => id.startsWith(unsureMark);
-  const idsOf = ({ run_ids }: UsedEventKey) => JSON.parse(run_ids) as string[];
-  const unsure = rows.flatMap((row) => (row.run_ids.includes(unsureMark) ? idsOf(row).filter(isUnsure) : []));
-  if (unsure.length === 0) return rows;
-  const begun = new Set(
-    await findRuns(
-      store,
-      unsure.map((id) => id.slice(unsureMark.length)),
-    ),
-  );
+  if (!rows.some(({ run_ids }) => run_ids.includes(unsureMark))) return rows;
+  const runsOf = ({ run_ids }: UsedEventKey) =>
+    (JSON.parse(run_ids) as string[]).map((text) => ({
+      id: text.startsWith(unsureMark) ? text.slice(unsureMark.length) : text,
+      isSure: !text.startsWith(unsureMark),
+    }));
+  const unsure = rows.flatMap((row) => runsOf(row).flatMap(({ id, isSure }) => (isSure ? [] : id)));
+  const begun = new Set(await findRuns(store, unsure));
   return rows.map((row) => {
-    const ids = idsOf(row).map((id) => (isUnsure(id) ? id.slice(unsureMark.length) : id));
-    const marked = new Set(
-      idsOf(row)
-        .filter(isUnsure)
-        .map((id) => id.slice(unsureMark.length)),
-    );
-    return { ...row, run_ids: JSON.stringify(ids.filter((id) => !marked.has(id) || begun.has(id))) };
+    const ids = runsOf(row).flatMap(({ id, isSure }) => (isSure || begun.has(id) ? id : []));
+    return { ...row, run_ids: JSON.stringify(ids) };
   });
 }
 

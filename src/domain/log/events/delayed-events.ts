@@ -98,8 +98,7 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
       return true;
     } catch (error) {
       const { environment_id: environmentId, id, name } = row;
-      const isPassing =
-        !(error instanceof Fault) || error.kind === "unavailable" || error.kind === "resource_exhausted";
+      const isPassing = !(error instanceof Fault) || error.headers?.["Retry-After"] !== undefined;
       log.warn(isPassing ? "event.delayed_again" : "event.delayed_refused", {
         environmentId,
         id,

@@ -303,9 +303,14 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const { denied, skipped } = logged.length > 0 ? write(session, logged, now) : noneHeld;
     if (denied.size + skipped.size === 0)
       return logged.map(({ ord, position, at }) => ({ ord, position, at }));
-    return logged.map(({ ord, position, at, entry: event }) => {
-      const heldBack = (ids: ReadonlySet<string>) => event.runs.flatMap(({ id }) => (ids.has(id) ? id : []));
-      return { ord, position, at, denied: heldBack(denied), skipped: heldBack(skipped) };
+    return logged.map(({ ord, position, at, entry: { runs } }) => {
+      const own = (ids: ReadonlySet<string>) => runs.flatMap(({ id }) => (ids.has(id) ? id : []));
+      const [queued, gone] = [own(denied), own(skipped)];
+      return {
+        ...{ ord, position, at },
+        ...(queued.length > 0 && { denied: queued }),
+        ...(gone.length > 0 && { skipped: gone }),
+      };
     });
   },
 };

@@ -28,10 +28,7 @@ export function findKeys(
 }
 
 /** Those of the runs that there are. */
-export async function findRuns(
-  store: Pick<Store, "all" | "seams">,
-  ids: readonly string[],
-): Promise<string[]> {
+export async function findRuns(store: Pick<Store, "all">, ids: readonly string[]): Promise<string[]> {
   const rows = await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE id IN ${sql.list(ids)}`);
   return rows.map(({ id }) => id);
 }
