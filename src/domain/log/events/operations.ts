@@ -29,10 +29,10 @@ const Emit = Type.Object({
 });
 
 const Delayed = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  due_at: Type.String({ format: "date-time" }),
-  created_at: Type.String({ format: "date-time" }),
+  id: Type.String({ description: "Id of the delayed event (`dly_…`)." }),
+  name: Type.String({ description: "Name of the event." }),
+  due_at: Type.String({ format: "date-time", description: "When it is to be emitted." }),
+  created_at: Type.String({ format: "date-time", description: "When it was sent in." }),
 });
 
 const Batch = Type.Object({ events: Type.Array(Emit) });
@@ -187,6 +187,8 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
   }),
 ];
 
+const DelayedId = Type.String({ minLength: 1, maxLength: 200, description: "Id of the delayed event." });
+
 const delayedOperations = (delays: DelayedEvents) => [
   unary({
     name: "events.delayed",
@@ -194,7 +196,12 @@ const delayedOperations = (delays: DelayedEvents) => [
     summary: "Events that are to be emitted later, by their time.",
     reads: true,
     input: Type.Object({ limit: Type.Optional(Type.Integer()), cursor: text }),
-    output: Type.Object({ events: Type.Array(Delayed), next_cursor: Type.Optional(Type.String()) }),
+    output: Type.Object({
+      events: Type.Array(Delayed, { description: "Events that are emitted later." }),
+      next_cursor: Type.Optional(
+        Type.String({ description: "Where the next page begins; absent on the last." }),
+      ),
+    }),
     rest: "GET /api/v1/delayed-events",
     lists: listed(namesOf, { under: "events" }),
     async handle(input, call) {
@@ -211,7 +218,7 @@ const delayedOperations = (delays: DelayedEvents) => [
     name: "events.cancelDelayed",
     action: "events:emit",
     summary: "Cancels an event that is to be emitted later.",
-    input: Type.Object({ id: Id, name: text }),
+    input: Type.Object({ id: DelayedId }),
     about: ({ id, name }: { id: string; name?: string | undefined }) =>
       name === undefined ? [id] : about(name),
     rest: { route: "DELETE /api/v1/delayed-events/{id}", status: 204, encode: () => ({ status: 204 }) },

@@ -68,13 +68,15 @@ export type EmitRequest = Message<"svc.v1.EmitRequest"> & {
   dataValue?: Value | undefined;
 
   /**
-   * Emits it so many milliseconds later, or at a time (RFC 3339); at most 366 days ahead. Not in batches.
+   * Emits it so many milliseconds later; at most 366 days. Not in batches.
    *
    * @generated from field: optional int64 delay_ms = 60;
    */
   delayMs?: bigint | undefined;
 
   /**
+   * The same by the time, RFC 3339.
+   *
    * @generated from field: optional string at = 61;
    */
   at?: string | undefined;
@@ -132,13 +134,15 @@ export type EmitRequestJson = {
   dataValue?: ValueJson;
 
   /**
-   * Emits it so many milliseconds later, or at a time (RFC 3339); at most 366 days ahead. Not in batches.
+   * Emits it so many milliseconds later; at most 366 days. Not in batches.
    *
    * @generated from field: optional int64 delay_ms = 60;
    */
   delayMs?: string;
 
   /**
+   * The same by the time, RFC 3339.
+   *
    * @generated from field: optional string at = 61;
    */
   at?: string;
@@ -180,13 +184,15 @@ export type EmitResponse = Message<"svc.v1.EmitResponse"> & {
   notices: FlowNotice[];
 
   /**
-   * Of an event that is emitted later, instead of all the others: what cancels it, and when it is due.
+   * Of an event that is emitted later, instead of all the others: what cancels it.
    *
    * @generated from field: string delayed_id = 61;
    */
   delayedId: string;
 
   /**
+   * When that event is due, RFC 3339.
+   *
    * @generated from field: string due_at = 62;
    */
   dueAt: string;
@@ -221,13 +227,15 @@ export type EmitResponseJson = {
   notices?: FlowNoticeJson[];
 
   /**
-   * Of an event that is emitted later, instead of all the others: what cancels it, and when it is due.
+   * Of an event that is emitted later, instead of all the others: what cancels it.
    *
    * @generated from field: string delayed_id = 61;
    */
   delayedId?: string;
 
   /**
+   * When that event is due, RFC 3339.
+   *
    * @generated from field: string due_at = 62;
    */
   dueAt?: string;

@@ -173,21 +173,29 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
   priority?: Value | undefined;
 
   /**
+   * At most so many runs begin in a period; the others wait.
+   *
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfig | undefined;
 
   /**
+   * At most so many runs begin in a period; other events start none.
+   *
    * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
    */
   rateLimit?: RateLimitConfig | undefined;
 
   /**
+   * Of events with one key only the first starts a run.
+   *
    * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
    */
   idempotency?: IdempotencyConfig | undefined;
 
   /**
+   * One run at a time.
+   *
    * @generated from field: svc.v1.SingletonConfig singleton = 64;
    */
   singleton?: SingletonConfig | undefined;
@@ -355,21 +363,29 @@ export type RegisterFunctionRequestJson = {
   priority?: ValueJson;
 
   /**
+   * At most so many runs begin in a period; the others wait.
+   *
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfigJson;
 
   /**
+   * At most so many runs begin in a period; other events start none.
+   *
    * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
    */
   rateLimit?: RateLimitConfigJson;
 
   /**
+   * Of events with one key only the first starts a run.
+   *
    * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
    */
   idempotency?: IdempotencyConfigJson;
 
   /**
+   * One run at a time.
+   *
    * @generated from field: svc.v1.SingletonConfig singleton = 64;
    */
   singleton?: SingletonConfigJson;
@@ -728,13 +744,15 @@ export type TriggerRequest = Message<"svc.v1.TriggerRequest"> & {
   dataValue?: Value | undefined;
 
   /**
-   * Emits it so many milliseconds later, or at a time (RFC 3339); at most 366 days ahead. Not in batches.
+   * Emits it so many milliseconds later; at most 366 days. Not in batches.
    *
    * @generated from field: optional int64 delay_ms = 60;
    */
   delayMs?: bigint | undefined;
 
   /**
+   * The same by the time, RFC 3339.
+   *
    * @generated from field: optional string at = 61;
    */
   at?: string | undefined;
@@ -787,13 +805,15 @@ export type TriggerRequestJson = {
   dataValue?: ValueJson;
 
   /**
-   * Emits it so many milliseconds later, or at a time (RFC 3339); at most 366 days ahead. Not in batches.
+   * Emits it so many milliseconds later; at most 366 days. Not in batches.
    *
    * @generated from field: optional int64 delay_ms = 60;
    */
   delayMs?: string;
 
   /**
+   * The same by the time, RFC 3339.
+   *
    * @generated from field: optional string at = 61;
    */
   at?: string;
@@ -837,13 +857,15 @@ export type TriggerResponse = Message<"svc.v1.TriggerResponse"> & {
   notices: FlowNotice[];
 
   /**
-   * Of an event that is emitted later, instead of all the others: what cancels it, and when it is due.
+   * Of an event that is emitted later, instead of all the others: what cancels it.
    *
    * @generated from field: string delayed_id = 61;
    */
   delayedId: string;
 
   /**
+   * When that event is due, RFC 3339.
+   *
    * @generated from field: string due_at = 62;
    */
   dueAt: string;
@@ -880,13 +902,15 @@ export type TriggerResponseJson = {
   notices?: FlowNoticeJson[];
 
   /**
-   * Of an event that is emitted later, instead of all the others: what cancels it, and when it is due.
+   * Of an event that is emitted later, instead of all the others: what cancels it.
    *
    * @generated from field: string delayed_id = 61;
    */
   delayedId?: string;
 
   /**
+   * When that event is due, RFC 3339.
+   *
    * @generated from field: string due_at = 62;
    */
   dueAt?: string;

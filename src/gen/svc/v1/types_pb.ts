@@ -444,21 +444,29 @@ export type Function = Message<"svc.v1.Function"> & {
   priority?: Value | undefined;
 
   /**
+   * At most so many runs begin in a period; the others wait.
+   *
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfig | undefined;
 
   /**
+   * At most so many runs begin in a period; other events start none.
+   *
    * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
    */
   rateLimit?: RateLimitConfig | undefined;
 
   /**
+   * Of events with one key only the first starts a run.
+   *
    * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
    */
   idempotency?: IdempotencyConfig | undefined;
 
   /**
+   * One run at a time.
+   *
    * @generated from field: svc.v1.SingletonConfig singleton = 64;
    */
   singleton?: SingletonConfig | undefined;
@@ -628,21 +636,29 @@ export type FunctionJson = {
   priority?: ValueJson;
 
   /**
+   * At most so many runs begin in a period; the others wait.
+   *
    * @generated from field: svc.v1.ThrottleConfig throttle = 61;
    */
   throttle?: ThrottleConfigJson;
 
   /**
+   * At most so many runs begin in a period; other events start none.
+   *
    * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
    */
   rateLimit?: RateLimitConfigJson;
 
   /**
+   * Of events with one key only the first starts a run.
+   *
    * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
    */
   idempotency?: IdempotencyConfigJson;
 
   /**
+   * One run at a time.
+   *
    * @generated from field: svc.v1.SingletonConfig singleton = 64;
    */
   singleton?: SingletonConfigJson;
@@ -667,6 +683,8 @@ export const FunctionSchema: GenMessage<Function, {jsonType: FunctionJson}> = /*
  */
 export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
   /**
+   * The function whose option it was.
+   *
    * @generated from field: string function_id = 1;
    */
   functionId: string;
@@ -686,6 +704,8 @@ export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
   outcome: string;
 
   /**
+   * Why, in words.
+   *
    * @generated from field: string message = 4;
    */
   message: string;
@@ -696,6 +716,8 @@ export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
  */
 export type FlowNoticeJson = {
   /**
+   * The function whose option it was.
+   *
    * @generated from field: string function_id = 1;
    */
   functionId?: string;
@@ -715,6 +737,8 @@ export type FlowNoticeJson = {
   outcome?: string;
 
   /**
+   * Why, in words.
+   *
    * @generated from field: string message = 4;
    */
   message?: string;
@@ -734,11 +758,15 @@ export const FlowNoticeSchema: GenMessage<FlowNotice, {jsonType: FlowNoticeJson}
  */
 export type ThrottleConfig = Message<"svc.v1.ThrottleConfig"> & {
   /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit: number;
 
   /**
+   * Milliseconds, from a second to seven days.
+   *
    * @generated from field: int32 period_ms = 2;
    */
   periodMs: number;
@@ -765,11 +793,15 @@ export type ThrottleConfig = Message<"svc.v1.ThrottleConfig"> & {
  */
 export type ThrottleConfigJson = {
   /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit?: number;
 
   /**
+   * Milliseconds, from a second to seven days.
+   *
    * @generated from field: int32 period_ms = 2;
    */
   periodMs?: number;
@@ -803,11 +835,15 @@ export const ThrottleConfigSchema: GenMessage<ThrottleConfig, {jsonType: Throttl
  */
 export type RateLimitConfig = Message<"svc.v1.RateLimitConfig"> & {
   /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit: number;
 
   /**
+   * Milliseconds, from a second to seven days.
+   *
    * @generated from field: int32 period_ms = 2;
    */
   periodMs: number;
@@ -827,11 +863,15 @@ export type RateLimitConfig = Message<"svc.v1.RateLimitConfig"> & {
  */
 export type RateLimitConfigJson = {
   /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
    * @generated from field: int32 limit = 1;
    */
   limit?: number;
 
   /**
+   * Milliseconds, from a second to seven days.
+   *
    * @generated from field: int32 period_ms = 2;
    */
   periodMs?: number;
