@@ -1,3 +1,4 @@
+import { openDelayedEvents } from "../domain/log/events/delayed-events.ts";
 import { eventsOperations } from "../domain/log/events/operations.ts";
 import { type Events, openEvents } from "../domain/log/events/service.ts";
 import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
@@ -37,12 +38,23 @@ export function openLog(
     onAppended: appendFrames(frames),
     matcher: runs.matcher,
   });
+  const delays = openDelayedEvents({
+    ...{ store, clock, ids, log, watch, events },
+    shareEnvironment: host.shareEnvironment,
+    knowsTime: host.knowsTime,
+  });
   return {
     events,
     feeds,
     sequences: openLogSequences({ log: "events", clock, feeds, heads: (ids) => headsOf(store, ids) }),
-    operations: eventsOperations(events, openEventLog(store), schemas),
+    operations: eventsOperations(events, delays, openEventLog(store), schemas),
     loops: [
+      {
+        name: "events.delayed",
+        about: "Emits delayed events whose time has come.",
+        everyMs: 500,
+        tick: delays.emitOnce,
+      },
       {
         name: "log.feeds",
         about:

@@ -174,6 +174,12 @@ function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): 
       tick: debounce.fireOnce,
     },
     {
+      name: "runs.deadlines",
+      about: "Cancels runs that have not begun in time, and those whose singleton has a newer run.",
+      everyMs: 500,
+      tick: runs.deadlinesOnce,
+    },
+    {
       name: "runs.ends",
       about: "Looks in one query for the ends of all runs that callers at this node wait for.",
       everyMs: 250,

@@ -28,7 +28,8 @@ export type IdKind =
   | "aud"
   | "snap"
   | "rebuild"
-  | "stream";
+  | "stream"
+  | "dly";
 
 export interface Ids {
   /** `{kind}_{26 characters}`: 48 bits of time, 82 bits of chance; ids of one process sort by creation. */

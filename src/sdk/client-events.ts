@@ -1,15 +1,22 @@
 import type { EventCalls } from "./client-types.ts";
+import { durationMs } from "./duration.ts";
 import type { EventRegistry } from "./events.ts";
 import { dataFields } from "./payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "./read.ts";
-import { safe } from "./retry.ts";
+import { once, safe } from "./retry.ts";
 import type { Transport } from "./transport.ts";
-import type { EmitOptions, EventMap, EventRecord } from "./types.ts";
+import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "./types.ts";
 
 const emitBatchMax = 100;
 /** How much longer than the server a call waits for a synchronous answer. */
 export const syncSlackMs = 5_000;
 export const syncMsDefault = 30_000;
+
+/** The fields that say when an event is emitted. */
+export const whenFields = ({ delay, at }: Pick<EmitOptions, "delay" | "at">): Message => ({
+  ...(delay !== undefined && { delayMs: durationMs(delay) }),
+  ...(at !== undefined && { at: instant(at) }),
+});
 
 export function eventCalls<Events extends EventMap>(
   transport: Transport,
@@ -26,6 +33,7 @@ export function eventCalls<Events extends EventMap>(
       ...(options.idempotencyKey !== undefined && { idempotencyKey: options.idempotencyKey }),
       ...(options.metadata !== undefined && { metadata: options.metadata }),
       ...(version !== undefined && { version }),
+      ...whenFields(options),
     };
   }
 
@@ -92,6 +100,16 @@ export function eventCalls<Events extends EventMap>(
       get: (id) => get(`/api/v1/events/${encodeURIComponent(id)}`),
       names: async () =>
         (await get<{ names: { name: string; count: number }[] }>("/api/v1/events/names")).names,
+      async delayed(given = {}) {
+        const page = await get<{ events: DelayedEventRecord[]; next_cursor?: string }>(
+          `/api/v1/delayed-events${query(given)}`,
+        );
+        return { events: page.events, ...(page.next_cursor && { nextCursor: page.next_cursor }) };
+      },
+      async cancelDelayed(id) {
+        const path = `/api/v1/delayed-events/${encodeURIComponent(id)}`;
+        await transport.call({ method: "DELETE", path }, once);
+      },
     },
   };
 }

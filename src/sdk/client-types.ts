@@ -13,6 +13,7 @@ import type { SvcFunction } from "./svc-function.ts";
 import type { ToolCalls } from "./tool-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
+  DelayedEventRecord,
   EmitOptions,
   Emitted,
   EventMap,
@@ -104,6 +105,13 @@ export interface EventCalls<Events extends EventMap = EventMap> {
     get(id: string): Promise<EventRecord>;
     /** Names with how often they occur among the newest 10,000 events. */
     names(): Promise<{ name: string; count: number }[]>;
+    /** Events that are emitted later, by their time. */
+    delayed(options?: { limit?: number; cursor?: string }): Promise<{
+      events: DelayedEventRecord[];
+      nextCursor?: string;
+    }>;
+    /** Throws once its time has come. */
+    cancelDelayed(id: string): Promise<void>;
   };
 }
 

@@ -1,4 +1,12 @@
-import type { Emitted, FunctionStatus, RegisteredFunction, Run, RunStatus, Step } from "./types.ts";
+import type {
+  EmitNotice,
+  Emitted,
+  FunctionStatus,
+  RegisteredFunction,
+  Run,
+  RunStatus,
+  Step,
+} from "./types.ts";
 
 /** A message in protobuf's JSON: zero values are absent, enums are constants, other than objects stand in `…Value`. */
 export type Message = Record<string, unknown>;
@@ -97,6 +105,10 @@ export const readEmitted = (message: Message): Emitted => ({
   eventId: text(message.eventId),
   runIds: (message.runIds as string[] | undefined) ?? [],
   sequence: count(message.sequence),
+  ...(message.delayedId !== undefined && {
+    delayed: { id: text(message.delayedId), dueAt: text(message.dueAt) },
+  }),
+  ...(message.notices !== undefined && { notices: message.notices as EmitNotice[] }),
 });
 
 /** How a synchronous call found a run. */

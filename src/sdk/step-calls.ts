@@ -1,3 +1,4 @@
+import { whenFields } from "./client-events.ts";
 import { dataFields, stepKey } from "./payload.ts";
 import { type Message, readEmitted } from "./read.ts";
 import type { Execution } from "./step.ts";
@@ -41,7 +42,7 @@ export function callSteps(
       )) as never;
     },
 
-    emit: (event, data, { idempotencyKey, metadata, version } = {}) =>
+    emit: (event, data, { idempotencyKey, metadata, version, ...when } = {}) =>
       callOnce(`emit.${event}`, idempotencyKey, async (key) => {
         const checked = events ? await events.check(event, data) : data;
         const currentVersion = version ?? events?.version(event);
@@ -51,6 +52,7 @@ export function callSteps(
           idempotencyKey: key,
           ...(metadata !== undefined && { metadata }),
           ...(currentVersion !== undefined && { version: currentVersion }),
+          ...whenFields(when),
         };
         return readEmitted(await execution.host.call<Message>("SvcService/Emit", message));
       }),

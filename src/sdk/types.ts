@@ -1,3 +1,5 @@
+import type { Duration } from "./duration.ts";
+
 /** Event names and what their data looks like: `type Events = { "order.placed": { orderId: string } }`. */
 export type EventMap = Record<string, unknown>;
 
@@ -93,6 +95,18 @@ export interface FunctionDefinition {
   concurrency?: { limit: number; key?: string };
   /** Runs once the events have been quiet for that long, with the last one; after `maxWaitMs` in any case. */
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  /** Higher goes first: from -600 to 600, the seconds by which a run goes ahead of others; or CEL over the event. */
+  priority?: number | string;
+  /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
+  throttle?: { limit: number; periodMs: number; burst?: number; key?: string };
+  /** At most so many runs begin in a period, per value at the path `key`; other events start none, which emit's answer tells. */
+  rateLimit?: { limit: number; periodMs: number; key?: string };
+  /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
+  idempotency?: { key: string; periodMs?: number };
+  /** One run at a time, per value at `key`: while one is not over, events start none (`skip`), or replace it (`cancel`). */
+  singleton?: { mode: "skip" | "cancel"; key?: string };
+  /** A run that has not begun by then is cancelled, with the cause `start-within`. */
+  startWithinMs?: number;
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */
@@ -137,6 +151,9 @@ export interface EmitOptions {
   metadata?: Record<string, unknown>;
   /** Version of the event's schema. Default 1. */
   version?: number;
+  /** Emits it later: after a duration, or at a time; at most 366 days ahead. Not in `emitMany`. */
+  delay?: Duration;
+  at?: Date | string;
 }
 
 export interface Emitted {
@@ -145,6 +162,27 @@ export interface Emitted {
   runIds: string[];
   /** Position in the environment's log. */
   sequence: number;
+  /** Of a delayed event, which has no `eventId` and no `sequence` yet: what cancels it. */
+  delayed?: { id: string; dueAt: string };
+  /** What flow control made of the event; left out for nothing. */
+  notices?: EmitNotice[];
+}
+
+/** An event that is emitted later. */
+export interface DelayedEventRecord {
+  id: string;
+  name: string;
+  due_at: string;
+  created_at: string;
+}
+
+export interface EmitNotice {
+  functionId: string;
+  /** The function's option. */
+  option: string;
+  /** `failed`: its expression does not apply to the event. `skipped`: no run was started. */
+  outcome: string;
+  message: string;
 }
 
 export interface Published {

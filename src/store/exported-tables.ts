@@ -95,7 +95,8 @@ export const exportedTables: readonly ExportedTable[] = [
   exported("functions", "functions", {
     key: "id",
     text: "id slug name status mode",
-    number: "version lane_limit undo_on cron_count definition_bytes created_at updated_at",
+    number:
+      "version lane_limit paced throttle_us throttle_burst undo_on cron_count definition_bytes created_at updated_at",
     json: "definition",
   }),
   exported("functions", "function_versions", {
@@ -254,6 +255,7 @@ export const notExported: Readonly<Record<string, string>> = {
   child_ends: "of runs that are not over",
   consumer_groups: "places of readers that are connected here",
   debounces: "starts that are still to come",
+  delayed_events: "events that are still to come",
   deleted_environments: "what was deleted",
   environment_databases: "folded from events, with credentials",
   executions: "of runs that are not over",
@@ -281,10 +283,12 @@ export const notExported: Readonly<Record<string, string>> = {
   projection_rebuilds: "what was",
   resumes: "of two minutes",
   rotations: "of the installation",
+  run_deadlines: "of runs that are not over",
   schedules: "made from functions",
   secret_revisions: "of secrets",
   secrets: "secrets",
   sessions: "credentials",
+  start_gates: "starts of a moment ago",
   topic_heads: "of topics",
   topic_messages: "messages, which are kept for hours",
   topics: "of topics",

@@ -1,5 +1,6 @@
 import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../kit/limits.ts";
 import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./table.ts";
+import { tablesOfFlow } from "./tables-of-flow.ts";
 import { tablesOfOrgs } from "./tables-of-orgs.ts";
 
 const tablesOfEnvironments: Record<string, TableAbout> = {
@@ -385,7 +386,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
  * compare it with the schema.
  */
 export const tables: Record<string, TableAbout> = Object.fromEntries(
-  Object.entries({ ...tablesOfEnvironments, ...tablesOfOrgs }).sort(([one], [other]) =>
+  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfOrgs }).sort(([one], [other]) =>
     one < other ? -1 : 1,
   ),
 );

@@ -56,6 +56,8 @@ test.each(engines)(
         "runs.matcher",
         "runs.children",
         "debounce.fire",
+        "runs.deadlines",
+        "events.delayed",
         "schedules.tick",
         "runs.lanes",
         "workers.dispatch",

@@ -7,6 +7,7 @@ import { startTestServer, type TestServer } from "../support/server.ts";
 const shared: Record<string, string> = {
   "schedules.tick": "shares-runs",
   "runs.wake": "shares-runs",
+  "runs.deadlines": "shares-runs",
   "runs.matcher": "shares-runs",
   "runs.children": "shares-runs",
   "debounce.fire": "shares-runs",
@@ -14,6 +15,7 @@ const shared: Record<string, string> = {
   "outbox.mirror": "shares-upkeep",
   "groups.look": "shares-upkeep",
   "groups.forget": "shares-upkeep",
+  "events.delayed": "shares-upkeep",
   "events.expire": "shares-upkeep",
   "runs.expire": "shares-upkeep",
   "topics.expire": "shares-upkeep",

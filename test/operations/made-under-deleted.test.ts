@@ -20,6 +20,7 @@ const notMade: Record<string, string> = {
   events: withHead,
   runs: withHead,
   debounces: withHead,
+  start_gates: withHead,
   idempotency_keys: withHead,
   topics: withHead,
   topic_messages: withHead,

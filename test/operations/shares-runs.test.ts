@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { openDebounce } from "../../src/domain/engine/debounce/service.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
+import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
 import { wakeSliceMax } from "../../src/domain/engine/runs/limits.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
@@ -74,6 +75,17 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     await roundRobin([wakes().timeouts], share);
     await shared.expectShared();
     expect(await shared.count("executions")).toBe(0);
+  });
+
+  test("runs.deadlines", async () => {
+    await shared.pile("run_deadlines", 3_000, "due_at", {
+      run_id: `'dl_${greedy}_' || n`,
+      cause: "'singleton'",
+    });
+    shared.watch(shared.gone(`run_deadlines WHERE environment_id = '${modest}'`));
+    await openDeadlines({ store: shared.spied, clock, onCancelled: nothing, onQueued: nothing })();
+    await shared.expectShared();
+    expect(await shared.count("run_deadlines")).toBe(0);
   });
 
   test("debounce.fire", async () => {

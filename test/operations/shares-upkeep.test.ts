@@ -4,6 +4,7 @@ import { openPurge } from "../../src/domain/access/tenancy/purge.ts";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { pushFunctionsMax } from "../../src/domain/engine/push/rows.ts";
 import { openPush, type PushDeps } from "../../src/domain/engine/push/service.ts";
+import { openDelayedEvents } from "../../src/domain/log/events/delayed-events.ts";
 import { openPast } from "../../src/domain/log/log/past.ts";
 import { openStreams, type StreamsDeps } from "../../src/domain/log/streams/service.ts";
 import { openExpiry } from "../../src/domain/log/topics/expire.ts";
@@ -59,6 +60,24 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
     while ((await outbox.relayOnce(write)).againInMs === 0);
     await shared.expectShared();
     expect(await shared.count("outbox")).toBe(0);
+  });
+
+  test("events.delayed", async () => {
+    await shared.pile("delayed_events", 1_000, "wake_at", { id: `'dly_${greedy}_' || n`, data: "'{}'" });
+    shared.watch(shared.gone(`delayed_events WHERE environment_id = '${modest}'`));
+    const delays = openDelayedEvents({
+      store: shared.spied,
+      clock,
+      ids,
+      log: silentLog,
+      watch: noWatch,
+      events: { emit: async () => [], check: async () => {} },
+      shareEnvironment: async () => {},
+      knowsTime: () => true,
+    });
+    await delays.emitOnce();
+    await shared.expectShared();
+    expect(await shared.count("delayed_events")).toBe(0);
   });
 
   const groups = () =>

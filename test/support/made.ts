@@ -28,6 +28,12 @@ export const made: Record<string, Making> = {
       body: { function_ids: ["same", marker] },
     }),
   },
+  delayed_events: {
+    ask: ({ marker }) => ({
+      path: "/svc.v1.SvcService/Emit",
+      body: { event: `${marker}.delayed`, delayMs: 3_600_000 },
+    }),
+  },
   secrets: {
     named: "name",
     ask: ({ name, marker }) => ({ path: "/api/v1/secrets", body: { name, value: "v", description: marker } }),

@@ -123,7 +123,9 @@ export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
   if (
-    /^src\/store\/(store|table|tables|tables-of-orgs|exported-tables|environment-databases)\.ts$/.test(path)
+    /^src\/store\/(store|table|tables|tables-of-(flow|orgs)|exported-tables|environment-databases)\.ts$/.test(
+      path,
+    )
   )
     return "store port";
   if (path === "src/bus/bus.ts") return "bus port";

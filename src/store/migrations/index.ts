@@ -32,6 +32,8 @@ import { agentTools } from "./0036_agent_tools.ts";
 import { exports } from "./0037_exports.ts";
 import { flow } from "./0038_flow.ts";
 import { undo } from "./0039_undo.ts";
+import { flowControl } from "./0040_flow_control.ts";
+import { gates } from "./0041_gates.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
@@ -72,6 +74,8 @@ export const migrations = [
   exports,
   flow,
   undo,
+  flowControl,
+  gates,
   webhookKeys,
   kvRevisions,
   causality,

@@ -20,7 +20,14 @@ import {
 } from "./limited-lanes.ts";
 import { type ClaimPlan, type PlannedQueue, planClaim } from "./plan.ts";
 import type { HeldPolls } from "./polls.ts";
-import { claimSizeMin, type FunctionQueue, type FunctionQueues, type HeldPoll, isAwaited } from "./queues.ts";
+import {
+  claimSizeMin,
+  type FunctionQueue,
+  type FunctionQueues,
+  type HeldPoll,
+  isAwaited,
+  lookEveryMs,
+} from "./queues.ts";
 import { UnsentJob } from "./unsent.ts";
 
 export interface ClaimsDeps {
@@ -40,9 +47,6 @@ export interface ClaimsDeps {
 
 /** A row may become visible this late: `FunctionQueue.since` stays behind the newest `queued_at` by it. */
 const lateMsMax = 5_000;
-/** How long to wait for another claim that holds a lane's lock. */
-const busyMs = 10;
-
 /** Claims queued runs for all polls and idle workers of this node together. */
 export class Claims {
   readonly #deps: ClaimsDeps;
@@ -142,12 +146,12 @@ export class Claims {
       const found = lanes.filter(({ lane }) => lane === at + 1);
       // The function was paused or lost its limit since: the next look finds out which.
       if (found.length === 0) state.stale = true;
-      const busy = noteClaimed(state, found);
-      if (busy.length === 0) continue;
-      clock.after(busyMs, () => {
-        for (const laneId of busy) state.ready.add(laneId);
-        if (isAwaited(queue)) claimAgain();
-      });
+      for (const { laneId, afterMs } of noteClaimed(state, found, lookEveryMs))
+        clock.after(afterMs, () => {
+          state.full.delete(laneId);
+          state.ready.add(laneId);
+          if (isAwaited(queue)) claimAgain();
+        });
     }
   }
 

@@ -9,6 +9,8 @@ import type { LaneLook } from "../runs/execution/lane-rows.ts";
 export interface LimitedLanes {
   /** It is unknown which lanes have work: the store is looked at before the next claim. */
   stale: boolean;
+  /** Claims follow a priority or a throttle, as the last look found. */
+  paced: boolean;
   /** The next claim asks for the first of them. */
   readonly ready: Set<string>;
   readonly full: Set<string>;
@@ -23,6 +25,7 @@ const fullMax = 20_000;
 
 export const newLimitedLanes = (): LimitedLanes => ({
   stale: true,
+  paced: false,
   ready: new Set(),
   full: new Set(),
   claiming: new Set(),
@@ -64,18 +67,32 @@ export function nextLanes(limited: LimitedLanes, most: number): string[] {
   return lanes;
 }
 
-/** Records what the claim found. Returns the lanes that another claim had locked, to be tried again soon. */
-export function noteClaimed(limited: LimitedLanes, found: readonly LaneFound[]): string[] {
+/** How long to wait for another claim that holds a lane's lock. */
+const busyMs = 10;
+
+/**
+ * Records what the claim found. Returns the lanes to be tried again, and when: those that another claim had
+ * locked, and those whose throttle lets the next run begin before a look finds them.
+ */
+export function noteClaimed(
+  limited: LimitedLanes,
+  found: readonly LaneFound[],
+  lookEveryMs: number,
+): { laneId: string; afterMs: number }[] {
   limited.claiming.clear();
-  const busy: string[] = [];
-  for (const { lane_id, free, taken, more } of found) {
-    if (free === null) busy.push(lane_id);
+  const later: { laneId: string; afterMs: number }[] = [];
+  for (const { lane_id, free, taken, more, wait_us } of found) {
+    const waitMs = Math.ceil((wait_us ?? 0) / 1000);
+    if (free === null) later.push({ laneId: lane_id, afterMs: busyMs });
     else if (more === 0 || limited.ready.has(lane_id)) continue;
-    else if (free > taken) limited.ready.add(lane_id);
+    else if (waitMs > 0) {
+      limited.full.add(lane_id);
+      if (waitMs < lookEveryMs) later.push({ laneId: lane_id, afterMs: waitMs });
+    } else if (free > taken) limited.ready.add(lane_id);
     else limited.full.add(lane_id);
   }
   if (limited.full.size > fullMax) limited.full.clear();
-  return busy;
+  return later;
 }
 
 /** The claim failed: its lanes are ready again. */
@@ -85,7 +102,12 @@ export function noteClaimFailed(limited: LimitedLanes): void {
 }
 
 /** Records what a look at the store found; `most` is how many lanes it read at most. */
-export function noteLook(limited: LimitedLanes, { limit = 0, lanes }: LaneLook, most: number): void {
+export function noteLook(
+  limited: LimitedLanes,
+  { limit = 0, paced = false, lanes }: LaneLook,
+  most: number,
+): void {
+  limited.paced = paced;
   for (const { id, leased } of lanes) {
     if (limited.claiming.has(id)) continue;
     if (leased < limit) {

@@ -104,7 +104,8 @@ function demandsOf(
     const demand = { queue, claimSlots, environmentId, functionId, slots };
     queue.lookedAt = now;
     if (queue.limited) {
-      plan.limited.push({ ...demand, state: queue.limited, laneIds: nextLanes(queue.limited, slots.length) });
+      const laneIds = nextLanes(queue.limited, slots.length);
+      plan.limited.push({ ...demand, state: queue.limited, laneIds, paced: queue.limited.paced });
       continue;
     }
     const whole = now - queue.wholeAt >= wholeEveryMs;

@@ -80,7 +80,7 @@ export interface ClaimSlot {
 export const claimSizeMin = 16;
 
 /** A poll makes a queue stale that no claim has looked at for this long. */
-const lookEveryMs = 1_000;
+export const lookEveryMs = 1_000;
 /** A queue that nobody polls is forgotten after this. */
 const unpolledKeptMs = 60 * lookEveryMs;
 

@@ -1,9 +1,10 @@
 import type { CelBudget } from "../../../kit/cel/cel.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
+import type { FlowOptions } from "./flow.ts";
 
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
-export interface FunctionDefinition {
+export interface FunctionDefinition extends FlowOptions {
   id: string;
   slug: string;
   name: string;
@@ -12,7 +13,6 @@ export interface FunctionDefinition {
   retry: RetryPolicy;
   /** Whole run, from creation of the run; absent = no limit. */
   timeoutMs?: number;
-  concurrency?: { limit: number; key?: string };
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
   /** Whether workers pull its runs, or the server calls `endpointUrl` for each. */
   mode: "pull" | "push";
@@ -72,6 +72,8 @@ export interface Trigger {
   readonly record: FunctionRecord;
   /** Undefined: every event of the name. */
   readonly expression: string | undefined;
+  /** Of the options of its function that are computed for each event that starts it. */
+  readonly flowExpressions: readonly string[];
   /** Of several names. */
   readonly isWide: boolean;
   /**

@@ -5,6 +5,7 @@ import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger } from "./definition.ts";
+import { flowExpressions } from "./flow.ts";
 import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
@@ -73,9 +74,16 @@ function compile(version: number, records: readonly FunctionRecord[]): Omit<Defi
   const patterns = openPatternIndex<Trigger>();
   for (const record of records) {
     if (record.status !== "active") continue;
+    const expressions = flowExpressions(record.definition);
     for (const { event, expression } of record.definition.triggers) {
       if (event === undefined) continue;
-      const trigger = { record, expression, isWide: isPattern(event), matches: matcher(expression) };
+      const trigger = {
+        record,
+        expression,
+        flowExpressions: expressions,
+        isWide: isPattern(event),
+        matches: matcher(expression),
+      };
       if (trigger.isWide) {
         patterns.add(event, trigger);
         continue;

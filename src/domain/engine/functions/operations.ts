@@ -15,6 +15,16 @@ const text = Type.Optional(Type.String());
 const whole = Type.Optional(Type.Integer());
 const Mode = Type.Optional(Type.Union([Type.Literal("pull"), Type.Literal("push")]));
 
+/** The options of flow control, as part of the schema of a registration. */
+const flowFields = {
+  priority: Type.Optional(Type.Unknown()),
+  throttle: Type.Optional(Type.Object({ limit: whole, periodMs: whole, burst: whole, key: text })),
+  rateLimit: Type.Optional(Type.Object({ limit: whole, periodMs: whole, key: text })),
+  idempotency: Type.Optional(Type.Object({ key: text, periodMs: whole })),
+  singleton: Type.Optional(Type.Object({ mode: text, key: text })),
+  startWithinMs: whole,
+};
+
 const Register = Type.Object({
   id: Type.String(),
   name: text,
@@ -45,6 +55,7 @@ const Register = Type.Object({
   secrets: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 256 }), { maxItems: 100 })),
   cancelOn: Type.Optional(Type.Array(Type.Object({ event: text, match: text }), { maxItems: 50 })),
   metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  ...flowFields,
   changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
   compensateOn: Type.Optional(Type.Array(Type.String(), { maxItems: 10 })),
   onFailure: Type.Optional(Type.Boolean()),

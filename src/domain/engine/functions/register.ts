@@ -5,6 +5,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./definition.ts";
+import { changesClaims, laneLimitOf } from "./flow.ts";
 import { noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, type RegisterInput, sameDefinition } from "./rules.ts";
@@ -18,7 +19,7 @@ export interface RegisterDeps {
    */
   limitChanged?: (
     target: { environmentId: string; functionId: string },
-    before: FunctionDefinition["concurrency"],
+    before: number | undefined,
   ) => Promise<void>;
   /**
    * Throws when this node knows of no room for the definition. The exact check is made when the definition is
@@ -49,9 +50,8 @@ export async function registerFunction(
     deps.store.write((session) => put(deps, session, { environmentId, wanted, input, actorId, now })),
   );
   const created = before === undefined;
-  const limitBefore = before?.definition.concurrency;
-  if (!created && limitBefore?.limit !== record.definition.concurrency?.limit)
-    await deps.limitChanged?.({ environmentId, functionId: wanted.id }, limitBefore);
+  if (before && changesClaims(before.definition, record.definition))
+    await deps.limitChanged?.({ environmentId, functionId: wanted.id }, laneLimitOf(before.definition));
   if (isChanged) deps.announce?.({ change: created ? "registered" : "updated", record, at: now });
   return { record, created };
 }

@@ -1,5 +1,6 @@
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { FunctionDefinition, FunctionRecord } from "./definition.ts";
+import { changesClaims, laneLimitOf } from "./flow.ts";
 import { holdFunction, noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import { changeAt } from "./history.ts";
 import type { RegisterDeps } from "./register.ts";
@@ -57,8 +58,8 @@ export async function rollbackFunction(
     return { record: after, before: held };
   });
   const target = { environmentId, functionId: id };
-  if (before.definition.concurrency?.limit !== record.definition.concurrency?.limit)
-    await deps.limitChanged?.(target, before.definition.concurrency);
+  if (changesClaims(before.definition, record.definition))
+    await deps.limitChanged?.(target, laneLimitOf(before.definition));
   if (status === "active") deps.activated?.(target);
   deps.announce?.({ change: "updated", record, at: record.updatedAt });
   return record;

@@ -4,6 +4,7 @@ import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import { isPaced, laneLimitOf, throttleGapUs } from "./flow.ts";
 import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
 
 interface FunctionRow {
@@ -104,11 +105,12 @@ export async function countFunctions(store: Store, filter: FunctionFilter): Prom
 export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
   const { definition } = record;
   await session.run(sql`INSERT INTO functions
-      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, undo_on, cron_count,
-      definition_bytes, created_at, updated_at)
+      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, paced, throttle_us, throttle_burst,
+      undo_on, cron_count, definition_bytes, created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
       ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
-      ${definition.concurrency?.limit ?? null}, ${undoOnOf(definition)}, ${cronsOf(definition)}, ${bytesOf(definition)},
+      ${laneLimitOf(definition) ?? null}, ${isPaced(definition) ? 1 : null}, ${gapOf(definition)},
+      ${definition.throttle?.burst ?? null}, ${undoOnOf(definition)}, ${cronsOf(definition)}, ${bytesOf(definition)},
       ${record.createdAt}, ${record.updatedAt})`);
 }
 
@@ -117,11 +119,16 @@ export async function updateFunction(session: Session, record: FunctionRecord): 
   const { definition } = record;
   await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
       status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
-      definition = ${JSON.stringify(definition)}, lane_limit = ${definition.concurrency?.limit ?? null},
-      undo_on = ${undoOnOf(definition)}, cron_count = ${cronsOf(definition)}, definition_bytes = ${bytesOf(definition)},
+      definition = ${JSON.stringify(definition)}, lane_limit = ${laneLimitOf(definition) ?? null},
+      paced = ${isPaced(definition) ? 1 : null}, throttle_us = ${gapOf(definition)},
+      throttle_burst = ${definition.throttle?.burst ?? null}, undo_on = ${undoOnOf(definition)},
+      cron_count = ${cronsOf(definition)}, definition_bytes = ${bytesOf(definition)},
       updated_at = ${record.updatedAt}
     WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
 }
+
+const gapOf = ({ throttle }: FunctionDefinition): number | null =>
+  throttle ? throttleGapUs(throttle) : null;
 
 export interface Totals {
   functions: number;

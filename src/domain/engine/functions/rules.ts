@@ -7,6 +7,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
+import { within } from "../../../kit/within.ts";
 import type {
   FunctionDefinition,
   FunctionRecord,
@@ -14,7 +15,9 @@ import type {
   RetryPolicy,
   TriggerDefinition,
 } from "./definition.ts";
+import { type FlowInput, flowOf, laneKeyOf, laneLimitOf } from "./flow.ts";
 import {
+  concurrencyMax,
   functionNameBytesMax,
   functionTriggersMax,
   retryDelayMsMax,
@@ -24,11 +27,13 @@ import {
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 import { readCompensateOn } from "./undo-on.ts";
 
+export { flowValue, gateOf, headStartOf, laneLimitOf } from "./flow.ts";
+
 /**
  * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and
  * `preferredMode` win over `retryAttempts`, `retryDelayMs`, `retryBackoff` and `executionMode`.
  */
-export interface RegisterInput {
+export interface RegisterInput extends FlowInput {
   id: string;
   name?: string;
   description?: string;
@@ -39,7 +44,6 @@ export interface RegisterInput {
   retryDelayMs?: number;
   retryBackoff?: number;
   timeoutMs?: number;
-  concurrency?: { limit?: number; key?: string };
   debounce?: { periodMs?: number; key?: string; maxWaitMs?: number };
   preferredMode?: "pull" | "push";
   executionMode?: "pull" | "push";
@@ -66,7 +70,6 @@ const retryDefaults: RetryPolicy = {
 const debounceMsMin = 1_000;
 const slugLengthMax = 100;
 const backoffFactorMax = 100;
-const concurrencyMax = 1_000_000;
 const recordingProfiles = ["all", "run_lifecycle", "steps"];
 const recordingRetentions = ["7d", "30d", "90d", "forever"];
 
@@ -102,6 +105,7 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...(input.metadata && { metadata: input.metadata }),
     ...readCompensateOn(input.compensateOn ?? []),
     ...(input.onFailure && { onFailure: true }),
+    ...flowOf(input),
   };
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
@@ -276,12 +280,6 @@ function oneOf<K extends string>(field: K, value: string | undefined, words: rea
   return { [field]: value } as Record<K, string>;
 }
 
-function within(field: string, value: number, least: number, most: number): number {
-  if (!Number.isFinite(value) || value < least || value > most)
-    throw invalid(field, `must be from ${least} to ${most}`);
-  return value;
-}
-
 /**
  * The text two equal definitions share, whatever the order of their keys: what decides over a new version.
  */
@@ -351,9 +349,10 @@ export function laneOf(
   { environmentId, definition }: Pick<FunctionRecord, "environmentId" | "definition">,
   data: unknown,
 ): string | null {
-  const { id, concurrency } = definition;
-  if (concurrency === undefined) return null;
-  const value = concurrency.key === undefined ? undefined : valueAt(data, concurrency.key);
+  const { id } = definition;
+  if (laneLimitOf(definition) === undefined) return null;
+  const key = laneKeyOf(definition);
+  const value = key === undefined ? undefined : valueAt(data, key);
   if (value === undefined) return sharedLane(environmentId, id);
   return laneId(kindOf(value), environmentId, id, value);
 }

@@ -5,8 +5,9 @@ import {
   type FunctionSchema,
   FunctionStatus as FunctionStatusWire,
 } from "../../../gen/svc/v1/types_pb.ts";
-import { timestampOf } from "../../../kit/wkt.ts";
+import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FlowInput, FlowOptions } from "./flow.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
 
@@ -69,6 +70,7 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
     secrets: m.secrets,
     cancelOn: m.cancelOn.map(({ event, match }) => ({ event, match })),
     ...(m.metadata && { metadata: m.metadata }),
+    ...flowOfMessage(m),
     changeReason: m.changeReason,
     compensateOn: m.compensateOn,
     onFailure: m.onFailure,
@@ -110,6 +112,7 @@ export function toFunctionMessage(record: FunctionRecord): MessageInitShape<type
     ...(definition.metadata && { metadata: definition.metadata as JsonObject }),
     compensateOn: [...(definition.compensateOn ?? [])],
     onFailure: definition.onFailure ?? false,
+    ...flowMessage(definition),
     status: statusWire[record.status],
     version: record.version,
     createdAt: timestampOf(record.createdAt),
@@ -128,4 +131,52 @@ export const toHistoryEntry = (
   changeReason: change.changeReason,
   changeType: change.changeType,
   recordedAt: timestampOf(change.recordedAt),
+});
+
+const flowOfMessage = ({
+  priority,
+  throttle,
+  rateLimit,
+  idempotency,
+  singleton,
+  startWithinMs,
+}: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
+  ...(priority && { priority: jsonOf(priority) }),
+  ...(throttle && {
+    throttle: {
+      limit: throttle.limit,
+      periodMs: throttle.periodMs,
+      burst: throttle.burst,
+      key: throttle.key,
+    },
+  }),
+  ...(rateLimit && {
+    rateLimit: { limit: rateLimit.limit, periodMs: rateLimit.periodMs, key: rateLimit.key },
+  }),
+  ...(idempotency && { idempotency: { key: idempotency.key, periodMs: idempotency.periodMs } }),
+  ...(singleton && { singleton: { mode: singleton.mode, key: singleton.key } }),
+  ...(startWithinMs && { startWithinMs }),
+});
+
+const flowMessage = ({
+  priority,
+  throttle,
+  rateLimit,
+  idempotency,
+  singleton,
+  startWithinMs,
+}: FlowOptions) => ({
+  ...(priority !== undefined && {
+    priority: {
+      kind:
+        typeof priority === "number"
+          ? { case: "numberValue" as const, value: priority }
+          : { case: "stringValue" as const, value: priority },
+    },
+  }),
+  ...(throttle && { throttle: { ...throttle } }),
+  ...(rateLimit && { rateLimit: { ...rateLimit } }),
+  ...(idempotency && { idempotency: { ...idempotency } }),
+  ...(singleton && { singleton: { ...singleton } }),
+  ...(startWithinMs !== undefined && { startWithinMs }),
 });

@@ -1,8 +1,11 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
+import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
+
+export { gateColumns, isGated, passGates, passGatesSync, skippedRuns } from "./gates.ts";
 
 /**
  * The rows of new runs as fragments for the flush that creates them (an emit, later an invoke or a schedule).
@@ -25,6 +28,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
   lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
   ...(runs.some(isWatched) && { watched: column.bigint(runs.map((r) => (isWatched(r) ? 1 : null))) }),
+  ...(runs.some(isAhead) && { head_start_ms: column.bigint(runs.map((r) => r.headStartMs ?? null)) }),
   ...(withParents(runs) && {
     parent_run_id: column.text(runs.map((r) => r.parent?.runId ?? null)),
     parent_step_id: column.text(runs.map((r) => r.parent?.stepId ?? null)),
@@ -33,6 +37,8 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
 });
 
 const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
+
+const isAhead = ({ headStartMs }: NewRun): boolean => headStartMs !== undefined;
 
 /** Events that cancel runs; undefined when no run has any. */
 function newCancelColumns(runs: readonly NewRun[]) {
@@ -78,6 +84,12 @@ const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INS
     n.max_attempts, n.actor_id, ${sql.bigint(now)}, ${sql.bigint(now)}, n.timeout_at, 0${parents ? ofRun : sql.empty}
   FROM ${source}`;
 
+const hasOf = (runs: readonly NewRun[]) => ({
+  parents: withParents(runs),
+  watched: runs.some(isWatched),
+  ahead: runs.some(isAhead),
+});
+
 /**
  * An execution is queued, or leased at creation with the fence at 1. `has` names optional columns of the
  * source.
@@ -85,18 +97,18 @@ const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INS
 const insertExecutions = (
   source: Sql,
   now: Instant,
-  has: { parents: boolean; watched: boolean },
+  has: { parents: boolean; watched: boolean; ahead: boolean },
 ): Sql => sql`INSERT INTO executions
     (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
      lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at, lane_id,
-     seen_position${has.parents ? ofExecution : sql.empty}${has.watched ? sql.raw(", watched_at") : sql.empty})
+     seen_position${has.parents ? ofExecution : sql.empty}${has.watched ? sql.raw(", watched_at") : sql.empty}${has.ahead ? sql.raw(", head_start_ms") : sql.empty})
   SELECT n.id, n.environment_id, n.function_id, n.function_version,
-    CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}),
+    CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}${has.ahead ? sql.raw(" - COALESCE(n.head_start_ms, 0)") : sql.empty}),
     CASE WHEN n.lease_hash IS NULL THEN 0 ELSE 1 END, 1, n.max_attempts, n.lease_hash, n.worker_id,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
     0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at, n.lane_id,
-    n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
+    n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}${has.ahead ? sql.raw(", n.head_start_ms") : sql.empty}
   FROM ${source}`;
 
 const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history
@@ -110,7 +122,11 @@ const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO r
 /**
  * The runs of `run` with all that belongs to them, as further expressions of the statement. Each ends with a comma.
  */
-export function newRunsInserted({ rowsFrom }: Seams, runs: readonly NewRun[], now: Instant): Sql {
+export function newRunsInserted(
+  { rowsFrom }: Pick<Seams, "rowsFrom">,
+  runs: readonly NewRun[],
+  now: Instant,
+): Sql {
   const run = sql.raw("run n");
   const parents = withParents(runs);
   const cancels = newCancelColumns(runs);
@@ -121,10 +137,14 @@ export function newRunsInserted({ rowsFrom }: Seams, runs: readonly NewRun[], no
     matched AS (${insertMatchers(cancel)}),
     `
     : sql.empty;
+  const late = hasDeadlines(runs)
+    ? sql`late AS (${insertDeadlines({ rowsFrom }, runs, run)}),
+    `
+    : sql.empty;
   return sql`created AS (${insertRuns(run, now, parents)}),
-    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
+    queued AS (${insertExecutions(run, now, hasOf(runs))}),
     noted AS (${insertFirstHistory(run, now)}),
-    ${watched}`;
+    ${watched}${late}`;
 }
 
 /** The same for libSQL, from rows `n`. */
@@ -137,8 +157,9 @@ export function insertNewRuns(
   const parents = withParents(runs);
   const cancels = newCancelColumns(runs);
   session.run(insertRuns(source, now, parents));
-  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
+  session.run(insertExecutions(source, now, hasOf(runs)));
   session.run(insertFirstHistory(source, now));
+  if (hasDeadlines(runs)) session.run(insertDeadlines(session.seams, runs, source));
   if (!cancels) return;
   const cancel = sql`${session.seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
   session.run(insertCancels(cancel, now));

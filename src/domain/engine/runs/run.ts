@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import type { FlowNotice, NewGate } from "../functions/flow.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
 /** Run statuses, as clients see them. */
@@ -58,6 +59,14 @@ export interface NewRun {
   laneId: string | null;
   /** The lease it is created with, when a worker of this node has a reservation for it. */
   lease: NewLease | null;
+  /** How far it stands ahead of its creation in the queue; absent for none. */
+  headStartMs?: number;
+  /** It is cancelled when it has not begun by then; absent for no such limit. */
+  startBy?: Instant;
+  /** What may skip it; absent for a run that always begins. */
+  gate?: NewGate;
+  /** What its function's flow control could not do with the event; absent for nothing. */
+  notices?: readonly FlowNotice[];
   /** Events that cancel it; absent for none. */
   cancels?: readonly NewCancel[];
 }

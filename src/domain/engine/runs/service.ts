@@ -15,9 +15,11 @@ import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
 import { notifyingTally } from "./children/run-ends.ts";
+import { openDeadlines } from "./deadlines.ts";
 import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
+import { claimPacedFlush } from "./execution/claim-paced.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import type { ExecutionChange } from "./execution/execution-change.ts";
 import {
@@ -32,6 +34,7 @@ import { openPutOff } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
+import { forgetGates } from "./gates.ts";
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
@@ -121,6 +124,8 @@ export interface Runs {
   wakeOnce(): Promise<{ againInMs?: number }>;
   /** Resumes runs whose event came, and ends runs that an event cancels. */
   matcher: Matcher;
+  /** The tick of loop `runs.deadlines`. */
+  deadlinesOnce: ReturnType<typeof openDeadlines>;
   /** The tick of loop `runs.children`. */
   childrenOnce: Children["moveOnce"];
 }
@@ -201,6 +206,13 @@ export function openRuns(deps: RunsDeps): Runs {
     handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     matcher,
     childrenOnce: children.moveOnce,
+    deadlinesOnce: openDeadlines({
+      ...{ store, clock, onQueued },
+      onCancelled(runs) {
+        tally.ended("cancelled", runs, clock.now());
+        onChildren();
+      },
+    }),
     async claim(input) {
       const rows = await store.flush(claimFlush, input);
       const runs = rows.filter(isRun);
@@ -208,7 +220,10 @@ export function openRuns(deps: RunsDeps): Runs {
       return { runs, limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
     },
     async claimLimited(input) {
-      const rows = await store.flush(claimLimitedFlush, input);
+      const rows = await store.flush(
+        input.demands.some(({ paced }) => paced) ? claimPacedFlush : claimLimitedFlush,
+        input,
+      );
       const runs = rows.filter(isRun);
       deps.onClaimed?.(runs);
       return {
@@ -221,6 +236,8 @@ export function openRuns(deps: RunsDeps): Runs {
     async tidyLanes(write) {
       const before = clock.now() - laneIdleMsMax;
       while ((await write((session) => forgetLanes(session, before, purgeSliceMax))) === purgeSliceMax);
+      const now = clock.now();
+      while ((await write((session) => forgetGates(session, now, purgeSliceMax))) === purgeSliceMax);
       for (const { environment_id, id } of await limitedFunctions(store))
         await adoptAll(write, { environmentId: environment_id, functionId: id });
     },

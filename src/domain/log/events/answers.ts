@@ -3,10 +3,16 @@ import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
-import { type EmittedRow, type NewEvent, useOfStream } from "./flush.ts";
+import type { FlowNotice } from "../../engine/functions/flow.ts";
+import type { NewRun } from "../../engine/runs/run.ts";
+import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
-import { findKeys, type UsedEventKey } from "./rows.ts";
-import type { EventDraft } from "./rules.ts";
+import { findKeys, findRuns, type UsedEventKey } from "./rows.ts";
+import type { DelayedEvent, EventDraft } from "./rules.ts";
+
+export interface FunctionNotice extends FlowNotice {
+  functionId: string;
+}
 
 export interface Emitted {
   eventId: string;
@@ -15,12 +21,30 @@ export interface Emitted {
   position: number | undefined;
   /** Its version in the stream of its entity; undefined for an event of no entity, and for an expired one. */
   entityVersion?: number | undefined;
+  /** What flow control made of it; left out for nothing. */
+  notices?: readonly FunctionNotice[] | undefined;
+  /** Set instead of the others for an event that is emitted later. */
+  delayed?: DelayedEvent;
   /** Set when an idempotency key was used before: what its first use came to. */
   repeated?: true;
 }
 
 /** One event of a unit on its way into the log. */
-export interface PreparedEvent extends NewEvent, Keyed {}
+export interface PreparedEvent extends NewEvent, Keyed {
+  /** What is told of runs that a gate skipped; absent before the flush, and when there are none. */
+  skips?: readonly FunctionNotice[];
+}
+
+const hasNotices = ({ notices }: NewRun): boolean => notices !== undefined;
+
+/** Undefined for none, as for every event whose functions have no flow control. */
+export function noticesOf({ runs, skips }: PreparedEvent): FunctionNotice[] | undefined {
+  if (skips === undefined && !runs.some(hasNotices)) return undefined;
+  const told = runs.flatMap(({ functionId, notices = [] }) =>
+    notices.map((notice) => ({ functionId, ...notice })),
+  );
+  return [...told, ...(skips ?? [])];
+}
 
 /**
  * The answer for each event that was to be written, by id. One that was not repeats a key, or its environment
@@ -35,7 +59,13 @@ export async function answersOf(
   for (const { ord, position } of logged) {
     const event = events[ord - 1]!;
     const runIds = event.runs.map((run) => run.id);
-    answers.set(event.id, { eventId: event.id, runIds, position, entityVersion: event.entity?.version });
+    answers.set(event.id, {
+      eventId: event.id,
+      runIds,
+      position,
+      entityVersion: event.entity?.version,
+      notices: noticesOf(event),
+    });
   }
   const rest = events.filter((event) => !answers.has(event.id));
   // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
@@ -57,8 +87,27 @@ export async function usedKeys(
   items: readonly Pick<Keyed, "environmentId" | "key">[],
 ): Promise<Map<string, UsedEventKey>> {
   const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
-  const rows = keys.length === 0 ? [] : await findKeys(store, keys);
+  const rows = keys.length === 0 ? [] : await withSureRuns(store, await findKeys(store, keys));
   return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
+}
+
+/** Runs of which the flush could not be sure are looked up: a gate may have skipped them. */
+async function withSureRuns(
+  store: Pick<Store, "all">,
+  rows: readonly UsedEventKey[],
+): Promise<readonly UsedEventKey[]> {
+  if (!rows.some(({ run_ids }) => run_ids.includes(unsureMark))) return rows;
+  const runsOf = ({ run_ids }: UsedEventKey) =>
+    (JSON.parse(run_ids) as string[]).map((text) => ({
+      id: text.startsWith(unsureMark) ? text.slice(unsureMark.length) : text,
+      isSure: !text.startsWith(unsureMark),
+    }));
+  const unsure = rows.flatMap((row) => runsOf(row).flatMap(({ id, isSure }) => (isSure ? [] : id)));
+  const begun = new Set(await findRuns(store, unsure));
+  return rows.map((row) => {
+    const ids = runsOf(row).flatMap(({ id, isSure }) => (isSure || begun.has(id) ? id : []));
+    return { ...row, run_ids: JSON.stringify(ids) };
+  });
 }
 
 /** The answer of a whole unit: one for each of its events, in their order, or the first fault. */

@@ -7,6 +7,7 @@ import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
+import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";
 import {
@@ -47,6 +48,7 @@ const flushEventsMax = 512;
 export function openEmitQueue(deps: EmitQueueDeps) {
   const { store, clock, watch } = deps;
   const handOver = openHandOver(deps);
+  const tellFlow = openFlowTold(watch);
   const streamHeads = openStreamHeads(deps);
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
@@ -100,6 +102,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         emitted.add(logged.length);
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
         if (marked > 0) warned.add(marked);
+        tellFlow(events, logged);
         handOver(events, logged);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {

@@ -1,17 +1,22 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
-import { column, sql } from "../../../kit/sql.ts";
-import { type Flush, raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
 import { entryIdOf } from "../../engine/debounce/rules.ts";
 import {
+  gateColumns,
   holdRoom,
   insertNewRuns,
+  isGated,
   leaseInRoom,
   leaseInRoomSync,
   newRunColumns,
   newRunsInserted,
+  passGates,
+  passGatesSync,
+  skippedRuns,
   wantedLaneColumns,
   wantedLanes,
 } from "../../engine/runs/create.ts";
@@ -95,6 +100,8 @@ export interface EmittedRow {
   at: Instant;
   /** Ids of runs that were to be leased at creation and are queued instead, because their queue is at its limit. */
   denied?: readonly string[] | null;
+  /** Ids of runs that were not written, because a gate of their function skipped them. */
+  skipped?: readonly string[] | null;
 }
 
 /** The event as feeds deliver it. */
@@ -161,12 +168,15 @@ const keyColumns = (events: readonly NewEvent[]) => ({
  */
 export const useOfStream = (entityId: string): string => `stream:${entityId}`;
 
+export const unsureMark = "?";
+
 /** The key as events show it: without the server's own mark. */
 const shownKey = (events: readonly NewEvent[]) =>
   events.some((e) => e.ownKey) ? sql`ltrim(key, ${ownKeyMark})` : sql.raw("key");
 
+/** A run that may be skipped is marked: who reads the key looks whether it is there. */
 const runIdsText = (events: readonly NewEvent[]) =>
-  column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
+  column.text(events.map((e) => JSON.stringify(e.runs.map((r) => (r.gate ? unsureMark + r.id : r.id)))));
 
 const webhookKey = ownKeyMark + webhookKeyStart;
 
@@ -240,18 +250,10 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const denied = limited
       ? sql`, (SELECT json_agg(n.id) FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
       : sql.empty;
-    const unanswered = limited ? sql.raw(", NULL") : sql.empty;
-    const columns = newRunColumns(runs);
-    // The joins with `alive` and `moved` leave out the runs of events that are not written.
-    const started =
-      runs.length === 0
-        ? sql.empty
-        : sql`${sql.raw(limited ? "new_run" : "run")} AS MATERIALIZED (
-      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", columns)}
-        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
-      ORDER BY r.id),
-    ${limited ? sql`${leaseInRoom([...Object.keys(columns), "position"], now)},` : sql.empty}
-    ${newRunsInserted(seams, runs, now)}`;
+    const gated = isGated(runs);
+    const skipped = gated ? sql`, ${skippedRuns}` : sql.empty;
+    const unanswered = sql.raw(", NULL".repeat((limited ? 1 : 0) + (gated ? 1 : 0)));
+    const started = runs.length === 0 ? sql.empty : runsStarted(seams, runs, { limited, gated, now });
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events, further),
@@ -279,9 +281,9 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
         ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${armed}place AS (
-      SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
+      SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}${skipped}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
-    SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
+    SELECT ${sql.raw(`ord, position, at${limited ? ", denied" : ""}${gated ? ", skipped" : ""}`)} FROM place
     ${refuseLostKeys(eventLog, bound, unanswered)} ${appends ? refuseStaleStreams(unanswered) : sql.empty}`;
   },
 
@@ -298,18 +300,50 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       },
     });
     if (streams.length > 0) moveStreamsSync(session, streams, now);
-    const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
-    return logged.map(({ ord, position, at, entry: event }) => {
-      const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
-      return { ord, position, at, ...(denied.length > 0 && { denied }) };
+    const { denied, skipped } = logged.length > 0 ? write(session, logged, now) : noneHeld;
+    if (denied.size + skipped.size === 0)
+      return logged.map(({ ord, position, at }) => ({ ord, position, at }));
+    return logged.map(({ ord, position, at, entry: { runs } }) => {
+      const own = (ids: ReadonlySet<string>) => runs.flatMap(({ id }) => (ids.has(id) ? id : []));
+      const [queued, gone] = [own(denied), own(skipped)];
+      return {
+        ...{ ord, position, at },
+        ...(queued.length > 0 && { denied: queued }),
+        ...(gone.length > 0 && { skipped: gone }),
+      };
     });
   },
 };
 
-/**
- * Answers the ids of runs that should have been leased at creation but are queued: their lanes have no room.
- */
-function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): Set<string> {
+/** The joins with `alive` and `moved` leave out the runs of events that are not written. */
+function runsStarted(
+  seams: Seams,
+  runs: readonly NewRun[],
+  { limited, gated, now }: { limited: boolean; gated: boolean; now: Instant },
+): Sql {
+  const columns = newRunColumns(runs);
+  const names = [...Object.keys(columns), "position"];
+  const passed = limited ? "new_run" : "run";
+  return sql`${sql.raw(gated ? "asked_run" : passed)} AS MATERIALIZED (
+      SELECT r.*, m.base + a.place AS position
+      FROM ${seams.rowsFrom("r", gated ? { ...columns, ...gateColumns(runs) } : columns)}
+        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
+      ORDER BY r.id),
+    ${gated ? passGates(passed, names, now) : sql.empty}${limited ? sql`${leaseInRoom(names, now)},` : sql.empty}
+    ${newRunsInserted(seams, runs, now)}`;
+}
+
+interface HeldBack {
+  /** Should have been leased at creation but are queued: their lanes have no room. */
+  denied: ReadonlySet<string>;
+  /** Not written: their gates let no more through. */
+  skipped: ReadonlySet<string>;
+}
+
+const noneHeld: HeldBack = { denied: new Set(), skipped: new Set() };
+
+/** Answers the ids of runs that did not go as they were asked for. */
+function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): HeldBack {
   const { rowsFrom } = session.seams;
   const events = logged.map((l) => l.entry);
   const appends = events.some(({ entity }) => entity !== null);
@@ -339,15 +373,24 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
     });
     session.run(insertArms(source, "MIN"));
   }
-  const wanted = logged.flatMap((l) => l.entry.runs);
-  if (wanted.length === 0) return new Set();
+  const asked = logged.flatMap(({ entry, position }) => entry.runs.map((run) => ({ run, position })));
+  if (asked.length === 0) return noneHeld;
+  const skipped = passGatesSync(
+    session,
+    asked.map(({ run }) => run),
+    now,
+  );
+  const passed = skipped.size === 0 ? asked : asked.filter(({ run }) => !skipped.has(run.id));
+  const wanted = passed.map(({ run }) => run);
+  if (wanted.length === 0) return { ...noneHeld, skipped };
   const runs = leaseInRoomSync(session, wanted, now);
   const source = rowsFrom("n", {
     ...newRunColumns(runs),
-    position: column.bigint(logged.flatMap((l) => l.entry.runs.map(() => l.position))),
+    position: column.bigint(passed.map(({ position }) => position)),
   });
   insertNewRuns(session, source, runs, now);
-  return new Set(
-    wanted.flatMap(({ id, lease }, at) => (lease !== null && runs[at]!.lease === null ? id : [])),
+  const denied = wanted.flatMap(({ id, lease }, at) =>
+    lease !== null && runs[at]!.lease === null ? id : [],
   );
+  return { denied: new Set(denied), skipped };
 }

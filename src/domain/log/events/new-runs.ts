@@ -4,7 +4,8 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
-import { laneOf } from "../../engine/functions/rules.ts";
+import type { FlowEvent, FlowNotice } from "../../engine/functions/flow.ts";
+import { gateOf, headStartOf, laneOf } from "../../engine/functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../../engine/runs/run.ts";
 import { readMatch, storedMatch } from "../../engine/waits/rules.ts";
 import { actorOf } from "./actor.ts";
@@ -106,11 +107,11 @@ export function newArm(
 
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string; value: unknown },
+  event: FlowEvent,
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
-  return {
+  const run: NewRun = {
     id: ids.next("run"),
     environmentId: record.environmentId,
     functionId: definition.id,
@@ -125,6 +126,28 @@ export function newRun(
     lease: null,
     ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
+  if (definition.startWithinMs !== undefined) run.startBy = now + definition.startWithinMs;
+  if (definition.priority !== undefined) addHeadStart(run, definition.priority, event);
+  return run;
+}
+
+/** A priority that does not apply to the event is none, and the run says why. */
+function addHeadStart(run: NewRun, priority: number | string, event: FlowEvent): void {
+  const found = headStartOf(priority, event);
+  run.headStartMs = "error" in found ? 0 : found.headStartMs;
+  if ("error" in found) note(run, "priority", found.error);
+}
+
+/** A direct start passes no gate: its caller waits for one run. */
+export function addGate(run: NewRun, { environmentId, definition }: FunctionRecord, event: FlowEvent): void {
+  const gate = gateOf(environmentId, definition, event);
+  if (gate === undefined) return;
+  if ("error" in gate) note(run, "idempotency", gate.error);
+  else run.gate = gate;
+}
+
+function note(run: NewRun, option: FlowNotice["option"], message: string): void {
+  run.notices = [...(run.notices ?? []), { option, outcome: "failed", message }];
 }
 
 /** Leaves out a `cancelOn` that compares with a field this event does not have: it could never match. */

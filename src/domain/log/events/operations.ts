@@ -10,7 +10,8 @@ import { lastPosition } from "../../../kit/sequence.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import type { Upcasts } from "../schemas/service.ts";
-import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
+import type { DelayedEvents } from "./delayed-events.ts";
+import { type DelayedEvent, draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";
 import type { Emitted, Events } from "./service.ts";
 import { fromBody, fromMessage } from "./wire.ts";
@@ -23,6 +24,15 @@ const Emit = Type.Object({
   version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),
   metadata: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()])),
   idempotencyKey: Type.Optional(Type.String()),
+  delayMs: Type.Optional(Type.Integer()),
+  at: Type.Optional(Type.String()),
+});
+
+const Delayed = Type.Object({
+  id: Type.String({ description: "Id of the delayed event (`dly_…`)." }),
+  name: Type.String({ description: "Name of the event." }),
+  due_at: Type.String({ format: "date-time", description: "When it is to be emitted." }),
+  created_at: Type.String({ format: "date-time", description: "When it was sent in." }),
 });
 
 const Batch = Type.Object({ events: Type.Array(Emit) });
@@ -31,12 +41,18 @@ const toMessage = (emitted: Emitted) => ({
   eventId: emitted.eventId,
   runIds: emitted.runIds,
   sequence: BigInt(emitted.position ?? 0),
+  notices: emitted.notices ? [...emitted.notices] : [],
+  ...(emitted.delayed && delayedFields(emitted.delayed)),
 });
 
-const toBody = ({ eventId, runIds, position }: Emitted) => ({
-  eventId,
+const delayedFields = ({ id, dueAt }: DelayedEvent) => ({ delayedId: id, dueAt: rfc3339(dueAt) });
+
+const toBody = ({ eventId, runIds, position, notices, delayed }: Emitted) => ({
+  eventId: eventId || undefined,
   runIds: runIds.length > 0 ? runIds : undefined,
   sequence: position === undefined ? undefined : `${position}`,
+  notices,
+  ...(delayed && delayedFields(delayed)),
 });
 
 /** The names by which a deny policy may mean an event: its own, and the one subscribers use. */
@@ -91,8 +107,9 @@ const eventJson = (event: LoggedEvent) => ({
 
 const text = Type.Optional(Type.String());
 
-export const eventsOperations = (events: Events, log: EventLog, schemas: Upcasts) => [
-  ...emitOperations(events),
+export const eventsOperations = (events: Events, delays: DelayedEvents, log: EventLog, schemas: Upcasts) => [
+  ...emitOperations(events, delays),
+  ...delayedOperations(delays),
   ...logOperations(log, schemas),
 ];
 
@@ -105,7 +122,7 @@ const upcastField = {
   ),
 };
 
-const emitOperations = (events: Events) => [
+const emitOperations = (events: Events, delays: DelayedEvents) => [
   unary({
     name: "events.emit",
     action: "events:emit",
@@ -123,6 +140,11 @@ const emitOperations = (events: Events) => [
       const draft = draftOf(input as EmitInput, call.idempotencyKey);
       const noting = noteStarts(call, [draft]);
       if (noting) await noting;
+      const { delayMs, at } = input;
+      if (delayMs !== undefined || at !== undefined) {
+        const delayed = await delays.schedule(draft, { delayMs, at }, originOf(call));
+        return { eventId: "", runIds: [], position: undefined, delayed };
+      }
       const [emitted] = await events.emit([draft], originOf(call));
       return emitted!;
     },
@@ -154,10 +176,54 @@ const emitOperations = (events: Events) => [
         throw invalid("events", `at most ${triggerBatchMax} in one batch`);
       if (call.idempotencyKey)
         throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
+      for (const [at, { delayMs, at: time }] of input.events.entries())
+        if (delayMs !== undefined || time !== undefined)
+          throw invalid(`events[${at}].${time === undefined ? "delayMs" : "at"}`, "is for single events");
       const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
       const noting = noteStarts(call, drafts);
       if (noting) await noting;
       return events.emit(drafts, originOf(call));
+    },
+  }),
+];
+
+const DelayedId = Type.String({ minLength: 1, maxLength: 200, description: "Id of the delayed event." });
+
+const delayedOperations = (delays: DelayedEvents) => [
+  unary({
+    name: "events.delayed",
+    action: "events:subscribe",
+    summary: "Events that are to be emitted later, by their time.",
+    reads: true,
+    input: Type.Object({ limit: Type.Optional(Type.Integer()), cursor: text }),
+    output: Type.Object({
+      events: Type.Array(Delayed, { description: "Events that are emitted later." }),
+      next_cursor: Type.Optional(
+        Type.String({ description: "Where the next page begins; absent on the last." }),
+      ),
+    }),
+    rest: "GET /api/v1/delayed-events",
+    lists: listed(namesOf, { under: "events" }),
+    async handle(input, call) {
+      const { items, nextCursor } = await delays.list(call.environmentId, input);
+      return {
+        events: items.map(({ id, name, dueAt, createdAt }) => ({
+          ...{ id, name, due_at: rfc3339(dueAt), created_at: rfc3339(createdAt) },
+        })),
+        ...(nextCursor !== undefined && { next_cursor: nextCursor }),
+      };
+    },
+  }),
+  unary({
+    name: "events.cancelDelayed",
+    action: "events:emit",
+    summary: "Cancels an event that is to be emitted later.",
+    input: Type.Object({ id: DelayedId }),
+    about: ({ id, name }: { id: string; name?: string | undefined }) =>
+      name === undefined ? [id] : about(name),
+    rest: { route: "DELETE /api/v1/delayed-events/{id}", status: 204, encode: () => ({ status: 204 }) },
+    async handle({ id }, call, permit) {
+      await delays.cancel(call.environmentId, id, ({ name }) => permit({ id, name }));
     },
   }),
 ];

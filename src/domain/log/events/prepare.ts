@@ -4,9 +4,18 @@ import type { NewArm } from "../../engine/debounce/arm.ts";
 import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
 import type { Reservation } from "../../engine/dispatch/reservations.ts";
 import type { Definitions, FunctionRecord } from "../../engine/functions/definition.ts";
+import { laneLimitOf } from "../../engine/functions/rules.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import { keyedOf, type PreparedEvent } from "./answers.ts";
-import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
+import {
+  addGate,
+  type InvokeTarget,
+  invokedBy,
+  newArm,
+  newRun,
+  requireUndelayed,
+  startedBy,
+} from "./new-runs.ts";
 import type { EntityDraft, EventDraft } from "./rules.ts";
 import type { EntityPlace } from "./stream-flush.ts";
 import type { Judgeable, Judged } from "./trigger-evaluation.ts";
@@ -59,7 +68,7 @@ export function prepareUnit(
   const events: ReservedEvent[] = [];
   try {
     for (const [at, draft] of drafts.entries()) {
-      const { id, refused, schema } = judged[at]!;
+      const { id, refused, schema, values } = judged[at]!;
       if (refused) throw refused;
       const started = invoked ?? startedBy(known, draft, judged[at]!);
       if (undelayed) requireUndelayed(started);
@@ -68,7 +77,7 @@ export function prepareUnit(
       for (const record of started) {
         const arm = target ? undefined : newArm(record, { id, value: draft.value });
         if (arm) event.arms.push(arm);
-        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target }));
+        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target, values }));
       }
     }
     return events;
@@ -76,6 +85,11 @@ export function prepareUnit(
     dropReservations(events);
     throw error;
   }
+}
+
+interface StartDeps extends PrepareDeps, Pick<Judged, "values"> {
+  now: Instant;
+  target: InvokeTarget | undefined;
 }
 
 /**
@@ -86,14 +100,19 @@ function startRun(
   record: FunctionRecord,
   { name, value }: EventDraft,
   { id, reservations }: ReservedEvent,
-  { ids, dispatcher, now, target }: PrepareDeps & { now: Instant; target: InvokeTarget | undefined },
+  { ids, dispatcher, now, target, values }: StartDeps,
 ): NewRun {
-  const run = newRun(record, { id, name, value }, { ids, now });
+  const event = { id, name, value, values };
+  const run = newRun(record, event, { ids, now });
   if (target?.parent) run.parent = target.parent;
-  const reservation = record.status === "active" ? dispatcher.reserve(run) : undefined;
+  if (!target) addGate(run, record, event);
+  // Only a claim knows what a throttle allows, only the flush what a gate lets through.
+  const mayBegin =
+    record.status === "active" && record.definition.throttle === undefined && run.gate === undefined;
+  const reservation = mayBegin ? dispatcher.reserve(run) : undefined;
   if (!reservation) return run;
   reservations.set(run.id, reservation);
-  const laneLimit = record.definition.concurrency?.limit;
+  const laneLimit = laneLimitOf(record.definition);
   return { ...run, lease: { ...reservation.lease, ...(laneLimit !== undefined && { laneLimit }) } };
 }
 

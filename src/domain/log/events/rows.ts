@@ -27,6 +27,12 @@ export function findKeys(
       LEFT JOIN events v ON v.id = k.event_id AND v.environment_id = k.environment_id`);
 }
 
+/** Those of the runs that there are. */
+export async function findRuns(store: Pick<Store, "all">, ids: readonly string[]): Promise<string[]> {
+  const rows = await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE id IN ${sql.list(ids)}`);
+  return rows.map(({ id }) => id);
+}
+
 /** Forgets keys older than they are kept for; a slice at a time. */
 export function purgeKeys(session: Session, before: Instant, limit: number): Promise<number> {
   return session.run(sql`DELETE FROM idempotency_keys WHERE (environment_id, key) IN (

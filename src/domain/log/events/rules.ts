@@ -1,3 +1,4 @@
+import type { Instant } from "../../../kit/clock.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
@@ -18,6 +19,17 @@ export interface EventInput {
   version?: number;
   metadata?: Record<string, unknown> | null;
   idempotencyKey?: string;
+  /** When it is to be emitted, if later; one of them. */
+  delayMs?: number;
+  at?: string;
+}
+
+/** An event that is emitted later. */
+export interface DelayedEvent {
+  id: string;
+  name: string;
+  dueAt: Instant;
+  createdAt: Instant;
 }
 
 /** The entity of an event. */

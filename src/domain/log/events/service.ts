@@ -7,7 +7,7 @@ import type { EmitOrigin, EmitUnit } from "./prepare.ts";
 import { openProvenance } from "./provenance.ts";
 import { purgeKeys } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
-import { type Judged, openTriggering } from "./trigger-evaluation.ts";
+import { type Judged, openTriggering, unjudged } from "./trigger-evaluation.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
 export interface InvokeDraft extends InvokeTarget {
@@ -31,6 +31,8 @@ export interface Events {
    * key answers the first, a key that names something else refuses them all, `already_exists`.
    */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /** Throws what the schema of its name has against the event, and writes nothing. */
+  check(draft: EventDraft, origin: EmitOrigin): Promise<void>;
   /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
   emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
   /**
@@ -64,20 +66,21 @@ export function openEvents(deps: EventsDeps): Events {
           emitter: run?.functionId,
         }));
 
+  const judgedLater = (): Judged => ({
+    id: ids.next("evt"),
+    at: undefined,
+    verdicts: undefined,
+    values: undefined,
+    schema: undefined,
+    refused: undefined,
+  });
+
   const submit = (
     origin: EmitOrigin,
     drafts: readonly EventDraft[],
     { target, undelayed = false }: { target?: InvokeTarget; undelayed?: boolean } = {},
   ): Promise<Emitted[]> => {
-    const judged = drafts.map(
-      (): Judged => ({
-        id: ids.next("evt"),
-        at: undefined,
-        verdicts: undefined,
-        schema: undefined,
-        refused: undefined,
-      }),
-    );
+    const judged = drafts.map(judgedLater);
     const unit: EmitUnit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
     return triggering.through(unit, queue.submit);
   };
@@ -87,6 +90,17 @@ export function openEvents(deps: EventsDeps): Events {
       if (drafts.length === 0) return [];
       const known = proven(origin);
       return submit(known instanceof Promise ? await known : known, drafts);
+    },
+
+    async check(draft, origin) {
+      // No flush checks afterwards whether the definitions in memory are old.
+      await definitions.current(origin.environmentId);
+      const own = { origin, drafts: [draft], target: undefined, undelayed: false };
+      const unit: EmitUnit = { ...own, judged: [judgedLater()], judgedBy: undefined };
+      await triggering.through(unit, async ({ judged, judgedBy }) => {
+        if (!judgedBy) throw unjudged;
+        if (judged[0]!.refused) throw judged[0]!.refused;
+      });
     },
 
     async emitUndelayed(draft, origin) {

@@ -3,6 +3,8 @@ import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
+import type { FlowValue } from "../../engine/functions/flow.ts";
+import { flowValue } from "../../engine/functions/rules.ts";
 import type { EventSchemas, SchemaMark } from "../schemas/service.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -24,6 +26,8 @@ export interface Judged {
   at: Instant | undefined;
   /** Undefined until an expression was evaluated: most events meet none. */
   verdicts: Map<string, boolean> | undefined;
+  /** What expressions of options gave for the functions that it starts; undefined until one was evaluated. */
+  values?: Map<string, FlowValue> | undefined;
   /** What the schema of the event's name says of it; undefined for a name that has none. */
   schema?: SchemaMark | undefined;
   /** The refusal that its schema asks for. */
@@ -60,6 +64,24 @@ function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judge
   }
 }
 
+/** Computes the options of the functions that the event starts, once its triggers were evaluated. */
+function* flowQuestions(
+  definitions: Definitions,
+  { name, value }: EventDraft,
+  judged: Judged,
+  budget: CelBudget,
+): Generator<() => void> {
+  for (const { record, expression, flowExpressions } of definitions.triggersOf(name)) {
+    if (expression !== undefined && !judged.verdicts?.get(expression)) continue;
+    for (const option of flowExpressions)
+      yield () => {
+        judged.values ??= new Map();
+        judged.values.set(option, flowValue(option, { id: judged.id, name, value }, budget));
+        if (budget.isUsedUp) throw tooMuch(name, record.definition.id);
+      };
+  }
+}
+
 /** What the server emits by itself, whatever schemas there are. */
 const ownSource = "cron";
 
@@ -76,7 +98,8 @@ function schemasOf(
 function needsNothing(unit: Judgeable, definitions: Definitions): boolean {
   if (schemasOf(unit, definitions)) return false;
   for (const { name } of unit.drafts)
-    for (const { expression } of definitions.triggersOf(name)) if (expression !== undefined) return false;
+    for (const { expression, flowExpressions } of definitions.triggersOf(name))
+      if (expression !== undefined || flowExpressions.length > 0) return false;
   return true;
 }
 
@@ -157,6 +180,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
             if (items > dearest.items) dearest = { functionId: trigger.record.definition.id, items };
             if (budget.isUsedUp) throw tooMuch(name, dearest.functionId);
           };
+        yield* flowQuestions(known, draft, one, budget);
       }
     }
 

@@ -8,6 +8,8 @@ interface TriggerMessage extends DataMessage {
   version: number;
   metadata?: JsonObject | undefined;
   idempotencyKey: string;
+  delayMs?: bigint | undefined;
+  at?: string | undefined;
 }
 
 export const fromMessage = (m: TriggerMessage): EmitInput => ({
@@ -16,12 +18,14 @@ export const fromMessage = (m: TriggerMessage): EmitInput => ({
   idempotencyKey: m.idempotencyKey,
   ...dataOf(m),
   ...(m.metadata !== undefined && { metadata: m.metadata }),
+  ...(m.delayMs !== undefined && { delayMs: Number(m.delayMs) }),
+  ...(m.at !== undefined && { at: m.at }),
 });
 
 /** The same from plain JSON: payloads never become messages on the hot path. */
 export function fromBody(
   body: Record<string, unknown>,
-  numbers: readonly string[] = ["version"],
+  numbers: readonly string[] = ["version", "delayMs"],
 ): Record<string, unknown> {
   const read = withNumbers(body, numbers);
   if (!("dataValue" in read || "namespace" in read)) return read;

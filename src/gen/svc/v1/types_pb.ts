@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/types.proto.
  */
 export const file_svc_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIrkGCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgISgQIERASSgQIFBAVIsgCCgVFdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgEIAEoCRIOCgZzb3VyY2UYBSABKAkSLQoJdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCghtZXRhZGF0YRgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHdmVyc2lvbhgIIAEoBRIRCgllbnRpdHlfaWQYCSABKAkSEwoLZW50aXR5X3R5cGUYCiABKAkSFgoOZW50aXR5X3ZlcnNpb24YCyABKAMSKgoKZGF0YV92YWx1ZRgMIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSKiCAoDUnVuEgoKAmlkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEhAKCGV2ZW50X2lkGAMgASgJEi0KDmV4ZWN1dGlvbl9tb2RlGAQgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSEQoJd29ya2VyX2lkGAUgASgJEhAKCGFjdG9yX2lkGAYgASgJEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBInCgZvdXRwdXQYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAkgASgLMg0uc3ZjLnYxLkVycm9yEiEKBnN0YXR1cxgKIAEoDjIRLnN2Yy52MS5SdW5TdGF0dXMSDwoHYXR0ZW1wdBgLIAEoBRIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3BhdXNlX3JlcXVlc3RlZBgTIAEoCBIUCgxwYXVzZV9yZWFzb24YFCABKAkSGAoQZnVuY3Rpb25fdmVyc2lvbhgVIAEoBRIrCgtpbnB1dF92YWx1ZRgWIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIsCgxvdXRwdXRfdmFsdWUYFyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSGAoQcmVzdW1lX2Zyb21fc3RlcBgYIAEoCRIVCg1wYXJlbnRfcnVuX2lkGBkgASgJEhYKDnBhcmVudF9zdGVwX2lkGBogASgJEi4KCnRpbWVvdXRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmVudmlyb25tZW50X2lkGBwgASgJEg8KB3ZlcnNpb24YHSABKAUSEgoKY2xhaW1lZF9ieRgeIAEoCRIuCgpjbGFpbWVkX2F0GB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJjYW5jZWxsYXRpb25fY2F1c2UYICABKAkSKwoLZXJyb3JfdmFsdWUYISABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSEgoKZXZlbnRfbmFtZRgiIAEoCRINCgVwaGFzZRgoIAEoCRIbChNjb21wZW5zYXRpb25fZmFpbGVkGCkgASgFSgQIDxAQSgQIEBARIpkICgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAlCEwoRX2R1cmF0aW9uX21zX2Z1bGwicgoFRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIMCgRjb2RlGAIgASgJEg0KBXN0YWNrGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIoCgdkZXRhaWxzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKbAQoJRXJyb3JJbmZvEhUKDXJlc291cmNlX3R5cGUYASABKAkSEwoLcmVzb3VyY2VfaWQYAiABKAkSMQoIbWV0YWRhdGEYAyADKAsyHy5zdmMudjEuRXJyb3JJbmZvLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKocBCg5GdW5jdGlvblN0YXR1cxIfChtGVU5DVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZGVU5DVElPTl9TVEFUVVNfQUNUSVZFEAESGgoWRlVOQ1RJT05fU1RBVFVTX1BBVVNFRBACEhwKGEZVTkNUSU9OX1NUQVRVU19BUkNISVZFRBADKmEKDUV4ZWN1dGlvbk1vZGUSHgoaRVhFQ1VUSU9OX01PREVfVU5TUEVDSUZJRUQQABIXChNFWEVDVVRJT05fTU9ERV9QVVNIEAESFwoTRVhFQ1VUSU9OX01PREVfUFVMTBACKuQBCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxACEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAMSFQoRUlVOX1NUQVRVU19GQUlMRUQQBBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAFEhUKEVJVTl9TVEFUVVNfUEFVU0VEEAYSIwofUlVOX1NUQVRVU19XQUlUSU5HX0ZPUl9DQVBBQ0lUWRAHEhYKElJVTl9TVEFUVVNfV0FJVElORxAIIgQIARABKowCCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19DT01QTEVURUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIYChRTVEVQX1NUQVRVU19TTEVFUElORxAFEhcKE1NURVBfU1RBVFVTX1dBSVRJTkcQBhIZChVTVEVQX1NUQVRVU19USU1FRF9PVVQQBxIYChRTVEVQX1NUQVRVU19SRVRSWUlORxAIEhQKEFNURVBfU1RBVFVTX0RFQUQQCSqnAQoIU3RlcFR5cGUSGQoVU1RFUF9UWVBFX1VOU1BFQ0lGSUVEEAASFAoQU1RFUF9UWVBFX0lOVk9LRRABEhMKD1NURVBfVFlQRV9TTEVFUBACEhwKGFNURVBfVFlQRV9XQUlUX0ZPUl9FVkVOVBADEhgKFFNURVBfVFlQRV9DT01QRU5TQVRFEAQSHQoZU1RFUF9UWVBFX0lOVk9LRV9GVU5DVElPThAFYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIq8ICghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFSgQIERASSgQIFBAVIlMKCkZsb3dOb3RpY2USEwoLZnVuY3Rpb25faWQYASABKAkSDgoGb3B0aW9uGAIgASgJEg8KB291dGNvbWUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCSJOCg5UaHJvdHRsZUNvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSDQoFYnVyc3QYAyABKAUSCwoDa2V5GAQgASgJIkAKD1JhdGVMaW1pdENvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSCwoDa2V5GAMgASgJIiwKD1NpbmdsZXRvbkNvbmZpZxIMCgRtb2RlGAEgASgJEgsKA2tleRgCIAEoCSIzChFJZGVtcG90ZW5jeUNvbmZpZxILCgNrZXkYASABKAkSEQoJcGVyaW9kX21zGAIgASgFIsgCCgVFdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgEIAEoCRIOCgZzb3VyY2UYBSABKAkSLQoJdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCghtZXRhZGF0YRgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHdmVyc2lvbhgIIAEoBRIRCgllbnRpdHlfaWQYCSABKAkSEwoLZW50aXR5X3R5cGUYCiABKAkSFgoOZW50aXR5X3ZlcnNpb24YCyABKAMSKgoKZGF0YV92YWx1ZRgMIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSKiCAoDUnVuEgoKAmlkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEhAKCGV2ZW50X2lkGAMgASgJEi0KDmV4ZWN1dGlvbl9tb2RlGAQgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSEQoJd29ya2VyX2lkGAUgASgJEhAKCGFjdG9yX2lkGAYgASgJEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBInCgZvdXRwdXQYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAkgASgLMg0uc3ZjLnYxLkVycm9yEiEKBnN0YXR1cxgKIAEoDjIRLnN2Yy52MS5SdW5TdGF0dXMSDwoHYXR0ZW1wdBgLIAEoBRIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3BhdXNlX3JlcXVlc3RlZBgTIAEoCBIUCgxwYXVzZV9yZWFzb24YFCABKAkSGAoQZnVuY3Rpb25fdmVyc2lvbhgVIAEoBRIrCgtpbnB1dF92YWx1ZRgWIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIsCgxvdXRwdXRfdmFsdWUYFyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSGAoQcmVzdW1lX2Zyb21fc3RlcBgYIAEoCRIVCg1wYXJlbnRfcnVuX2lkGBkgASgJEhYKDnBhcmVudF9zdGVwX2lkGBogASgJEi4KCnRpbWVvdXRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmVudmlyb25tZW50X2lkGBwgASgJEg8KB3ZlcnNpb24YHSABKAUSEgoKY2xhaW1lZF9ieRgeIAEoCRIuCgpjbGFpbWVkX2F0GB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJjYW5jZWxsYXRpb25fY2F1c2UYICABKAkSKwoLZXJyb3JfdmFsdWUYISABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSEgoKZXZlbnRfbmFtZRgiIAEoCRINCgVwaGFzZRgoIAEoCRIbChNjb21wZW5zYXRpb25fZmFpbGVkGCkgASgFSgQIDxAQSgQIEBARIpkICgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAlCEwoRX2R1cmF0aW9uX21zX2Z1bGwicgoFRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIMCgRjb2RlGAIgASgJEg0KBXN0YWNrGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIoCgdkZXRhaWxzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKbAQoJRXJyb3JJbmZvEhUKDXJlc291cmNlX3R5cGUYASABKAkSEwoLcmVzb3VyY2VfaWQYAiABKAkSMQoIbWV0YWRhdGEYAyADKAsyHy5zdmMudjEuRXJyb3JJbmZvLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKocBCg5GdW5jdGlvblN0YXR1cxIfChtGVU5DVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIaChZGVU5DVElPTl9TVEFUVVNfQUNUSVZFEAESGgoWRlVOQ1RJT05fU1RBVFVTX1BBVVNFRBACEhwKGEZVTkNUSU9OX1NUQVRVU19BUkNISVZFRBADKmEKDUV4ZWN1dGlvbk1vZGUSHgoaRVhFQ1VUSU9OX01PREVfVU5TUEVDSUZJRUQQABIXChNFWEVDVVRJT05fTU9ERV9QVVNIEAESFwoTRVhFQ1VUSU9OX01PREVfUFVMTBACKuQBCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxACEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAMSFQoRUlVOX1NUQVRVU19GQUlMRUQQBBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAFEhUKEVJVTl9TVEFUVVNfUEFVU0VEEAYSIwofUlVOX1NUQVRVU19XQUlUSU5HX0ZPUl9DQVBBQ0lUWRAHEhYKElJVTl9TVEFUVVNfV0FJVElORxAIIgQIARABKowCCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19DT01QTEVURUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIYChRTVEVQX1NUQVRVU19TTEVFUElORxAFEhcKE1NURVBfU1RBVFVTX1dBSVRJTkcQBhIZChVTVEVQX1NUQVRVU19USU1FRF9PVVQQBxIYChRTVEVQX1NUQVRVU19SRVRSWUlORxAIEhQKEFNURVBfU1RBVFVTX0RFQUQQCSqnAQoIU3RlcFR5cGUSGQoVU1RFUF9UWVBFX1VOU1BFQ0lGSUVEEAASFAoQU1RFUF9UWVBFX0lOVk9LRRABEhMKD1NURVBfVFlQRV9TTEVFUBACEhwKGFNURVBfVFlQRV9XQUlUX0ZPUl9FVkVOVBADEhgKFFNURVBfVFlQRV9DT01QRU5TQVRFEAQSHQoZU1RFUF9UWVBFX0lOVk9LRV9GVU5DVElPThAFYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.Trigger
@@ -449,6 +449,48 @@ export type Function = Message<"svc.v1.Function"> & {
    * @generated from field: bool on_failure = 46;
    */
   onFailure: boolean;
+
+  /**
+   * Flow control; see RegisterFunctionRequest.
+   *
+   * @generated from field: google.protobuf.Value priority = 60;
+   */
+  priority?: Value | undefined;
+
+  /**
+   * At most so many runs begin in a period; the others wait.
+   *
+   * @generated from field: svc.v1.ThrottleConfig throttle = 61;
+   */
+  throttle?: ThrottleConfig | undefined;
+
+  /**
+   * At most so many runs begin in a period; other events start none.
+   *
+   * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
+   */
+  rateLimit?: RateLimitConfig | undefined;
+
+  /**
+   * Of events with one key only the first starts a run.
+   *
+   * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
+   */
+  idempotency?: IdempotencyConfig | undefined;
+
+  /**
+   * One run at a time.
+   *
+   * @generated from field: svc.v1.SingletonConfig singleton = 64;
+   */
+  singleton?: SingletonConfig | undefined;
+
+  /**
+   * A run that has not begun by then is cancelled, with the cause start-within.
+   *
+   * @generated from field: int32 start_within_ms = 65;
+   */
+  startWithinMs: number;
 };
 
 /**
@@ -613,6 +655,48 @@ export type FunctionJson = {
    * @generated from field: bool on_failure = 46;
    */
   onFailure?: boolean;
+
+  /**
+   * Flow control; see RegisterFunctionRequest.
+   *
+   * @generated from field: google.protobuf.Value priority = 60;
+   */
+  priority?: ValueJson;
+
+  /**
+   * At most so many runs begin in a period; the others wait.
+   *
+   * @generated from field: svc.v1.ThrottleConfig throttle = 61;
+   */
+  throttle?: ThrottleConfigJson;
+
+  /**
+   * At most so many runs begin in a period; other events start none.
+   *
+   * @generated from field: svc.v1.RateLimitConfig rate_limit = 62;
+   */
+  rateLimit?: RateLimitConfigJson;
+
+  /**
+   * Of events with one key only the first starts a run.
+   *
+   * @generated from field: svc.v1.IdempotencyConfig idempotency = 63;
+   */
+  idempotency?: IdempotencyConfigJson;
+
+  /**
+   * One run at a time.
+   *
+   * @generated from field: svc.v1.SingletonConfig singleton = 64;
+   */
+  singleton?: SingletonConfigJson;
+
+  /**
+   * A run that has not begun by then is cancelled, with the cause start-within.
+   *
+   * @generated from field: int32 start_within_ms = 65;
+   */
+  startWithinMs?: number;
 };
 
 /**
@@ -621,6 +705,317 @@ export type FunctionJson = {
  */
 export const FunctionSchema: GenMessage<Function, {jsonType: FunctionJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_types, 5);
+
+/**
+ * @generated from message svc.v1.FlowNotice
+ */
+export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
+  /**
+   * The function whose option it was.
+   *
+   * @generated from field: string function_id = 1;
+   */
+  functionId: string;
+
+  /**
+   * The option of the function, as `priority`.
+   *
+   * @generated from field: string option = 2;
+   */
+  option: string;
+
+  /**
+   * failed: its expression does not apply to the event. skipped: no run was started.
+   *
+   * @generated from field: string outcome = 3;
+   */
+  outcome: string;
+
+  /**
+   * Why, in words.
+   *
+   * @generated from field: string message = 4;
+   */
+  message: string;
+};
+
+/**
+ * @generated from message svc.v1.FlowNotice
+ */
+export type FlowNoticeJson = {
+  /**
+   * The function whose option it was.
+   *
+   * @generated from field: string function_id = 1;
+   */
+  functionId?: string;
+
+  /**
+   * The option of the function, as `priority`.
+   *
+   * @generated from field: string option = 2;
+   */
+  option?: string;
+
+  /**
+   * failed: its expression does not apply to the event. skipped: no run was started.
+   *
+   * @generated from field: string outcome = 3;
+   */
+  outcome?: string;
+
+  /**
+   * Why, in words.
+   *
+   * @generated from field: string message = 4;
+   */
+  message?: string;
+};
+
+/**
+ * Describes the message svc.v1.FlowNotice.
+ * Use `create(FlowNoticeSchema)` to create a new message.
+ */
+export const FlowNoticeSchema: GenMessage<FlowNotice, {jsonType: FlowNoticeJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 6);
+
+/**
+ * At most `limit` runs begin in a period, and `burst` of them at once; the others wait.
+ *
+ * @generated from message svc.v1.ThrottleConfig
+ */
+export type ThrottleConfig = Message<"svc.v1.ThrottleConfig"> & {
+  /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
+   * @generated from field: int32 limit = 1;
+   */
+  limit: number;
+
+  /**
+   * Milliseconds, from a second to seven days.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+
+  /**
+   * Zero means 1.
+   *
+   * @generated from field: int32 burst = 3;
+   */
+  burst: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own. The same as concurrency.key, if there is one.
+   *
+   * @generated from field: string key = 4;
+   */
+  key: string;
+};
+
+/**
+ * At most `limit` runs begin in a period, and `burst` of them at once; the others wait.
+ *
+ * @generated from message svc.v1.ThrottleConfig
+ */
+export type ThrottleConfigJson = {
+  /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
+   * @generated from field: int32 limit = 1;
+   */
+  limit?: number;
+
+  /**
+   * Milliseconds, from a second to seven days.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+
+  /**
+   * Zero means 1.
+   *
+   * @generated from field: int32 burst = 3;
+   */
+  burst?: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own. The same as concurrency.key, if there is one.
+   *
+   * @generated from field: string key = 4;
+   */
+  key?: string;
+};
+
+/**
+ * Describes the message svc.v1.ThrottleConfig.
+ * Use `create(ThrottleConfigSchema)` to create a new message.
+ */
+export const ThrottleConfigSchema: GenMessage<ThrottleConfig, {jsonType: ThrottleConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 7);
+
+/**
+ * At most `limit` runs begin in a period; other events start none.
+ *
+ * @generated from message svc.v1.RateLimitConfig
+ */
+export type RateLimitConfig = Message<"svc.v1.RateLimitConfig"> & {
+  /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
+   * @generated from field: int32 limit = 1;
+   */
+  limit: number;
+
+  /**
+   * Milliseconds, from a second to seven days.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own.
+   *
+   * @generated from field: string key = 3;
+   */
+  key: string;
+};
+
+/**
+ * At most `limit` runs begin in a period; other events start none.
+ *
+ * @generated from message svc.v1.RateLimitConfig
+ */
+export type RateLimitConfigJson = {
+  /**
+   * Runs that begin in a period, from 1 to 1,000,000.
+   *
+   * @generated from field: int32 limit = 1;
+   */
+  limit?: number;
+
+  /**
+   * Milliseconds, from a second to seven days.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+
+  /**
+   * A path inside the data of the event; each value has a limit of its own.
+   *
+   * @generated from field: string key = 3;
+   */
+  key?: string;
+};
+
+/**
+ * Describes the message svc.v1.RateLimitConfig.
+ * Use `create(RateLimitConfigSchema)` to create a new message.
+ */
+export const RateLimitConfigSchema: GenMessage<RateLimitConfig, {jsonType: RateLimitConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 8);
+
+/**
+ * One run at a time.
+ *
+ * @generated from message svc.v1.SingletonConfig
+ */
+export type SingletonConfig = Message<"svc.v1.SingletonConfig"> & {
+  /**
+   * skip: events start none while a run is not over. cancel: a new run cancels it, with the cause singleton.
+   *
+   * @generated from field: string mode = 1;
+   */
+  mode: string;
+
+  /**
+   * A path inside the data of the event; each value has a run of its own.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * One run at a time.
+ *
+ * @generated from message svc.v1.SingletonConfig
+ */
+export type SingletonConfigJson = {
+  /**
+   * skip: events start none while a run is not over. cancel: a new run cancels it, with the cause singleton.
+   *
+   * @generated from field: string mode = 1;
+   */
+  mode?: string;
+
+  /**
+   * A path inside the data of the event; each value has a run of its own.
+   *
+   * @generated from field: string key = 2;
+   */
+  key?: string;
+};
+
+/**
+ * Describes the message svc.v1.SingletonConfig.
+ * Use `create(SingletonConfigSchema)` to create a new message.
+ */
+export const SingletonConfigSchema: GenMessage<SingletonConfig, {jsonType: SingletonConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 9);
+
+/**
+ * Of events with one value of the key within the period, only the first starts a run.
+ *
+ * @generated from message svc.v1.IdempotencyConfig
+ */
+export type IdempotencyConfig = Message<"svc.v1.IdempotencyConfig"> & {
+  /**
+   * CEL over `event` and `data`.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * Zero means a day.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs: number;
+};
+
+/**
+ * Of events with one value of the key within the period, only the first starts a run.
+ *
+ * @generated from message svc.v1.IdempotencyConfig
+ */
+export type IdempotencyConfigJson = {
+  /**
+   * CEL over `event` and `data`.
+   *
+   * @generated from field: string key = 1;
+   */
+  key?: string;
+
+  /**
+   * Zero means a day.
+   *
+   * @generated from field: int32 period_ms = 2;
+   */
+  periodMs?: number;
+};
+
+/**
+ * Describes the message svc.v1.IdempotencyConfig.
+ * Use `create(IdempotencyConfigSchema)` to create a new message.
+ */
+export const IdempotencyConfigSchema: GenMessage<IdempotencyConfig, {jsonType: IdempotencyConfigJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 10);
 
 /**
  * @generated from message svc.v1.Event
@@ -789,7 +1184,7 @@ export type EventJson = {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event, {jsonType: EventJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 6);
+  messageDesc(file_svc_v1_types, 11);
 
 /**
  * @generated from message svc.v1.Run
@@ -1218,7 +1613,7 @@ export type RunJson = {
  * Use `create(RunSchema)` to create a new message.
  */
 export const RunSchema: GenMessage<Run, {jsonType: RunJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 7);
+  messageDesc(file_svc_v1_types, 12);
 
 /**
  * @generated from message svc.v1.Step
@@ -1611,7 +2006,7 @@ export type StepJson = {
  * Use `create(StepSchema)` to create a new message.
  */
 export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 8);
+  messageDesc(file_svc_v1_types, 13);
 
 /**
  * @generated from message svc.v1.Error
@@ -1694,7 +2089,7 @@ export type ErrorJson = {
  * Use `create(ErrorSchema)` to create a new message.
  */
 export const ErrorSchema: GenMessage<Error, {jsonType: ErrorJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 9);
+  messageDesc(file_svc_v1_types, 14);
 
 /**
  * Travels as a detail of RPC errors.
@@ -1745,7 +2140,7 @@ export type ErrorInfoJson = {
  * Use `create(ErrorInfoSchema)` to create a new message.
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo, {jsonType: ErrorInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 10);
+  messageDesc(file_svc_v1_types, 15);
 
 /**
  * @generated from enum svc.v1.FunctionStatus

@@ -17,6 +17,8 @@ import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./
 /** Runs wanted of a function with a limit, from these of its lanes. */
 export interface LimitedDemand extends Omit<FunctionDemand, "since"> {
   laneIds: readonly string[];
+  /** The function has a priority or a throttle: only `claimPacedFlush` gives its runs. */
+  paced?: boolean;
 }
 
 export interface LimitedInput {
@@ -35,24 +37,27 @@ export interface LaneFound {
   taken: number;
   /** Whether more runs are queued there than were taken: 1 or 0. */
   more: number;
+  /** Microseconds until the lane's throttle lets another run begin; left out and null without a throttle. */
+  wait_us?: number | null;
 }
 
 /**
- * Rank 0 reports a queue. A demand without any report is of a function that is paused or has no limit any
- * more.
+ * Rank 0 reports a queue. A demand without any report is of a function that is paused, has no limit any
+ * more, or is paced.
  */
 export type LimitedAnswer = ClaimedRow | (LaneFound & { rank: 0 });
 
-const demandColumns = (demands: readonly LimitedDemand[]) => ({
+export const demandColumns = (demands: readonly LimitedDemand[]) => ({
   environment_id: column.text(demands.map((d) => d.environmentId)),
   function_id: column.text(demands.map((d) => d.functionId)),
   wanted: column.bigint(demands.map((d) => d.slots.length)),
 });
 
 /** Runs taken from one lane at most, so that the slots suffice for each of them. */
-const quotaOf = ({ slots, laneIds }: LimitedDemand): number => Math.ceil(slots.length / laneIds.length);
+export const quotaOf = ({ slots, laneIds }: LimitedDemand): number =>
+  Math.ceil(slots.length / laneIds.length);
 
-const laneColumns = (demands: readonly LimitedDemand[]) => {
+export const laneColumns = (demands: readonly LimitedDemand[]) => {
   const lanes = demands.flatMap((demand, at) =>
     demand.laneIds.map((laneId) => ({ laneId, demand: at + 1, quota: quotaOf(demand) })),
   );
@@ -79,7 +84,8 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
     bound AS MATERIALIZED (
       SELECT demand.*, f.lane_limit FROM demand CROSS JOIN LATERAL (
         SELECT x.lane_limit FROM functions x WHERE x.environment_id = demand.environment_id
-          AND x.id = demand.function_id AND x.status <> 'paused' AND x.lane_limit IS NOT NULL LIMIT 1) f),
+          AND x.id = demand.function_id AND x.status <> 'paused' AND x.lane_limit IS NOT NULL
+          AND x.paced IS NULL LIMIT 1) f),
     asked AS MATERIALIZED (
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
@@ -149,7 +155,7 @@ const limitOf = (session: SyncSession, { environmentId, functionId }: LimitedDem
   session.one<{
     lane_limit: number;
   }>(sql`SELECT lane_limit FROM functions WHERE environment_id = ${environmentId}
-    AND id = ${functionId} AND status <> 'paused' AND lane_limit IS NOT NULL`)?.lane_limit;
+    AND id = ${functionId} AND status <> 'paused' AND lane_limit IS NOT NULL AND paced IS NULL`)?.lane_limit;
 
 const queuedIn = (
   session: SyncSession,

@@ -6,6 +6,7 @@ import { lanePrefix } from "../../functions/rules.ts";
 export interface LaneLook {
   /** Undefined: the function has no limit any more, or is gone; its runs are claimed without lanes. */
   limit: number | undefined;
+  paced?: boolean;
   /** Lanes with queued runs, by id, from behind `after`; none while the function is paused. */
   lanes: { id: string; leased: number }[];
 }
@@ -22,11 +23,13 @@ export async function lookAtLanes(
   const { environmentId, functionId } = target;
   const row = await store.one<{
     lane_limit: number | null;
+    paced: number | null;
     status: string;
-  }>(sql`SELECT lane_limit, status FROM functions
+  }>(sql`SELECT lane_limit, paced, status FROM functions
     WHERE environment_id = ${environmentId} AND id = ${functionId}`);
   if (!row || row.lane_limit === null) return { limit: undefined, lanes: [] };
-  if (row.status === "paused") return { limit: row.lane_limit, lanes: [] };
+  const rules = { limit: row.lane_limit, ...(row.paced !== null && { paced: true }) };
+  if (row.status === "paused") return { ...rules, lanes: [] };
   const prefix = lanePrefix(environmentId, functionId);
   // No hex digit and no kind of lane comes behind `z`.
   const next = (behind: Sql) => sql`(SELECT e.lane_id FROM executions e
@@ -36,7 +39,7 @@ export async function lookAtLanes(
       UNION ALL SELECT ${next(sql.raw("lane.id"))}, lane.place + 1 FROM lane WHERE lane.id IS NOT NULL AND lane.place < ${most})
     SELECT lane.id, (SELECT count(*) FROM executions x WHERE x.lane_id = lane.id AND x.state = 'leased') AS leased
     FROM lane WHERE lane.id IS NOT NULL`);
-  return { limit: row.lane_limit, lanes };
+  return { ...rules, lanes };
 }
 
 /**
@@ -59,9 +62,13 @@ export async function adoptRuns(
 export const limitedFunctions = (store: Store): Promise<{ environment_id: string; id: string }[]> =>
   store.all(sql`SELECT environment_id, id FROM functions WHERE lane_limit IS NOT NULL`);
 
-/** Deletes at most `most` queues that were not used since `before` and hold no lease; answers how many. */
+/**
+ * Deletes at most `most` queues that were not used since `before`, hold no lease and owe their throttle no
+ * pause; answers how many.
+ */
 export async function forgetLanes(session: Session, before: Instant, most: number): Promise<number> {
   const idle = await session.all<{ id: string }>(sql`SELECT id FROM lanes l WHERE last_used_at < ${before}
+      AND (paced_until_us IS NULL OR paced_until_us < ${sql.bigint(before * 1000)})
       AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.lane_id = l.id AND e.state = 'leased')
     ORDER BY id LIMIT ${most} ${session.seams.skipLocked}`);
   if (idle.length === 0) return 0;

@@ -1,0 +1,222 @@
+import { createHash } from "node:crypto";
+import { type Clock, type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { Log } from "../../../kit/log.ts";
+import { type PageQuery, pageOf, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
+import { roundRobin, workOn } from "../../../kit/round-robin.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
+import type { Watch } from "../../../kit/watch.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import * as rows from "./delayed-rows.ts";
+import {
+  delayedAgainMs,
+  delayedCountKeptMs,
+  delayedEventsMax,
+  delayedSliceMax,
+  delayMsMax,
+} from "./limits.ts";
+import type { DelayedEvent, EventDraft } from "./rules.ts";
+import type { EmitOrigin, Events } from "./service.ts";
+
+/** When an event is to be emitted, as its sender says it. */
+export interface WhenInput {
+  delayMs?: number | undefined;
+  /** RFC 3339. */
+  at?: string | undefined;
+}
+
+/** Events that are emitted later: until then no reader sees them, and they can be cancelled. */
+export interface DelayedEvents {
+  /** A repeated idempotency key answers the first event that waits under it. */
+  schedule(draft: EventDraft, when: WhenInput, origin: EmitOrigin): Promise<DelayedEvent>;
+  /** By time. */
+  list(
+    environmentId: string,
+    page: PageQuery,
+  ): Promise<{ items: DelayedEvent[]; nextCursor: string | undefined }>;
+  /** `permit` is asked before anything is changed. `failed_precondition` once its time has come. */
+  cancel(environmentId: string, id: string, permit: (event: DelayedEvent) => Promise<void>): Promise<void>;
+  /** The tick of loop `events.delayed`; answers in how many milliseconds the next is due. */
+  emitOnce(): Promise<{ againInMs?: number }>;
+}
+
+export interface DelayedDeps {
+  store: Store;
+  clock: Clock;
+  ids: Pick<Ids, "next">;
+  log: Log;
+  watch: Watch;
+  events: Pick<Events, "emit" | "check">;
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Whether the node's clock can be trusted: without that it emits nothing. */
+  knowsTime: () => boolean;
+}
+
+/** An event that another node has taken stays due: the loop comes back after this, and does not spin. */
+const againMsMin = 20;
+const environmentsKept = 1_000;
+
+/** Throws the fault that names the field. */
+export function dueAt({ delayMs, at }: WhenInput, now: Instant): Instant {
+  if (delayMs !== undefined && at !== undefined) throw invalid("at", "cannot be combined with delayMs");
+  if (delayMs !== undefined) {
+    if (delayMs < 0 || delayMs > delayMsMax) throw invalid("delayMs", `must be from 0 to ${delayMsMax}`);
+    return now + delayMs;
+  }
+  const due = parseRfc3339(at ?? "");
+  if (due === undefined) throw invalid("at", "must be RFC 3339");
+  if (due - now > delayMsMax) throw invalid("at", `must be at most ${delayMsMax} ms from now`);
+  return Math.max(now, due);
+}
+
+export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
+  const { store, clock, ids, log, events } = deps;
+  const outcomes = deps.watch.metrics.counter({
+    name: "svc_delayed_events_total",
+    help: "Delayed events that were emitted, and those that could not be when their time had come.",
+    labels: ["outcome"],
+  });
+  const emitted = outcomes("emitted");
+  const refused = outcomes("refused");
+  const counts = ttlCache({
+    ...{ clock, keptMs: delayedCountKeptMs, entriesMax: environmentsKept },
+    read: async (environmentId: string) => ({
+      count: await rows.countDelayed(store, environmentId, delayedEventsMax),
+    }),
+  });
+
+  /** Whether it is done with: emitted, or refused for good. */
+  async function emit(row: rows.DelayedRow): Promise<boolean> {
+    try {
+      await events.emit([draftOf(row)], {
+        environmentId: row.environment_id,
+        source: "api",
+        runId: row.run_id ?? undefined,
+      });
+      emitted.add(1);
+      return true;
+    } catch (error) {
+      const { environment_id: environmentId, id, name } = row;
+      const isPassing = !(error instanceof Fault) || error.headers?.["Retry-After"] !== undefined;
+      log.warn(isPassing ? "event.delayed_again" : "event.delayed_refused", {
+        environmentId,
+        id,
+        name,
+        error,
+      });
+      if (!isPassing) refused.add(1);
+      return !isPassing;
+    }
+  }
+
+  const work = workOn(
+    async (slice) => {
+      const now = clock.now();
+      const due = await store.write((session) =>
+        rows.takeDue(session, slice, { now, until: now + delayedAgainMs }),
+      );
+      const isDone = await Promise.all(due.map(emit));
+      const done = due.flatMap(({ id }, at) => (isDone[at] ? id : []));
+      if (done.length > 0) await store.write((session) => rows.forgetEmitted(session, done));
+      return due;
+    },
+    () => rows.environmentsDelayed(store, clock.now()),
+  );
+
+  return {
+    async schedule(draft, when, origin) {
+      const { environmentId } = origin;
+      const now = clock.now();
+      const row = {
+        ...rowOf(draft, origin),
+        id: idOf(draft, environmentId),
+        due_at: dueAt(when, now),
+        created_at: now,
+      };
+      await events.check(draft, origin);
+      if (((await counts.get(environmentId))?.count ?? 0) >= delayedEventsMax)
+        throw new Fault(
+          "resource_exhausted",
+          `at most ${delayedEventsMax} delayed events in one environment`,
+        );
+      try {
+        await store.write(async (session) => {
+          await deps.shareEnvironment(session, environmentId);
+          await rows.insertDelayed(session, row);
+        });
+        return shown(row);
+      } catch (error) {
+        const isTaken = error instanceof StoreError && error.trouble === "unique";
+        const first = isTaken ? await rows.findDelayed(store, environmentId, row.id) : undefined;
+        if (first) return shown(first);
+        throw error;
+      }
+    },
+
+    async list(environmentId, query) {
+      const size = pageSize(query.limit);
+      const { after } = pageStart(query);
+      const found = await rows.listDelayed(store, environmentId, { after, limit: size + 1 });
+      const page = pageOf(found, size, (last) => writeCursor({ at: last.due_at, id: last.id }));
+      return { items: page.items.map(shown), nextCursor: page.nextCursor };
+    },
+
+    async cancel(environmentId, id, permit) {
+      const row = await rows.findDelayed(store, environmentId, id);
+      if (!row) throw missing("delayed event", id);
+      await permit(shown(row));
+      if (await store.write((session) => rows.deleteDelayed(session, environmentId, id))) return;
+      throw new Fault(
+        "failed_precondition",
+        `delayed event ${id} is being emitted since ${rfc3339(row.due_at)}`,
+      );
+    },
+
+    async emitOnce() {
+      if (!deps.knowsTime()) return {};
+      await roundRobin([work], { clock, limit: delayedSliceMax });
+      const next = await rows.nextWakeAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
+    },
+  };
+
+  function idOf({ idempotencyKey }: EventDraft, environmentId: string): string {
+    if (idempotencyKey === null) return ids.next("dly");
+    const text = JSON.stringify([environmentId, idempotencyKey]);
+    return `dly_${createHash("sha256").update(text).digest("hex").slice(0, 26)}`;
+  }
+}
+
+const shown = ({ id, name, due_at, created_at }: rows.DelayedRow): DelayedEvent => ({
+  ...{ id, name },
+  dueAt: due_at,
+  createdAt: created_at,
+});
+
+const rowOf = (draft: EventDraft, { environmentId, runId }: EmitOrigin) => ({
+  environment_id: environmentId,
+  name: draft.name,
+  version: draft.version,
+  data: draft.data,
+  metadata: draft.metadata,
+  idempotency_key: draft.idempotencyKey,
+  run_id: runId ?? null,
+  start_refused: draft.startRefused ? 1 : 0,
+});
+
+/** An event without a key gets the server's own: a node that dies behind the emit repeats it. */
+const draftOf = (row: rows.DelayedRow): EventDraft => ({
+  name: row.name,
+  version: row.version,
+  value: JSON.parse(row.data),
+  data: row.data,
+  metadata: row.metadata,
+  metadataValue: row.metadata === null ? null : (JSON.parse(row.metadata) as Record<string, unknown>),
+  ...(row.idempotency_key === null
+    ? { idempotencyKey: `delayed:${row.id}`, ownKey: true as const }
+    : { idempotencyKey: row.idempotency_key }),
+  ...(row.start_refused === 1 && {
+    startRefused: new Fault("permission_denied", `its sender may not start function ${row.name}`),
+  }),
+});

@@ -1,0 +1,110 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface DelayedRow {
+  id: string;
+  environment_id: string;
+  name: string;
+  version: number;
+  /** JSON texts. */
+  data: string;
+  metadata: string | null;
+  idempotency_key: string | null;
+  run_id: string | null;
+  /** 1 when its sender may not start the function of its name. */
+  start_refused: number;
+  due_at: Instant;
+  created_at: Instant;
+}
+
+/** Fails as `unique` when the id is taken. */
+export async function insertDelayed(session: Session, row: DelayedRow): Promise<void> {
+  await session.run(sql`INSERT INTO delayed_events (id, environment_id, name, version, data, metadata, idempotency_key,
+      run_id, start_refused, due_at, wake_at, created_at)
+    VALUES (${row.id}, ${row.environment_id}, ${row.name}, ${row.version}, ${row.data}, ${row.metadata},
+      ${row.idempotency_key}, ${row.run_id}, ${row.start_refused}, ${row.due_at}, ${row.due_at}, ${row.created_at})`);
+}
+
+const columns =
+  sql.raw(`d.id, d.environment_id, d.name, d.version, d.data, d.metadata, d.idempotency_key, d.run_id,
+  d.start_refused, d.due_at, d.created_at`);
+
+export const findDelayed = (
+  store: Pick<Store, "one">,
+  environmentId: string,
+  id: string,
+): Promise<DelayedRow | undefined> =>
+  store.one(
+    sql`SELECT ${columns} FROM delayed_events d WHERE environment_id = ${environmentId} AND id = ${id}`,
+  );
+
+/** By time, then id. */
+export const listDelayed = (
+  store: Store,
+  environmentId: string,
+  { after, limit }: { after?: Cursor | undefined; limit: number },
+): Promise<DelayedRow[]> =>
+  store.all(
+    sql`SELECT ${columns} FROM delayed_events d ${sql.where([
+      sql`environment_id = ${environmentId}`,
+      ...(after ? [sql`(due_at > ${after.at} OR (due_at = ${after.at} AND id > ${after.id}))`] : []),
+    ])} ORDER BY due_at, id LIMIT ${limit}`,
+  );
+
+export async function countDelayed(store: Store, environmentId: string, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM delayed_events WHERE environment_id = ${environmentId} LIMIT ${most}) counted`);
+  return row?.count ?? 0;
+}
+
+/** Answers whether it was still to be emitted. Locks: the event's row. */
+export async function deleteDelayed(session: Session, environmentId: string, id: string): Promise<boolean> {
+  const count = await session.run(sql`DELETE FROM delayed_events
+    WHERE environment_id = ${environmentId} AND id = ${id} AND wake_at = due_at`);
+  return count > 0;
+}
+
+const due = (now: Instant): DueRows => ({
+  table: "delayed_events",
+  columns,
+  where: sql`d.wake_at >= 0`,
+  dueAt: "wake_at",
+  until: now,
+});
+
+export const environmentsDelayed = (store: Store, now: Instant): Promise<WorkScope[]> =>
+  store.all<WorkScope>(environmentsDue(due(now)));
+
+/** Takes due events until `until`, when another node may take them. */
+export async function takeDue(
+  session: Session,
+  slice: Slice,
+  { now, until }: { now: Instant; until: Instant },
+): Promise<(DelayedRow & { turn: number })[]> {
+  const rows = await session.all<DelayedRow & { turn: number }>(
+    sliceOf(session.seams, { ...due(now), lock: session.seams.skipLocked }, slice),
+  );
+  if (rows.length > 0)
+    await session.run(
+      sql`UPDATE delayed_events SET wake_at = ${until} WHERE id IN ${sql.list(rows.map(({ id }) => id))}`,
+    );
+  return rows;
+}
+
+export async function forgetEmitted(session: Session, ids: readonly string[]): Promise<void> {
+  await session.run(sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)}`);
+}
+
+export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(sql`SELECT min(wake_at) AS at FROM delayed_events`);
+  return row?.at ?? undefined;
+}
