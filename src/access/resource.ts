@@ -20,6 +20,7 @@ export interface Resource {
 const singulars: Readonly<Record<string, string>> = {
   functions: "function",
   runs: "run",
+  repairs: "repair",
   events: "event",
   streams: "stream",
   projections: "projection",

@@ -13,6 +13,7 @@ import type { LogSequences } from "../domain/log/log/sequences.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import type { AddressGuard } from "../kit/addresses.ts";
+import type { Store } from "../store/store.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -49,6 +50,7 @@ export interface EnginePart extends Part {
   feeds: Feeds;
   sequences: LogSequences;
   steering: Steering;
+  steeringOn: (store: Store) => Steering;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   /** The environment was deleted: nothing of it is handed out any more. */
@@ -85,13 +87,14 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
-  const { steering } = steeringPart;
+  const { steering, steeringOn } = steeringPart;
   const { events, feeds, sequences } = log;
   const startsPart = openStartsPart(host, { runsPart, events, steering });
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, steering, onQueued },
+    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
+    ...{ steering, steeringOn },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

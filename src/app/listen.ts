@@ -1,5 +1,3 @@
-import { roleIdOf } from "../access/actions.ts";
-import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
 import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
 import { docsPages } from "../edge/docs-page.ts";
@@ -12,19 +10,12 @@ import { services } from "../edge/services.ts";
 import { openUnknownFields } from "../edge/unknown-fields.ts";
 import type { Closing } from "../kit/closing.ts";
 import type { Draining } from "../kit/draining.ts";
-import type { Caller, Operation } from "../kit/operation.ts";
+import type { Operation } from "../kit/operation.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
+import { developer } from "./developer.ts";
 import type { Host } from "./part.ts";
 import type { Parts } from "./parts.ts";
 import { explained } from "./start-failure.ts";
-
-/** Everyone, with `--dev`. */
-const developer: Caller = {
-  kind: "dev",
-  id: "dev",
-  orgId: defaultOrgId,
-  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
-};
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
 function openEdge(host: Host, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {

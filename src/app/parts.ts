@@ -21,6 +21,7 @@ import { openProjectionsPart } from "./projections.ts";
 import { openQueryPart } from "./query.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
+import { openRepairsPart } from "./repairs.ts";
 import { openSchemasPart } from "./schemas.ts";
 import { openSequences } from "./sequences.ts";
 import { openStatePart } from "./state.ts";
@@ -105,6 +106,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   );
   const debug = open("debug", openDebugPart(host));
   open("exports", openExportsPart(host));
+  open("repairs", openRepairsPart(host, { engine, identity, access, registry }));
   // The last ones look at what all others have opened.
   const callTrail = audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" }));
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));

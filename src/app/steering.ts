@@ -3,6 +3,7 @@ import { controlChannel, openControls } from "../domain/engine/steering/controls
 import { steeringOperations } from "../domain/engine/steering/operations.ts";
 import { openSteering, type Steering } from "../domain/engine/steering/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
+import type { Store } from "../store/store.ts";
 import type { OutboxPart } from "./outbox.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
@@ -15,6 +16,8 @@ export interface SteeringNeeds {
 
 export interface SteeringPart extends Part {
   steering: Steering;
+  /** The same through another store, for who adds to its transactions. */
+  steeringOn: (store: Store) => Steering;
 }
 
 /**
@@ -30,16 +33,18 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) needs.workers.cancelled({ ...message, workerId });
   });
-  const steering = openSteering({
-    ...{ store: publishingSteps(store, stepFrames), clock, log, controls, runs, onQueued },
-    enqueue: needs.outbox.enqueueControl,
-    onPatched: stepFrames.patched,
-    onResumed: runFrames.resumed,
-    onMoved: runFrames.moved,
-    definitionOf: functions.definitionAt,
-  });
+  const steeringOn = (through: Store) =>
+    openSteering({
+      ...{ store: publishingSteps(through, stepFrames), clock, log, controls, runs, onQueued },
+      enqueue: needs.outbox.enqueueControl,
+      onPatched: stepFrames.patched,
+      onResumed: runFrames.resumed,
+      onMoved: runFrames.moved,
+      definitionOf: functions.definitionAt,
+    });
+  const steering = steeringOn(store);
   return {
-    steering,
+    ...{ steering, steeringOn },
     operations: steeringOperations(steering),
     loops: [],
     duties: [

@@ -8,6 +8,7 @@ import { EventSchemaService } from "../gen/svc/v1/event_schema_pb.ts";
 import { ProjectionService } from "../gen/svc/v1/projection_pb.ts";
 import { PubSubService } from "../gen/svc/v1/pubsub_pb.ts";
 import { QueryService } from "../gen/svc/v1/query_pb.ts";
+import { RepairService } from "../gen/svc/v1/repair_pb.ts";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { TimeTravelService } from "../gen/svc/v1/timetravel_pb.ts";
 import { WebhookEndpointService, WebhookService } from "../gen/svc/v1/webhook_pb.ts";
@@ -22,6 +23,7 @@ export const services: readonly DescService[] = [
   AuditService,
   QueryService,
   CausalityService,
+  RepairService,
   EventSchemaService,
   WebhookService,
   WebhookEndpointService,

@@ -28,6 +28,7 @@ export type IdKind =
   | "aud"
   | "snap"
   | "rebuild"
+  | "rep"
   | "stream"
   | "dly";
 

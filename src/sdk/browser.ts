@@ -12,6 +12,7 @@ export { type FromJsonSchema, jsonSchema } from "./json-schema.ts";
 export type * from "./kv-types.ts";
 export type * from "./projection-call-types.ts";
 export type * from "./projection-types.ts";
+export type * from "./repair-types.ts";
 export type * from "./schema-types.ts";
 export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 export type * from "./subscription-types.ts";

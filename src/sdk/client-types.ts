@@ -7,6 +7,7 @@ import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { RepairCalls } from "./repair-types.ts";
 import type { SchemaCalls } from "./schema-types.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { SvcFunction } from "./svc-function.ts";
@@ -213,6 +214,7 @@ export interface Client<Events extends EventMap = EventMap>
   /** `createProjection` with this client's event types. */
   readonly createProjection: CreateProjection<Events>;
   readonly causality: CausalityCalls;
+  readonly repairs: RepairCalls;
   readonly config: ConfigCalls;
   readonly groups: GroupCalls;
   readonly kv: KvCalls;

@@ -5,6 +5,7 @@ import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
 import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
+import { repairCalls } from "./client-repairs.ts";
 import { runCalls } from "./client-runs.ts";
 import { schemaCalls } from "./client-schemas.ts";
 import { secretCalls } from "./client-secrets.ts";
@@ -51,6 +52,7 @@ function clientOf<Events extends EventMap>(
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
     causality: causalityCalls(transport),
+    repairs: repairCalls(transport),
     schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),
     ...sqlCalls(transport),

@@ -27,6 +27,7 @@ export { createProjection } from "./projection.ts";
 export type * from "./projection-call-types.ts";
 export type * from "./projection-types.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+export type * from "./repair-types.ts";
 export type * from "./schema-types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { type ServeToolsHandler, type ServeToolsOptions, serveTools } from "./serve-tools.ts";

@@ -242,6 +242,20 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 112, key: ["environment_id", "name"] },
     texts: { name: 128 },
   },
+  repair_items: {
+    holds: "what a repair is to do with each of its runs, and what became of it",
+    scope: "environment",
+    endsWith: "their repair goes, loop `repairs.forget`",
+    purge: { at: 137, key: ["environment_id", "repair_id", "item_id"], under: "repairs" },
+    texts: { repair_id: ours, item_id: ours, outcome: ours },
+  },
+  repairs: {
+    holds: "actions on many runs: who started them, why, and how far they are",
+    scope: "environment",
+    endsWith: "30 days after their end, loop `repairs.forget`",
+    purge: { at: 136, key: ["environment_id", "id"] },
+    texts: { id: ours },
+  },
   resumes: {
     holds: "resumes of the last two minutes",
     scope: "environment",

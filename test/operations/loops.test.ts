@@ -23,6 +23,7 @@ const shared: Record<string, string> = {
   "tenancy.purge": "shares-upkeep",
   "push.look": "shares-upkeep",
   "webhooks.deliver": "webhook-endpoints",
+  "repairs.work": "repairs",
 };
 
 const toItsEnd = "a tick deletes what is old to its end, a slice a transaction, and nobody waits for it";
@@ -45,6 +46,7 @@ const notShared: Record<string, string> = {
   "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
   "webhooks.forget": toItsEnd,
+  "repairs.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",
   "cluster.forget": "of the installation, of no environment",

@@ -86,6 +86,12 @@ export const made: Record<string, Making> = {
       },
     }),
   },
+  repairs: {
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.RepairService/StartRepair",
+      body: { action: "cancel", filter: { functionId: name.slice(0, 200) }, reason: marker },
+    }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

@@ -37,6 +37,7 @@ import { gates } from "./0041_gates.ts";
 import { webhookKeys } from "./0042_webhook_keys.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
+import { repairs } from "./0045_repairs.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -79,4 +80,5 @@ export const migrations = [
   webhookKeys,
   kvRevisions,
   causality,
+  repairs,
 ];

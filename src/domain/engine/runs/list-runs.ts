@@ -45,7 +45,7 @@ export async function listRuns(store: Store, environmentId: string, input: ListR
   return { runs: items, ...page };
 }
 
-function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
+export function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
   const statuses = (input.statuses ?? []).map((text) => {
     const status = parseRunStatus(text);
     if (!status)

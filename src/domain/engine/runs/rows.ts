@@ -72,7 +72,7 @@ export interface RunFilter {
   undoFailed?: true;
 }
 
-function conditions(filter: RunFilter): Sql[] {
+export function conditions(filter: RunFilter): Sql[] {
   const list = [sql`r.environment_id = ${filter.environmentId}`];
   if (filter.functionId !== undefined) list.push(sql`r.function_id = ${filter.functionId}`);
   if (filter.eventId !== undefined) list.push(sql`r.event_id = ${filter.eventId}`);

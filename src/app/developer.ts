@@ -1,0 +1,11 @@
+import { roleIdOf } from "../access/actions.ts";
+import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
+import type { Caller } from "../kit/operation.ts";
+
+/** Everyone, with `--dev`. */
+export const developer: Caller = {
+  kind: "dev",
+  id: "dev",
+  orgId: defaultOrgId,
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
+};

@@ -1,0 +1,114 @@
+import type { StarterRights } from "../domain/engine/repairs/act.ts";
+import { repairsOperations } from "../domain/engine/repairs/operations.ts";
+import type { RepairAction, Starter } from "../domain/engine/repairs/rules.ts";
+import { openRepairs } from "../domain/engine/repairs/service.ts";
+import { openSelectRuns } from "../domain/engine/runs/select-runs.ts";
+import { Fault } from "../kit/fault.ts";
+import { Waker } from "../kit/loop.ts";
+import type { Caller, Operation } from "../kit/operation.ts";
+import type { AccessPart } from "./access.ts";
+import { developer } from "./developer.ts";
+import type { EnginePart } from "./engine.ts";
+import type { IdentityPart } from "./identity.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface RepairsNeeds {
+  engine: Pick<EnginePart, "runs" | "steeringOn">;
+  identity: Pick<IdentityPart, "keys" | "users" | "platformUsers">;
+  access: Pick<AccessPart, "gate">;
+  /** Every operation of the server; called once all parts are open. */
+  registry: () => readonly Operation[];
+}
+
+/** The operation whose rights an action on one run needs. */
+const operationOf: Record<RepairAction, string> = {
+  ...{ cancel: "runs.cancel", resume: "runs.resume", rerun: "runs.resume" },
+  ...{ patch: "steps.patch", inject: "runs.inject" },
+};
+
+/** Actions on many runs, with the rights that who started them has when they act. */
+export function openRepairsPart(host: Host, { engine, identity, access, registry }: RepairsNeeds): Part {
+  const { store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
+  const waker = new Waker();
+  const repairs = openRepairs({
+    ...{ store, clock, ids, log, nodeId, shareEnvironment, knowsTime },
+    metrics: host.watch.metrics,
+    wake: () => waker.wakeIn(0),
+    select: openSelectRuns(store),
+    steeringOn: engine.steeringOn,
+    stepsOf: engine.runs.steps,
+    async rightsOf(starter, environmentId, action) {
+      const caller = await callerNow(host, identity, starter, environmentId);
+      if (!caller) return undefined;
+      const operation = registry().find(({ name }) => name === operationOf[action])!;
+      return rightsNow(access.gate, { caller, environmentId }, operation);
+    },
+  });
+  return {
+    operations: repairsOperations(repairs),
+    loops: [
+      {
+        name: "repairs.work",
+        about: "Goes on with repairs that no other node works on, one of each environment.",
+        everyMs: 1_000,
+        waker,
+        tick: repairs.workOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "repairs.forget",
+        about: "Deletes repairs 30 days after their end, with what became of each run.",
+        everyMs: 10 * 60_000,
+        tick: repairs.forgetOnce,
+      },
+    ],
+  };
+}
+
+/** The starter as its credential is now; undefined when it is gone, over, or of another environment. */
+async function callerNow(
+  { config, clock }: Host,
+  { keys, users, platformUsers }: RepairsNeeds["identity"],
+  { kind, id, orgId, impersonates }: Starter,
+  environmentId: string,
+): Promise<Caller | undefined> {
+  if (kind === "dev") return config.dev ? developer : undefined;
+  if (id.startsWith("ak_")) {
+    const key = await keys.byId(id);
+    if (!key || (key.expiresAt !== undefined && key.expiresAt <= clock.now())) return undefined;
+    if (key.environmentId !== undefined && key.environmentId !== environmentId) return undefined;
+    return { ...key.caller, kind, ...(impersonates && { orgId, impersonates }) };
+  }
+  if (kind === "platform") {
+    const user = await platformUsers.find(id);
+    if (!user?.isActive) return undefined;
+    return { kind, id, roles: user.roles, email: user.email, orgId, ...(impersonates && { impersonates }) };
+  }
+  const user = await users.find(id);
+  return user && { kind, id, orgId: user.orgId, roles: user.roleIds, email: user.email };
+}
+
+/** Undefined when no role of the caller grants the operation any more. */
+async function rightsNow(
+  gate: AccessPart["gate"],
+  call: { caller: Caller; environmentId: string },
+  operation: Operation,
+): Promise<StarterRights | undefined> {
+  const refusalIn = async (ask: () => void | Promise<void>): Promise<Fault | undefined> => {
+    try {
+      await ask();
+      return undefined;
+    } catch (error) {
+      if (error instanceof Fault && error.kind === "permission_denied") return error;
+      throw error;
+    }
+  };
+  if (await refusalIn(() => gate.gate(call, operation))) return undefined;
+  return {
+    refusalOf: async ({ runId, stepId }) =>
+      (await refusalIn(() => gate.guard(call, operation, { id: runId }))) ??
+      (stepId === undefined ? undefined : refusalIn(() => gate.guard(call, operation, { id: stepId }))),
+  };
+}

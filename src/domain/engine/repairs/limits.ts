@@ -1,0 +1,31 @@
+/** Runs that one repair selects, and events that one replay starts runs of. */
+export const repairItemsMax = 1_000_000;
+/** Up to this many runs are counted in a preview. */
+export const previewCountMax = 100_000;
+export const previewSamplesMax = 10;
+/** Repairs of an environment that are not over. */
+export const repairsOpenMax = 10;
+export const repairReasonCharsMax = 1_024;
+export const repairErrorCharsMax = 500;
+/** A repair and what became of its runs is kept this long after its end. */
+export const repairKeptMs = 30 * 24 * 60 * 60 * 1000;
+
+/** Runs that are selected, or undone by a stop, in one transaction. */
+export const selectSliceMax = 1_000;
+/** Runs of one slice, and of them at once. */
+export const repairSliceMax = 20;
+export const repairAtOnceMax = 4;
+/** An environment's repair does no more than this, and rests as long as it works: live traffic comes first. */
+export const repairItemsPerSecond = 200;
+/** A repair adds no runs to a function that has so many queued. */
+export const repairQueuedMax = 200;
+/** How long a repair waits for room in a queue, or for the store. */
+export const repairWaitMs = 1_000;
+/** Defects that one run may meet before it counts as failed. */
+export const repairTriesMax = 3;
+
+/** Repairs that one node works on at once, each for one turn, of different environments. */
+export const repairTurnsMax = 4;
+export const repairTurnMs = 2_000;
+/** A node that falls silent loses its repair after this. */
+export const repairLeaseMs = 5_000;

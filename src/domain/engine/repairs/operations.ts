@@ -1,0 +1,266 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import type { SelectedRun } from "../runs/select-runs.ts";
+import { repairActions, repairOutcomes } from "./rules.ts";
+import type { Repairs } from "./service.ts";
+import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
+import { itemJson, previewJson, repairJson, toItem, toPreview, toRepair } from "./wire.ts";
+
+const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
+const said = (description: string) => Type.String({ description });
+const count = (description: string) => Type.Integer({ description });
+
+const action = Type.String({ maxLength: 20, description: `One of ${repairActions.join(", ")}.` });
+
+const Filter = Type.Object(
+  {
+    function_id: text("Runs of this function."),
+    event_id: text("Runs that this event started."),
+    search: text("A part of the run's id, the function's id or the event's name."),
+    statuses: Type.Optional(
+      Type.Array(Type.String(), { maxItems: 20, description: "Those that the action is for when left out." }),
+    ),
+    since: text("RFC 3339: created then or later."),
+    until: text("RFC 3339: created then or earlier."),
+  },
+  { description: "As in ListRuns; at least one field." },
+);
+
+const Id = Type.Object({ id: Type.String({ minLength: 1, maxLength: 200 }) });
+const page = {
+  limit: Type.Optional(Type.Integer({ description: "Of one page." })),
+  cursor: text("Where the page before ended."),
+};
+
+const Counts = Type.Object({
+  pending: count("Not begun."),
+  done: count("Done."),
+  over: count("Ended or went on by themselves before their turn."),
+  refused: count("Kept from who started the repair by a deny policy."),
+  failed: count("Could not be done; each item says why."),
+  undone: count("Not begun when the repair was stopped."),
+});
+
+const RepairOut = Type.Object({
+  id: said("Of the repair."),
+  action: said("What is done with each run."),
+  status: said("running, paused, stopping, stopped or completed."),
+  phase: said("select while runs are selected, then work."),
+  reason: said("Why, as who started it said."),
+  request: Type.Unknown({ description: "What was asked for." }),
+  started_by: said("The key or user."),
+  note: said("Why it waits or stopped."),
+  counts: Counts,
+  created_at: Type.String({ format: "date-time", description: "When it was started." }),
+  ended_at: Type.Optional(Type.String({ format: "date-time", description: "When it was over." })),
+});
+
+const ItemOut = Type.Object({
+  item_id: said("The run."),
+  run_id: said("The run."),
+  function_id: said("Its function."),
+  outcome: said(`One of ${repairOutcomes.join(", ")}.`),
+  error: Type.Optional(said("Why it is not done.")),
+  at: Type.String({ format: "date-time", description: "Since when." }),
+});
+
+const filterIn = ({ function_id, event_id, ...rest }: Static<typeof Filter> = {}) => ({
+  ...rest,
+  ...(function_id !== undefined && { functionId: function_id }),
+  ...(event_id !== undefined && { eventId: event_id }),
+});
+
+/** Unset fields of a message are empty. */
+const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
+  ...(m?.functionId && { function_id: m.functionId }),
+  ...(m?.eventId && { event_id: m.eventId }),
+  ...(m?.search && { search: m.search }),
+  ...(m?.statuses.length && { statuses: m.statuses }),
+  ...(m?.since && { since: rfc3339(instantOf(m.since)) }),
+  ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
+});
+
+const answer = (status: number) => ({
+  status,
+  encode: (repair: ShownRepair) => ({ status, body: repairJson(repair) }),
+});
+const read = { action: "runs:read", reads: true } as const;
+const steers = { action: "runs:cancel" } as const;
+const { method } = RepairService;
+
+export const repairsOperations = (repairs: Repairs): Operation[] => [
+  ...previewOperations(repairs),
+  ...startOperations(repairs),
+  ...readOperations(repairs),
+  ...steerOperations(repairs),
+];
+
+const previewOperations = ({ views }: Repairs): Operation[] => [
+  unary({
+    name: "repairs.preview",
+    ...read,
+    summary: "How many runs a repair would select, and ten of them.",
+    input: Type.Object({ action, filter: Type.Optional(Filter) }),
+    output: Type.Object({
+      total_count: count("Runs that match, counted up to 100,000."),
+      truncated: Type.Boolean({ description: "There are more than were counted." }),
+      by_status: Type.Record(Type.String(), Type.Integer(), { description: "The same by status." }),
+      samples: Type.Array(
+        Type.Object({
+          run_id: said("The run."),
+          function_id: said("Its function."),
+          status: said("As it is now."),
+          event_name: said("What started it."),
+          created_at: Type.String({ format: "date-time", description: "When it was created." }),
+        }),
+        { description: "The newest." },
+      ),
+    }),
+    rest: {
+      route: "POST /api/v1/repairs/preview",
+      encode: (preview: RepairPreview) => ({ status: 200, body: previewJson(preview) }),
+    },
+    rpc: rpc(method.previewRepair, (m) => ({ action: m.action, filter: filterOut(m.filter) }), toPreview),
+    // Counts that include hidden runs would tell of them.
+    lists: {
+      ...listed(({ id }: SelectedRun) => [id], { under: "samples", type: "run" }),
+      only: (preview: RepairPreview, samples: readonly SelectedRun[]) => ({
+        ...preview,
+        ...{ samples: [...samples], totalCount: samples.length, isTruncated: false, byStatus: {} },
+      }),
+    },
+    handle: (input, call) =>
+      views.preview(call.environmentId, { action: input.action, filter: filterIn(input.filter) }),
+  }),
+];
+
+const startOperations = (repairs: Repairs): Operation[] => [
+  unary({
+    name: "repairs.start",
+    ...steers,
+    summary: "Does one action with every run that a filter selects, in the background.",
+    input: Type.Object({
+      action,
+      filter: Type.Optional(Filter),
+      step: text("Of rerun, patch and inject: the id or the name of a step."),
+      output_json: Type.Optional(
+        Type.String({ description: "Of patch and inject: the step's output as JSON text." }),
+      ),
+      reason: text("Why; at most 1,024 characters."),
+    }),
+    // Each run is asked about when its turn comes.
+    about: () => ["*"],
+    output: RepairOut,
+    rest: { route: "POST /api/v1/repairs", ...answer(201) },
+    rpc: rpc(
+      method.startRepair,
+      (m) => ({
+        ...{ action: m.action, filter: filterOut(m.filter), step: m.step },
+        ...{ output_json: m.outputJson, reason: m.reason },
+      }),
+      toRepair,
+    ),
+    handle: ({ filter, output_json, ...input }, call) =>
+      repairs.start(call.environmentId, call.caller, {
+        ...input,
+        ...{ filter: filterIn(filter), output: output_json },
+      }),
+  }),
+];
+
+const readOperations = ({ views }: Repairs): Operation[] => [
+  unary({
+    name: "repairs.get",
+    ...read,
+    summary: "One repair and how far it is.",
+    input: Id,
+    output: RepairOut,
+    rest: { route: "GET /api/v1/repairs/{id}", ...answer(200) },
+    rpc: rpc(method.getRepair, ({ id }) => ({ id }), toRepair),
+    handle: ({ id }, call) => views.get(call.environmentId, id),
+  }),
+  unary({
+    name: "repairs.list",
+    ...read,
+    summary: "Repairs of the environment, newest first.",
+    input: Type.Object(page),
+    output: Type.Object({ repairs: Type.Array(RepairOut), next_cursor: said("Of the next page.") }),
+    rest: {
+      route: "GET /api/v1/repairs",
+      decode: ({ query }) => withNumbers(Object.fromEntries(query), ["limit"]),
+      encode: (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
+        status: 200,
+        body: { repairs: found.repairs.map(repairJson), next_cursor: found.nextCursor },
+      }),
+    },
+    rpc: rpc(
+      method.listRepairs,
+      ({ limit, cursor }) => ({ limit, cursor }),
+      (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
+        ...{ repairs: found.repairs.map(toRepair), nextCursor: found.nextCursor },
+      }),
+    ),
+    lists: listedById("repairs"),
+    handle: (input, call) => views.list(call.environmentId, input),
+  }),
+  unary({
+    name: "repairs.items",
+    ...read,
+    summary: "What became of each run of a repair.",
+    input: Type.Object({ ...Id.properties, outcome: text("Only these; all when left out."), ...page }),
+    output: Type.Object({ items: Type.Array(ItemOut), next_cursor: said("Of the next page.") }),
+    rest: {
+      route: "GET /api/v1/repairs/{id}/items",
+      decode: ({ params, query }) => withNumbers({ ...Object.fromEntries(query), ...params }, ["limit"]),
+      encode: (found: { items: ItemRow[]; nextCursor: string }) => ({
+        status: 200,
+        body: { items: found.items.map(itemJson), next_cursor: found.nextCursor },
+      }),
+    },
+    rpc: rpc(
+      method.listRepairItems,
+      ({ id, outcome, limit, cursor }) => ({ id, outcome, limit, cursor }),
+      (found: { items: ItemRow[]; nextCursor: string }) => ({
+        ...{ items: found.items.map(toItem), nextCursor: found.nextCursor },
+      }),
+    ),
+    lists: listed(({ run_id }: ItemRow) => [run_id], { under: "items", type: "run" }),
+    handle: ({ id, ...rest }, call) => views.items(call.environmentId, id, rest),
+  }),
+];
+
+const steerOperations = (repairs: Repairs): Operation[] => [
+  unary({
+    name: "repairs.pause",
+    ...steers,
+    summary: "Holds a repair until it is continued.",
+    input: Id,
+    output: RepairOut,
+    rest: { route: "POST /api/v1/repairs/{id}/pause", ...answer(200) },
+    rpc: rpc(method.pauseRepair, ({ id }) => ({ id }), toRepair),
+    handle: ({ id }, call) => repairs.pause(call.environmentId, id),
+  }),
+  unary({
+    name: "repairs.continue",
+    ...steers,
+    summary: "Goes on with a paused repair.",
+    input: Id,
+    output: RepairOut,
+    rest: { route: "POST /api/v1/repairs/{id}/continue", ...answer(200) },
+    rpc: rpc(method.continueRepair, ({ id }) => ({ id }), toRepair),
+    handle: ({ id }, call) => repairs.goOn(call.environmentId, id),
+  }),
+  unary({
+    name: "repairs.stop",
+    ...steers,
+    summary: "Ends a repair: what has not begun is not done any more.",
+    input: Id,
+    output: RepairOut,
+    rest: { route: "POST /api/v1/repairs/{id}/stop", ...answer(200) },
+    rpc: rpc(method.stopRepair, ({ id }) => ({ id }), toRepair),
+    handle: ({ id }, call) => repairs.stop(call.environmentId, id, call.caller.id),
+  }),
+];

@@ -1,0 +1,271 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { gaugeCountMax } from "../../../kit/limits.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RepairOutcome } from "./rules.ts";
+
+export interface RepairKey {
+  environment_id: string;
+  id: string;
+}
+
+export interface RepairRow extends RepairKey {
+  action: string;
+  status: string;
+  phase: string;
+  reason: string;
+  request: string;
+  starter: string;
+  started_by: string;
+  note: string;
+  cursor_at: Instant | null;
+  cursor_id: string | null;
+  position: number;
+  last_position: number;
+  /** JSON text; null until the repair is over. */
+  counts: string | null;
+  holder: string | null;
+  fence: number;
+  lease_until: Instant;
+  due_at: Instant;
+  created_at: Instant;
+  updated_at: Instant;
+  ended_at: Instant | null;
+}
+
+const fields =
+  sql.raw(`environment_id, id, action, status, phase, reason, request, starter, started_by, note, cursor_at,
+  cursor_id, position, last_position, counts, holder, fence, lease_until, due_at, created_at, updated_at, ended_at`);
+
+const its = ({ environment_id, id }: RepairKey): Sql =>
+  sql`environment_id = ${environment_id} AND id = ${id}`;
+
+export const getRepair = (reader: StoreReader, key: RepairKey): Promise<RepairRow | undefined> =>
+  reader.one(sql`SELECT ${fields} FROM repairs WHERE ${its(key)}`);
+
+export const holdRepair = (session: Session, key: RepairKey): Promise<RepairRow | undefined> =>
+  session.one(sql`SELECT ${fields} FROM repairs WHERE ${its(key)} ORDER BY id ${session.seams.holdRow}`);
+
+export const listRepairs = (
+  reader: StoreReader,
+  environmentId: string,
+  { after, limit }: { after: Cursor | undefined; limit: number },
+): Promise<RepairRow[]> => {
+  const where = [sql`environment_id = ${environmentId}`];
+  if (after) where.push(sql`(created_at, id) < (${sql.bigint(after.at)}, ${after.id})`);
+  return reader.all(sql`SELECT ${fields} FROM repairs ${sql.where(where)}
+    ORDER BY created_at DESC, id DESC LIMIT ${limit}`);
+};
+
+export async function countOpen(reader: StoreReader, environmentId: string): Promise<number> {
+  const row = await reader.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM repairs WHERE environment_id = ${environmentId} AND ended_at IS NULL`,
+  );
+  return Number(row?.count ?? 0);
+}
+
+export const insertRepair = (session: Session, row: RepairRow): Promise<number> =>
+  session.run(sql`INSERT INTO repairs (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.action},
+    ${row.status}, ${row.phase}, ${row.reason}, ${row.request}, ${row.starter}, ${row.started_by}, ${row.note},
+    ${row.cursor_at}, ${row.cursor_id}, ${sql.bigint(row.position)}, ${sql.bigint(row.last_position)}, ${row.counts},
+    ${row.holder}, ${sql.bigint(row.fence)}, ${sql.bigint(row.lease_until)}, ${sql.bigint(row.due_at)},
+    ${sql.bigint(row.created_at)}, ${sql.bigint(row.updated_at)}, ${row.ended_at})`);
+
+/** Under the row's lock: whoever works on the repair finds out by the fence. */
+export const steerRepair = (
+  session: Session,
+  key: RepairKey,
+  { status, note, at }: { status: string; note: string; at: Instant },
+): Promise<RepairRow | undefined> =>
+  session.one(sql`UPDATE repairs SET status = ${status}, note = ${note}, fence = fence + 1, lease_until = 0,
+      holder = NULL, due_at = ${sql.bigint(at)}, updated_at = ${sql.bigint(at)}
+    WHERE ${its(key)} RETURNING ${fields}`);
+
+/**
+ * Repairs with work that no node holds: of each environment the one that waited longest, so that one with many
+ * does not displace the others.
+ */
+export const dueRepairs = (reader: StoreReader, now: Instant, limit: number): Promise<RepairKey[]> =>
+  reader.all(sql`SELECT environment_id, id FROM (SELECT environment_id, id, due_at,
+        row_number() OVER (PARTITION BY environment_id ORDER BY due_at, id) AS nth
+      FROM repairs WHERE ended_at IS NULL AND status IN ('running', 'stopping')
+        AND due_at <= ${sql.bigint(now)} AND lease_until < ${sql.bigint(now)}) due
+    WHERE nth = 1 ORDER BY due_at, environment_id LIMIT ${limit}`);
+
+/** Undefined when another node was first, or works on another repair of the environment. */
+export const claimRepair = (
+  session: Session,
+  key: RepairKey,
+  { holder, now, until }: { holder: string; now: Instant; until: Instant },
+): Promise<RepairRow | undefined> =>
+  session.one(sql`UPDATE repairs SET holder = ${holder}, fence = fence + 1, lease_until = ${sql.bigint(until)}
+    WHERE ${its(key)} AND ended_at IS NULL AND status IN ('running', 'stopping')
+      AND lease_until < ${sql.bigint(now)} AND NOT EXISTS (SELECT 1 FROM repairs o
+        WHERE o.environment_id = ${key.environment_id} AND o.ended_at IS NULL AND o.lease_until >= ${sql.bigint(now)})
+    RETURNING ${fields}`);
+
+export type RepairChange = Pick<
+  RepairRow,
+  | "status"
+  | "phase"
+  | "note"
+  | "cursor_at"
+  | "cursor_id"
+  | "position"
+  | "counts"
+  | "lease_until"
+  | "due_at"
+  | "ended_at"
+>;
+
+/** 0 when the repair is no longer held under this fence. */
+export const saveRepair = (
+  session: Session,
+  key: RepairKey & { fence: number },
+  row: RepairChange,
+  at: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE repairs SET status = ${row.status}, phase = ${row.phase}, note = ${row.note},
+      cursor_at = ${row.cursor_at}, cursor_id = ${row.cursor_id}, position = ${sql.bigint(row.position)},
+      counts = ${row.counts}, lease_until = ${sql.bigint(row.lease_until)}, due_at = ${sql.bigint(row.due_at)},
+      ended_at = ${row.ended_at}, updated_at = ${sql.bigint(at)}
+    WHERE ${its(key)} AND fence = ${sql.bigint(key.fence)}`);
+
+const heldBy = ({ environment_id, id, fence }: RepairKey & { fence: number }): Sql =>
+  sql`EXISTS (SELECT 1 FROM repairs r WHERE r.environment_id = ${environment_id} AND r.id = ${id}
+    AND r.fence = ${sql.bigint(fence)})`;
+
+const itemsOf = ({ environment_id, id }: RepairKey): Sql =>
+  sql`environment_id = ${environment_id} AND repair_id = ${id}`;
+
+export interface NewItem {
+  itemId: string;
+  functionId: string;
+  runId: string;
+  outcome: RepairOutcome;
+}
+
+export const insertItems = (
+  session: Session,
+  { environment_id, id }: RepairKey,
+  items: readonly NewItem[],
+  at: Instant,
+): Promise<number> =>
+  session.run(sql`INSERT INTO repair_items (environment_id, repair_id, item_id, function_id, run_id, outcome, error,
+      tries, at)
+    SELECT ${environment_id}, ${id}, i.item_id, i.function_id, i.run_id, i.outcome, NULL, 0, ${sql.bigint(at)}
+    FROM ${session.seams.rowsFrom("i", {
+      item_id: column.text(items.map(({ itemId }) => itemId)),
+      function_id: column.text(items.map(({ functionId }) => functionId)),
+      run_id: column.text(items.map(({ runId }) => runId)),
+      outcome: column.text(items.map(({ outcome }) => outcome)),
+    })} WHERE 1 = 1 ON CONFLICT (environment_id, repair_id, item_id) DO NOTHING`);
+
+/** A run whose turn it is, as it is now; `status` is null when it has expired. */
+export interface PendingItem {
+  item_id: string;
+  function_id: string;
+  tries: number;
+  status: string | null;
+}
+
+/** The next runs of one function, the first behind `functionsAfter`. */
+export async function pendingItems(
+  reader: StoreReader,
+  key: RepairKey,
+  { functionsAfter, limit }: { functionsAfter: string; limit: number },
+): Promise<PendingItem[]> {
+  const next = await reader.one<{ function_id: string }>(sql`SELECT function_id FROM repair_items
+    WHERE ${itemsOf(key)} AND outcome = 'pending' AND function_id > ${functionsAfter}
+    ORDER BY environment_id, repair_id, function_id, item_id LIMIT 1`);
+  if (!next) return [];
+  return reader.all(sql`SELECT i.item_id, i.function_id, i.tries, r.status
+    FROM repair_items i LEFT JOIN runs r ON r.id = i.item_id AND r.environment_id = i.environment_id
+    WHERE i.environment_id = ${key.environment_id} AND i.repair_id = ${key.id} AND i.outcome = 'pending'
+      AND i.function_id = ${next.function_id}
+    ORDER BY i.item_id LIMIT ${limit}`);
+}
+
+/** How many runs of the function are queued, counted up to `most`. */
+export async function countQueued(
+  reader: StoreReader,
+  { environmentId, functionId }: { environmentId: string; functionId: string },
+  most: number,
+): Promise<number> {
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued'
+    LIMIT ${most}) counted`);
+  return Number(row?.count ?? 0);
+}
+
+/** In the transaction of the action; 0 when the run is no longer this holder's to act on. */
+export const takeItem = (
+  session: Session,
+  key: RepairKey & { fence: number },
+  itemId: string,
+  at: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE repair_items SET outcome = 'done', error = NULL, at = ${sql.bigint(at)}
+    WHERE ${itemsOf(key)} AND item_id = ${itemId} AND outcome = 'pending' AND ${heldBy(key)}`);
+
+export const settleItem = (
+  session: Session,
+  key: RepairKey & { fence: number },
+  item: { itemId: string; outcome: RepairOutcome; error: string | null; from: RepairOutcome },
+  at: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE repair_items SET outcome = ${item.outcome}, error = ${item.error}, tries = tries + 1,
+      at = ${sql.bigint(at)}
+    WHERE ${itemsOf(key)} AND item_id = ${item.itemId} AND outcome = ${item.from} AND ${heldBy(key)}`);
+
+export const undoPending = (
+  session: Session,
+  key: RepairKey & { fence: number },
+  limit: number,
+  at: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE repair_items SET outcome = 'undone', at = ${sql.bigint(at)}
+    WHERE ${itemsOf(key)} AND outcome = 'pending' AND item_id IN (SELECT item_id FROM repair_items
+      WHERE ${itemsOf(key)} AND outcome = 'pending' ORDER BY function_id, item_id LIMIT ${limit}) AND ${heldBy(key)}`);
+
+export const countItems = (
+  reader: StoreReader,
+  key: RepairKey,
+): Promise<{ outcome: RepairOutcome; count: number }[]> =>
+  reader.all(sql`SELECT outcome, count(*) AS count FROM repair_items WHERE ${itemsOf(key)} GROUP BY outcome`);
+
+export interface ItemRow {
+  item_id: string;
+  run_id: string;
+  function_id: string;
+  outcome: string;
+  error: string | null;
+  at: Instant;
+}
+
+export const listItems = (
+  reader: StoreReader,
+  key: RepairKey,
+  { outcome, after, limit }: { outcome: string | undefined; after: string; limit: number },
+): Promise<ItemRow[]> =>
+  reader.all(sql`SELECT item_id, run_id, function_id, outcome, error, at FROM repair_items
+    WHERE ${itemsOf(key)} AND item_id > ${after} ${outcome === undefined ? sql.empty : sql`AND outcome = ${outcome}`}
+    ORDER BY item_id LIMIT ${limit}`);
+
+/** The items of repairs that ended before, then the repairs that have none left. */
+export async function forget(session: Session, before: Instant, limit: number): Promise<number> {
+  const old = sql`SELECT environment_id, id FROM repairs WHERE ended_at < ${sql.bigint(before)} ORDER BY ended_at, id
+    LIMIT ${limit}`;
+  const items = await session.run(sql`DELETE FROM repair_items WHERE (environment_id, repair_id, item_id) IN (
+      SELECT i.environment_id, i.repair_id, i.item_id FROM (${old}) o JOIN repair_items i
+        ON i.environment_id = o.environment_id AND i.repair_id = o.id LIMIT ${limit})`);
+  if (items === limit) return items;
+  await session.run(sql`DELETE FROM repairs WHERE (environment_id, id) IN (${old}) AND NOT EXISTS (
+    SELECT 1 FROM repair_items i WHERE i.environment_id = repairs.environment_id AND i.repair_id = repairs.id)`);
+  return items;
+}
+
+export const countsByStatus = (store: Pick<Store, "all">): Promise<{ status: string; count: number }[]> =>
+  store.all(sql`SELECT status, count(*) AS count FROM (SELECT status FROM repairs WHERE ended_at IS NULL
+    LIMIT ${gaugeCountMax}) counted GROUP BY status`);

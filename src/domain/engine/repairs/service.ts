@@ -1,0 +1,140 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { gaugeKeptMs, gaugeWaitMsMax, purgeSliceMax } from "../../../kit/limits.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { repairKeptMs, repairLeaseMs, repairsOpenMax, repairTurnsMax } from "./limits.ts";
+import type { RepairKey, RepairRow } from "./rows.ts";
+import * as rows from "./rows.ts";
+import { notOpen, type RepairInput, repairOutcomes, requestOf, starterOf } from "./rules.ts";
+import { RepairTurn, type RepairTurnDeps } from "./turn.ts";
+import { openRepairViews, type ShownRepair, shownRepair } from "./views.ts";
+
+export interface RepairsDeps extends Omit<RepairTurnDeps, "count"> {
+  ids: Ids;
+  metrics: Metrics;
+  nodeId: string;
+  /** False while this node is not sure of the time: it would believe a lease to be over too early. */
+  knowsTime: () => boolean;
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Asks for a look at the repairs now. */
+  wake: () => void;
+}
+
+/** Actions on many runs: who started them, the work on them, and what became of each run. */
+export function openRepairs(deps: RepairsDeps) {
+  const { store, clock, ids, log, select, wake } = deps;
+  const count = openMeters(deps);
+  const views = openRepairViews(deps);
+  const keyOf = (environmentId: string, id: string): RepairKey => ({ environment_id: environmentId, id });
+
+  /** A repair that is in the status already stays as it is. */
+  async function steer(
+    environmentId: string,
+    id: string,
+    { from, to, verb, note = "" }: { from: readonly string[]; to: string; verb: string; note?: string },
+  ): Promise<ShownRepair> {
+    const row = await store.write(async (session) => {
+      const held = await rows.holdRepair(session, keyOf(environmentId, id));
+      if (!held) throw missing("repair", id);
+      if (held.status === to) return held;
+      if (!from.includes(held.status)) throw notOpen(held.status, verb);
+      return (await rows.steerRepair(session, held, { status: to, note, at: clock.now() }))!;
+    });
+    wake();
+    return shownRepair(store, row);
+  }
+
+  async function begin(key: RepairKey): Promise<boolean> {
+    const now = clock.now();
+    const claim = { holder: deps.nodeId, now, until: now + repairLeaseMs };
+    const row = await store.write((session) => rows.claimRepair(session, key, claim));
+    if (!row) return false;
+    try {
+      await new RepairTurn({ ...deps, count }, row).run();
+    } catch (error) {
+      // The repair stays this node's until its lease is over, so that a defect makes no busy loop.
+      log.warn("repair.turn_failed", { repairId: row.id, error });
+    }
+    return true;
+  }
+
+  return {
+    views,
+
+    async start(environmentId: string, caller: Caller, input: RepairInput): Promise<ShownRepair> {
+      const { action, request } = requestOf(input);
+      select.filter(environmentId, request.filter);
+      const now = clock.now();
+      const row: RepairRow = {
+        ...{ environment_id: environmentId, id: ids.next("rep"), action, status: "running", phase: "select" },
+        ...{ reason: input.reason ?? "", request: JSON.stringify(request), note: "" },
+        ...{ starter: JSON.stringify(starterOf(caller)), started_by: caller.id },
+        ...{ cursor_at: null, cursor_id: null, position: 0, last_position: 0, counts: null },
+        ...{ holder: null, fence: 0, lease_until: 0, due_at: now },
+        ...{ created_at: now, updated_at: now, ended_at: null },
+      };
+      await store.write(async (session) => {
+        await deps.shareEnvironment(session, environmentId);
+        if ((await rows.countOpen(session, environmentId)) >= repairsOpenMax)
+          throw new Fault(
+            "resource_exhausted",
+            `at most ${repairsOpenMax} repairs of an environment may be open`,
+          );
+        await rows.insertRepair(session, row);
+      });
+      log.info("repair.started", { repairId: row.id, environmentId, action, by: caller.id });
+      wake();
+      return shownRepair(store, row);
+    },
+
+    pause: (environmentId: string, id: string) =>
+      steer(environmentId, id, { from: ["running"], to: "paused", verb: "paused" }),
+    goOn: (environmentId: string, id: string) =>
+      steer(environmentId, id, { from: ["paused"], to: "running", verb: "continued" }),
+    stop: (environmentId: string, id: string, by: string) =>
+      steer(environmentId, id, {
+        ...{ from: ["running", "paused"], to: "stopping", verb: "stopped", note: `stopped by ${by}` },
+      }),
+
+    /** The tick of loop `repairs.work`: a turn for one repair of each environment. */
+    async workOnce(): Promise<{ againInMs?: number }> {
+      if (!deps.knowsTime()) return {};
+      const due = await rows.dueRepairs(store, clock.now(), repairTurnsMax);
+      const begun = await Promise.all(due.map(begin));
+      return begun.includes(true) ? { againInMs: 0 } : {};
+    },
+
+    /** Part of the duty `retention`. */
+    async forgetOnce(write: Store["write"]): Promise<void> {
+      const before = clock.now() - repairKeptMs;
+      while ((await write((session) => rows.forget(session, before, purgeSliceMax))) === purgeSliceMax);
+    },
+  };
+}
+
+export type Repairs = ReturnType<typeof openRepairs>;
+
+function openMeters({ store, clock, metrics }: Pick<RepairsDeps, "store" | "clock" | "metrics">) {
+  const items = metrics.counter({
+    name: "svc_repair_runs_total",
+    help: "Runs that repairs came to, by what became of them.",
+    labels: ["outcome"],
+  });
+  for (const outcome of repairOutcomes) if (outcome !== "pending") items(outcome);
+  const open = metrics.gauge({
+    name: "svc_repairs_open",
+    help: "Repairs that are not over.",
+    labels: ["status"],
+  });
+  const query = () => rows.countsByStatus(store);
+  const counted = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query });
+  metrics.beforeReading(async () => {
+    const found = await counted();
+    for (const status of ["running", "paused", "stopping"])
+      open(status).set(found && Number(found.find((row) => row.status === status)?.count ?? 0));
+  });
+  return (outcome: string) => items(outcome).add();
+}

@@ -1,0 +1,67 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { StoreReader } from "../../../store/store.ts";
+import { type ListRunsInput, toFilter } from "./list-runs.ts";
+import { conditions, type RunFilter } from "./rows.ts";
+import { statusOf } from "./rules.ts";
+import type { ExecutionState, RunStatus } from "./run.ts";
+
+/** A run as what selects many of them knows it: without its payloads. */
+export interface SelectedRun {
+  id: string;
+  functionId: string;
+  eventName: string;
+  status: RunStatus;
+  createdAt: Instant;
+}
+
+interface SelectedRow {
+  id: string;
+  function_id: string;
+  event_name: string;
+  status: string;
+  state: ExecutionState | null;
+  created_at: number;
+}
+
+/** Selects runs as `runs.list` does, newest first. */
+export interface SelectRuns {
+  /** Throws what is wrong with the filter. */
+  filter(environmentId: string, input: ListRunsInput): RunFilter;
+  page(filter: RunFilter, page: { after: Cursor | undefined; limit: number }): Promise<SelectedRun[]>;
+  /** By status; no more than `most` are counted. */
+  count(filter: RunFilter, most: number): Promise<Map<RunStatus, number>>;
+}
+
+export const openSelectRuns = (store: Pick<StoreReader, "all">): SelectRuns => ({
+  filter: toFilter,
+
+  async page(filter, { after, limit }) {
+    const where = conditions(filter);
+    if (after)
+      where.push(sql`(r.created_at < ${after.at} OR (r.created_at = ${after.at} AND r.id < ${after.id}))`);
+    const rows = await store.all<SelectedRow>(sql`SELECT r.id, r.function_id, r.event_name, r.status, e.state,
+        r.created_at FROM runs r LEFT JOIN executions e ON e.run_id = r.id ${sql.where(where)}
+      ORDER BY r.created_at DESC, r.id DESC LIMIT ${limit}`);
+    return rows.map((row) => ({
+      ...{ id: row.id, functionId: row.function_id, eventName: row.event_name, createdAt: row.created_at },
+      status: statusOf(row.status, row.state).status,
+    }));
+  },
+
+  async count(filter, most) {
+    const rows = await store.all<{ status: string; state: ExecutionState | null; count: number }>(
+      sql`SELECT status, state, count(*) AS count FROM (
+          SELECT r.status, e.state FROM runs r LEFT JOIN executions e ON e.run_id = r.id
+          ${sql.where(conditions(filter))} LIMIT ${most}) counted
+        GROUP BY status, state`,
+    );
+    const counts = new Map<RunStatus, number>();
+    for (const { status: stored, state, count } of rows) {
+      const { status } = statusOf(stored, state);
+      counts.set(status, (counts.get(status) ?? 0) + Number(count));
+    }
+    return counts;
+  },
+});

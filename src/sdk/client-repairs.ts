@@ -1,0 +1,93 @@
+import { count, text } from "./entity-messages.ts";
+import { type Message, present } from "./read.ts";
+import type {
+  Repair,
+  RepairCalls,
+  RepairForecast,
+  RepairItem,
+  RepairResult,
+  RepairSelection,
+} from "./repair-types.ts";
+import { once, safe } from "./retry.ts";
+import type { Transport } from "./transport.ts";
+import type { RunStatus } from "./types.ts";
+
+const outcomes = ["pending", "done", "over", "refused", "failed", "undone"] as const;
+
+const readCounts = (message: Message): Record<RepairResult, number> =>
+  Object.fromEntries(outcomes.map((outcome) => [outcome, count(message[outcome])])) as never;
+
+const readRepair = (message: Message): Repair => ({
+  id: text(message.id),
+  action: text(message.action) as Repair["action"],
+  status: text(message.status) as Repair["status"],
+  phase: text(message.phase) as Repair["phase"],
+  reason: text(message.reason),
+  startedBy: text(message.startedBy),
+  note: text(message.note),
+  counts: readCounts((message.counts ?? {}) as Message),
+  createdAt: text(message.createdAt),
+  ...present(message, ["endedAt"]),
+});
+
+const readItem = (message: Message): RepairItem => ({
+  runId: text(message.runId),
+  functionId: text(message.functionId),
+  outcome: text(message.outcome) as RepairResult,
+  error: text(message.error),
+  at: text(message.at),
+});
+
+const readSample = (message: Message): RepairForecast["samples"][number] => ({
+  runId: text(message.runId),
+  functionId: text(message.functionId),
+  status: text(message.status) as RunStatus,
+  eventName: text(message.eventName),
+  createdAt: text(message.createdAt),
+});
+
+const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : at);
+
+const filterOf = ({ since, until, ...filter }: RepairSelection) => ({
+  ...filter,
+  ...(since !== undefined && { since: timeOf(since) }),
+  ...(until !== undefined && { until: timeOf(until) }),
+});
+
+const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
+  ((list ?? []) as Message[]).map(read);
+
+export function repairCalls(transport: Transport): RepairCalls {
+  const ask = (method: string, message: object, options = safe) =>
+    transport.rpc<Message>(`RepairService/${method}`, message, options);
+  return {
+    async preview(action, filter) {
+      const answer = await ask("PreviewRepair", { action, filter: filterOf(filter) });
+      return {
+        totalCount: count(answer.totalCount),
+        truncated: answer.truncated === true,
+        byStatus: Object.fromEntries(
+          Object.entries((answer.byStatus ?? {}) as Message).map(([status, runs]) => [status, count(runs)]),
+        ),
+        samples: all(answer.samples, readSample),
+      };
+    },
+    async start(action, { filter, output, ...options }) {
+      const outputJson = output === undefined ? {} : { outputJson: JSON.stringify(output) };
+      const message = { action, filter: filterOf(filter), ...options, ...outputJson };
+      return readRepair(await ask("StartRepair", message, once));
+    },
+    get: async (id) => readRepair(await ask("GetRepair", { id })),
+    async list(options = {}) {
+      const answer = await ask("ListRepairs", options);
+      return { repairs: all(answer.repairs, readRepair), nextCursor: text(answer.nextCursor) };
+    },
+    async items(id, options = {}) {
+      const answer = await ask("ListRepairItems", { id, ...options });
+      return { items: all(answer.items, readItem), nextCursor: text(answer.nextCursor) };
+    },
+    pause: async (id) => readRepair(await ask("PauseRepair", { id })),
+    continue: async (id) => readRepair(await ask("ContinueRepair", { id })),
+    stop: async (id) => readRepair(await ask("StopRepair", { id })),
+  };
+}
