@@ -46,6 +46,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
   });
   return {
     operations: repairsOperations(repairs),
+    drain: repairs.drain,
     loops: [
       {
         name: "repairs.work",

@@ -27,7 +27,7 @@ beforeAll(async () => {
   nodes = [await spawnServer({ engine: "postgres", nats: bus.url, home })];
   nodes.push(await spawnServer({ engine: "postgres", nats: bus.url, home }));
   const { url, adminKey: apiKey } = nodes[1]!;
-  worker = createWorker({ url, apiKey, functions: [mended], maxConcurrent: 20 });
+  worker = createWorker({ url, apiKey, functions: [mended], maxConcurrentJobs: 20 });
   await worker.start();
 }, 60_000);
 afterAll(async () => {

@@ -136,9 +136,9 @@ describe.each(engines)("repairs on %s", (engine) => {
     const paused = (await server.api(`/api/v1/repairs/${begun.id}/pause`, { body: {} })).body as Repair;
     expect(paused.status).toBe("paused");
     const left = (await server.api(`/api/v1/repairs/${begun.id}/items?outcome=pending&limit=200`)).body.items;
-    expect(left.length).toBeGreaterThan(0);
-    // The first of those that are left in the order of the repair.
-    const [alone] = left as { run_id: string }[];
+    expect(left.length).toBeGreaterThan(4);
+    // Up to four were under way when it was paused.
+    const alone = (left as { run_id: string }[])[4];
     await server.rpc("SvcService", "CancelRun", { id: alone!.run_id });
     expect((await server.api(`/api/v1/repairs/${begun.id}/continue`, { body: {} })).body.status).toBe(
       "running",
@@ -201,6 +201,24 @@ describe.each(engines)("repairs on %s", (engine) => {
     expect(stopped).toMatchObject({ status: "stopped", note: "who started it may not do this any more" });
     expect(stopped.counts.done).toBe(0);
     expect(await statusOf(runIds[0]!)).toBe("RUN_STATUS_FAILED");
+  });
+
+  test("repairs.work gives a small environment its turn beside one with much to do", async () => {
+    const runIds = await emitted("repair.sleep", 60);
+    await all(runIds, "PAUSED");
+    const { id: small } = (await server.api("/api/v1/environments", { body: { name: "small" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "small", env_id: small } })).body;
+    const filter = { function_id: "repair-sleeper" };
+    const large = await start({ action: "cancel", filter });
+    const { id } = await start({ action: "cancel", filter }, key);
+    const isOver = async () =>
+      (await server.api(`/api/v1/repairs/${id}`, { key })).body.ended_at !== undefined;
+    await until(isOver, { about: "the small one's repair", everyMs: 5, deadlineMs: 20_000 });
+    expect((await over(large.id)).counts).toEqual({ ...none, done: 60 });
+    const ended = async (repair: string, who?: string) =>
+      (await server.api(`/api/v1/repairs/${repair}`, { ...(who !== undefined && { key: who }) })).body
+        .ended_at;
+    expect((await ended(id, key)) < (await ended(large.id))).toBe(true);
   });
 
   test("what is wrong is named, and what is foreign is missing", async () => {

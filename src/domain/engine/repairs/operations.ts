@@ -151,8 +151,6 @@ const startOperations = (repairs: Repairs): Operation[] => [
       ),
       reason: text("Why; at most 1,024 characters."),
     }),
-    // Each run is asked about when its turn comes.
-    about: () => ["*"],
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs", ...answer(201) },
     rpc: rpc(

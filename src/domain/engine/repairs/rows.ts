@@ -130,6 +130,7 @@ export const saveRepair = (
       cursor_at = ${row.cursor_at}, cursor_id = ${row.cursor_id}, position = ${sql.bigint(row.position)},
       counts = ${row.counts}, lease_until = ${sql.bigint(row.lease_until)}, due_at = ${sql.bigint(row.due_at)},
       ended_at = ${row.ended_at}, updated_at = ${sql.bigint(at)}
+      ${row.lease_until === 0 ? sql.raw(", holder = NULL") : sql.empty}
     WHERE ${its(key)} AND fence = ${sql.bigint(key.fence)}`);
 
 const heldBy = ({ environment_id, id, fence }: RepairKey & { fence: number }): Sql =>

@@ -12,7 +12,7 @@ import { notOpen, type RepairInput, repairOutcomes, requestOf, starterOf } from 
 import { RepairTurn, type RepairTurnDeps } from "./turn.ts";
 import { openRepairViews, type ShownRepair, shownRepair } from "./views.ts";
 
-export interface RepairsDeps extends Omit<RepairTurnDeps, "count"> {
+export interface RepairsDeps extends Omit<RepairTurnDeps, "count" | "isStopped"> {
   ids: Ids;
   metrics: Metrics;
   nodeId: string;
@@ -47,18 +47,24 @@ export function openRepairs(deps: RepairsDeps) {
     return shownRepair(store, row);
   }
 
-  async function begin(key: RepairKey): Promise<boolean> {
+  /** The turns of this node, by environment. */
+  const underWay = new Map<string, Promise<void>>();
+  let isStopped = false;
+
+  async function begin(key: RepairKey): Promise<void> {
     const now = clock.now();
     const claim = { holder: deps.nodeId, now, until: now + repairLeaseMs };
     const row = await store.write((session) => rows.claimRepair(session, key, claim));
-    if (!row) return false;
-    try {
-      await new RepairTurn({ ...deps, count }, row).run();
-    } catch (error) {
+    if (!row) return;
+    const turn = new RepairTurn({ ...deps, count, isStopped: () => isStopped }, row)
+      .run()
       // The repair stays this node's until its lease is over, so that a defect makes no busy loop.
-      log.warn("repair.turn_failed", { repairId: row.id, error });
-    }
-    return true;
+      .catch((error) => log.warn("repair.turn_failed", { repairId: row.id, error }))
+      .finally(() => {
+        underWay.delete(row.environment_id);
+        wake();
+      });
+    underWay.set(row.environment_id, turn);
   }
 
   return {
@@ -99,12 +105,20 @@ export function openRepairs(deps: RepairsDeps) {
         ...{ from: ["running", "paused"], to: "stopping", verb: "stopped", note: `stopped by ${by}` },
       }),
 
-    /** The tick of loop `repairs.work`: a turn for one repair of each environment. */
-    async workOnce(): Promise<{ againInMs?: number }> {
-      if (!deps.knowsTime()) return {};
-      const due = await rows.dueRepairs(store, clock.now(), repairTurnsMax);
-      const begun = await Promise.all(due.map(begin));
-      return begun.includes(true) ? { againInMs: 0 } : {};
+    /** The tick of loop `repairs.work`: begins a turn for one repair of each environment. */
+    async workOnce(): Promise<void> {
+      if (!deps.knowsTime()) return;
+      const due = await rows.dueRepairs(store, clock.now(), repairTurnsMax + underWay.size);
+      for (const key of due) {
+        if (isStopped || underWay.size >= repairTurnsMax) return;
+        if (!underWay.has(key.environment_id)) await begin(key);
+      }
+    },
+
+    /** Begins nothing more; resolves once no turn is under way. */
+    async drain(): Promise<void> {
+      isStopped = true;
+      await Promise.all(underWay.values());
     },
 
     /** Part of the duty `retention`. */

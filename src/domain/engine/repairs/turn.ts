@@ -37,6 +37,8 @@ export interface RepairTurnDeps extends ActDeps {
     action: RepairAction,
   ) => Promise<StarterRights | undefined>;
   count: (outcome: RepairOutcome) => void;
+  /** Whether the node gives back what it holds. */
+  isStopped: () => boolean;
 }
 
 /** What a slice came to: there may be more, there is more later, or the repair is over. */
@@ -70,11 +72,11 @@ export class RepairTurn {
 
   /** Works until the turn is over, and gives the repair back. */
   async run(): Promise<void> {
-    const { clock } = this.#deps;
+    const { clock, isStopped } = this.#deps;
     const until = clock.elapsed() + repairTurnMs;
     try {
       let end: SliceEnd = "more";
-      while (end === "more" && clock.elapsed() < until) end = await this.#slice();
+      while (end === "more" && clock.elapsed() < until && !isStopped()) end = await this.#slice();
       if (end === "over") return;
       await this.#save({ lease_until: 0, due_at: clock.now() + (end === "later" ? repairWaitMs : 0) });
     } catch (error) {
