@@ -2,6 +2,7 @@ import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from ".
 import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./table.ts";
 import { tablesOfFlow } from "./tables-of-flow.ts";
 import { tablesOfOrgs } from "./tables-of-orgs.ts";
+import { tablesOfRepairs } from "./tables-of-repairs.ts";
 
 const tablesOfEnvironments: Record<string, TableAbout> = {
   agent_tools: {
@@ -242,20 +243,6 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 112, key: ["environment_id", "name"] },
     texts: { name: 128 },
   },
-  repair_items: {
-    holds: "what a repair is to do with each of its runs, and what became of it",
-    scope: "environment",
-    endsWith: "their repair goes, loop `repairs.forget`",
-    purge: { at: 137, key: ["environment_id", "repair_id", "item_id"], under: "repairs" },
-    texts: { repair_id: ours, item_id: ours, outcome: ours },
-  },
-  repairs: {
-    holds: "actions on many runs: who started them, why, and how far they are",
-    scope: "environment",
-    endsWith: "30 days after their end, loop `repairs.forget`",
-    purge: { at: 136, key: ["environment_id", "id"] },
-    texts: { id: ours },
-  },
   resumes: {
     holds: "resumes of the last two minutes",
     scope: "environment",
@@ -400,7 +387,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
  * compare it with the schema.
  */
 export const tables: Record<string, TableAbout> = Object.fromEntries(
-  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfOrgs }).sort(([one], [other]) =>
+  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfRepairs, ...tablesOfOrgs }).sort(([one], [other]) =>
     one < other ? -1 : 1,
   ),
 );
