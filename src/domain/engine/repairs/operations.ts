@@ -29,20 +29,23 @@ const Filter = Type.Object(
   { description: "As in ListRuns; at least one field." },
 );
 
-const Id = Type.Object({ id: Type.String({ minLength: 1, maxLength: 200 }) });
+const Id = Type.Object({ id: Type.String({ minLength: 1, maxLength: 200, description: "The repair." }) });
 const page = {
   limit: Type.Optional(Type.Integer({ description: "Of one page." })),
   cursor: text("Where the page before ended."),
 };
 
-const Counts = Type.Object({
-  pending: count("Not begun."),
-  done: count("Done."),
-  over: count("Ended or went on by themselves before their turn."),
-  refused: count("Kept from who started the repair by a deny policy."),
-  failed: count("Could not be done; each item says why."),
-  undone: count("Not begun when the repair was stopped."),
-});
+const Counts = Type.Object(
+  {
+    pending: count("Not begun."),
+    done: count("Done."),
+    over: count("Ended or went on by themselves before their turn."),
+    refused: count("Kept from who started the repair by a deny policy."),
+    failed: count("Could not be done; each item says why."),
+    undone: count("Not begun when the repair was stopped."),
+  },
+  { description: "What became of the runs." },
+);
 
 const RepairOut = Type.Object({
   id: said("Of the repair."),
@@ -185,7 +188,10 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     ...read,
     summary: "Repairs of the environment, newest first.",
     input: Type.Object(page),
-    output: Type.Object({ repairs: Type.Array(RepairOut), next_cursor: said("Of the next page.") }),
+    output: Type.Object({
+      repairs: Type.Array(RepairOut, { description: "Newest first." }),
+      next_cursor: said("Of the next page."),
+    }),
     rest: {
       route: "GET /api/v1/repairs",
       decode: ({ query }) => withNumbers(Object.fromEntries(query), ["limit"]),
@@ -209,7 +215,10 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     ...read,
     summary: "What became of each run of a repair.",
     input: Type.Object({ ...Id.properties, outcome: text("Only these; all when left out."), ...page }),
-    output: Type.Object({ items: Type.Array(ItemOut), next_cursor: said("Of the next page.") }),
+    output: Type.Object({
+      items: Type.Array(ItemOut, { description: "By the id of the run." }),
+      next_cursor: said("Of the next page."),
+    }),
     rest: {
       route: "GET /api/v1/repairs/{id}/items",
       decode: ({ params, query }) => withNumbers({ ...Object.fromEntries(query), ...params }, ["limit"]),

@@ -36,6 +36,8 @@ export type RepairFilter = Message<"svc.v1.RepairFilter"> & {
   search: string;
 
   /**
+   * Those that the action is for when empty.
+   *
    * @generated from field: repeated string statuses = 4;
    */
   statuses: string[];
@@ -73,6 +75,8 @@ export type RepairFilterJson = {
   search?: string;
 
   /**
+   * Those that the action is for when empty.
+   *
    * @generated from field: repeated string statuses = 4;
    */
   statuses?: string[];
@@ -107,6 +111,8 @@ export type PreviewRepairRequest = Message<"svc.v1.PreviewRepairRequest"> & {
   action: string;
 
   /**
+   * Which runs.
+   *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
   filter?: RepairFilter | undefined;
@@ -124,6 +130,8 @@ export type PreviewRepairRequestJson = {
   action?: string;
 
   /**
+   * Which runs.
+   *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
   filter?: RepairFilterJson;
@@ -151,6 +159,8 @@ export type RepairSample = Message<"svc.v1.RepairSample"> & {
   functionId: string;
 
   /**
+   * As it is now.
+   *
    * @generated from field: string status = 3;
    */
   status: string;
@@ -181,6 +191,8 @@ export type RepairSampleJson = {
   functionId?: string;
 
   /**
+   * As it is now.
+   *
    * @generated from field: string status = 3;
    */
   status?: string;
@@ -220,11 +232,15 @@ export type PreviewRepairResponse = Message<"svc.v1.PreviewRepairResponse"> & {
   truncated: boolean;
 
   /**
+   * The same by status.
+   *
    * @generated from field: map<string, int64> by_status = 3;
    */
   byStatus: { [key: string]: bigint };
 
   /**
+   * The newest.
+   *
    * @generated from field: repeated svc.v1.RepairSample samples = 4;
    */
   samples: RepairSample[];
@@ -247,11 +263,15 @@ export type PreviewRepairResponseJson = {
   truncated?: boolean;
 
   /**
+   * The same by status.
+   *
    * @generated from field: map<string, int64> by_status = 3;
    */
   byStatus?: { [key: string]: string };
 
   /**
+   * The newest.
+   *
    * @generated from field: repeated svc.v1.RepairSample samples = 4;
    */
   samples?: RepairSampleJson[];
@@ -269,11 +289,15 @@ export const PreviewRepairResponseSchema: GenMessage<PreviewRepairResponse, {jso
  */
 export type StartRepairRequest = Message<"svc.v1.StartRepairRequest"> & {
   /**
+   * cancel, resume, rerun, patch or inject.
+   *
    * @generated from field: string action = 1;
    */
   action: string;
 
   /**
+   * Which runs.
+   *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
   filter?: RepairFilter | undefined;
@@ -293,6 +317,8 @@ export type StartRepairRequest = Message<"svc.v1.StartRepairRequest"> & {
   outputJson: string;
 
   /**
+   * Why; at most 1024 characters.
+   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -303,11 +329,15 @@ export type StartRepairRequest = Message<"svc.v1.StartRepairRequest"> & {
  */
 export type StartRepairRequestJson = {
   /**
+   * cancel, resume, rerun, patch or inject.
+   *
    * @generated from field: string action = 1;
    */
   action?: string;
 
   /**
+   * Which runs.
+   *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
   filter?: RepairFilterJson;
@@ -327,6 +357,8 @@ export type StartRepairRequestJson = {
   outputJson?: string;
 
   /**
+   * Why; at most 1024 characters.
+   *
    * @generated from field: string reason = 5;
    */
   reason?: string;
@@ -344,11 +376,15 @@ export const StartRepairRequestSchema: GenMessage<StartRepairRequest, {jsonType:
  */
 export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
   /**
+   * Not begun.
+   *
    * @generated from field: int64 pending = 1;
    */
   pending: bigint;
 
   /**
+   * Done.
+   *
    * @generated from field: int64 done = 2;
    */
   done: bigint;
@@ -368,6 +404,8 @@ export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
   refused: bigint;
 
   /**
+   * Could not be done; each item says why.
+   *
    * @generated from field: int64 failed = 5;
    */
   failed: bigint;
@@ -385,11 +423,15 @@ export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
  */
 export type RepairCountsJson = {
   /**
+   * Not begun.
+   *
    * @generated from field: int64 pending = 1;
    */
   pending?: string;
 
   /**
+   * Done.
+   *
    * @generated from field: int64 done = 2;
    */
   done?: string;
@@ -409,6 +451,8 @@ export type RepairCountsJson = {
   refused?: string;
 
   /**
+   * Could not be done; each item says why.
+   *
    * @generated from field: int64 failed = 5;
    */
   failed?: string;
@@ -433,11 +477,15 @@ export const RepairCountsSchema: GenMessage<RepairCounts, {jsonType: RepairCount
  */
 export type Repair = Message<"svc.v1.Repair"> & {
   /**
+   * Of the repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * cancel, resume, rerun, patch or inject.
+   *
    * @generated from field: string action = 2;
    */
   action: string;
@@ -457,6 +505,8 @@ export type Repair = Message<"svc.v1.Repair"> & {
   phase: string;
 
   /**
+   * Why, as who started it said.
+   *
    * @generated from field: string reason = 5;
    */
   reason: string;
@@ -469,6 +519,8 @@ export type Repair = Message<"svc.v1.Repair"> & {
   requestJson: string;
 
   /**
+   * The key or user.
+   *
    * @generated from field: string started_by = 7;
    */
   startedBy: string;
@@ -481,6 +533,8 @@ export type Repair = Message<"svc.v1.Repair"> & {
   note: string;
 
   /**
+   * What became of the runs.
+   *
    * @generated from field: svc.v1.RepairCounts counts = 9;
    */
   counts?: RepairCounts | undefined;
@@ -501,11 +555,15 @@ export type Repair = Message<"svc.v1.Repair"> & {
  */
 export type RepairJson = {
   /**
+   * Of the repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
+   * cancel, resume, rerun, patch or inject.
+   *
    * @generated from field: string action = 2;
    */
   action?: string;
@@ -525,6 +583,8 @@ export type RepairJson = {
   phase?: string;
 
   /**
+   * Why, as who started it said.
+   *
    * @generated from field: string reason = 5;
    */
   reason?: string;
@@ -537,6 +597,8 @@ export type RepairJson = {
   requestJson?: string;
 
   /**
+   * The key or user.
+   *
    * @generated from field: string started_by = 7;
    */
   startedBy?: string;
@@ -549,6 +611,8 @@ export type RepairJson = {
   note?: string;
 
   /**
+   * What became of the runs.
+   *
    * @generated from field: svc.v1.RepairCounts counts = 9;
    */
   counts?: RepairCountsJson;
@@ -576,6 +640,8 @@ export const RepairSchema: GenMessage<Repair, {jsonType: RepairJson}> = /*@__PUR
  */
 export type GetRepairRequest = Message<"svc.v1.GetRepairRequest"> & {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -586,6 +652,8 @@ export type GetRepairRequest = Message<"svc.v1.GetRepairRequest"> & {
  */
 export type GetRepairRequestJson = {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -640,6 +708,8 @@ export const ListRepairsRequestSchema: GenMessage<ListRepairsRequest, {jsonType:
  */
 export type ListRepairsResponse = Message<"svc.v1.ListRepairsResponse"> & {
   /**
+   * Newest first.
+   *
    * @generated from field: repeated svc.v1.Repair repairs = 1;
    */
   repairs: Repair[];
@@ -655,6 +725,8 @@ export type ListRepairsResponse = Message<"svc.v1.ListRepairsResponse"> & {
  */
 export type ListRepairsResponseJson = {
   /**
+   * Newest first.
+   *
    * @generated from field: repeated svc.v1.Repair repairs = 1;
    */
   repairs?: RepairJson[];
@@ -677,6 +749,8 @@ export const ListRepairsResponseSchema: GenMessage<ListRepairsResponse, {jsonTyp
  */
 export type ListRepairItemsRequest = Message<"svc.v1.ListRepairItemsRequest"> & {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -704,6 +778,8 @@ export type ListRepairItemsRequest = Message<"svc.v1.ListRepairItemsRequest"> & 
  */
 export type ListRepairItemsRequestJson = {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -755,16 +831,22 @@ export type RepairItem = Message<"svc.v1.RepairItem"> & {
   functionId: string;
 
   /**
+   * pending, done, over, refused, failed or undone.
+   *
    * @generated from field: string outcome = 4;
    */
   outcome: string;
 
   /**
+   * Why it is not done.
+   *
    * @generated from field: string error = 5;
    */
   error: string;
 
   /**
+   * Since when.
+   *
    * @generated from field: google.protobuf.Timestamp at = 6;
    */
   at?: Timestamp | undefined;
@@ -792,16 +874,22 @@ export type RepairItemJson = {
   functionId?: string;
 
   /**
+   * pending, done, over, refused, failed or undone.
+   *
    * @generated from field: string outcome = 4;
    */
   outcome?: string;
 
   /**
+   * Why it is not done.
+   *
    * @generated from field: string error = 5;
    */
   error?: string;
 
   /**
+   * Since when.
+   *
    * @generated from field: google.protobuf.Timestamp at = 6;
    */
   at?: TimestampJson;
@@ -819,6 +907,8 @@ export const RepairItemSchema: GenMessage<RepairItem, {jsonType: RepairItemJson}
  */
 export type ListRepairItemsResponse = Message<"svc.v1.ListRepairItemsResponse"> & {
   /**
+   * By the id of the run.
+   *
    * @generated from field: repeated svc.v1.RepairItem items = 1;
    */
   items: RepairItem[];
@@ -834,6 +924,8 @@ export type ListRepairItemsResponse = Message<"svc.v1.ListRepairItemsResponse"> 
  */
 export type ListRepairItemsResponseJson = {
   /**
+   * By the id of the run.
+   *
    * @generated from field: repeated svc.v1.RepairItem items = 1;
    */
   items?: RepairItemJson[];
@@ -856,6 +948,8 @@ export const ListRepairItemsResponseSchema: GenMessage<ListRepairItemsResponse, 
  */
 export type PauseRepairRequest = Message<"svc.v1.PauseRepairRequest"> & {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -866,6 +960,8 @@ export type PauseRepairRequest = Message<"svc.v1.PauseRepairRequest"> & {
  */
 export type PauseRepairRequestJson = {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -883,6 +979,8 @@ export const PauseRepairRequestSchema: GenMessage<PauseRepairRequest, {jsonType:
  */
 export type ContinueRepairRequest = Message<"svc.v1.ContinueRepairRequest"> & {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -893,6 +991,8 @@ export type ContinueRepairRequest = Message<"svc.v1.ContinueRepairRequest"> & {
  */
 export type ContinueRepairRequestJson = {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
@@ -910,6 +1010,8 @@ export const ContinueRepairRequestSchema: GenMessage<ContinueRepairRequest, {jso
  */
 export type StopRepairRequest = Message<"svc.v1.StopRepairRequest"> & {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
@@ -920,6 +1022,8 @@ export type StopRepairRequest = Message<"svc.v1.StopRepairRequest"> & {
  */
 export type StopRepairRequestJson = {
   /**
+   * The repair.
+   *
    * @generated from field: string id = 1;
    */
   id?: string;
