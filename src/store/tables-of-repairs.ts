@@ -5,8 +5,8 @@ export const tablesOfRepairs: Record<string, TableAbout> = {
     holds: "what a repair is to do with each of its runs, and what became of it",
     scope: "environment",
     endsWith: "their repair goes, loop `repairs.forget`",
-    purge: { at: 129, key: ["environment_id", "repair_id", "item_id"], under: "repairs" },
-    texts: { repair_id: ours, item_id: ours, outcome: ours },
+    purge: { at: 129, key: ["environment_id", "repair_id", "run_id"], under: "repairs" },
+    texts: { repair_id: ours, outcome: ours },
   },
   repairs: {
     holds: "actions on many runs: who started them, why, and how far they are",

@@ -49,7 +49,7 @@ export class LostRepair extends Error {}
  */
 export async function actOn(deps: ActDeps, repair: Acting, item: PendingItem): Promise<Acted> {
   const { action, rights } = repair;
-  const runId = item.item_id;
+  const runId = item.run_id;
   if (item.status === null) return { outcome: "over", error: "the run has expired" };
   const isMoot =
     action === "cancel" ? item.status !== "active" : action === "resume" && item.status !== "failed";

@@ -62,7 +62,6 @@ const RepairOut = Type.Object({
 });
 
 const ItemOut = Type.Object({
-  item_id: said("The run."),
   run_id: said("The run."),
   function_id: said("Its function."),
   outcome: said(`One of ${repairOutcomes.join(", ")}.`),

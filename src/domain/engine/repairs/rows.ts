@@ -21,8 +21,8 @@ export interface RepairRow extends RepairKey {
   note: string;
   cursor_at: Instant | null;
   cursor_id: string | null;
-  position: number;
-  last_position: number;
+  /** How many runs are its items so far. */
+  selected: number;
   /** JSON text; null until the repair is over. */
   counts: string | null;
   holder: string | null;
@@ -36,7 +36,7 @@ export interface RepairRow extends RepairKey {
 
 const fields =
   sql.raw(`environment_id, id, action, status, phase, reason, request, starter, started_by, note, cursor_at,
-  cursor_id, position, last_position, counts, holder, fence, lease_until, due_at, created_at, updated_at, ended_at`);
+  cursor_id, selected, counts, holder, fence, lease_until, due_at, created_at, updated_at, ended_at`);
 
 const its = ({ environment_id, id }: RepairKey): Sql =>
   sql`environment_id = ${environment_id} AND id = ${id}`;
@@ -68,7 +68,7 @@ export async function countOpen(reader: StoreReader, environmentId: string): Pro
 export const insertRepair = (session: Session, row: RepairRow): Promise<number> =>
   session.run(sql`INSERT INTO repairs (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.action},
     ${row.status}, ${row.phase}, ${row.reason}, ${row.request}, ${row.starter}, ${row.started_by}, ${row.note},
-    ${row.cursor_at}, ${row.cursor_id}, ${sql.bigint(row.position)}, ${sql.bigint(row.last_position)}, ${row.counts},
+    ${row.cursor_at}, ${row.cursor_id}, ${sql.bigint(row.selected)}, ${row.counts},
     ${row.holder}, ${sql.bigint(row.fence)}, ${sql.bigint(row.lease_until)}, ${sql.bigint(row.due_at)},
     ${sql.bigint(row.created_at)}, ${sql.bigint(row.updated_at)}, ${row.ended_at})`);
 
@@ -112,7 +112,7 @@ export type RepairChange = Pick<
   | "note"
   | "cursor_at"
   | "cursor_id"
-  | "position"
+  | "selected"
   | "counts"
   | "lease_until"
   | "due_at"
@@ -127,7 +127,7 @@ export const saveRepair = (
   at: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE repairs SET status = ${row.status}, phase = ${row.phase}, note = ${row.note},
-      cursor_at = ${row.cursor_at}, cursor_id = ${row.cursor_id}, position = ${sql.bigint(row.position)},
+      cursor_at = ${row.cursor_at}, cursor_id = ${row.cursor_id}, selected = ${sql.bigint(row.selected)},
       counts = ${row.counts}, lease_until = ${sql.bigint(row.lease_until)}, due_at = ${sql.bigint(row.due_at)},
       ended_at = ${row.ended_at}, updated_at = ${sql.bigint(at)}
       ${row.lease_until === 0 ? sql.raw(", holder = NULL") : sql.empty}
@@ -141,9 +141,8 @@ const itemsOf = ({ environment_id, id }: RepairKey): Sql =>
   sql`environment_id = ${environment_id} AND repair_id = ${id}`;
 
 export interface NewItem {
-  itemId: string;
-  functionId: string;
   runId: string;
+  functionId: string;
   outcome: RepairOutcome;
 }
 
@@ -153,19 +152,18 @@ export const insertItems = (
   items: readonly NewItem[],
   at: Instant,
 ): Promise<number> =>
-  session.run(sql`INSERT INTO repair_items (environment_id, repair_id, item_id, function_id, run_id, outcome, error,
+  session.run(sql`INSERT INTO repair_items (environment_id, repair_id, run_id, function_id, outcome, error,
       tries, at)
-    SELECT ${environment_id}, ${id}, i.item_id, i.function_id, i.run_id, i.outcome, NULL, 0, ${sql.bigint(at)}
+    SELECT ${environment_id}, ${id}, i.run_id, i.function_id, i.outcome, NULL, 0, ${sql.bigint(at)}
     FROM ${session.seams.rowsFrom("i", {
-      item_id: column.text(items.map(({ itemId }) => itemId)),
-      function_id: column.text(items.map(({ functionId }) => functionId)),
       run_id: column.text(items.map(({ runId }) => runId)),
+      function_id: column.text(items.map(({ functionId }) => functionId)),
       outcome: column.text(items.map(({ outcome }) => outcome)),
-    })} WHERE 1 = 1 ON CONFLICT (environment_id, repair_id, item_id) DO NOTHING`);
+    })} WHERE 1 = 1 ON CONFLICT (environment_id, repair_id, run_id) DO NOTHING`);
 
 /** A run whose turn it is, as it is now; `status` is null when it has expired. */
 export interface PendingItem {
-  item_id: string;
+  run_id: string;
   function_id: string;
   tries: number;
   status: string | null;
@@ -179,13 +177,13 @@ export async function pendingItems(
 ): Promise<PendingItem[]> {
   const next = await reader.one<{ function_id: string }>(sql`SELECT function_id FROM repair_items
     WHERE ${itemsOf(key)} AND outcome = 'pending' AND function_id > ${functionsAfter}
-    ORDER BY environment_id, repair_id, function_id, item_id LIMIT 1`);
+    ORDER BY environment_id, repair_id, function_id, run_id LIMIT 1`);
   if (!next) return [];
-  return reader.all(sql`SELECT i.item_id, i.function_id, i.tries, r.status
-    FROM repair_items i LEFT JOIN runs r ON r.id = i.item_id AND r.environment_id = i.environment_id
+  return reader.all(sql`SELECT i.run_id, i.function_id, i.tries, r.status
+    FROM repair_items i LEFT JOIN runs r ON r.id = i.run_id AND r.environment_id = i.environment_id
     WHERE i.environment_id = ${key.environment_id} AND i.repair_id = ${key.id} AND i.outcome = 'pending'
       AND i.function_id = ${next.function_id}
-    ORDER BY i.item_id LIMIT ${limit}`);
+    ORDER BY i.run_id LIMIT ${limit}`);
 }
 
 /** How many runs of the function are queued, counted up to `most`. */
@@ -204,21 +202,21 @@ export async function countQueued(
 export const takeItem = (
   session: Session,
   key: RepairKey & { fence: number },
-  itemId: string,
+  runId: string,
   at: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE repair_items SET outcome = 'done', error = NULL, at = ${sql.bigint(at)}
-    WHERE ${itemsOf(key)} AND item_id = ${itemId} AND outcome = 'pending' AND ${heldBy(key)}`);
+    WHERE ${itemsOf(key)} AND run_id = ${runId} AND outcome = 'pending' AND ${heldBy(key)}`);
 
 export const settleItem = (
   session: Session,
   key: RepairKey & { fence: number },
-  item: { itemId: string; outcome: RepairOutcome; error: string | null; from: RepairOutcome },
+  item: { runId: string; outcome: RepairOutcome; error: string | null; from: RepairOutcome },
   at: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE repair_items SET outcome = ${item.outcome}, error = ${item.error}, tries = tries + 1,
       at = ${sql.bigint(at)}
-    WHERE ${itemsOf(key)} AND item_id = ${item.itemId} AND outcome = ${item.from} AND ${heldBy(key)}`);
+    WHERE ${itemsOf(key)} AND run_id = ${item.runId} AND outcome = ${item.from} AND ${heldBy(key)}`);
 
 export const undoPending = (
   session: Session,
@@ -227,8 +225,8 @@ export const undoPending = (
   at: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE repair_items SET outcome = 'undone', at = ${sql.bigint(at)}
-    WHERE ${itemsOf(key)} AND outcome = 'pending' AND item_id IN (SELECT item_id FROM repair_items
-      WHERE ${itemsOf(key)} AND outcome = 'pending' ORDER BY function_id, item_id LIMIT ${limit}) AND ${heldBy(key)}`);
+    WHERE ${itemsOf(key)} AND outcome = 'pending' AND run_id IN (SELECT run_id FROM repair_items
+      WHERE ${itemsOf(key)} AND outcome = 'pending' ORDER BY function_id, run_id LIMIT ${limit}) AND ${heldBy(key)}`);
 
 export const countItems = (
   reader: StoreReader,
@@ -237,7 +235,6 @@ export const countItems = (
   reader.all(sql`SELECT outcome, count(*) AS count FROM repair_items WHERE ${itemsOf(key)} GROUP BY outcome`);
 
 export interface ItemRow {
-  item_id: string;
   run_id: string;
   function_id: string;
   outcome: string;
@@ -250,16 +247,16 @@ export const listItems = (
   key: RepairKey,
   { outcome, after, limit }: { outcome: string | undefined; after: string; limit: number },
 ): Promise<ItemRow[]> =>
-  reader.all(sql`SELECT item_id, run_id, function_id, outcome, error, at FROM repair_items
-    WHERE ${itemsOf(key)} AND item_id > ${after} ${outcome === undefined ? sql.empty : sql`AND outcome = ${outcome}`}
-    ORDER BY item_id LIMIT ${limit}`);
+  reader.all(sql`SELECT run_id, function_id, outcome, error, at FROM repair_items
+    WHERE ${itemsOf(key)} AND run_id > ${after} ${outcome === undefined ? sql.empty : sql`AND outcome = ${outcome}`}
+    ORDER BY run_id LIMIT ${limit}`);
 
 /** The items of repairs that ended before, then the repairs that have none left. */
 export async function forget(session: Session, before: Instant, limit: number): Promise<number> {
   const old = sql`SELECT environment_id, id FROM repairs WHERE ended_at < ${sql.bigint(before)} ORDER BY ended_at, id
     LIMIT ${limit}`;
-  const items = await session.run(sql`DELETE FROM repair_items WHERE (environment_id, repair_id, item_id) IN (
-      SELECT i.environment_id, i.repair_id, i.item_id FROM (${old}) o JOIN repair_items i
+  const items = await session.run(sql`DELETE FROM repair_items WHERE (environment_id, repair_id, run_id) IN (
+      SELECT i.environment_id, i.repair_id, i.run_id FROM (${old}) o JOIN repair_items i
         ON i.environment_id = o.environment_id AND i.repair_id = o.id LIMIT ${limit})`);
   if (items === limit) return items;
   await session.run(sql`DELETE FROM repairs WHERE (environment_id, id) IN (${old}) AND NOT EXISTS (

@@ -78,7 +78,7 @@ export function openRepairs(deps: RepairsDeps) {
         ...{ environment_id: environmentId, id: ids.next("rep"), action, status: "running", phase: "select" },
         ...{ reason: input.reason ?? "", request: JSON.stringify(request), note: "" },
         ...{ starter: JSON.stringify(starterOf(caller)), started_by: caller.id },
-        ...{ cursor_at: null, cursor_id: null, position: 0, last_position: 0, counts: null },
+        ...{ cursor_at: null, cursor_id: null, selected: 0, counts: null },
         ...{ holder: null, fence: 0, lease_until: 0, due_at: now },
         ...{ created_at: now, updated_at: now, ended_at: null },
       };

@@ -132,12 +132,12 @@ export class RepairTurn {
   /** The runs that matched when the repair was started; those that end before their turn count as such. */
   async #select(): Promise<SliceEnd> {
     const { select, clock } = this.#deps;
-    const { environment_id, cursor_at, cursor_id, created_at, position } = this.#row;
+    const { environment_id, cursor_at, cursor_id, created_at, selected: before } = this.#row;
     const filter = select.filter(environment_id, this.#request.filter);
     const until = Math.min(filter.until ?? created_at, created_at);
     const after = cursor_at === null || cursor_id === null ? undefined : { at: cursor_at, id: cursor_id };
     const page = await select.page({ ...filter, until }, { after, limit: selectSliceMax });
-    const selected = position + page.length;
+    const selected = before + page.length;
     if (selected > repairItemsMax) {
       const note = `more than ${repairItemsMax} runs match: a narrower filter is needed`;
       await this.#save({ status: "stopping", note });
@@ -146,14 +146,13 @@ export class RepairTurn {
     const last = page.at(-1);
     const isLast = page.length < selectSliceMax;
     const items = page.map(({ id, functionId }) => ({
-      itemId: id,
       runId: id,
       functionId,
       outcome: "pending" as const,
     }));
     await this.#save(
       {
-        position: selected,
+        selected,
         ...(last && { cursor_at: last.createdAt, cursor_id: last.id }),
         ...(isLast && { phase: "work" }),
       },
@@ -210,7 +209,7 @@ export class RepairTurn {
     const from = settled?.wasDone ? "done" : "pending";
     const { store, clock } = this.#deps;
     await store.write((session) =>
-      rows.settleItem(session, acting, { itemId: item.item_id, outcome, error, from }, clock.now()),
+      rows.settleItem(session, acting, { runId: item.run_id, outcome, error, from }, clock.now()),
     );
     if (outcome !== "pending") this.#deps.count(outcome);
   }
@@ -221,7 +220,7 @@ export class RepairTurn {
       return await actOn(this.#deps, acting, item);
     } catch (error) {
       if (error instanceof LostRepair || error instanceof StoreError) throw error;
-      this.#deps.log.error("repair.defect", { repairId: acting.id, runId: item.item_id, error });
+      this.#deps.log.error("repair.defect", { repairId: acting.id, runId: item.run_id, error });
       return "again";
     }
   }

@@ -92,7 +92,7 @@ export function openRepairViews({ store, select }: { store: Store; select: Selec
       const size = pageSize(limit);
       const after = cursor ? readNameCursor("cursor", cursor) : "";
       const found = await rows.listItems(store, row, { outcome: wanted, after, limit: size + 1 });
-      const { items, nextCursor } = pageOf(found, size, (last) => writeNameCursor(last.item_id));
+      const { items, nextCursor } = pageOf(found, size, (last) => writeNameCursor(last.run_id));
       return { items, nextCursor: nextCursor ?? "" };
     },
   };

@@ -21,12 +21,12 @@ export const repairJson = ({ row, counts }: ShownRepair) => ({
 });
 
 export const toItem = (row: ItemRow) => ({
-  ...{ itemId: row.item_id, runId: row.run_id, functionId: row.function_id, outcome: row.outcome },
+  ...{ runId: row.run_id, functionId: row.function_id, outcome: row.outcome },
   ...{ error: row.error ?? "", at: timestampOf(row.at) },
 });
 
 export const itemJson = (row: ItemRow) => ({
-  ...{ item_id: row.item_id, run_id: row.run_id, function_id: row.function_id, outcome: row.outcome },
+  ...{ run_id: row.run_id, function_id: row.function_id, outcome: row.outcome },
   ...(row.error !== null && { error: row.error }),
   at: rfc3339(row.at),
 });

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/repair.proto.
  */
 export const file_svc_v1_repair: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvcmVwYWlyLnByb3RvEgZzdmMudjEirQEKDFJlcGFpckZpbHRlchITCgtmdW5jdGlvbl9pZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRIOCgZzZWFyY2gYAyABKAkSEAoIc3RhdHVzZXMYBCADKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJMChRQcmV2aWV3UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlciKHAQoMUmVwYWlyU2FtcGxlEg4KBnJ1bl9pZBgBIAEoCRITCgtmdW5jdGlvbl9pZBgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKZXZlbnRfbmFtZRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLXAQoVUHJldmlld1JlcGFpclJlc3BvbnNlEhMKC3RvdGFsX2NvdW50GAEgASgDEhEKCXRydW5jYXRlZBgCIAEoCBI+CglieV9zdGF0dXMYAyADKAsyKy5zdmMudjEuUHJldmlld1JlcGFpclJlc3BvbnNlLkJ5U3RhdHVzRW50cnkSJQoHc2FtcGxlcxgEIAMoCzIULnN2Yy52MS5SZXBhaXJTYW1wbGUaLwoNQnlTdGF0dXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIn0KElN0YXJ0UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlchIMCgRzdGVwGAMgASgJEhMKC291dHB1dF9qc29uGAQgASgJEg4KBnJlYXNvbhgFIAEoCSJsCgxSZXBhaXJDb3VudHMSDwoHcGVuZGluZxgBIAEoAxIMCgRkb25lGAIgASgDEgwKBG92ZXIYAyABKAMSDwoHcmVmdXNlZBgEIAEoAxIOCgZmYWlsZWQYBSABKAMSDgoGdW5kb25lGAYgASgDIo8CCgZSZXBhaXISCgoCaWQYASABKAkSDgoGYWN0aW9uGAIgASgJEg4KBnN0YXR1cxgDIAEoCRINCgVwaGFzZRgEIAEoCRIOCgZyZWFzb24YBSABKAkSFAoMcmVxdWVzdF9qc29uGAYgASgJEhIKCnN0YXJ0ZWRfYnkYByABKAkSDAoEbm90ZRgIIAEoCRIkCgZjb3VudHMYCSABKAsyFC5zdmMudjEuUmVwYWlyQ291bnRzEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIeChBHZXRSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIjMKEkxpc3RSZXBhaXJzUmVxdWVzdBINCgVsaW1pdBgBIAEoBRIOCgZjdXJzb3IYAiABKAkiSwoTTGlzdFJlcGFpcnNSZXNwb25zZRIfCgdyZXBhaXJzGAEgAygLMg4uc3ZjLnYxLlJlcGFpchITCgtuZXh0X2N1cnNvchgCIAEoCSJUChZMaXN0UmVwYWlySXRlbXNSZXF1ZXN0EgoKAmlkGAEgASgJEg8KB291dGNvbWUYAiABKAkSDQoFbGltaXQYAyABKAUSDgoGY3Vyc29yGAQgASgJIooBCgpSZXBhaXJJdGVtEg8KB2l0ZW1faWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhMKC2Z1bmN0aW9uX2lkGAMgASgJEg8KB291dGNvbWUYBCABKAkSDQoFZXJyb3IYBSABKAkSJgoCYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlEKF0xpc3RSZXBhaXJJdGVtc1Jlc3BvbnNlEiEKBWl0ZW1zGAEgAygLMhIuc3ZjLnYxLlJlcGFpckl0ZW0SEwoLbmV4dF9jdXJzb3IYAiABKAkiIAoSUGF1c2VSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIiMKFUNvbnRpbnVlUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCSIfChFTdG9wUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCTK0BAoNUmVwYWlyU2VydmljZRJRCg1QcmV2aWV3UmVwYWlyEhwuc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXF1ZXN0Gh0uc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXNwb25zZSIDkAIBEjkKC1N0YXJ0UmVwYWlyEhouc3ZjLnYxLlN0YXJ0UmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISOgoJR2V0UmVwYWlyEhguc3ZjLnYxLkdldFJlcGFpclJlcXVlc3QaDi5zdmMudjEuUmVwYWlyIgOQAgESSwoLTGlzdFJlcGFpcnMSGi5zdmMudjEuTGlzdFJlcGFpcnNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RSZXBhaXJzUmVzcG9uc2UiA5ACARJXCg9MaXN0UmVwYWlySXRlbXMSHi5zdmMudjEuTGlzdFJlcGFpckl0ZW1zUmVxdWVzdBofLnN2Yy52MS5MaXN0UmVwYWlySXRlbXNSZXNwb25zZSIDkAIBEjkKC1BhdXNlUmVwYWlyEhouc3ZjLnYxLlBhdXNlUmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISPwoOQ29udGludWVSZXBhaXISHS5zdmMudjEuQ29udGludWVSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpchI3CgpTdG9wUmVwYWlyEhkuc3ZjLnYxLlN0b3BSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpcmIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChNzdmMvdjEvcmVwYWlyLnByb3RvEgZzdmMudjEirQEKDFJlcGFpckZpbHRlchITCgtmdW5jdGlvbl9pZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRIOCgZzZWFyY2gYAyABKAkSEAoIc3RhdHVzZXMYBCADKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJMChRQcmV2aWV3UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlciKHAQoMUmVwYWlyU2FtcGxlEg4KBnJ1bl9pZBgBIAEoCRITCgtmdW5jdGlvbl9pZBgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKZXZlbnRfbmFtZRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLXAQoVUHJldmlld1JlcGFpclJlc3BvbnNlEhMKC3RvdGFsX2NvdW50GAEgASgDEhEKCXRydW5jYXRlZBgCIAEoCBI+CglieV9zdGF0dXMYAyADKAsyKy5zdmMudjEuUHJldmlld1JlcGFpclJlc3BvbnNlLkJ5U3RhdHVzRW50cnkSJQoHc2FtcGxlcxgEIAMoCzIULnN2Yy52MS5SZXBhaXJTYW1wbGUaLwoNQnlTdGF0dXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIn0KElN0YXJ0UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlchIMCgRzdGVwGAMgASgJEhMKC291dHB1dF9qc29uGAQgASgJEg4KBnJlYXNvbhgFIAEoCSJsCgxSZXBhaXJDb3VudHMSDwoHcGVuZGluZxgBIAEoAxIMCgRkb25lGAIgASgDEgwKBG92ZXIYAyABKAMSDwoHcmVmdXNlZBgEIAEoAxIOCgZmYWlsZWQYBSABKAMSDgoGdW5kb25lGAYgASgDIo8CCgZSZXBhaXISCgoCaWQYASABKAkSDgoGYWN0aW9uGAIgASgJEg4KBnN0YXR1cxgDIAEoCRINCgVwaGFzZRgEIAEoCRIOCgZyZWFzb24YBSABKAkSFAoMcmVxdWVzdF9qc29uGAYgASgJEhIKCnN0YXJ0ZWRfYnkYByABKAkSDAoEbm90ZRgIIAEoCRIkCgZjb3VudHMYCSABKAsyFC5zdmMudjEuUmVwYWlyQ291bnRzEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIeChBHZXRSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIjMKEkxpc3RSZXBhaXJzUmVxdWVzdBINCgVsaW1pdBgBIAEoBRIOCgZjdXJzb3IYAiABKAkiSwoTTGlzdFJlcGFpcnNSZXNwb25zZRIfCgdyZXBhaXJzGAEgAygLMg4uc3ZjLnYxLlJlcGFpchITCgtuZXh0X2N1cnNvchgCIAEoCSJUChZMaXN0UmVwYWlySXRlbXNSZXF1ZXN0EgoKAmlkGAEgASgJEg8KB291dGNvbWUYAiABKAkSDQoFbGltaXQYAyABKAUSDgoGY3Vyc29yGAQgASgJInkKClJlcGFpckl0ZW0SDgoGcnVuX2lkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEg8KB291dGNvbWUYAyABKAkSDQoFZXJyb3IYBCABKAkSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlEKF0xpc3RSZXBhaXJJdGVtc1Jlc3BvbnNlEiEKBWl0ZW1zGAEgAygLMhIuc3ZjLnYxLlJlcGFpckl0ZW0SEwoLbmV4dF9jdXJzb3IYAiABKAkiIAoSUGF1c2VSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIiMKFUNvbnRpbnVlUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCSIfChFTdG9wUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCTK0BAoNUmVwYWlyU2VydmljZRJRCg1QcmV2aWV3UmVwYWlyEhwuc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXF1ZXN0Gh0uc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXNwb25zZSIDkAIBEjkKC1N0YXJ0UmVwYWlyEhouc3ZjLnYxLlN0YXJ0UmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISOgoJR2V0UmVwYWlyEhguc3ZjLnYxLkdldFJlcGFpclJlcXVlc3QaDi5zdmMudjEuUmVwYWlyIgOQAgESSwoLTGlzdFJlcGFpcnMSGi5zdmMudjEuTGlzdFJlcGFpcnNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RSZXBhaXJzUmVzcG9uc2UiA5ACARJXCg9MaXN0UmVwYWlySXRlbXMSHi5zdmMudjEuTGlzdFJlcGFpckl0ZW1zUmVxdWVzdBofLnN2Yy52MS5MaXN0UmVwYWlySXRlbXNSZXNwb25zZSIDkAIBEjkKC1BhdXNlUmVwYWlyEhouc3ZjLnYxLlBhdXNlUmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISPwoOQ29udGludWVSZXBhaXISHS5zdmMudjEuQ29udGludWVSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpchI3CgpTdG9wUmVwYWlyEhkuc3ZjLnYxLlN0b3BSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpcmIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * At least one field is set; the fields mean what those of ListRunsRequest do.
@@ -814,40 +814,33 @@ export const ListRepairItemsRequestSchema: GenMessage<ListRepairItemsRequest, {j
  */
 export type RepairItem = Message<"svc.v1.RepairItem"> & {
   /**
-   * The run, or the event of a replay.
-   *
-   * @generated from field: string item_id = 1;
-   */
-  itemId: string;
-
-  /**
-   * @generated from field: string run_id = 2;
+   * @generated from field: string run_id = 1;
    */
   runId: string;
 
   /**
-   * @generated from field: string function_id = 3;
+   * @generated from field: string function_id = 2;
    */
   functionId: string;
 
   /**
    * pending, done, over, refused, failed or undone.
    *
-   * @generated from field: string outcome = 4;
+   * @generated from field: string outcome = 3;
    */
   outcome: string;
 
   /**
    * Why it is not done.
    *
-   * @generated from field: string error = 5;
+   * @generated from field: string error = 4;
    */
   error: string;
 
   /**
    * Since when.
    *
-   * @generated from field: google.protobuf.Timestamp at = 6;
+   * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: Timestamp | undefined;
 };
@@ -857,40 +850,33 @@ export type RepairItem = Message<"svc.v1.RepairItem"> & {
  */
 export type RepairItemJson = {
   /**
-   * The run, or the event of a replay.
-   *
-   * @generated from field: string item_id = 1;
-   */
-  itemId?: string;
-
-  /**
-   * @generated from field: string run_id = 2;
+   * @generated from field: string run_id = 1;
    */
   runId?: string;
 
   /**
-   * @generated from field: string function_id = 3;
+   * @generated from field: string function_id = 2;
    */
   functionId?: string;
 
   /**
    * pending, done, over, refused, failed or undone.
    *
-   * @generated from field: string outcome = 4;
+   * @generated from field: string outcome = 3;
    */
   outcome?: string;
 
   /**
    * Why it is not done.
    *
-   * @generated from field: string error = 5;
+   * @generated from field: string error = 4;
    */
   error?: string;
 
   /**
    * Since when.
    *
-   * @generated from field: google.protobuf.Timestamp at = 6;
+   * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: TimestampJson;
 };
