@@ -183,16 +183,6 @@ async function log(client: Client): Promise<void> {
   if (rows.length !== 2) throw new Error("not two rows");
 }
 
-async function repairs(client: Client): Promise<void> {
-  const asked = { action: "cancel", filter: { function_id: "of-nothing" } };
-  await must(client.POST("/api/v1/repairs/preview", { body: asked }));
-  const { id } = await must(client.POST("/api/v1/repairs", { body: { ...asked, reason: "a tour" } }));
-  const params = { path: { id } };
-  await must(client.GET("/api/v1/repairs/{id}", { params }));
-  await must(client.GET("/api/v1/repairs/{id}/items", { params }));
-  await must(client.GET("/api/v1/repairs"));
-}
-
 async function record(client: Client, runId: string): Promise<void> {
   await must(client.GET("/api/v1/runs/{id}/streams", { params: { path: { id: runId } } }));
   await must(client.GET("/api/v1/audit", { params: { query: { run_id: runId } } }));
@@ -208,7 +198,9 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.DELETE("/api/v1/debug/requests"));
   await must(client.GET("/api/v1/flow/emit-edges"));
   await must(client.GET("/api/v1/flow/invoke-edges", { params: { query: { hours: 1 } } }));
-  await repairs(client);
+  const asked = { action: "cancel", filter: { function_id: "of-nothing" }, reason: "a tour" };
+  const { id } = await must(client.POST("/api/v1/repairs", { body: asked }));
+  await must(client.GET("/api/v1/repairs/{id}/items", { params: { path: { id } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
   await must(client.GET("/api/v1/outbox/dead-letter", { params: { query: { env: "production" } } }));
