@@ -387,7 +387,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
  * compare it with the schema.
  */
 export const tables: Record<string, TableAbout> = Object.fromEntries(
-  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfRepairs, ...tablesOfOrgs }).sort(([one], [other]) =>
-    one < other ? -1 : 1,
+  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfRepairs, ...tablesOfOrgs }).sort(
+    ([one], [other]) => (one < other ? -1 : 1),
   ),
 );

@@ -95,7 +95,7 @@ async function steer(
       return;
     case "resume":
     case "rerun":
-      await steering.resume(environment_id, runId, request.step, id);
+      await steering.resume(environment_id, { runId, fromStep: request.step, skipSleep: undefined }, id);
       return;
     case "patch":
       await steering.patch(environment_id, { stepId, output, reason }, id);
