@@ -281,6 +281,8 @@ export const notExported: Readonly<Record<string, string>> = {
   platform_users: "of the platform",
   projection_pending: "delivered again from the cursor",
   projection_rebuilds: "what was",
+  repair_items: "runs are named by their ids here",
+  repairs: "runs are named by their ids here",
   resumes: "of two minutes",
   rotations: "of the installation",
   run_deadlines: "of runs that are not over",
