@@ -103,7 +103,8 @@ export function openEnginePeople(url: string, tenant: Tenant, journal: Journal):
       const what = chance();
       if (what < 0.3) {
         const { ok, body } = await ask("CancelRun", { id: runId, reason: "enough" });
-        mark.cancelled = ok && body.status === "RUN_STATUS_CANCELLED";
+        // A run whose worker was lost is undone first: its end is decided all the same.
+        mark.cancelled = ok && (body.status === "RUN_STATUS_CANCELLED" || body.phase === "compensating");
       } else if (what < 0.7) {
         await ask("PauseRun", { run_id: runId });
         await Bun.sleep(chance() * 1_000);

@@ -4,7 +4,6 @@ import { connect } from "node:net";
 import { Code, type ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Type } from "@sinclair/typebox";
-import { AgentToolsService } from "../../src/gen/svc/v1/agent_tools_pb.ts";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { rpc, unary } from "../../src/kit/operation.ts";
@@ -27,7 +26,7 @@ function gate() {
     input: Type.Object({}),
     rest: "GET /gate",
     rpc: rpc(
-      AgentToolsService.method.listTools,
+      SvcService.method.info,
       () => ({}),
       () => ({}),
     ),
@@ -84,7 +83,6 @@ test("while it drains: ready says so at once, everything else is served, connect
     goaway = true;
   });
   const client = createClient(SvcService, createGrpcTransport({ baseUrl: grpcUrl! }));
-  const tools = createClient(AgentToolsService, createGrpcTransport({ baseUrl: grpcUrl! }));
   expect((await client.health({})).status).toBe("healthy");
 
   const stopped = server.stop();
@@ -106,7 +104,7 @@ test("while it drains: ready says so at once, everything else is served, connect
   await until(() => line.world.closed, { about: "the connection to be closed" });
   // Open requests, over both ports, end although listening stops meanwhile.
   const open = fetch(`${server.url}/gate`);
-  const openRpc = tools.listTools({});
+  const openRpc = client.info({});
   await until(() => state.asked === 2, { about: "both to be asked" });
   expect((await server.api("/health")).status).toBe(200);
   notice.resolve();
@@ -149,8 +147,8 @@ test("what does not end in time is cut, on both ports", async () => {
     settings: { drainMs: 100, grpcPort: await freePort() },
     operations: [operation],
   });
-  const client = createClient(AgentToolsService, createGrpcTransport({ baseUrl: server.running.grpcUrl! }));
-  const call = client.listTools({}).then(
+  const client = createClient(SvcService, createGrpcTransport({ baseUrl: server.running.grpcUrl! }));
+  const call = client.info({}).then(
     () => undefined,
     (error) => (error as ConnectError).code,
   );

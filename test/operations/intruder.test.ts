@@ -132,7 +132,7 @@ describe("an intruder from another org with the same names", () => {
       expect(answer.status).toBe(200);
       expect(JSON.stringify(answer.body)).toContain(intruder.marker);
     }
-  }, 240_000);
+  }, 900_000);
 
   test("learns nothing by one id of the victim's beside its own", async () => {
     const own = await idsOf(server, intruder.orgId, intruder.environmentId);
@@ -141,7 +141,7 @@ describe("an intruder from another org with the same names", () => {
     const { intrusions, calls } = await intrudeBeside({ ...options, visitors, own });
     expect(calls).toBeGreaterThan(1_000);
     expect(intrusions.filter(({ way }) => !way.startsWith("GET /test/"))).toEqual([]);
-  }, 240_000);
+  }, 900_000);
 
   test("gets nowhere by naming the victim's org or environment in a header", async () => {
     for (const visitor of Object.values(intruder.visitors))
