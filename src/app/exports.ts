@@ -5,6 +5,9 @@ import type { Host, Part } from "./part.ts";
 
 /** What leaves the installation as a whole. */
 export function openExportsPart({ store, clock, ids, log }: Host): Part {
-  const exports = openExports({ store, clock, log, newHolder: ids.uuid, version });
+  const exports = openExports({
+    ...{ store, clock, log, newHolder: ids.uuid, version },
+    collectGarbage: () => Bun.gc(false),
+  });
   return { operations: exportOperations(exports), loops: [], duties: [] };
 }

@@ -1,5 +1,5 @@
 /** Rows of one page, and bytes of its large columns after which it ends: a page is how long others wait. */
-export const exportPageRowsMax = 200;
+export const exportPageRowsMax = 60;
 export const exportPageBytesMax = 256 * 1024;
 /** Runs whose steps are read together. */
 export const exportRunsAtOnce = 200;
@@ -7,3 +7,6 @@ export const exportRunsAtOnce = 200;
 export const exportLeaseMs = 60_000;
 export const exportRenewMs = 10_000;
 export const exportRetryAfterSeconds = 30;
+/** Pages behind which what they left is collected, and how long that has: at the rate of an export the heap would double. */
+export const exportCollectPages = 25;
+export const exportCollectMs = 10;

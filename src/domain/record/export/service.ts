@@ -2,7 +2,7 @@ import { breather } from "../../../kit/breather.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import { type ContentDeps, contentOf, type ExportContent } from "./content.ts";
-import { exportLeaseMs, exportRenewMs } from "./limits.ts";
+import { exportCollectMs, exportCollectPages, exportLeaseMs, exportRenewMs } from "./limits.ts";
 import { busy, sectionsOf } from "./lines.ts";
 import * as rows from "./rows.ts";
 
@@ -23,6 +23,8 @@ export interface Exports {
 
 export interface ExportsDeps extends ContentDeps {
   log: Log;
+  /** Begins to collect garbage, beside what else is done. */
+  collectGarbage: () => void;
   /** Names one export among all. */
   newHolder: () => string;
 }
@@ -33,7 +35,7 @@ interface Underway {
   takenAt: number;
 }
 
-export function openExports({ log, newHolder, ...deps }: ExportsDeps): Exports {
+export function openExports({ log, newHolder, collectGarbage, ...deps }: ExportsDeps): Exports {
   const { store, clock } = deps;
   let underway: Underway | undefined;
 
@@ -67,7 +69,12 @@ export function openExports({ log, newHolder, ...deps }: ExportsDeps): Exports {
   function keeper(orgId: string, own: Underway): () => Promise<void> {
     const breathe = breather(clock, orgId);
     let renewedAt = clock.elapsed();
+    let pages = 0;
     return async () => {
+      if (++pages % exportCollectPages === 0) {
+        collectGarbage();
+        await clock.sleep(exportCollectMs);
+      }
       const now = clock.elapsed();
       own.takenAt = now;
       if (now - renewedAt >= exportRenewMs) {
