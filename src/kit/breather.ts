@@ -48,16 +48,19 @@ function resumeNext({ waiting }: Thread): boolean {
 
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** Gives the event loop back, then lets callers go on for a burst; again until no caller waits. */
+/**
+ * Gives the event loop back, then lets callers go on for a burst; again until no caller waits. A burst that many
+ * short steps used up is followed by one turn, which takes microseconds; who computes on pauses between bursts.
+ */
 async function turn(clock: Ticking, thread: Thread): Promise<void> {
-  do {
-    await clock.sleep(0);
+  for (let isFirst = true; isFirst || thread.waiting.size > 0; isFirst = false) {
+    await (isFirst ? nextTurn() : clock.sleep(0));
     const overMs = clock.elapsed() - thread.beganAt! - burstMs;
     if (overMs > 0) await clock.sleep(Math.min(paybackMsMax, overMs));
     thread.beganAt = clock.elapsed();
     // A sleep takes a millisecond, and a step may take none: ten thousand short ones would take ten seconds.
     while (clock.elapsed() - thread.beganAt < burstMs && resumeNext(thread)) await nextTurn();
-  } while (thread.waiting.size > 0);
+  }
   thread.beganAt = undefined;
 }
 

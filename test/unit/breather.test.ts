@@ -33,7 +33,7 @@ describe("computing in bursts", () => {
     const pause = breathe();
     expect(pause).toBeDefined();
     await pause;
-    expect(pauses.slice(0, 2)).toEqual([0, 21]);
+    expect(pauses[0]).toBe(21);
     compute(1);
     expect(breathe()).toBeUndefined();
   });
