@@ -8,10 +8,10 @@ import { importBytesMax, importRowsMax } from "./limits.ts";
 
 /** What is told of another installation, and means nothing in this one. */
 const passedOver = new Set(["audit", "webhooks"]);
-/** A file could bring statements that nobody has admitted. */
+/** The statements of a file have passed no check of this installation. */
 const isOfSql = ({ table }: ExportedTable, { mode }: ImportedRow): boolean =>
   table === "sql_projections" || (table === "projections" && mode === "sql");
-/** Written last: until then nobody sees the environment. */
+/** The environment becomes visible with these rows, so they are written last. */
 const lastTables = new Set(["environments", "heads"]);
 
 const notOurs = "another import of this org is under way, or this one was undone";
@@ -24,7 +24,7 @@ export interface ImportOptions {
   idOf: ReturnType<typeof idsFor>;
   file: CheckedFile;
   now: Instant;
-  /** Of a password that nobody knows. */
+  /** The hash of a random password that is shown nowhere. */
   passwordHash: string;
   /** Lines that an import before this one has written. */
   written: number;

@@ -45,7 +45,7 @@ export interface PushedSchemas {
 
 /** JSON Schemas of events, which the server checks data by. */
 export interface SchemaCalls {
-  /** From now on the name has the registered versions and no others. A version has one schema for ever. */
+  /** From now on the name has the registered versions and no others. The schema of a version never changes. */
   register(
     eventName: string,
     schema: JsonSchemaText,

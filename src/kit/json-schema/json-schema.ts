@@ -203,7 +203,7 @@ class Compiler {
     return (value, run, seen) => keeps(target, value, run, seen);
   }
 
-  /** A schema that asks itself about the same value would ask for ever. */
+  /** A schema that asks itself about the same value would ask without end. */
   #refuseCircles(): void {
     const done = new Set<SchemaNode>();
     for (const start of this.#nodes.values()) {

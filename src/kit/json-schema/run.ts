@@ -108,7 +108,7 @@ export function keepsIn(node: SchemaNode, value: unknown, run: CheckRun, member:
   return kept;
 }
 
-/** The same, and nobody is told why not. */
+/** The same without the reason. */
 export function keepsQuietly(
   node: SchemaNode,
   value: unknown,

@@ -1,6 +1,6 @@
 /**
- * Ids of providers are known by the idempotency keys of their events. The index of deliveries by these ids has nobody who reads it,
- * and cost every webhook a write.
+ * Ids of providers are known by the idempotency keys of their events. No query reads the index of deliveries by
+ * these ids, which cost every webhook a write.
  */
 export const webhookKeys = {
   version: 42,

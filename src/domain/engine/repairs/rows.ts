@@ -72,7 +72,7 @@ export const insertRepair = (session: Session, row: RepairRow): Promise<number> 
     ${row.holder}, ${sql.bigint(row.fence)}, ${sql.bigint(row.lease_until)}, ${sql.bigint(row.due_at)},
     ${sql.bigint(row.created_at)}, ${sql.bigint(row.updated_at)}, ${row.ended_at})`);
 
-/** Under the row's lock: whoever works on the repair finds out by the fence. */
+/** Changes a repair under the lock of its row; the node that works on it finds out by the fence. */
 export const steerRepair = (
   session: Session,
   key: RepairKey,

@@ -168,7 +168,7 @@ export const deleteEndpoint = async (session: Session, key: EndpointKey): Promis
 };
 
 /**
- * Endpoints with something to send now that nobody holds: of each environment those first that waited longest,
+ * Free endpoints with something to send now: of each environment those first that waited longest,
  * so that one with many endpoints does not displace the others.
  */
 export const dueEndpoints = (
@@ -184,7 +184,7 @@ export const dueEndpoints = (
           WHERE d.environment_id = e.environment_id AND d.endpoint_id = e.id AND d.due_at IS NOT NULL))) due
     WHERE nth <= ${ofEach} ORDER BY nth, lease_until, environment_id, id LIMIT ${most}`);
 
-/** Takes an endpoint that nobody holds; undefined when another node was first. */
+/** Takes a free endpoint; undefined when another node was first. */
 export const claimEndpoint = (
   session: Session,
   key: EndpointKey,

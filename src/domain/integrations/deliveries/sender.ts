@@ -58,7 +58,7 @@ export function openSend(deps: SendDeps) {
     const headers = headersOf(event.id, body, secrets, clock.now());
     try {
       return await call({ url, body, headers, timeoutMs }, async (response) => {
-        // What it answers beside the status is nobody's business: it may be endless.
+        // The body of the answer is not read: it may be endless.
         await response.body?.cancel();
         return outcomeOf(response);
       });

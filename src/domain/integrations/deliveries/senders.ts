@@ -24,7 +24,7 @@ export class Senders {
 
   readonly size = (): number => this.#underWay.size;
 
-  /** The tick of loop `webhooks.deliver`: takes endpoints with something to send that nobody holds. */
+  /** The tick of loop `webhooks.deliver`: takes free endpoints with something to send. */
   async lookOnce(): Promise<void> {
     const { store, clock, knowsTime } = this.#deps;
     const free = sendersMax - this.#underWay.size;

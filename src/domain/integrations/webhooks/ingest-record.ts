@@ -92,7 +92,7 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
       await rows.insertDelivery(session, row);
     });
 
-  /** Leaves a row of a request that brought no event. Whoever sends such ones all the time fills no table. */
+  /** Leaves a row of a request that brought no event. Requests of this kind that come all the time fill no table. */
   async function refuse(request: Ingested, status: "rejected" | "failed", fault: Fault): Promise<never> {
     received(status).add();
     if (noteRefusal(request.source.row.id) === 0) {

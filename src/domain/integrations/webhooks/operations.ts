@@ -63,7 +63,7 @@ const Id = Type.Object({ id: text });
 const read = { action: "webhooks:read", reads: true } as const;
 const manage = { action: "webhooks:manage" } as const;
 
-/** Whoever makes a source, says what it lets in, or sends a delivery again may emit what it emits. */
+/** A caller who makes or changes a source, or sends a delivery again, must be allowed to emit what it emits. */
 const emits = { alsoAsks: ["events:emit", "functions:invoke"], costs: () => ["events:emit"] };
 /** Deliveries show what events hold. */
 const shows = { alsoAsks: ["events:subscribe"], costs: () => ["events:subscribe"] };

@@ -37,8 +37,8 @@ export interface EventSchemas {
   readonly chars: number;
   governs(eventName: string): boolean;
   /**
-   * Looks at an event of a governed name. It yields steps, each to be called in its turn, so that nobody waits
-   * for all of them at once.
+   * Looks at an event of a governed name. It yields steps, each to be called in its turn, so that other
+   * callers wait for one of them at most.
    */
   verdictOf(event: GovernedEvent): Generator<() => void, SchemaVerdict>;
 }
@@ -143,7 +143,7 @@ const tooMuch = ({ name, version, at = "" }: GovernedEvent, { message }: TooMuch
 };
 
 /**
- * The schemas that events of the environment must keep; undefined when there are none, or nobody is to look.
+ * The schemas that events of the environment must keep; undefined when there are none, or the mode is `off`.
  * What `before` has compiled is taken over.
  */
 export async function readSchemas(

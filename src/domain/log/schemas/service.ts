@@ -36,7 +36,7 @@ export interface StoredData {
 /** Schemas of events, by name and version. A name with any version is governed: see `governed.ts`. */
 export interface Schemas {
   /**
-   * A version has one text for ever: the same again changes nothing, another is `already_exists`. Emits that
+   * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits that
    * are decided after the commit obey it, at every node.
    */
   register(

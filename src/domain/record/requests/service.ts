@@ -9,7 +9,7 @@ import { CapturedRequest, capturedParts, type Redact, type SeenRequest } from ".
 export type Captured = Static<typeof CapturedRequest>;
 
 export interface CapturedRequests {
-  /** Costs nothing while nobody has asked for the requests of the caller's org. */
+  /** Costs nothing until the requests of the caller's org are asked for. */
   observe(seen: SeenRequest): void;
   /** Newest first, of all nodes; from now on they capture the org's requests for a while. */
   list(orgId: string): Promise<{ requests: Captured[]; until: Instant }>;
