@@ -176,6 +176,12 @@ describe.each(engines)("what caused what, on %s", (engine) => {
     const { things, links } = await causality.get("run", runId, { direction: "effects", depth: 2 });
     expect(things[0]).toMatchObject({ kind: "run", id: runId, name: "cause-parent", depth: 0 });
     expect(links.every(({ cause }) => things.some(({ id }) => id === cause.id))).toBe(true);
+    // What else a run did must not hide the runs that it led to.
+    for (let batch = 0; batch < 22; batch++) {
+      const events = Array.from({ length: 100 }, () => ({ event: "cause.noise", data: {} }));
+      const headers = { "X-Svc-Run-ID": runId };
+      expect((await server.rpc("SvcService", "TriggerBatch", { events }, { headers })).status).toBe(200);
+    }
     const cancelled = await causality.cancelSubtree(runId, { reason: "enough" });
     expect(cancelled).toEqual({ cancelled: [leaf.id], over: 2, hidden: 0, truncated: false });
     const again = await server.rpc("CausalityService", "CancelSubtree", { runId });

@@ -51,6 +51,14 @@ export const childrenOfRuns = (reader: CausalReader, look: CausalLook) =>
     WHERE s.environment_id = ${look.environmentId} AND s.child_run_id IS NOT NULL
     ORDER BY i.ord, s.sequence LIMIT ${look.most}`);
 
+/** Runs that these runs led to, by invokes and by events: what they did else does not count. */
+export const runsLedTo = (reader: CausalReader, look: CausalLook) =>
+  reader.all<{ id: string }>(sql`SELECT s.child_run_id AS id
+    FROM ${idsFrom(reader, look)} JOIN steps s ON s.run_id = i.id
+    WHERE s.environment_id = ${look.environmentId} AND s.child_run_id IS NOT NULL
+    UNION SELECT r.id FROM ${idsFrom(reader, look)} JOIN events e ON e.run_id = i.id JOIN runs r ON r.event_id = e.id
+    WHERE e.environment_id = ${look.environmentId} AND r.environment_id = ${look.environmentId} LIMIT ${look.most}`);
+
 export interface CausalEventRow {
   id: string;
   name: string;

@@ -1,6 +1,6 @@
 import { type Fault, missing } from "../../../kit/fault.ts";
-import { causalDepthMax, subtreeRoundsMax, subtreeRunsMax } from "./limits.ts";
-import type { CausalReader } from "./rows.ts";
+import { subtreeLookedMax, subtreeRoundsMax, subtreeRunsMax } from "./limits.ts";
+import { type CausalReader, runsLedTo } from "./rows.ts";
 import type { CausalDirection, CausalLink, CausalName } from "./rules.ts";
 import { textOf } from "./rules.ts";
 import { type CausalThing, openThings, type RunStatusOf } from "./things.ts";
@@ -51,6 +51,18 @@ export interface CausalityDeps {
   cancel: (environmentId: string, runId: string, reason: string) => Promise<boolean>;
 }
 
+/** The run and all that it led to, level by level; a run that is over stands between others as well. */
+async function runsFrom(reader: CausalReader, environmentId: string, runId: string): Promise<string[]> {
+  const seen = new Set([runId]);
+  for (let level = [runId]; level.length > 0 && seen.size < subtreeLookedMax; ) {
+    const most = subtreeLookedMax - seen.size;
+    const found = await runsLedTo(reader, { environmentId, ids: level, most: most + level.length });
+    level = found.flatMap(({ id }) => (seen.has(id) ? [] : id)).slice(0, most);
+    for (const id of level) seen.add(id);
+  }
+  return [...seen];
+}
+
 const ended = new Set(["completed", "failed", "cancelled"]);
 
 export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causality {
@@ -88,16 +100,13 @@ export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causa
       if (!(await things(environmentId, [root])).size) throw missing("run", runId);
       const seen = new Set<string>();
       for (let round = 0; round < subtreeRoundsMax; round++) {
-        const options = { environmentId, depth: causalDepthMax, most: subtreeRunsMax * 2 };
-        const walked = await walk(store, [root], ["effects"], options);
-        const runs = [...walked.depths.values()].flatMap(({ thing }) =>
-          thing.kind === "run" && !seen.has(thing.id) ? thing : [],
-        );
-        if (walked.isTruncated) tree.isTruncated = true;
+        const ids = await runsFrom(store, environmentId, runId);
+        tree.isTruncated = ids.length >= subtreeLookedMax;
+        const runs = ids.flatMap((id): CausalName[] => (seen.has(id) ? [] : [{ kind: "run", id }]));
         if (runs.length === 0) break;
         const found = await things(environmentId, runs);
         for (const run of runs) {
-          if (seen.size >= subtreeRunsMax) return { ...tree, isTruncated: true };
+          if (tree.cancelled.length >= subtreeRunsMax) return { ...tree, isTruncated: true };
           seen.add(run.id);
           const known = found.get(textOf(run));
           if (!known) continue;
