@@ -49,10 +49,12 @@ export async function attackFromPage(input: {
     Promise.race([work, new Promise<undefined>((late) => after(ms, () => late(undefined)))]);
   const ask = async (what: string, path: string, init: RequestInit) => {
     const answer = await soon(
-      fetch(target.url + path, { ...init, signal: AbortSignal.timeout(1_200) }).then(
-        async (response) => (response.type === "opaque" || !response.ok ? undefined : await response.text()),
-        () => undefined,
-      ),
+      // An answer may stop in its middle: what a page cannot read is nothing read.
+      fetch(target.url + path, { ...init, signal: AbortSignal.timeout(1_200) })
+        .then(async (response) =>
+          response.type === "opaque" || !response.ok ? undefined : await response.text(),
+        )
+        .catch(() => undefined),
     );
     tried.push({ what: `${what} ${path}`, read: answer });
   };
