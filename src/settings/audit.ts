@@ -19,7 +19,8 @@ export const auditSettings = {
     env: "SVC_AUDIT_KV",
     parse: boolean,
     fallback: false,
-    about: "Audit what changes the key-value store with its input.",
+    about:
+      "Audit puts and deletions of keys, with their input; denied ones and changes of buckets always are.",
   }),
   auditRedactFields: setting({
     env: "SVC_AUDIT_REDACT_FIELDS",

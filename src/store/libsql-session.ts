@@ -2,7 +2,7 @@ import type { Bound, Sql } from "../kit/sql.ts";
 import type { Connection, Statement } from "./libsql-drivers.ts";
 import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
-import type { Row, SyncSession } from "./store.ts";
+import { afterLast, type Row, type Session, type SyncSession } from "./store.ts";
 
 const preparedMax = 500;
 
@@ -55,5 +55,25 @@ export function syncSession(prepared: (text: string) => Statement, before?: () =
       statement(query, (s, values) => s.one(values)) as R | undefined,
     run: (query) => statement(query, (s, values) => s.run(values)),
     requireSound,
+  };
+}
+
+/** For work that awaits its answers; every statement is a call of this process, so nothing is gained by sending two at once. */
+export function asyncSession(session: SyncSession): Session {
+  let hadLast = false;
+  const asked = (): SyncSession => {
+    if (hadLast) throw new Error(afterLast);
+    return session;
+  };
+  return {
+    seams: session.seams,
+    all: async (query) => asked().all(query),
+    one: async (query) => asked().one(query),
+    run: async (query) => asked().run(query),
+    together: async (reads) => reads.map((query) => asked().all(query)),
+    async last(query) {
+      asked().run(query);
+      hadLast = true;
+    },
   };
 }

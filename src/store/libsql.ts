@@ -4,7 +4,7 @@ import type { Bound, Sql } from "../kit/sql.ts";
 import { type Connection, type DriverName, drivers, type Statement } from "./libsql-drivers.ts";
 import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { claimFile } from "./libsql-lock.ts";
-import { statements, syncSession } from "./libsql-session.ts";
+import { asyncSession, statements, syncSession } from "./libsql-session.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import { writer } from "./libsql-writer.ts";
 import { type Flush, type Session, type Store, StoreError } from "./store.ts";
@@ -132,12 +132,7 @@ function interactive<T>(
   const run = async (): Promise<T> => {
     activeAt = clock.elapsed();
     try {
-      const result = await work({
-        seams: libsqlSeams,
-        all: async (query) => session.all(query),
-        one: async (query) => session.one(query),
-        run: async (query) => session.run(query),
-      });
+      const result = await work(asyncSession(session));
       session.requireSound();
       return result;
     } finally {

@@ -15,7 +15,7 @@ import {
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
 import { watchConflicts, watchLockWaiters, watchPool, watchWaits } from "./postgres-watch.ts";
-import { type Session, type Store, StoreError } from "./store.ts";
+import { afterLast, type Row, type Session, type Store, StoreError } from "./store.ts";
 
 export interface PostgresOptions {
   url: string;
@@ -221,15 +221,19 @@ async function transaction<T>(
 ): Promise<T> {
   let over = false;
   let failed: { error: unknown } | undefined;
-  let last: Promise<unknown> = Promise.resolve();
+  let last: Promise<unknown> | undefined;
+  let withCommit: Sql | undefined;
+  const begun = client.ask("BEGIN", [], false);
+  begun.catch(() => {});
 
-  const statement = (query: Sql): Promise<Answer> => {
-    // One after the other, whatever the caller awaits: the driver's own queue would outlive the connection.
-    const answer = last.then(async () => {
+  // One after the other, whatever the caller awaits: the driver's own queue would outlive the connection.
+  const inTurn = <T>(askNow: () => Promise<T>, after: Promise<unknown> = Promise.resolve()): Promise<T> => {
+    const answer = after.then(async () => {
       if (failed) throw failed.error;
+      if (withCommit) throw new Error(afterLast);
       if (over) throw new Error("a session was used after its transaction had ended");
       try {
-        return await ask(client, query);
+        return await askNow();
       } catch (error) {
         failed ??= { error };
         throw error;
@@ -238,11 +242,22 @@ async function transaction<T>(
     last = answer.catch(() => {});
     return answer;
   };
+  const statement = (query: Sql) => inTurn(() => ask(client, query), last ?? begun);
   const session: Session = {
     seams: postgresSeams,
     all: <R extends object>(query: Sql) => statement(query).then(rowsOf<R>, rethrow),
     one: (query) => statement(query).then((rows) => rows[0] as never, rethrow),
     run: (query) => statement(query).then((answer) => answer.count ?? 0, rethrow),
+    // These go with BEGIN: outside a transaction they would have read in vain, where a write would be committed.
+    together: (reads) =>
+      inTurn(() => allOf(reads.map((query) => ask(client, query))), last).then(
+        (answers) => answers.map(rowsOf<Row>),
+        rethrow,
+      ),
+    last: (query) =>
+      inTurn(async () => {
+        withCommit = query;
+      }, last ?? begun),
   };
 
   const cut = new Promise<never>((_, reject) => {
@@ -256,24 +271,34 @@ async function transaction<T>(
   });
   cut.catch(() => {});
   try {
-    await client.ask("BEGIN", [], false);
     const result = await Promise.race([work(session), cut]);
+    await begun;
     await last;
     // A statement that failed undoes the transaction on this engine, also when `work` went on regardless.
     if (failed) throw failed.error;
     over = true;
-    const answer = await client.ask("COMMIT", [], false);
-    if (answer.command !== "COMMIT") throw new Error(`the server answered ${answer.command} to COMMIT`);
+    const lastOne = withCommit && ask(client, withCommit);
+    const [answer] = await allOf([client.ask("COMMIT", [], false), ...(lastOne ? [lastOne] : [])]);
+    if (answer?.command !== "COMMIT") throw new Error(`the server answered ${answer?.command} to COMMIT`);
     return result;
   } catch (error) {
     over = true;
     await last;
+    await begun.catch(() => client.destroy());
     if (client.usable()) await client.ask("ROLLBACK", [], false).catch(() => client.destroy());
     // The driver's own error decides about a retry, not what `work` may have made of it.
     throw failed && isConflict(failed.error) ? failed.error : error;
   } finally {
     client.onLost = undefined;
   }
+}
+
+/** All answers once each has come or failed: nothing is left of them on the connection. Throws what failed first. */
+async function allOf<T>(asked: readonly Promise<T>[]): Promise<T[]> {
+  const settled = await Promise.allSettled(asked);
+  const refused = settled.find(({ status }) => status === "rejected") as PromiseRejectedResult | undefined;
+  if (refused) throw refused.reason;
+  return settled.map((one) => (one as PromiseFulfilledResult<T>).value);
 }
 
 /** A plain array: the driver's carries the connection and the statement with it. */

@@ -39,6 +39,10 @@ export interface Session {
   one<R extends object = Row>(query: Sql): Promise<R | undefined>;
   /** Rows changed. */
   run(query: Sql): Promise<number>;
+  /** Reads in one round trip, one after the other: each sees what the locks of those before it waited for. */
+  together(reads: readonly Sql[]): Promise<Row[][]>;
+  /** The last statement of the transaction: it travels with the commit, so its count stays unknown. */
+  last(query: Sql): Promise<void>;
 }
 
 /** The same on libSQL without promises, for the second text of a flush. */
@@ -58,6 +62,8 @@ export interface Flush<I, R extends object> {
   postgres(input: I, seams: Seams): Sql;
   libsql(session: SyncSession, input: I): R[];
 }
+
+export const afterLast = "a session was used after its last statement";
 
 /** What reads: a store its committed rows, a session also what its transaction wrote. */
 export type StoreReader = Pick<Session, "all" | "one">;

@@ -160,7 +160,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "`history` newer values, a `purge`, or the end of the key's row",
     purge: { at: 123, key: ["environment_id", "bucket_id", "key", "revision"], under: "kv_buckets" },
-    texts: { bucket_id: ours, key: 512 },
+    texts: { bucket_id: ours, key: 512, expr: ours },
   },
   kv_keys: {
     holds: "the newest value of each key, and markers of deleted keys",
@@ -168,7 +168,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith:
       "the time to live of the key or its bucket, a day after the deletion of the key, or their bucket is deleted; loop `kv.expire`",
     purge: { at: 122, key: ["environment_id", "bucket_id", "key"], under: "kv_buckets" },
-    texts: { bucket_id: ours, key: 512 },
+    texts: { bucket_id: ours, key: 512, expr: ours },
   },
   lanes: {
     holds: "lanes of functions with a concurrency limit",

@@ -4,6 +4,7 @@ import { Fault } from "../../src/kit/fault.ts";
 import { column, type Sql, sql } from "../../src/kit/sql.ts";
 import { type Flush, type Session, type Store, StoreError } from "../../src/store/store.ts";
 import { livedTime } from "../support/lived.ts";
+import { togetherConformance } from "./store-together.ts";
 
 export interface StoreUnderTest {
   name: string;
@@ -313,6 +314,8 @@ export function storeConformance(subject: StoreUnderTest): void {
       await Promise.all(Array.from({ length: 40 }, increment));
       expect(await store.one(sql`SELECT n FROM counters WHERE id = ${id}`)).toEqual({ n: 40 });
     });
+
+    togetherConformance(() => store, newCounter);
 
     test("takers that skip what others hold take each row once, and do not wait", async () => {
       const prefix = `take-${++made}-`;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { dropExpired } from "../../src/domain/state/kv/change-rows.ts";
 import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
+import { newestOf } from "../../src/domain/state/kv/rows.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import { base, expectFault, kvOf, pathOf } from "../support/kv.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -163,6 +164,21 @@ describe.each(engines)("what bounds the key-value store on %s", (engine) => {
     expect(await rowsOf("kv_history")).toBeGreaterThan(19_000);
     await remove(`${base}/young`);
   });
+
+  test.skipIf(engine !== "postgres")(
+    "keys are found by their primary key, also by statistics of a small table",
+    async () => {
+      await make("small");
+      await put(pathOf("small", "k"), "v");
+      const { store } = server.running.domain;
+      await store.write((session) => session.run(sql`ANALYZE kv_keys`));
+      const found = newestOf(store.seams, [{ environmentId: server.env, bucket: "small", key: "k" }]);
+      const lines = await store.all<Record<string, string>>(sql`EXPLAIN SELECT e.revision ${found}`);
+      const plan = lines.map((line) => line["QUERY PLAN"]).join("\n");
+      expect(plan).toContain("kv_keys_pkey");
+      expect(plan).not.toContain("by_revision");
+    },
+  );
 
   test("a count that is not that of the rows is found", async () => {
     const env = await environment("kv-counts");

@@ -2,11 +2,11 @@ import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { drivers } from "../../src/store/libsql-drivers.ts";
 import { toLibsqlTrouble } from "../../src/store/libsql-errors.ts";
-import { statements, syncSession } from "../../src/store/libsql-session.ts";
+import { asyncSession, statements, syncSession } from "../../src/store/libsql-session.ts";
 import { libsqlSeams } from "../../src/store/libsql-text.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { migrations } from "../../src/store/migrations/index.ts";
-import { type Session, type Store, StoreError, type SyncSession } from "../../src/store/store.ts";
+import { type Store, StoreError, type SyncSession } from "../../src/store/store.ts";
 import type { Chance } from "../support/chance.ts";
 import type { ProcessTime, Time } from "./time.ts";
 
@@ -53,18 +53,7 @@ export async function simulatedDatabase(time: Time): Promise<Database> {
     seams: libsqlSeams,
     all: (query) => around(false, () => transaction((session) => session.all(query))) as never,
     one: (query) => around(false, () => transaction((session) => session.one(query))) as never,
-    write: (work) =>
-      around(true, () =>
-        transaction((session) => {
-          const asked: Session = {
-            seams: libsqlSeams,
-            all: async (query) => session.all(query),
-            one: async (query) => session.one(query),
-            run: async (query) => session.run(query),
-          };
-          return work(asked);
-        }),
-      ),
+    write: (work) => around(true, () => transaction((session) => work(asyncSession(session)))),
     flush: (flush, input) => around(true, () => transaction((session) => flush.libsql(session, input))),
     ping: async () => {},
     now: async () => time.elapsed(),

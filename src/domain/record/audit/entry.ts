@@ -10,6 +10,7 @@ export interface AuditPolicy {
   successfulReads: boolean;
   /** Actions whose allowed calls leave no row; denied ones always do. */
   excludedActions: ReadonlySet<string>;
+  /** What changes keys of the key-value store, with its input. */
   kvCapture: boolean;
   /** Canonical names of payload fields that are removed, besides every secret. */
   redactedFields: ReadonlySet<string>;
@@ -28,7 +29,7 @@ export function isRecorded(policy: AuditPolicy, call: AuditedCall): boolean {
   if (caller.orgId === "") return false;
   if (isDenied(call) || caller.impersonates === true) return true;
   if (operation.isAudited) return true;
-  if (operation.isRoutine) return false;
+  if (operation.isRoutine && !(policy.kvCapture && rules.isOfKeys(operation))) return false;
   if (policy.excludedActions.has(operation.action ?? "")) return false;
   return operation.reads !== true || policy.successfulReads;
 }

@@ -145,12 +145,14 @@ const dataActions = new Set([
   "agent:tools:invoke",
 ]);
 
-export const isChange = ({ action, reads, name }: Operation, kvCapture: boolean): boolean =>
-  reads !== true &&
-  action !== null &&
-  !dataActions.has(action) &&
-  !/:(read|list|subscribe)$/.test(action) &&
-  (kvCapture || !name.startsWith("kv."));
+export const isOfKeys = ({ name }: Operation): boolean => name.startsWith("kv.");
+
+export const isChange = (operation: Operation, kvCapture: boolean): boolean =>
+  operation.reads !== true &&
+  operation.action !== null &&
+  !dataActions.has(operation.action) &&
+  !/:(read|list|subscribe)$/.test(operation.action) &&
+  (kvCapture || !isOfKeys(operation));
 
 /** A change that a rule of the product refused, such as `cannot delete built-in role`. */
 function blockedEvent(operation: Operation, message: string | undefined): string | undefined {

@@ -4,7 +4,7 @@ import { flushQueue, weightChars } from "../../../kit/flush-queue.ts";
 import { expireSliceMax } from "../../../kit/limits.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import { isOfItem, isStuck, type Session, type Store } from "../../../store/store.ts";
-import { dropExpired, holdBuckets, statesOf, writeChanges } from "./change-rows.ts";
+import { dropExpired, holdBuckets, writeChanges } from "./change-rows.ts";
 import { type Changed, type ValueChange, ValueChanges } from "./changes.ts";
 
 export interface ChangeQueueDeps {
@@ -23,9 +23,9 @@ export function openChangeQueue({
   onChanged,
 }: ChangeQueueDeps): Combiner<ValueChange, Changed> {
   async function decide(session: Session, wanted: readonly ValueChange[]) {
-    const buckets = await holdBuckets(session, wanted);
+    const { buckets, states } = await holdBuckets(session, wanted);
     const now = clock.now();
-    const changes = new ValueChanges(now, buckets, await statesOf(session, wanted, buckets));
+    const changes = new ValueChanges(now, buckets, states);
     return { now, changes, outcomes: wanted.map((change) => changes.apply(change)) };
   }
 

@@ -1,16 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
-import {
-  addressOf,
-  type HeldBucket,
-  type KeyAddress,
-  type KeyState,
-  type ValueChange,
-  type ValueChanges,
-  type WrittenKey,
-} from "./changes.ts";
-import { type Bucket, type BucketRow, bucketColumns, toBucket } from "./rows.ts";
+import type { HeldBucket, KeyAddress, KeyState, ValueChange, ValueChanges, WrittenKey } from "./changes.ts";
+import { type Bucket, type BucketRow, bucketColumns, newestOf, toBucket } from "./rows.ts";
 
 interface KeyRow {
   environment_id: string;
@@ -21,14 +13,9 @@ interface KeyRow {
   bytes: number;
   created_at: Instant;
   expires_at: Instant | null;
-  value?: string | null;
+  /** Null also where nobody asked for it. */
+  value: string | null;
 }
-
-/** Rows of `kv_keys`, one for each address: key by key, whatever the statistics say. SQLite has no other way. */
-const eachKey = ({ engine }: Seams): Sql =>
-  engine === "postgres"
-    ? sql.raw(`CROSS JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${sameKeyText} LIMIT 1) e`)
-    : sql.raw(`JOIN kv_keys e ON ${sameKeyText}`);
 
 const unique = <T>(list: readonly T[], nameOf: (one: T) => string): T[] => [
   ...new Map(list.map((one) => [nameOf(one), one])).values(),
@@ -41,55 +28,60 @@ const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], na
     key: column.text(addresses.map(({ key }) => key)),
   });
 
-const sameKeyText = "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key";
-const sameKey = sql.raw(sameKeyText);
+/** Rows of `kv_keys`, one for each address: key by key, whatever the statistics say. SQLite has no other way. */
+const eachKey = ({ engine }: Seams): Sql =>
+  engine === "postgres"
+    ? sql`CROSS JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${sameKey} LIMIT 1) e`
+    : sql`JOIN kv_keys e ON ${sameKey}`;
 
-/** Locks the buckets of the changes until the transaction ends, so that revisions have no gaps. */
-export async function holdBuckets(session: Session, changes: readonly ValueChange[]): Promise<HeldBucket[]> {
+const sameKey = sql.raw(
+  "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key",
+);
+
+/**
+ * Locks the buckets of the changes until the transaction ends, so that revisions have no gaps; with the newest of every key
+ * that the changes are about, as the lock found it.
+ */
+export async function holdBuckets(
+  session: Session,
+  changes: readonly ValueChange[],
+): Promise<{ buckets: HeldBucket[]; states: KeyState[] }> {
+  const [buckets, states] = await session.together([
+    bucketsHeld(session.seams, changes),
+    statesOf(session.seams, changes),
+  ]);
+  return {
+    buckets: (buckets as unknown as BucketRow[]).map(toBucket),
+    states: toStates(states as unknown as KeyRow[]),
+  };
+}
+
+function bucketsHeld({ rowsFrom, holdRow }: Seams, changes: readonly ValueChange[]): Sql {
   const named = unique(changes, ({ environmentId, bucket }) => `${environmentId}\n${bucket}`);
-  const { rowsFrom, holdRow } = session.seams;
   const wanted = rowsFrom("i", {
     environment_id: column.text(named.map(({ environmentId }) => environmentId)),
     name: column.text(named.map(({ bucket }) => bucket)),
   });
-  const rows = await session.all<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
+  return sql`SELECT ${bucketColumns} FROM kv_buckets
     WHERE (environment_id, name) IN (SELECT i.environment_id, i.name FROM ${wanted}) AND deleted_at IS NULL
-    ORDER BY environment_id, id ${holdRow}`);
-  return rows.map(toBucket);
+    ORDER BY environment_id, id ${holdRow}`;
 }
 
-/** The newest of every key that the changes are about. */
-export async function statesOf(
-  session: Session,
-  changes: readonly ValueChange[],
-  buckets: readonly HeldBucket[],
-): Promise<KeyState[]> {
-  const ids = new Map(buckets.map(({ environmentId, name, id }) => [`${environmentId}\n${name}`, id]));
-  const read = new Set<string>();
-  const addresses = changes.flatMap(({ environmentId, bucket, key, put }): KeyAddress[] => {
-    const bucketId = ids.get(`${environmentId}\n${bucket}`);
-    if (bucketId === undefined) return [];
-    const address = { environmentId, bucketId, key };
-    if (put && "from" in put) read.add(addressOf(address));
-    return [address];
-  });
-  if (addresses.length === 0) return [];
-  const wanted = unique(addresses, addressOf);
-  const value =
-    read.size === 0
-      ? sql``
-      : sql`, CASE WHEN (e.environment_id, e.bucket_id, e.key) IN (SELECT r.environment_id, r.bucket_id, r.key
-          FROM ${addressesFrom(
-            session.seams,
-            wanted.filter((one) => read.has(addressOf(one))),
-            "r",
-          )})
-        THEN e.value END AS value`;
-  const rows =
-    await session.all<KeyRow>(sql`SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.operation,
-      e.bytes, e.created_at, e.expires_at${value}
-    FROM ${addressesFrom(session.seams, wanted)} ${eachKey(session.seams)}`);
-  return rows.map((row) => ({
+/** With the values of those keys alone that a change is made from. */
+function statesOf(seams: Seams, changes: readonly ValueChange[]): Sql {
+  const isRead = ({ put }: ValueChange) => put !== undefined && "from" in put;
+  const nameOf = ({ environmentId, bucket, key }: ValueChange) => `${environmentId}\n${bucket}\n${key}`;
+  const read = new Set(changes.filter(isRead).map(nameOf));
+  const wanted = unique(changes, nameOf);
+  const reads = column.bigint(wanted.map((change) => (read.has(nameOf(change)) ? 1 : 0)));
+  return sql`SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.operation, e.bytes, e.created_at,
+      e.expires_at, CASE WHEN i.reads = 1 THEN e.value END AS value
+    ${newestOf(seams, wanted, { more: { reads } })}`;
+}
+
+const toStates = (rows: readonly (KeyRow | { environment_id: null })[]): KeyState[] => {
+  const found = rows.filter((row): row is KeyRow => row.environment_id !== null);
+  return found.map((row) => ({
     environmentId: row.environment_id,
     bucketId: row.bucket_id,
     key: row.key,
@@ -98,9 +90,9 @@ export async function statesOf(
     bytes: row.bytes,
     createdAt: row.created_at,
     expiresAt: row.expires_at,
-    ...(row.value !== undefined && { value: row.value }),
+    value: row.value,
   }));
-}
+};
 
 const historyColumns = sql.raw(
   "environment_id, bucket_id, key, revision, bytes, created_at, expires_at, value",
@@ -129,23 +121,24 @@ export async function writeChanges(session: Session, changes: ValueChanges): Pro
   const dropped = [...changes.dropped.values()];
   if (dropped.length > 0) await deleteHistory(session, dropped);
   if (written.length === 0) return;
-  await writeAll(session, [
-    ...(replaced.length > 0 ? [keepReplaced(session.seams, replaced)] : []),
-    ...(passed.length > 0 ? [keepPassed(session.seams, passed)] : []),
-    moveBuckets(session.seams, [...changes.changed]),
-    putKeys(session.seams, written),
-  ]);
-  if (lengthened.length > 0) await cutHistory(session, lengthened);
+  const { seams } = session;
+  const writes = [
+    ...(replaced.length > 0 ? [keepReplaced(seams, replaced)] : []),
+    ...(passed.length > 0 ? [keepPassed(seams, passed)] : []),
+    moveBuckets(seams, [...changes.changed]),
+    putKeys(seams, written),
+  ];
+  const statements = seams.engine === "postgres" ? [inOne(writes)] : writes;
+  const final = lengthened.length === 0 ? statements.pop() : undefined;
+  for (const statement of statements) await session.run(statement);
+  if (final) await session.last(final);
+  else await cutHistory(session, lengthened);
 }
 
-/** In their order; on PostgreSQL in one round trip, where each sees what was there before all of them. */
-async function writeAll(session: Session, writes: readonly Sql[]): Promise<void> {
-  if (session.seams.engine === "libsql") {
-    for (const write of writes) await session.run(write);
-    return;
-  }
+/** Of PostgreSQL: one round trip, where each sees what was there before all of them. */
+function inOne(writes: readonly Sql[]): Sql {
   const before = writes.slice(0, -1).map((write, at) => sql`${sql.raw(`w${at}`)} AS (${write})`);
-  await session.run(sql`WITH ${sql.join(before, ", ")} ${writes.at(-1)!}`);
+  return sql`WITH ${sql.join(before, ", ")} ${writes.at(-1)!}`;
 }
 
 const keepReplaced = (seams: Seams, replaced: readonly KeyAddress[]): Sql =>

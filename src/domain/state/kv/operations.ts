@@ -236,6 +236,7 @@ const valueOperations = (kv: Kv): Operation[] => [
   }),
   unary({
     name: "kv.put",
+    isRoutine: true,
     action: "secrets:manage",
     summary:
       "Sets a key to the body, as it is. `If-None-Match: *` only where there is no such key, `If-Match: {revision}` only at that revision; 412 says the revision that was found.",
@@ -268,6 +269,7 @@ const valueOperations = (kv: Kv): Operation[] => [
   }),
   unary({
     name: "kv.delete",
+    isRoutine: true,
     action: "secrets:manage",
     summary: "Deletes a key; with `purge=true` also the values before it. `If-Match` as in a PUT.",
     input: Type.Object({

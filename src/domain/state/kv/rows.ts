@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import { column, type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
+import type { Seams, Session, Store } from "../../../store/store.ts";
 import { ownPrefix } from "./limits.ts";
 
 export interface Bucket {
@@ -119,30 +119,40 @@ export interface ValueAsk {
   key: string;
 }
 
-/** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
-export async function newestValues(
-  reads: KvReads & Pick<Store, "engine" | "seams">,
+/**
+ * `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value; both are null where there is none. On
+ * PostgreSQL key by key, whatever the statistics say.
+ */
+export function newestOf(
+  { engine, rowsFrom }: Seams,
   asked: readonly ValueAsk[],
-  { now, bytesMax }: { now: Instant; bytesMax: number },
-): Promise<(NewestValue & { value: string | null })[]> {
-  const wanted = reads.seams.rowsFrom("i", {
+  { also, more = {} }: { also?: Sql; more?: Record<string, SqlArray> } = {},
+): Sql {
+  const keys = rowsFrom("i", {
     environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
     bucket: column.text(asked.map(({ bucket }) => bucket)),
     key: column.text(asked.map(({ key }) => key)),
+    ...more,
   });
   const ofBucket = sql`b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL`;
-  const ofKey = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key
-    AND e.operation = 'put' AND ${isAliveAt(now)}`;
-  // Key by key, whatever the statistics say.
-  const found =
-    reads.engine === "postgres"
-      ? sql`LEFT JOIN LATERAL (SELECT b.id FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
-          LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
-      : sql`LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
+  const same = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key`;
+  const ofKey = also ? sql`${same} AND ${also}` : same;
+  return engine === "postgres"
+    ? sql`FROM ${keys} LEFT JOIN LATERAL (SELECT b.id FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
+        LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
+    : sql`FROM ${keys} LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
+}
+
+/** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
+export async function newestValues(
+  reads: KvReads & Pick<Store, "seams">,
+  asked: readonly ValueAsk[],
+  { now, bytesMax }: { now: Instant; bytesMax: number },
+): Promise<(NewestValue & { value: string | null })[]> {
   const rows = await reads.all<NewestValue & { value: string | null; ord: number }>(sql`
     SELECT i.ord, b.id AS bucket_id, e.revision, CASE WHEN e.bytes <= ${bytesMax} THEN e.value END AS value,
       e.created_at, e.expires_at
-    FROM ${wanted} ${found} ORDER BY i.ord`);
+    ${newestOf(reads.seams, asked, { also: sql`e.operation = 'put' AND ${isAliveAt(now)}` })} ORDER BY i.ord`);
   return rows;
 }
 

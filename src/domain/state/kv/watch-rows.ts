@@ -53,7 +53,7 @@ const isAliveAt = (now: Instant) => sql`(expires_at IS NULL OR expires_at > ${no
 /** Of all keys it must not begin at the primary key, in which revisions have no order. */
 const within = ({ environmentId, id }: Address, key: string | undefined) =>
   key === undefined
-    ? sql`environment_id || '' = ${environmentId} AND bucket_id = ${id}`
+    ? sql`environment_id || '' = ${environmentId} AND bucket_id || '' = ${id}`
     : sql`environment_id = ${environmentId} AND bucket_id = ${id} AND key = ${key}`;
 
 /** Keys with the values that they have, by the revision of those. */
