@@ -6,7 +6,7 @@ import { isJson, readBytes, readJsonBody } from "./body.ts";
 import { type BodyBudget, publicBodyBytesMax } from "./body-budget.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { restForm } from "./fault-encoding.ts";
-import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
+import { type BaseHeaders, jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
 import { keepAuthorized } from "./reauthorize.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
@@ -192,15 +192,20 @@ function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<
 
 const json = "application/json";
 
-function answer(reply: RestReply, base: Record<string, string>): Response {
-  const { status, body } = reply;
-  const headers = withHeaders(base, reply.headers);
-  if (body === undefined) return new Response(null, { status, headers });
-  if (headers["content-type"] === undefined) {
-    headers["content-type"] = json;
-  } else if (typeof body === "string" || body instanceof Uint8Array) {
-    return new Response(body as BodyInit, { status, headers });
+/** `headers` are those of an answer in JSON, and are the answer's from here on. */
+function answer({ status, body, headers: own }: RestReply, headers: Headers): Response {
+  let isTyped = false;
+  if (own)
+    for (const [name, value] of Object.entries(own)) {
+      headers.set(name, value);
+      isTyped ||= name.toLowerCase() === "content-type";
+    }
+  if (body === undefined) {
+    headers.delete("content-type");
+    return new Response(null, { status, headers });
   }
+  if (isTyped && (typeof body === "string" || body instanceof Uint8Array))
+    return new Response(body as BodyInit, { status, headers });
   if (isIterable(body)) return new Response(bodyStream(body), { status, headers });
   return new Response(JSON.stringify(body), { status, headers });
 }
@@ -295,9 +300,9 @@ export function restHandler(
         server.timeout(request, 0);
         reply.body = whileAuthorized(edge, prepared, call, input, reply.body);
       }
-      const base: Record<string, string> = { ...surface.headers(request), "x-request-id": requestId };
-      if (sequence !== undefined) base[sequenceHeader.toLowerCase()] = sequence;
-      return answer(reply, base);
+      const headers = jsonHeaders(surface.headers(request), requestId);
+      if (sequence !== undefined) headers.set(sequenceHeader, sequence);
+      return answer(reply, headers);
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
       return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });

@@ -34,4 +34,4 @@ export const sourcesCachedMax = 10_000;
 /** Of the newest deliveries of an environment, as many are compared with their events. */
 export const deliveriesCheckedMax = 2_000;
 /** The map of flows counts and names the deliveries among the newest of an environment. */
-export const flowDeliveriesMax = 10_000;
+export const flowDeliveriesMax = 2_000;

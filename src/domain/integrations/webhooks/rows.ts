@@ -163,7 +163,7 @@ export const listDeliveries = (
 ): Promise<DeliveryRow[]> =>
   reader.all(sql`SELECT ${sql.raw(deliveryFields)}, substr(request_body, 1, ${bodyCharsMax + 1}) AS request_body
     FROM webhook_deliveries ${sql.where(conditions(filter))}
-    ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
+    ORDER BY id DESC LIMIT ${limit} OFFSET ${offset}`);
 
 /** Counted up to the cap that all lists share. */
 export async function countDeliveries(reader: StoreReader, filter: DeliveryFilter): Promise<number> {
@@ -210,7 +210,7 @@ export interface FlowRow {
 export const flowOf = (reader: StoreReader, environmentId: string): Promise<FlowRow[]> =>
   reader.all(sql`SELECT source_id, status, event_name, count(*) AS count, max(created_at) AS latest FROM (
       SELECT source_id, status, event_name, created_at FROM webhook_deliveries
-      WHERE environment_id = ${environmentId} ORDER BY created_at DESC, id DESC LIMIT ${flowDeliveriesMax}) newest
+      WHERE environment_id = ${environmentId} ORDER BY id DESC LIMIT ${flowDeliveriesMax}) newest
     GROUP BY source_id, status, event_name ORDER BY source_id, status, event_name`);
 
 export const allSources = (reader: StoreReader, environmentId: string): Promise<SourceRow[]> =>
