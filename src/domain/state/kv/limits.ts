@@ -32,3 +32,5 @@ export const watchAheadMax = 1_000;
 export const watchReadsAtOnce = 2;
 /** Watched buckets in one statement. */
 export const watchedSlice = 500;
+/** A get waits so long for others that lately came with it: a read costs the store little, and somebody waits for it. */
+export const getPaceMs = 2;

@@ -2,7 +2,7 @@ import type { Combiner } from "../../../kit/combine.ts";
 import { flushQueue } from "../../../kit/flush-queue.ts";
 import { isOfItem, isStuck } from "../../../store/store.ts";
 import type { ChangeQueueDeps } from "./change-queue.ts";
-import { readTogetherBytesMax } from "./limits.ts";
+import { getPaceMs, readTogetherBytesMax } from "./limits.ts";
 import { type NewestValue, newestValue, newestValues, type ValueAsk } from "./rows.ts";
 
 /** Reads of all callers, brought together: one statement reads what waits of a lane. */
@@ -19,6 +19,7 @@ export function openReadQueue({
     clock,
     watch,
     environmentOf: ({ environmentId }) => environmentId,
+    paceMs: getPaceMs,
     async flush(asked, committed) {
       const found = await newestValues(store, asked, { now: clock.now(), bytesMax: readTogetherBytesMax });
       committed();
