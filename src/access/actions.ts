@@ -85,6 +85,10 @@ const grants = new Map<string, ReadonlySet<string>>(
 
 export const isAction = (text: string): text is Action => Object.hasOwn(actions, text);
 
+/** The built-in roles that grant the action, strongest first. */
+export const rolesGranting = (action: string): readonly BuiltInRole[] =>
+  isAction(action) ? actions[action] : [];
+
 /**
  * Whether one of the roles, by name or by id, grants the action. Roles that are not built in grant nothing
  * here.

@@ -2,7 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation, Screen } from "../kit/operation.ts";
 import { isAction, roleGrants } from "./actions.ts";
-import { decidingOrgOf, type GatedCall, isPlatform, platformOrgId, refusal } from "./gated-call.ts";
+import { decidingOrgOf, type GatedCall, isPlatform, platformOrgId, ungranted } from "./gated-call.ts";
 import { type EnvironmentScope, openJudge, type Question, screenFor } from "./judge.ts";
 import { isOpenToPlatform, namesOf, platformNeed } from "./platform-need.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
@@ -176,7 +176,7 @@ function requireEnvironment(call: GatedCall, operation: Operation): void {
 function requireGrant(snapshot: AccessSnapshot, call: GatedCall, action: string): void {
   if (isAction(action) && snapshot.grants(call.caller.roles, action)) return;
   call.refusedBy = "role";
-  throw refusal(call.caller, "role", `no role grants ${action}`);
+  throw ungranted(snapshot, call, action);
 }
 
 function requireCost(snapshot: AccessSnapshot, call: GatedCall, operation: Operation, action: string): void {

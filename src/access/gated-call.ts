@@ -1,6 +1,7 @@
 import { Fault } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
-import { roleGrants } from "./actions.ts";
+import { isAction, roleGrants, rolesGranting } from "./actions.ts";
+import type { AccessSnapshot } from "./snapshot.ts";
 
 /** Whose roles and policies bind platform credentials. */
 export const platformOrgId = "org_platform";
@@ -40,4 +41,18 @@ export function refusal(caller: Caller, rule: string, why: string): AccessRefusa
   const isAdmin =
     roleGrants(caller.roles, "orgs:manage") || roleGrants(caller.roles, "platform:policies:manage");
   return new AccessRefusal(isAdmin ? `Insufficient permissions: ${why}` : "Insufficient permissions", rule);
+}
+
+/**
+ * No role of the caller grants the action: names the built-in roles that do, and the org's own ones to callers that may list
+ * them.
+ */
+export function ungranted(snapshot: AccessSnapshot, call: GatedCall, action: string): AccessRefusal {
+  const ofPlatform = isPlatform(call);
+  const builtIn = rolesGranting(action).filter((role) => role.startsWith("platform_") === ofPlatform);
+  const mayList = snapshot.grants(call.caller.roles, ofPlatform ? "platform:roles:read" : "orgs:read");
+  const own = mayList && isAction(action) ? snapshot.ownRolesGranting(action) : [];
+  const roles = [...builtIn, ...own];
+  const who = roles.length === 0 ? "no role of an org" : roles.join(", ");
+  return new AccessRefusal(`Insufficient permissions: ${action} is granted by ${who}`, "role");
 }

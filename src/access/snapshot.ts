@@ -16,6 +16,8 @@ export interface AccessSnapshot {
   readonly orgId: string;
   readonly version: number;
   grants(roles: readonly string[], action: Action): boolean;
+  /** Names of the roles of the org's own that grant the action. */
+  ownRolesGranting(action: Action): string[];
   /** The roles as conditions may name them: by id and by name. */
   wordsOf(roles: readonly string[]): readonly string[];
   /** Deny policies of these roles that name the action. */
@@ -125,6 +127,8 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
           const found = custom.get(role);
           return found !== undefined && roleGrants([found.base], action);
         })),
+    ownRolesGranting: (action) =>
+      rows.roles.flatMap(({ name, base }) => (roleGrants([base], action) ? name : [])),
     wordsOf: (roles) => combinationOf(roles).words,
     policiesOf(roles, action) {
       if (ofRole.size === 0) return none;

@@ -38,7 +38,7 @@ describe.each(engines)("on %s", (engine) => {
     const { status, body } = await server.api("/test/manage", { key });
     expect({ status, body }).toEqual({
       status: 403,
-      body: refusal("Insufficient permissions", "permission_denied"),
+      body: refusal("Insufficient permissions: apikeys:manage is granted by admin", "permission_denied"),
     });
     expect((await server.api("/test/manage")).status).toBe(200);
   });

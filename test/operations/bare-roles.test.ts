@@ -22,7 +22,9 @@ describe.each(engines)("roles of an org's own on %s", (engine) => {
     for (const path of ["/api/v1/events", "/api/v1/workers"])
       expect(await server.api(path, { key: bare.key })).toMatchObject({
         status: 403,
-        body: { error: "Insufficient permissions" },
+        body: {
+          error: expect.stringMatching(/^Insufficient permissions: \S+ is granted by admin, developer/),
+        },
       });
     const based = await keyWith({ name: "based", base: "viewer" });
     expect((await server.api("/api/v1/events", { key: based.key })).status).toBe(200);

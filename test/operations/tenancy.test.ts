@@ -353,7 +353,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
         const key = await keyIn("env_default", [role]);
         expect(await server.api("/api/v1/orgs", { body: { name: "x" }, key })).toMatchObject({
           status: 403,
-          body: { error: "Insufficient permissions" },
+          body: { error: "Insufficient permissions: platform:tenants:manage is granted by admin" },
         });
       }
     });

@@ -87,10 +87,33 @@ describe("gate", () => {
     expect(() => gate(calling("developer"), asking("events:emit"))).not.toThrow();
   });
 
-  test("refuses in the words of the spec", () => {
+  test("refuses in the words of the spec, with the action and the built-in roles that have it", () => {
     expect(() => gate(calling("viewer"), asking("events:emit"))).toThrow(
-      new Fault("permission_denied", "Insufficient permissions"),
+      new Fault("permission_denied", "Insufficient permissions: events:emit is granted by admin, developer"),
     );
+  });
+
+  test("roles of its own are named to a caller that may list them", () => {
+    const platform = gateFor(
+      orgOf({
+        roles: [
+          { id: "role_own", name: "rescue", base: "platform_operator" },
+          { id: "role_read", name: "watch", base: "platform_viewer" },
+          { id: "role_bare", name: "bare", base: "" },
+        ],
+      }),
+    );
+    const call = (role: string) => ({
+      caller: { ...caller(role), kind: "platform" as const },
+      environmentId: "",
+    });
+    const named =
+      "Insufficient permissions: platform:tenants:manage is granted by platform_admin, platform_operator";
+    const asked = asking("platform:tenants:manage");
+    expect(() => platform.gate(call("role_read"), asked)).toThrow(
+      new Fault("permission_denied", `${named}, rescue`),
+    );
+    expect(() => platform.gate(call("role_bare"), asked)).toThrow(new Fault("permission_denied", named));
   });
 
   test("a custom role grants what its base grants, to whoever carries its id: its name may be another's by now", () => {
