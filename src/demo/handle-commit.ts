@@ -1,5 +1,5 @@
 import { appendFileSync } from "node:fs";
-import { createFunction, type SvcFunction } from "../sdk/index.ts";
+import { createFunction, type Jsonify, type SvcFunction } from "../sdk/index.ts";
 import { type Commit, type CommitKind, classify, parseSubject, type Size } from "./classify.ts";
 import { journalTo } from "./journal.ts";
 
@@ -43,7 +43,10 @@ export function commitFunction(files: { journal: string; results: string }): Svc
       });
 
       /** `step.run`, with a note when the work begins and when the server has acknowledged it. */
-      async function durably<Output>(name: (typeof stepNames)[number], work: () => Output): Promise<Output> {
+      async function durably<Output>(
+        name: (typeof stepNames)[number],
+        work: () => Output,
+      ): Promise<Jsonify<Output>> {
         let ran = false;
         const output = await step.run(name, async () => {
           ran = true;

@@ -2,7 +2,7 @@ import { type Scope, type Scopes, Suspended } from "./scope.ts";
 
 export interface BranchesHost {
   scopes: Scopes;
-  requireGoing(): void;
+  requireGoing(name?: string): void;
   /** Notes that branches run; what it returns notes that they have ended. */
   begin(): () => void;
 }
@@ -21,7 +21,7 @@ export async function runBranches(
 ): Promise<Settled[]> {
   if (typeof name !== "string" || name === "") throw new TypeError("parallel and map need a name");
   if (!(concurrency >= 1)) throw new TypeError(`${name}: concurrency must be at least 1`);
-  host.requireGoing();
+  host.requireGoing(name);
   const parent = host.scopes.current();
   const end = host.begin();
   const settled: Settled[] = new Array(works.length);

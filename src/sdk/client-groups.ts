@@ -1,3 +1,4 @@
+import { SvcError } from "./errors.ts";
 import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "./group-types.ts";
 import { openMembership } from "./membership.ts";
 import { type Message, wordOf } from "./read.ts";
@@ -46,8 +47,16 @@ export function groupCalls(transport: Transport): GroupCalls {
     ...(namespace !== undefined && { namespace }),
   });
   const groups: GroupCalls = {
-    create: async (name, settings) =>
-      readGroup(await call("CreateConsumerGroup", { ...named(name, settings), ...fieldsOf(settings) }, once)),
+    async create(name, { ifNotExists = false, ...settings }) {
+      const message = { ...named(name, settings), ...fieldsOf(settings) };
+      try {
+        return readGroup(await call("CreateConsumerGroup", message, once));
+      } catch (error) {
+        const isThere = error instanceof SvcError && error.code === "already_exists";
+        if (!ifNotExists || !isThere) throw error;
+        return groups.get(name, settings);
+      }
+    },
     get: async (name, options) => readGroup(await call("GetConsumerGroup", named(name, options), safe)),
     async list({ status, ...page } = {}) {
       const answer = await call(

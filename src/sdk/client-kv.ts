@@ -8,6 +8,7 @@ import type {
   KvEntry,
   KvWatchOptions,
 } from "./kv-types.ts";
+import { jsonToSend } from "./payload.ts";
 import { type Message, query } from "./read.ts";
 import { once, safe } from "./retry.ts";
 import type { Request, Transport } from "./transport.ts";
@@ -72,7 +73,7 @@ const sentBucket = (name: string, options: KvBucketOptions) => ({
 /** Bytes and texts as they are, anything else as JSON. */
 function bodyOf(value: unknown): Pick<Request, "bytes" | "text"> {
   if (value instanceof Uint8Array) return { bytes: value };
-  const written = typeof value === "string" ? value : JSON.stringify(value);
+  const written = typeof value === "string" ? value : jsonToSend(value, "value");
   if (written === undefined) throw new TypeError("value must be bytes, a text, or what JSON can hold");
   return { text: written };
 }

@@ -1,4 +1,5 @@
 import { count, text } from "./entity-messages.ts";
+import { jsonToSend } from "./payload.ts";
 import { type Message, present } from "./read.ts";
 import type {
   Repair,
@@ -73,7 +74,7 @@ export function repairCalls(transport: Transport): RepairCalls {
       };
     },
     async start(action, { filter, output, ...options }) {
-      const outputJson = output === undefined ? {} : { outputJson: JSON.stringify(output) };
+      const outputJson = output === undefined ? {} : { outputJson: jsonToSend(output, "output") };
       const message = { action, filter: filterOf(filter), ...options, ...outputJson };
       return readRepair(await ask("StartRepair", message, once));
     },

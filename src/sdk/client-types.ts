@@ -3,6 +3,7 @@ import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
+import type { Jsonify } from "./jsonify.ts";
 import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
@@ -154,7 +155,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     target: SvcFunction<Input, Output> | string,
     data: NoInfer<Input>,
     options?: SyncOptions,
-  ): Promise<RunResult<Output>>;
+  ): Promise<RunResult<Jsonify<Output>>>;
 }
 
 /** Runs: reading and steering them. */

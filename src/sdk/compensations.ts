@@ -1,6 +1,7 @@
 import { NonRetryableError, type ReportedError, reportedError } from "./errors.ts";
 import { escapeName, type Scope } from "./scope.ts";
-import { type Execution, type StepUse, storedError } from "./step.ts";
+import { type Execution, storedError } from "./step.ts";
+import type { StepUse } from "./step-host.ts";
 
 /** A place among the compensations, for what is about to be done. */
 export interface UndoReservation {

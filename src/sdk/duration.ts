@@ -14,3 +14,7 @@ export function durationMs(duration: Duration): number {
   }
   return Number(amount) * unitsMs[unit]!;
 }
+
+/** A duration for people: `250 ms`, `1.5 s`, `90 s`. */
+export const secondsText = (ms: number): string =>
+  ms < 1_000 ? `${ms} ms` : `${Math.round(ms / 100) / 10} s`;

@@ -66,7 +66,22 @@ export class WaitTimeoutError extends NonRetryableError {
   }
 }
 
-const finalNames: ReadonlySet<string> = new Set(["NonRetryableError", "WaitTimeoutError"]);
+/**
+ * A step with `retry` failed as often as it may. Caught, it stays failed; otherwise it ends the run, and a resume of the run tries
+ * it anew. `code` is that of the last error.
+ */
+export class StepFailedError extends NonRetryableError {
+  readonly tries: number;
+
+  constructor(name: string, tries: number, last: { message: string; code?: string }, cause?: unknown) {
+    const times = tries === 1 ? "once" : `${tries} times`;
+    super(`step ${name} failed ${times}: ${last.message}`, { code: last.code ?? "STEP_FAILED", cause });
+    this.name = "StepFailedError";
+    this.tries = tries;
+  }
+}
+
+const finalNames: ReadonlySet<string> = new Set(["NonRetryableError", "WaitTimeoutError", "StepFailedError"]);
 
 /** The error of a run or step on the wire. */
 export interface ReportedError {
@@ -76,6 +91,10 @@ export interface ReportedError {
   stack?: string;
 }
 
+/** It never left, and never will: JSON cannot hold it. */
+const isUnsendable = (thrown: Error): boolean =>
+  thrown instanceof SvcError && thrown.unsent && !thrown.retryable;
+
 const stackCharactersMax = 4_000;
 
 /** What was thrown, as it is reported. Errors are told apart by name, so that two copies of this package agree. */
@@ -84,7 +103,7 @@ export function reportedError(thrown: unknown, withStack = false): ReportedError
   const { code } = thrown as { code?: unknown };
   return {
     message: thrown.message || thrown.name,
-    retryable: !finalNames.has(thrown.name),
+    retryable: !finalNames.has(thrown.name) && !isUnsendable(thrown),
     ...(typeof code === "string" && { code }),
     ...(withStack && thrown.stack !== undefined && { stack: thrown.stack.slice(0, stackCharactersMax) }),
   };
@@ -107,6 +126,9 @@ export function errorOfAnswer(status: number, text: string, retryAfter: string |
   const named = code === "invalid_argument" ? /^([\w.[\]]+): /.exec(message)?.[1] : undefined;
   const field = word(body.field) ?? named;
   const retryAfterMs = retryAfterOf(retryAfter);
+  // Connect has one word for what is too much at the time, which has a time to wait, and for what is too large.
+  if (status === 429 && code === "resource_exhausted" && retryAfter === null)
+    return new SvcError("payload_too_large", message, { status: 413, ...(field !== undefined && { field }) });
   return new SvcError(code, message, {
     status,
     retryable: status >= 500 ? status !== 501 : status === 408 || status === 429,

@@ -1,11 +1,12 @@
 import { createCompensations } from "./compensations.ts";
-import { reportedError } from "./errors.ts";
-import type { ExecutionEnd } from "./execution-end.ts";
+import { reportedError, StepFailedError } from "./errors.ts";
+import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
 import { withFields } from "./log.ts";
 import { outputText } from "./payload.ts";
-import { createExecution, type ExecutionHost } from "./step.ts";
+import { createExecution } from "./step.ts";
 import { createSteps } from "./step-api.ts";
+import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import { undo } from "./undo.ts";
@@ -27,7 +28,7 @@ export async function execute(
   host: ExecutionHost,
   log: Logger,
 ): Promise<ExecutionEnd> {
-  const execution = createExecution(entry.run_id, host);
+  const execution = createExecution(entry.run_id, host, log);
   const compensations = createCompensations(execution);
 
   async function context(): Promise<HandlerContext> {
@@ -63,6 +64,7 @@ export async function execute(
   try {
     await host.sure();
     const output = await target.handler((await context()) as never);
+    execution.returned();
     await execution.still();
     end = {
       status: "completed",
@@ -70,8 +72,7 @@ export async function execute(
     };
   } catch (error) {
     await execution.still();
-    const stepId = execution.stepOf(error);
-    end = { status: "failed", error: { ...reportedError(error), ...(stepId && { step_id: stepId }) } };
+    end = { status: "failed", error: failureOf(error, execution.stepOf(error)), thrown: error };
   }
   // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
@@ -79,3 +80,9 @@ export async function execute(
   if (end.status === "failed" && !end.error.retryable && !host.undoes) await compensations.run();
   return end;
 }
+
+const failureOf = (thrown: unknown, stepId: string | undefined): FailedEnd["error"] => ({
+  ...reportedError(thrown),
+  ...(stepId && { step_id: stepId }),
+  ...(stepId && thrown instanceof StepFailedError && { exhausted: true }),
+});

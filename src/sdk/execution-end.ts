@@ -1,13 +1,18 @@
 import type { ReportedError } from "./errors.ts";
 import type { Yield } from "./wire.ts";
 
+export interface FailedEnd {
+  status: "failed";
+  /** `exhausted`: its step was tried as often as it may be. */
+  error: ReportedError & { step_id?: string; exhausted?: boolean };
+  /** What the handler threw, for the log. */
+  thrown?: unknown;
+  /** Of a run that was undone: compensations that failed for good. */
+  compensationsFailed?: number;
+}
+
 /** How an execution ended. It means nothing when the job was lost meanwhile. */
 export type ExecutionEnd =
   | { status: "completed"; outputText: string }
   | { status: "yielded"; yield: Yield }
-  | {
-      status: "failed";
-      error: ReportedError & { step_id?: string };
-      /** Of a run that was undone: compensations that failed for good. */
-      compensationsFailed?: number;
-    };
+  | FailedEnd;

@@ -1,5 +1,6 @@
 import type { SvcError } from "./errors.ts";
 import type { Delivery, SubscriptionState } from "./subscription-types.ts";
+import type { Logger } from "./types.ts";
 
 /** What is shared by the members of a consumer group, and how. */
 export interface GroupSettings {
@@ -59,6 +60,8 @@ export interface JoinOptions extends InNamespace {
   concurrency?: number;
   signal?: AbortSignal | undefined;
   onNotice?: (notice: MembershipNotice) => void;
+  /** Where it says that the membership has ended by an error, or that `onNotice` threw. Default: the console. */
+  log?: Logger;
 }
 
 /** A place among the members of a group. */
@@ -67,7 +70,10 @@ export interface Membership {
   readonly state: SubscriptionState;
   /** Resolves when it takes part for the first time. */
   readonly ready: Promise<void>;
-  /** Resolves when it has left and its handlers are done; rejects with what ended it. */
+  /**
+   * Resolves when it has left and its handlers are done; rejects with what ended it. A rejection that nobody awaits is logged, and
+   * does not end the process.
+   */
   readonly done: Promise<void>;
   /** Takes no further deliveries, waits for its handlers and settles their deliveries, then leaves. Resolves as `done` does. */
   leave(): Promise<void>;
@@ -75,8 +81,14 @@ export interface Membership {
 
 /** Consumer groups: many members on any nodes share what comes; each delivery goes to one of them at a time. */
 export interface GroupCalls {
-  /** The group begins with what happens from now on. */
-  create(name: string, settings: GroupSettings & InNamespace): Promise<ConsumerGroup>;
+  /**
+   * The group begins with what happens from now on. SvcError `already_exists` for a name that is taken; with `ifNotExists` the
+   * group of that name, with the settings that it has.
+   */
+  create(
+    name: string,
+    settings: GroupSettings & InNamespace & { ifNotExists?: boolean },
+  ): Promise<ConsumerGroup>;
   get(name: string, options?: InNamespace): Promise<ConsumerGroup>;
   list(
     options?: InNamespace & { status?: "active" | "paused"; limit?: number; cursor?: string },

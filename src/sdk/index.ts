@@ -6,7 +6,7 @@ export type * from "./client-sql.ts";
 export type * from "./client-types.ts";
 export type { Duration } from "./duration.ts";
 export type * from "./entity-types.ts";
-export { NonRetryableError, SvcError, WaitTimeoutError } from "./errors.ts";
+export { NonRetryableError, StepFailedError, SvcError, WaitTimeoutError } from "./errors.ts";
 export {
   defineEvents,
   type EventRegistry,
@@ -21,6 +21,7 @@ export {
 } from "./function.ts";
 export type * from "./group-types.ts";
 export { type FromJsonSchema, jsonSchema } from "./json-schema.ts";
+export type { Jsonify } from "./jsonify.ts";
 export type * from "./kv-types.ts";
 export { toNodeHandler } from "./node.ts";
 export { createProjection } from "./projection.ts";
@@ -32,7 +33,8 @@ export type * from "./schema-types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { type ServeToolsHandler, type ServeToolsOptions, serveTools } from "./serve-tools.ts";
 export type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
-export { StepTimeoutError } from "./step.ts";
+export type { StepRetry } from "./step-retry.ts";
+export { StepTimeoutError } from "./step-work.ts";
 export type * from "./steps.ts";
 export type * from "./subscription-types.ts";
 export type { HandlerEvent, SvcFunction } from "./svc-function.ts";

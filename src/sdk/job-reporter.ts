@@ -1,5 +1,5 @@
 import type { Courier, Sending } from "./courier.ts";
-import { NonRetryableError, type ReportedError, type SvcError } from "./errors.ts";
+import { NonRetryableError, type ReportedError, SvcError } from "./errors.ts";
 import type { Logger } from "./types.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
 import type { Assignment, Yield } from "./wire.ts";
@@ -153,11 +153,16 @@ export class JobReporter {
   /** Takes what a report, or a question whether the lease holds, threw. */
   readonly failed = (error: SvcError): void => {
     if (isRefusal(error)) {
-      this.#refused = error;
+      this.#refused = this.#named(error);
       this.#steps.drop();
     } else if (error.code === "RUN_NOT_RUNNING") this.end(error);
     else this.abandon(error);
   };
+
+  #named({ code, message, status, field, cause }: SvcError): SvcError {
+    const detail = { status, ...(field !== undefined && { field }), cause };
+    return new SvcError(code, this.#steps.named(message), detail);
+  }
 
   endYielded(reason: Yield): Promise<void> {
     return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
@@ -242,7 +247,8 @@ export class JobReporter {
     try {
       await sending.done;
     } catch (error) {
-      if (isRefusal(error as SvcError) && !this.#refused) return this.#settleRefused(error as SvcError);
+      if (isRefusal(error as SvcError) && !this.#refused)
+        return this.#settleRefused(this.#named(error as SvcError));
       this.#lost = error as SvcError;
     }
   }

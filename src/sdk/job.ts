@@ -1,9 +1,11 @@
+import { logFailedAttempt } from "./attempts.ts";
 import type { callForRun } from "./calls.ts";
 import type { SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
-import type { ExecutionHost } from "./step.ts";
+import { pause } from "./retry.ts";
+import { type ExecutionHost, retryPauseMsMax } from "./step-host.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { CompletedStep } from "./wire.ts";
 
@@ -19,6 +21,9 @@ export interface JobOptions
   /** The handler is over and its last report is on its way: room for another job. */
   onRoom: () => void;
 }
+
+/** The longest time that timers of every runtime keep. */
+const timerMsMax = 2 ** 31 - 1;
 
 /** One execution of a run, from assignment to its last report. */
 export interface RunningJob {
@@ -60,6 +65,9 @@ export function startJob(options: JobOptions): RunningJob {
       return controller.signal;
     },
     now: Date.now,
+    pause: (ms) => pause(Math.min(ms, timerMsMax), host.signal()).then(reporter.requireHeld),
+    // Servers that hand out runs to be undone keep the tries of steps as well.
+    pauseMsMax: isUndoneLater ? retryPauseMsMax : timerMsMax,
     call: (method, message, options) => call(runId, method, message, options),
     ...(isUndoneLater && { undoes: (count, isKnown) => reporter.undoes(count, isKnown) }),
   };
@@ -78,7 +86,7 @@ export function startJob(options: JobOptions): RunningJob {
         return reporter.endCompleted(end.outputText);
       case "failed":
         if (end.compensationsFailed === undefined)
-          log.warn("run failed", { runId, attempt: assignment.attempt, reason: end.error.message });
+          logFailedAttempt(log, { target, end, run: { runId, ...assignment } });
         else log.info("run undone", { runId, compensationsFailed: end.compensationsFailed });
         return reporter.endFailed(end.error, end.compensationsFailed);
     }

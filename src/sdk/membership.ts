@@ -1,11 +1,13 @@
 import { type Deferred, deferred } from "./deferred.ts";
 import { SvcError } from "./errors.ts";
 import type { GroupCalls, GroupDelivery, JoinOptions, Membership, MembershipNotice } from "./group-types.ts";
+import { consoleLogger } from "./log.ts";
 import { MemberWork } from "./member-work.ts";
 import { pause, reconnectDelayMs } from "./retry.ts";
 import { arrivedOf, readStream } from "./subscription-stream.ts";
 import type { SubscriptionState } from "./subscription-types.ts";
 import type { Transport } from "./transport.ts";
+import type { Logger } from "./types.ts";
 
 export interface MembershipSource {
   transport: Transport;
@@ -49,7 +51,8 @@ class RunningMembership {
   readonly #handler: DeliveryHandler;
   readonly #namespace: string;
   readonly #signal: AbortSignal | undefined;
-  readonly #onNotice: (notice: MembershipNotice) => void;
+  readonly #onNotice: ((notice: MembershipNotice) => void) | undefined;
+  readonly #log: Logger;
   readonly #work: MemberWork;
   readonly #leaving = new AbortController();
   #failure: Error | undefined;
@@ -59,20 +62,23 @@ class RunningMembership {
   #attempts = 0;
 
   constructor(source: MembershipSource, options: JoinOptions, handler: DeliveryHandler) {
-    const { namespace = "", concurrency = 1, signal, onNotice = () => {} } = options;
+    const { namespace = "", concurrency = 1, signal, onNotice, log = consoleLogger() } = options;
     this.consumerId = options.consumerId ?? `consumer-${Math.random().toString(36).slice(2, 14)}`;
     this.#source = source;
     this.#handler = handler;
     this.#namespace = namespace;
     this.#signal = signal;
     this.#onNotice = onNotice;
+    this.#log = log;
     this.#work = new MemberWork({
       concurrency,
       handle: (delivery) => this.#handle(delivery),
       // In an `auto` group what was sent is done for the server, so that a member which leaves still handles it.
       mayBegin: () => !this.#leaving.signal.aborted || (!this.#isManual && !this.#failure),
     });
+    // A rejection that nobody awaits would end the process; the reason stands in the log.
     this.ready.promise.catch(() => {});
+    this.done.promise.catch(() => {});
   }
 
   /** Takes part until the membership ends; never rejects. */
@@ -84,8 +90,23 @@ class RunningMembership {
     this.#signal?.removeEventListener("abort", onAbort);
     this.state = "over";
     this.ready.reject(this.#failure ?? new SvcError("aborted_by_caller", "the group was left"));
-    if (this.#failure) this.done.reject(this.#failure);
-    else this.done.resolve();
+    if (!this.#failure) return this.done.resolve();
+    const { message, stack } = this.#failure;
+    this.#log.error("a membership of a group has ended", {
+      group: this.#source.name,
+      reason: message,
+      stack,
+    });
+    this.done.reject(this.#failure);
+  }
+
+  /** What `onNotice` throws is a mistake of its own, and concerns no delivery. */
+  #tell(notice: MembershipNotice): void {
+    try {
+      this.#onNotice?.(notice);
+    } catch (error) {
+      this.#log.error("onNotice of a membership threw", { group: this.#source.name, reason: String(error) });
+    }
   }
 
   end(error?: Error): void {
@@ -117,7 +138,7 @@ class RunningMembership {
       }
       const delayMs = reconnectDelayMs(++this.#attempts, error);
       this.state = "waiting";
-      this.#onNotice({ type: "waiting", delayMs, error });
+      this.#tell({ type: "waiting", delayMs, error });
       await pause(delayMs, leaving);
     }
     await left;
@@ -151,7 +172,7 @@ class RunningMembership {
     this.#attempts = 0;
     this.state = "live";
     this.ready.resolve();
-    this.#onNotice({ type: "live" });
+    this.#tell({ type: "live" });
   }
 
   async #handle(delivery: GroupDelivery): Promise<void> {
@@ -162,7 +183,7 @@ class RunningMembership {
         this.end(asError(error));
         return;
       }
-      this.#onNotice({ type: "failed", delivery, error });
+      this.#tell({ type: "failed", delivery, error });
       const isFinal = error instanceof Error && error.name === "NonRetryableError";
       return this.#settle(delivery, isFinal ? "TERM" : "NAK");
     }
@@ -181,7 +202,7 @@ class RunningMembership {
     try {
       await this.#source.transport.rpc("PubSubService/AckEvent", message, { repeatable: true });
     } catch (error) {
-      this.#onNotice({ type: "lost", delivery, error: error as SvcError });
+      this.#tell({ type: "lost", delivery, error: error as SvcError });
     }
   }
 }

@@ -1,9 +1,49 @@
-import { NonRetryableError } from "./errors.ts";
+import { NonRetryableError, SvcError } from "./errors.ts";
 
 /** Bytes of JSON that one result may have; the server's limit for a step and for a run. */
 export const outputBytesMax = 4 * 1024 * 1024;
 
 const encoder = new TextEncoder();
+
+/** Nested deeper, a value is not searched for what JSON cannot hold. */
+const searchedLevelsMax = 500;
+
+/** Where and why JSON cannot hold a value: `data.items[2].total: a BigInt`. Undefined when it is not found. */
+function unwritable(value: unknown, at: string, above: readonly object[] = []): string | undefined {
+  if (typeof value === "bigint") return `${at}: a BigInt`;
+  if (typeof value !== "object" || value === null || above.length > searchedLevelsMax) return undefined;
+  if (above.includes(value)) return `${at}: a circle, it is within itself`;
+  // It is written as what its method gives.
+  if (typeof (value as { toJSON?: unknown }).toJSON === "function") return undefined;
+  const within = [...above, value];
+  for (const [name, one] of Object.entries(value)) {
+    const found = unwritable(
+      one,
+      Array.isArray(value) ? `${at}[${name}]` : at === "" ? name : `${at}.${name}`,
+      within,
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/**
+ * JSON of what is about to be sent; undefined for none. SvcError `invalid_argument` that names the place for what JSON cannot
+ * hold. `at` is the name of the value; empty for a message, whose fields have names.
+ */
+export function jsonToSend(value: unknown, at = ""): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch (cause) {
+    // Other values than objects travel in a twin of their field, which callers do not know.
+    const found = unwritable(value, at)?.replace(/^(\w+)Value(?=[.[:])/, "$1");
+    const field = found?.split(": ")[0];
+    throw new SvcError("invalid_argument", `${found ?? (at || "the request")} cannot be written as JSON`, {
+      ...{ unsent: true, cause },
+      ...(field !== undefined && { field }),
+    });
+  }
+}
 
 /**
  * JSON of a result; undefined for none. NonRetryableError for what JSON cannot hold (SERIALIZATION_ERROR) or the server
@@ -14,7 +54,9 @@ export function outputText(whose: string, output: unknown): string | undefined {
   try {
     text = JSON.stringify(output);
   } catch (cause) {
-    throw new NonRetryableError(`${whose} cannot be written as JSON`, { code: "SERIALIZATION_ERROR", cause });
+    const found = unwritable(output, "result");
+    const message = `${whose} cannot be written as JSON${found === undefined ? "" : ` (${found})`}`;
+    throw new NonRetryableError(message, { code: "SERIALIZATION_ERROR", cause });
   }
   // One character is three bytes at most.
   if (text !== undefined && text.length * 3 > outputBytesMax) {
@@ -32,7 +74,9 @@ export function outputText(whose: string, output: unknown): string | undefined {
 export function asStored(value: unknown, text: string | undefined): unknown {
   if (text === undefined) return null;
   if (typeof value === "object" && value !== null) return JSON.parse(text);
-  return typeof value === "number" && !Number.isFinite(value) ? null : value;
+  if (typeof value !== "number") return value;
+  // JSON writes -0 as 0.
+  return Number.isFinite(value) ? value + 0 : null;
 }
 
 const hex = (bytes: ArrayBuffer, count: number): string =>

@@ -1,7 +1,9 @@
+import { logFailedAttempt } from "./attempts.ts";
 import type { callForRun } from "./calls.ts";
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
-import type { ExecutionHost } from "./step.ts";
+import { pause } from "./retry.ts";
+import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import type { Compensating, CompletedStep } from "./wire.ts";
@@ -147,6 +149,9 @@ export async function performPush(
     },
     signal: () => options.signal,
     now: Date.now,
+    pause: (ms) => pause(ms, options.signal),
+    // The server waits for the answer, and has none of the tries before.
+    pauseMsMax: request.compensates ? 0 : Number.POSITIVE_INFINITY,
     call: (method, message, how) => options.call(runId, method, message, how),
     ...(request.compensates && {
       undoes(count) {
@@ -167,7 +172,7 @@ export async function performPush(
     case "yielded":
       return `${head},"yield":${JSON.stringify(end.yield)}}`;
     case "failed":
-      options.log.warn("run failed", { runId, attempt: request.attempt, reason: end.error.message });
+      logFailedAttempt(options.log, { target, end, run: { runId, ...request } });
       return `${head},"error":${JSON.stringify(end.error)},"compensations_failed":${end.compensationsFailed ?? 0}}`;
   }
 }

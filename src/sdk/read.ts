@@ -77,6 +77,7 @@ export function readStep(message: Message): Step {
     durationMs: count(message.durationMsFull ?? message.durationMs),
     output: payload(message, "output"),
     ...present(message, ["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"]),
+    ...present(message, ["tries", "maxTries", "retryAt"]),
     ...errorOf(message),
   };
 }

@@ -26,6 +26,10 @@ export interface Scope {
 /** The branches of one execution. Whatever runs inside a branch, awaited or not, belongs to it. */
 export interface Scopes {
   current(): Scope;
+  /** The step whose work calls; undefined outside of steps. */
+  currentStep(): string | undefined;
+  /** Runs the work of a step; without a name, of one that may have steps of its own. */
+  inStep<Given, Result>(name: string | undefined, work: (given: Given) => Result, given: Given): Result;
   /** Runs `work` as branch `index` of the parallel `name`. */
   inBranch<Result>(name: string, index: number, work: (scope: Scope) => Promise<Result>): Promise<Result>;
 }
@@ -39,28 +43,31 @@ export function escapeName(name: string): string {
   return prefix + name.slice(prefix.length).replaceAll("\\", "\\\\").replaceAll(":", "\\:");
 }
 
-const branches = new AsyncLocalStorage<{ owner: Scopes; scope: Scope }>();
+const places = new AsyncLocalStorage<{ owner: Scopes; scope: Scope; step: string | undefined }>();
 
 export function createScopes(runId: string): Scopes {
   const root: Scope = { id: runId, used: new Map(), parent: undefined, suspended: undefined };
   // A second parallel of the same name goes on counting where the first one ended.
   const counts = new Map<string, Map<string, number>>();
-  let branched = false;
 
   const scopes: Scopes = {
     current() {
-      if (!branched) return root;
-      const inside = branches.getStore();
+      const inside = places.getStore();
       return inside?.owner === scopes ? inside.scope : root;
     },
+    currentStep() {
+      const inside = places.getStore();
+      return inside?.owner === scopes ? inside.step : undefined;
+    },
+    inStep: (name, work, given) =>
+      places.run({ owner: scopes, scope: scopes.current(), step: name }, work, given),
     inBranch(name, index, work) {
-      branched = true;
       const parent = scopes.current();
       const id = `${parent.id}:${escapeName(name)}:${index}`;
       const used = counts.get(id) ?? new Map<string, number>();
       counts.set(id, used);
       const scope: Scope = { id, used, parent, suspended: undefined };
-      return branches.run({ owner: scopes, scope }, () => work(scope));
+      return places.run({ owner: scopes, scope, step: undefined }, work, scope);
     },
   };
   return scopes;

@@ -1,12 +1,13 @@
 import type { Compensations } from "./compensations.ts";
-import { durationMs } from "./duration.ts";
 import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";
+import type { PerformOptions } from "./step-host.ts";
+import { retryRuleOf, stepTimeoutMs } from "./step-retry.ts";
 import { waitSteps } from "./step-waits.ts";
 import { yieldSteps } from "./step-yields.ts";
-import type { Steps } from "./steps.ts";
+import type { RunOptions, Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
 
 /** The `step` of a handler, for the execution that it belongs to. */
@@ -17,16 +18,16 @@ export function createSteps(
 ): Steps {
   const steps: Steps = {
     async run(name, work, options = {}) {
-      execution.requireGoing();
+      execution.requireGoing(name);
       const step = execution.use(name);
-      const { timeout, compensate } = options;
-      const timeoutMs = timeout === undefined ? undefined : durationMs(timeout);
-      if (!compensate) return (await execution.perform(step, work, { timeoutMs })) as never;
+      const { compensate } = options;
+      const how = performOptions(name, options);
+      if (!compensate) return (await execution.perform(step, work, how)) as never;
       const compensation = compensations.reserve(name, step.scope, step);
       // The server may end the run at any time: it knows of the undoing before there is anything to undo.
       await compensation.known;
       try {
-        const output = await execution.perform(step, work, { timeoutMs });
+        const output = await execution.perform(step, work, how);
         compensation.done(() => compensate(output as never));
         return output as never;
       } catch (error) {
@@ -39,7 +40,7 @@ export function createSteps(
     ...callSteps(execution, events),
     ...branchSteps(execution, () => steps),
     compensate(name, undo) {
-      execution.requireGoing();
+      execution.requireGoing(name);
       const { known, done } = compensations.reserve(name, execution.scopes.current());
       done(undo);
       known?.catch(() => {});
@@ -47,6 +48,12 @@ export function createSteps(
   };
   return Object.assign(steps, mapMethods(steps, heard));
 }
+
+/** Throws TypeError that names the option. */
+const performOptions = (name: string, { timeout, retry }: RunOptions<never>): PerformOptions => ({
+  timeoutMs: timeout === undefined ? undefined : stepTimeoutMs(name, timeout),
+  retry: retry && retryRuleOf(name, retry),
+});
 
 /**
  * A step that nobody awaits yet, while another one ends the execution, must not count as an error that nobody handled:

@@ -17,7 +17,7 @@ export function callSteps(
     key: string | undefined,
     work: (key: string) => Promise<Result>,
   ): Promise<Result> {
-    execution.requireGoing();
+    execution.requireGoing(name);
     const step = execution.use(name);
     return (await execution.perform(step, async () => work(key ?? (await stepKey(step.stepId))))) as Result;
   }
@@ -31,8 +31,9 @@ export function callSteps(
       }),
 
     async tool(tool: Tool | string, input?: unknown) {
-      execution.requireGoing();
-      const step = execution.use(`tool.${toolName(tool)}`);
+      const name = `tool.${toolName(tool)}`;
+      execution.requireGoing(name);
+      const step = execution.use(name);
       return (await execution.perform(step, async ({ signal }) =>
         readToolAnswer(
           await execution.host.call<Message>("AgentToolsService/InvokeTool", toolMessage(tool, input), {

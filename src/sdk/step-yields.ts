@@ -51,14 +51,16 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
       return (isEvent && events ? await events.read(awaited as HandlerEvent) : awaited) as never;
     },
 
-    async invoke(target: SvcFunction | string, { input, timeoutMs }: InvokeOptions = {}) {
+    async invoke(target: SvcFunction | string, { input, timeout, timeoutMs }: InvokeOptions = {}) {
       const id = idOf(target);
+      const limitMs = invokeLimitMs(id, timeout ?? timeoutMs);
       return (await execution.awaitStored(id, (base) => ({
         ...base,
         type: "invoke_function",
         function_id: id,
         ...withInput(id, input),
-        ...(timeoutMs !== undefined && { invoke_timeout_ms: Math.round(timeoutMs) }),
+        invoke_timeout_ms: limitMs,
+        any_function: true,
       }))) as never;
     },
 
@@ -69,10 +71,22 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
         type: "invoke_function_async",
         function_id: id,
         ...withInput(id, input),
+        any_function: true,
       }));
       return { runId: (output as { run_id: string }).run_id };
     },
   };
+}
+
+/** The server's own limit: it waits no longer for any child. */
+export const invokeMsMax = 366 * 86_400_000;
+
+function invokeLimitMs(id: string, timeout: Duration | undefined): number {
+  if (timeout === undefined) return invokeMsMax;
+  const ms = typeof timeout === "number" ? timeout : durationMs(timeout);
+  if (!(ms >= 1 && ms <= invokeMsMax))
+    throw new TypeError(`step ${id}: timeout must be from 1 to ${invokeMsMax} ms`);
+  return Math.round(ms);
 }
 
 const idOf = (target: SvcFunction | string): string => (typeof target === "string" ? target : target.id);

@@ -1,55 +1,20 @@
-import type { StepCallOptions } from "./calls.ts";
-import { NonRetryableError, type ReportedError, reportedError } from "./errors.ts";
-import { asStored, outputText } from "./payload.ts";
+import { NonRetryableError, type ReportedError, StepFailedError } from "./errors.ts";
 import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
-import type { StepContext } from "./steps.ts";
+import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
+import { triedOf } from "./step-retry.ts";
+import { type StepWorkHost, tryOnce, tryRepeatedly } from "./step-work.ts";
+import type { Logger } from "./types.ts";
 import type { CompletedStep, Yield } from "./wire.ts";
-
-/** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
-export interface ExecutionHost {
-  /** Throws when the execution may not go on: another worker has the run, it was cancelled, or a step was refused. */
-  requireHeld(): void;
-  memo(stepId: string): CompletedStep | undefined;
-  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, and throws when it is lost. */
-  sure(): Promise<void> | undefined;
-  /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
-  record(stepText: string): Promise<void> | undefined;
-  signal(): AbortSignal;
-  /** Milliseconds since 1970. */
-  now(): number;
-  /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
-  call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
-  /**
-   * Takes how many compensations the run has; resolves once the server knows that there are some, undefined when it does
-   * (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
-   */
-  undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
-  /** Tests put other code in the place of a step's. */
-  substitute?(name: string, work: StepWork): StepWork;
-}
-
-export type StepWork = (context: StepContext) => unknown;
-
-/** The next use of a name in its scope. */
-export interface StepUse {
-  readonly name: string;
-  readonly stepId: string;
-  readonly scope: Scope;
-}
-
-export interface PerformOptions {
-  timeoutMs?: number | undefined;
-  /** Makes it a compensation of that step. */
-  compensationFor?: string;
-}
 
 /** One execution as its steps see it. */
 export interface Execution {
   readonly runId: string;
   readonly host: ExecutionHost;
   readonly scopes: Scopes;
-  /** Throws when no further step may begin here. */
-  requireGoing(): void;
+  /** Throws when no further step may begin here; with the name of one also when that one may not. */
+  requireGoing(name?: string): void;
+  /** The handler has returned its result: from here on no step begins. */
+  returned(): void;
   use(name: string): StepUse;
   /** The stored result of a step, or that of its work. */
   perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
@@ -74,36 +39,28 @@ export interface Execution {
   stepOf(thrown: unknown): string | undefined;
 }
 
-/** A step took longer than it was given. Retried as any other error. */
-export class StepTimeoutError extends Error {
-  readonly code = "STEP_TIMEOUT";
-  constructor(name: string, timeoutMs: number) {
-    super(`step ${name} took longer than ${timeoutMs} ms`);
-    this.name = "StepTimeoutError";
-  }
-}
-
-export function createExecution(runId: string, host: ExecutionHost): Execution {
+export function createExecution(runId: string, host: ExecutionHost, log: Logger): Execution {
   const scopes = createScopes(runId);
   const root = scopes.current();
   const culprits = new WeakMap<object, string>();
   let suspensions = 0;
   let closed = false;
   let replaying = false;
-  let underWay = 0;
-  let whenStill: (() => void) | undefined;
+  let hasReturned = false;
+  const { begin, still } = createActivity();
 
-  function requireGoing(): void {
+  function requireGoing(name?: string): void {
     host.requireHeld();
     const suspension = suspensionOf(scopes.current());
     if (suspension) throw suspension;
-  }
-
-  function begin(): () => void {
-    underWay++;
-    return () => {
-      if (--underWay === 0) whenStill?.();
-    };
+    if (name === undefined) return;
+    const outer = scopes.currentStep();
+    if (outer !== undefined) throw nestedStep(name, outer);
+    if (!hasReturned) return;
+    const message = `step ${name} was called after its handler had returned: await every step`;
+    // Its caller may await nothing, and would not learn of it.
+    log.warn(message, { runId });
+    throw new TypeError(message);
   }
 
   function use(name: string): StepUse {
@@ -123,14 +80,12 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
     return scope.suspended;
   }
 
-  async function still(): Promise<void> {
-    while (underWay > 0) {
-      await new Promise<void>((done) => {
-        whenStill = done;
-      });
-    }
+  function blamed(error: unknown, stepId: string): unknown {
+    if (typeof error === "object" && error !== null && !culprits.has(error)) culprits.set(error, stepId);
+    return error;
   }
 
+  const parts: StepWorkHost = { runId, host, scopes, log, requireGoing, suspend, blamed };
   return {
     runId,
     host,
@@ -138,6 +93,9 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
     requireGoing,
     use,
     begin,
+    returned() {
+      hasReturned = true;
+    },
     suspended: () => root.suspended,
     stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
     close() {
@@ -156,41 +114,26 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
       root.suspended = undefined;
     },
 
-    async perform({ name, stepId, scope }, work, { timeoutMs, compensationFor } = {}) {
+    async perform(step, work, options = {}) {
+      const { stepId, scope } = step;
       const memo = host.memo(stepId);
       if (memo && (memo.status ?? "completed") === "completed") return memo.output;
-      if (replaying) throw memo ? recordedError(memo) : suspend(scope, undefined);
+      const tried = options.retry && memo && triedOf(storedError(memo));
+      if (memo && tried?.isOver) throw blamed(recordedError(memo), stepId);
+      // Before its last try the handler was not further than this step.
+      if (replaying) throw memo && !tried ? recordedError(memo) : suspend(scope, undefined);
       const end = begin();
       try {
-        await host.sure();
-        const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
-        let output: unknown;
-        let text: string | undefined;
-        try {
-          const own = host.substitute?.(name, work) ?? work;
-          output = await (timeoutMs === undefined
-            ? own(contextOf(stepId, host))
-            : inTime(name, timeoutMs, stepId, host, own));
-          text = outputText(`the result of step ${name}`, output);
-        } catch (error) {
-          if (!(error instanceof Suspended)) {
-            if (typeof error === "object" && error !== null && !culprits.has(error))
-              culprits.set(error, stepId);
-            const failure = JSON.stringify(reportedError(error, true));
-            await host.record(rowOf(`"status":"failed","error":${failure}`));
-          }
-          throw error;
-        }
-        const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
-        await host.record(rowOf(rest));
-        return asStored(output, text);
+        const { retry } = options;
+        if (!retry) return await tryOnce(parts, { step, work, options, attempt: 1 });
+        return await tryRepeatedly(parts, { step, work, options, retry, before: tried });
       } finally {
         end();
       }
     },
 
     async awaitStored(name, reason, late) {
-      requireGoing();
+      requireGoing(name);
       const { stepId, scope } = use(name);
       const memo = host.memo(stepId);
       if (memo) {
@@ -204,60 +147,32 @@ export function createExecution(runId: string, host: ExecutionHost): Execution {
   };
 }
 
-/** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
-function stepRow(
-  step: { stepId: string; name: string; compensationFor: string | undefined; startedMs: number },
-  now: () => number,
-): (rest: string) => string {
-  const { stepId, name, compensationFor, startedMs } = step;
-  return (rest) => {
-    const endedMs = now();
-    return (
-      `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
-      (compensationFor === undefined
-        ? `"type":"invoke",`
-        : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
-      `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
-      `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`
-    );
+/** Counts what runs in an execution. */
+function createActivity(): Pick<Execution, "begin" | "still"> {
+  let underWay = 0;
+  let whenStill: (() => void) | undefined;
+  return {
+    begin() {
+      underWay++;
+      return () => {
+        if (--underWay === 0) whenStill?.();
+      };
+    },
+    async still() {
+      while (underWay > 0) {
+        await new Promise<void>((done) => {
+          whenStill = done;
+        });
+      }
+    },
   };
 }
 
-const contextOf = (id: string, host: ExecutionHost): StepContext => ({
-  id,
-  // Most steps never look at it.
-  get signal() {
-    return host.signal();
-  },
-});
-
-async function inTime(
-  name: string,
-  timeoutMs: number,
-  id: string,
-  host: ExecutionHost,
-  work: StepWork,
-): Promise<unknown> {
-  const over = new AbortController();
-  const outer = host.signal();
-  const relay = () => over.abort(outer.reason);
-  if (outer.aborted) relay();
-  outer.addEventListener("abort", relay, { once: true });
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, fail) => {
-    timer = setTimeout(() => {
-      const error = new StepTimeoutError(name, timeoutMs);
-      over.abort(error);
-      fail(error);
-    }, timeoutMs);
-  });
-  try {
-    return await Promise.race([late, Promise.resolve(work({ id, signal: over.signal }))]);
-  } finally {
-    clearTimeout(timer);
-    outer.removeEventListener("abort", relay);
-  }
-}
+const nestedStep = (name: string, outer: string): NonRetryableError =>
+  new NonRetryableError(
+    `step ${name} was called within step ${outer}: a step has no steps of its own; call it beside ${outer}`,
+    { code: "NESTED_STEP" },
+  );
 
 /** The error that is stored with a step: JSON, or its text. */
 export function storedError(memo: CompletedStep): Partial<ReportedError> & Record<string, unknown> {
@@ -272,7 +187,9 @@ export function storedError(memo: CompletedStep): Partial<ReportedError> & Recor
 
 /** What a step threw, as far as it was stored. */
 function recordedError(memo: CompletedStep): Error {
-  const { message = "", code, retryable = true } = storedError(memo);
+  const { message = "", code, retryable = true, tries } = storedError(memo);
+  if (retryable && typeof tries === "number")
+    return new StepFailedError(memo.name, tries, { message, ...(code !== undefined && { code }) });
   if (!retryable) return new NonRetryableError(message, code === undefined ? {} : { code });
   return Object.assign(new Error(message), code !== undefined && { code });
 }

@@ -1,4 +1,6 @@
 import type { Duration } from "./duration.ts";
+import type { Jsonify } from "./jsonify.ts";
+import type { StepRetry } from "./step-retry.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Tool } from "./tool-types.ts";
 import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
@@ -7,13 +9,21 @@ import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
 export interface StepContext {
   /** The step's id, the same in every attempt: a good idempotency key for calls to others. */
   readonly id: string;
+  /** Which try of a step with `retry` this is, from 1. */
+  readonly attempt: number;
   /** Raised when the step's time is over, the run was cancelled, or another worker has it. */
   readonly signal: AbortSignal;
 }
 
 export interface RunOptions<Output = unknown> {
-  /** Longer, and the step fails with code STEP_TIMEOUT, which is retried; `signal` is raised, the code is not waited for. */
+  /** Longer, and the try fails with code STEP_TIMEOUT, which is retried; `signal` is raised, the code is not waited for. */
   timeout?: Duration;
+  /**
+   * Tries the step again by itself, without entering the handler again; without it a failed step waits for the run's next
+   * attempt. A worker that dies loses no tries. After the last one the step has failed for good: StepFailedError, which
+   * ends the run unless it is caught. An error that is not retried ends the tries.
+   */
+  retry?: StepRetry;
   /** Registers `compensate(name, …)` once the step has its result. */
   compensate?: (output: Output) => unknown;
 }
@@ -59,7 +69,9 @@ export type ManyOptions = Pick<WaitOptions, "timeout" | "onTimeout">;
 export interface InvokeOptions<Input = unknown> {
   /** The data of the child's event. */
   input?: Input;
-  /** How long the child may take, in milliseconds. Default 30,000. */
+  /** How long the child may take. Left out, only the run's own `timeoutMs` ends the wait. */
+  timeout?: Duration;
+  /** The same in milliseconds. */
   timeoutMs?: number;
 }
 
@@ -78,16 +90,18 @@ export interface MapOptions extends ParallelOptions {
   concurrency?: number;
 }
 
-export type Branch = (steps: Steps) => unknown;
-export type Branches = readonly Branch[] | Readonly<Record<string, Branch>>;
+export type Branch<Events extends EventMap = EventMap> = (steps: Steps<Events>) => unknown;
+export type Branches<Events extends EventMap = EventMap> =
+  | readonly Branch<Events>[]
+  | Readonly<Record<string, Branch<Events>>>;
 
 /** The results of branches, in the shape the branches were given. */
-export type BranchResults<Given extends Branches> = {
+export type BranchResults<Given> = {
   -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
     ? Awaited<Result>
     : never;
 };
-export type BranchesSettled<Given extends Branches> = {
+export type BranchesSettled<Given> = {
   -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
     ? PromiseSettledResult<Awaited<Result>>
     : never;
@@ -107,8 +121,8 @@ export interface Steps<Events extends EventMap = EventMap> {
   run<Output>(
     name: string,
     work: (context: StepContext) => Output | Promise<Output>,
-    options?: RunOptions<Output>,
-  ): Promise<Output>;
+    options?: RunOptions<Jsonify<Output>>,
+  ): Promise<Jsonify<Output>>;
   /** Frees the worker for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
   sleep(name: string, duration: Duration): Promise<void>;
   /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
@@ -151,13 +165,13 @@ export interface Steps<Events extends EventMap = EventMap> {
     options: { timeout: Duration },
   ): Promise<FirstMetEvent<Events, Given> | null>;
   /**
-   * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
+   * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */
   invoke<Input, Output>(
     target: SvcFunction<Input, Output>,
     options?: InvokeOptions<NoInfer<Input>>,
-  ): Promise<Output>;
+  ): Promise<Jsonify<Output>>;
   invoke<Output = unknown>(target: string, options?: InvokeOptions): Promise<Output>;
   /** Starts another function and goes on without it. */
   invokeAsync<Input>(
@@ -168,7 +182,7 @@ export interface Steps<Events extends EventMap = EventMap> {
    * Calls a tool of an agent through the server, and stores its output. Its step is named `tool.{agent}.{tool}`. What the tool
    * answers as an error fails the attempt with the tool's code; a step that runs again calls the tool again.
    */
-  tool<Input, Output>(tool: Tool<Input, Output>, input: NoInfer<Input>): Promise<Output>;
+  tool<Input, Output>(tool: Tool<Input, Output>, input: NoInfer<Input>): Promise<Jsonify<Output>>;
   tool<Output = unknown>(tool: string, input?: unknown): Promise<Output>;
   /** Puts a message on a topic, once; it starts nothing. */
   publish(topic: string, data: unknown, options?: PublishOptions): Promise<Published>;
@@ -182,12 +196,12 @@ export interface Steps<Events extends EventMap = EventMap> {
    * Runs branches side by side, given as a list or by name. All of them run until they end or yield; the first error then
    * fails the whole (with `allSettled` none does). Branches that sleep or wait do so one after the other.
    */
-  parallel<const Given extends Branches>(
+  parallel<const Given extends Branches<Events>>(
     name: string,
     branches: Given,
     options: ParallelOptions & { allSettled: true },
   ): Promise<BranchesSettled<Given>>;
-  parallel<const Given extends Branches>(
+  parallel<const Given extends Branches<Events>>(
     name: string,
     branches: Given,
     options?: ParallelOptions,

@@ -22,6 +22,9 @@ export interface TestStep {
   output: unknown;
   error?: ReportedError;
   compensationFor?: string;
+  /** Of a failed step with `retry`. */
+  tries?: number;
+  maxTries?: number;
 }
 
 export interface TestResult<Output = unknown> {
@@ -67,7 +70,7 @@ export interface TestPlan {
   steps: Map<string, unknown>;
   invokes: Map<string, unknown>;
   tools: Map<string, unknown>;
-  failures: { name: string; attempt: number | undefined; error: unknown }[];
+  failures: { name: string; attempt: number | undefined; tries: number | undefined; error: unknown }[];
   crashes: { step: string | number; stored: boolean }[];
   deliveries: { event: string; data: unknown; afterMs: number | undefined }[];
   answers: Map<string, (wait: TestWait) => unknown>;

@@ -1,6 +1,7 @@
 import { reportedError } from "./errors.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
+import type { TestNames } from "./testing-names.ts";
 
 /** The calls that steps of a test run make to the server. A call with a key that was used before changes nothing. */
 export class TestCalls {
@@ -10,9 +11,11 @@ export class TestCalls {
   /** What the test would have had to say. */
   lacking: TypeError | undefined;
   readonly #tools: TestPlan["tools"];
+  readonly #names: TestNames;
 
-  constructor(tools: TestPlan["tools"]) {
+  constructor(tools: TestPlan["tools"], names: TestNames) {
     this.#tools = tools;
+    this.#names = names;
   }
 
   async answer(method: string, message: unknown): Promise<Record<string, unknown>> {
@@ -31,6 +34,7 @@ export class TestCalls {
   async #answerOfTool(sent: Record<string, unknown>): Promise<Record<string, unknown>> {
     const name = String(sent.toolName);
     const input = asJson("inputValue" in sent ? sent.inputValue : sent.input);
+    this.#names.tool(name);
     this.toolCalls.push({ name, input });
     if (!this.#tools.has(name)) {
       this.lacking = new TypeError(`the test has no answer for the tool ${name}: say mockTool("${name}", …)`);

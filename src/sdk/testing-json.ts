@@ -1,3 +1,4 @@
+import { jsonToSend } from "./payload.ts";
+
 /** What is left of a value that was stored as JSON and read again. */
-export const asJson = (value: unknown): unknown =>
-  value === undefined ? null : JSON.parse(JSON.stringify(value));
+export const asJson = (value: unknown): unknown => JSON.parse(jsonToSend(value, "data") ?? "null");

@@ -1,3 +1,4 @@
+import { attemptDelayMs, retryDefault } from "./attempts.ts";
 import type { ReportedError } from "./errors.ts";
 import type { ExecutionInput } from "./execute.ts";
 import type { ExecutionEnd } from "./execution-end.ts";
@@ -5,13 +6,13 @@ import type { HandlerEvent } from "./svc-function.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
+import { TestNames } from "./testing-names.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
 import { TestWorker } from "./testing-worker.ts";
 import type { Compensating } from "./wire.ts";
 
 const executionsMax = 100_000;
-const retryDefault = { maxAttempts: 3, initialDelayMs: 1_000, backoffFactor: 2, maxDelayMs: 300_000 };
 /** As on the server. */
 const compensationTriesMax = 5;
 let runs = 0;
@@ -44,22 +45,50 @@ function entryEventOf(
   };
 }
 
-/** Runs a function to its end, against a server and a worker in memory. */
+/**
+ * Runs a function to its end, against a server and a worker in memory. Throws TypeError when a name of the test matches
+ * nothing.
+ */
 export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent = {}): Promise<TestResult> {
+  const names = new TestNames();
+  requireTriggered(plan, event.name);
+  const result = await simulateOne(plan, names, data, event);
+  names.requireMatched(plan);
+  return result;
+}
+
+/** Throws TypeError for an event that starts no run of the function. */
+function requireTriggered({ target }: TestPlan, name: string | undefined): void {
+  const events = (target.definition.triggers ?? []).flatMap(({ event }) => event ?? []);
+  if (name === undefined || name === target.id || events.length === 0) return;
+  if (events.some((one) => one === name || /[*>]/.test(one))) return;
+  throw new TypeError(
+    `function ${target.id} has no trigger for the event ${name} (there: ${events.join(", ")})`,
+  );
+}
+
+async function simulateOne(
+  plan: TestPlan,
+  names: TestNames,
+  data: unknown,
+  event: GivenEvent,
+): Promise<TestResult> {
   const { target, secrets } = plan;
   const runId = `run_test${++runs}`;
   const startMs = Date.now();
   const retry = { ...retryDefault, ...target.definition.retry };
   const entryEvent = entryEventOf(plan, data, event, startMs);
-  const calls = new TestCalls(plan.tools);
+  names.function(target);
+  const calls = new TestCalls(plan.tools, names);
   const streams = new TestStreams();
   const server = new TestServer({
     plan,
+    names,
     trigger: entryEvent.data,
     startMs,
-    runChild: (child, input) => simulate({ ...plan, target: child }, input),
+    runChild: (child, input) => simulateOne({ ...plan, target: child }, names, input, {}),
   });
-  const worker = new TestWorker(plan, server, calls);
+  const worker = new TestWorker({ plan, names, server, calls });
 
   const { timeoutMs = Number.POSITIVE_INFINITY } = target.definition;
   let executions = 0;
@@ -71,10 +100,6 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
   function fail(error: ReportedError): void {
     if (worker.undoCount === 0 && !target.onFailure) end = { error };
     else compensating = { status: "failed", error, interrupted: false, tries_left: compensationTriesMax - 1 };
-  }
-
-  function retryDelay(attempt: number): number {
-    return Math.min(retry.initialDelayMs * retry.backoffFactor ** (attempt - 1), retry.maxDelayMs);
   }
 
   while (end === undefined) {
@@ -94,7 +119,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
     if (compensating) {
       const { error: failure, compensationsFailed = 0 } = ended as ExecutionEnd & { status: "failed" };
       if (failure.retryable) {
-        server.nowMs += retryDelay(compensationTriesMax - compensating.tries_left);
+        server.nowMs += attemptDelayMs(retry, compensationTriesMax - compensating.tries_left);
         compensating.tries_left--;
       } else {
         compensationFailed = compensationsFailed;
@@ -104,7 +129,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
     else if (ended.status === "yielded") await server.settleYield(ended.yield);
     else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
     else {
-      server.nowMs += retryDelay(server.attempt);
+      server.nowMs += attemptDelayMs(retry, server.attempt);
       server.attempt++;
     }
     if (!end && !compensating && server.nowMs - startMs >= timeoutMs) {

@@ -1,13 +1,14 @@
 import { durationMs } from "./duration.ts";
 import { type ReportedError, reportedError } from "./errors.ts";
+import { invokeMsMax } from "./step-yields.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 import { findDelivery, type TestEvent } from "./testing-match.ts";
+import type { TestNames } from "./testing-names.ts";
 import type { CompletedStep, ReportedStep, Yield } from "./wire.ts";
 
 const waitMsDefault = 7 * 86_400_000;
-const invokeMsDefault = 30_000;
 
 type Wait = Extract<Yield, { type: "wait_for_event" }>;
 type WaitMany = Extract<Yield, { type: "wait_for_events" }>;
@@ -15,6 +16,7 @@ type Invoke = Extract<Yield, { function_id: string }>;
 
 export interface TestServerOptions {
   plan: TestPlan;
+  names: TestNames;
   /** The data of the event that started the run. */
   trigger: unknown;
   startMs: number;
@@ -25,7 +27,11 @@ export interface TestServerOptions {
 const isFunction = (value: unknown): value is SvcFunction =>
   typeof value === "object" && value !== null && "handler" in value && "definition" in value;
 
-const baseOf = ({ step_id: id, step_name: name, type }: Yield) => ({ id, name, type });
+const baseOf = ({ step_id: id, step_name: name, type }: Exclude<Yield, { type: "retry_step" }>) => ({
+  id,
+  name,
+  type,
+});
 
 const waitTimedOut = (name: string): ReportedError => ({
   message: `timed out waiting for the event "${name}"`,
@@ -38,6 +44,8 @@ export class TestServer {
   readonly #options: TestServerOptions;
   readonly #steps = new Map<string, TestStep>();
   readonly #deliveries: TestEvent[];
+  /** When failed steps are tried again, by their ids. */
+  readonly #retryAt = new Map<string, number>();
   nowMs: number;
   /** The attempt of the run that is going on, from 1. */
   attempt = 1;
@@ -61,11 +69,20 @@ export class TestServer {
   memo(stepId: string): CompletedStep | undefined {
     const step = this.#steps.get(stepId);
     if (!step) return undefined;
-    const { id, name, output, status, error } = step;
-    return { step_id: id, name, output: asJson(output), status, ...(error && { error }) };
+    const { id, name, output, status, error, tries } = step;
+    const tried = tries && { tries, max_tries: step.maxTries, retry_in_ms: this.#dueInMs(id) };
+    return {
+      step_id: id,
+      name,
+      output: asJson(output),
+      status,
+      ...(error && { error: { ...error, ...tried } }),
+    };
   }
 
-  storeReported({ id, name, type, status, output, error, compensation_for }: ReportedStep): void {
+  storeReported({ id, name, type, status, output, error, compensation_for, ...own }: ReportedStep): void {
+    const { tries, max_tries: maxTries, retry_in_ms: dueInMs = 0 } = own;
+    if (tries !== undefined) this.#retryAt.set(id, this.nowMs + dueInMs);
     this.#store({
       id,
       name,
@@ -74,7 +91,13 @@ export class TestServer {
       output: output ?? null,
       ...(error && { error }),
       ...(compensation_for !== undefined && { compensationFor: compensation_for }),
+      ...(tries !== undefined && { tries }),
+      ...(maxTries !== undefined && { maxTries }),
     });
+  }
+
+  #dueInMs(stepId: string): number {
+    return Math.max(0, (this.#retryAt.get(stepId) ?? 0) - this.nowMs);
   }
 
   /** Finishes the step at which the execution yielded. */
@@ -86,6 +109,9 @@ export class TestServer {
           reason.duration_ms === undefined ? Date.parse(reason.until) : this.nowMs + reason.duration_ms,
         );
         this.#store({ ...baseOf(reason), status: "completed", output: null });
+        return;
+      case "retry_step":
+        this.nowMs += reason.duration_ms;
         return;
       case "wait_for_event":
         this.#settleWait(reason);
@@ -161,6 +187,7 @@ export class TestServer {
     const { plan, trigger } = this.#options;
     const { nowMs } = this;
     const { event, match, match_value, payload } = wait.event_filter;
+    this.#options.names.wait(event);
     const answer = plan.answers.get(event);
     if (!answer) return findDelivery(this.#deliveries, wait.event_filter, { nowMs, untilMs, trigger });
     const data = answer({
@@ -176,7 +203,9 @@ export class TestServer {
   async #settleInvoke(invoke: Invoke): Promise<void> {
     const isAsync = invoke.type === "invoke_function_async";
     const id = invoke.function_id;
-    const { invokes } = this.#options.plan;
+    const { names, plan } = this.#options;
+    const { invokes } = plan;
+    names.invoke(id);
     if (!invokes.has(id) && !isAsync)
       throw new TypeError(`the test has no answer for ${id}: say mockInvoke("${id}", …)`);
     const base = baseOf(invoke);
@@ -200,7 +229,7 @@ export class TestServer {
     const child = await this.#options.runChild(answer, input);
     if (invoke.type === "invoke_function") {
       this.nowMs += child.elapsedMs;
-      const limitMs = invoke.invoke_timeout_ms || invokeMsDefault;
+      const limitMs = invoke.invoke_timeout_ms ?? invokeMsMax;
       if (child.elapsedMs > limitMs) throw new Error(`took longer than ${limitMs} ms`);
     }
     if (child.status === "failed") throw new Error(child.error?.message);

@@ -1,11 +1,19 @@
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionEnd } from "./execution-end.ts";
-import type { ExecutionHost, StepWork } from "./step.ts";
+import { type ExecutionHost, retryPauseMsMax, type StepWork } from "./step-host.ts";
 import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
+import type { TestNames } from "./testing-names.ts";
 import type { TestServer } from "./testing-server.ts";
 import type { ReportedStep } from "./wire.ts";
+
+export interface TestWorkerParts {
+  plan: TestPlan;
+  names: TestNames;
+  server: TestServer;
+  calls: TestCalls;
+}
 
 /** The worker of a test run: it runs the code of steps, or what the test puts in its place, and dies when the test says so. */
 export class TestWorker {
@@ -14,12 +22,13 @@ export class TestWorker {
   readonly #calls: TestCalls;
   /** `after` are the steps after which the worker has died. */
   readonly #crashes: { step: string | number; stored: boolean; after: Set<string> }[];
-  #executedCount = 0;
+  readonly #names: TestNames;
   /** Compensations that the run has. */
   undoCount = 0;
 
-  constructor(plan: TestPlan, server: TestServer, calls: TestCalls) {
+  constructor({ plan, names, server, calls }: TestWorkerParts) {
     this.#plan = plan;
+    this.#names = names;
     this.#server = server;
     this.#calls = calls;
     this.#crashes = plan.crashes.map(({ step, stored }) => ({ step, stored, after: new Set() }));
@@ -43,8 +52,7 @@ export class TestWorker {
       record: (text) => {
         requireHeld();
         const step = JSON.parse(text) as ReportedStep;
-        this.#executedCount++;
-        const crash = this.#crashAfter(step);
+        const crash = this.#crashAfter(step, this.#names.reported());
         if (crash?.stored ?? true) this.#server.storeReported(step);
         if (!crash) return undefined;
         died = new SvcError("worker_stopped", `the test's worker was killed after step ${step.name}`);
@@ -53,6 +61,10 @@ export class TestWorker {
       },
       signal: () => stop.signal,
       now: () => this.#server.nowMs,
+      pause: async (ms) => {
+        this.#server.nowMs += ms;
+      },
+      pauseMsMax: retryPauseMsMax,
       call: <Answer>(method: string, message: unknown) =>
         this.#calls.answer(method, message) as Promise<Answer>,
       substitute: (name, own) => this.#workOf(name, own),
@@ -63,26 +75,27 @@ export class TestWorker {
   }
 
   /** The crash that is due after this step, if any: one that names a step happens once, "every" once after each. */
-  #crashAfter({ id, name }: ReportedStep): { stored: boolean } | undefined {
+  #crashAfter({ id, name }: ReportedStep, place: number): { stored: boolean } | undefined {
     const due = this.#crashes.find(({ step, after }) =>
-      step === "every" ? !after.has(id) : (step === name || step === this.#executedCount) && after.size === 0,
+      step === "every" ? !after.has(id) : (step === name || step === place) && after.size === 0,
     );
     due?.after.add(id);
     return due;
   }
 
   #workOf(name: string, own: StepWork): StepWork {
+    this.#names.step(name);
     const { attempt } = this.#server;
     const failure = this.#plan.failures.find(
       (one) => one.name === name && (one.attempt === undefined || one.attempt === attempt),
     );
-    if (failure) {
-      return () => {
-        throw failure.error;
-      };
-    }
-    if (!this.#plan.steps.has(name)) return own;
     const answer = this.#plan.steps.get(name);
-    return typeof answer === "function" ? (answer as StepWork) : () => answer;
+    const mocked = typeof answer === "function" ? (answer as StepWork) : () => answer;
+    const work = this.#plan.steps.has(name) ? mocked : own;
+    if (!failure) return work;
+    return (context) => {
+      if (context.attempt > (failure.tries ?? Number.POSITIVE_INFINITY)) return work(context);
+      throw failure.error;
+    };
   }
 }

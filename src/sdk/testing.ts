@@ -1,4 +1,5 @@
 import { type Duration, durationMs } from "./duration.ts";
+import type { Jsonify } from "./jsonify.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { TestPlan, TestResult, TestWait } from "./test-plan.ts";
 import { simulate } from "./testing-run.ts";
@@ -14,8 +15,11 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   mockInvoke(target: SvcFunction | string, answer: unknown): this;
   /** The answer of a tool: a function of its input, or a value. What the function throws is the tool's error. */
   mockTool(tool: Tool | string, answer: unknown): this;
-  /** Fails a step with `error` (default: a plain, retryable one): in this attempt, or in every one. */
-  failStep(name: string, options?: { attempt?: number; error?: unknown }): this;
+  /**
+   * Fails a step with `error` (default: a plain, retryable one): in this attempt of the run, or in every one. With `tries` only
+   * so many first tries of a step with `retry`.
+   */
+  failStep(name: string, options?: { attempt?: number; tries?: number; error?: unknown }): this;
   /**
    * Kills the worker once after a step, by its name or its place (from 1) among those executed, and begins again from what
    * is stored. With `stored: false` the server never got the step, so it runs again. `"every"`: after each step.
@@ -33,9 +37,10 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   log(log: Logger): this;
   /**
    * Runs the function with an event of this data, from the first trigger's name unless told otherwise. Throws when the
-   * test lacks something: an invoke or a tool without an answer, or a function that never ends.
+   * test lacks something: an invoke or a tool without an answer, or a function that never ends. Throws as well when the
+   * run comes by nothing of a name that the test gave.
    */
-  run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Output>>;
+  run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Jsonify<Output>>>;
 }
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
@@ -72,8 +77,8 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
       plan.tools.set(toolName(tool), answer);
       return test;
     },
-    failStep(name, { attempt, error = new Error(`step ${name} was told to fail`) } = {}) {
-      plan.failures.push({ name, attempt, error });
+    failStep(name, { attempt, tries, error = new Error(`step ${name} was told to fail`) } = {}) {
+      plan.failures.push({ name, attempt, tries, error });
       return test;
     },
     crashAfter(step, { stored = true } = {}) {
@@ -96,7 +101,7 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
       plan.log = log;
       return test;
     },
-    run: async (data, event) => (await simulate(plan, data, event)) as TestResult<Output>,
+    run: async (data, event) => (await simulate(plan, data, event)) as TestResult<Jsonify<Output>>,
   };
   return test;
 }

@@ -1,4 +1,5 @@
 import type { Duration } from "./duration.ts";
+import type { Jsonify } from "./jsonify.ts";
 import type { JsonSchemaText, StandardSchema } from "./standard-schema.ts";
 
 /** What the code of a tool is given besides its input. */
@@ -87,7 +88,7 @@ export interface ToolCalls {
     tool: Tool<Input, Output>,
     input: NoInfer<Input>,
     options?: InvokeToolOptions,
-  ): Promise<Output>;
+  ): Promise<Jsonify<Output>>;
   invoke<Output = unknown>(tool: string, input?: unknown, options?: InvokeToolOptions): Promise<Output>;
   /** Deletes an agent with its tools; answers how many there were. */
   unregister(agent: AgentTools | string): Promise<number>;

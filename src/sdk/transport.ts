@@ -1,4 +1,5 @@
 import { errorOfAnswer, SvcError } from "./errors.ts";
+import { jsonToSend } from "./payload.ts";
 import { withRetries } from "./retry.ts";
 import { LastSequence } from "./sequence.ts";
 
@@ -74,8 +75,19 @@ function unreachable(url: string, cause: unknown): SvcError {
   return new SvcError("unreachable", `${url} does not answer (${why})`, { retryable: true, unsent, cause });
 }
 
+/** Without slashes at its end. Throws TypeError for anything but an address of a server. */
+function checkedUrl(given: string): string {
+  const text = typeof given === "string" ? given : "";
+  // A password must not stand in an error.
+  const shown = text.replace(/\/\/[^/]*@/, "//…@");
+  const isUrl = URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+  if (!isUrl) throw new TypeError(`url: must be http:// or https:// with a host, not "${shown}"`);
+  return text.replace(/\/+$/, "");
+}
+
+/** Throws TypeError for a `url` that is none. */
 export function createTransport(options: ConnectionOptions = {}): Transport {
-  const url = (options.url ?? variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123").replace(/\/+$/, "");
+  const url = checkedUrl(options.url ?? variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123");
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");
   const environment = options.environment ?? variable("SVC_ENV");
   const timeoutMsDefault = options.timeoutMs ?? 30_000;
@@ -108,6 +120,8 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   }
 
   async function exchange<Answer>(request: Request): Promise<Answer> {
+    const given = request.bytes ?? request.text;
+    const body = given ?? (request.body === undefined ? undefined : jsonToSend(request.body));
     const stop = new AbortController();
     const timeoutMs = request.timeoutMs ?? timeoutMsDefault;
     let late = false;
@@ -120,8 +134,6 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
     try {
-      const given = request.bytes ?? request.text;
-      const body = given ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
       const response = await fetch(url + request.path, {
         method: request.method,
         headers:

@@ -66,6 +66,10 @@ export interface Step {
   error?: { message: string; code?: string; retryable: boolean };
   /** Name of the step that this one undoes. */
   compensationFor?: string;
+  /** Of a step with `retry` that failed: how often it was tried, how often it may be, and when it is tried again. */
+  tries?: number;
+  maxTries?: number;
+  retryAt?: string;
   /** When and by whom the output was last replaced. */
   patchedAt?: string;
   patchedBy?: string;

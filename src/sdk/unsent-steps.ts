@@ -1,4 +1,4 @@
-import { exchangeCharactersMax, progressStepsMax } from "./wire.ts";
+import { exchangeCharactersMax, progressStepsMax, type ReportedStep } from "./wire.ts";
 
 /** Finished steps of a job that the server does not have, in their order, behind the steps that it has. */
 export class UnsentSteps {
@@ -41,6 +41,14 @@ export class UnsentSteps {
   fields(count: number): string {
     const texts = this.#unsent.slice(0, count).map(({ text }) => text);
     return `"step_offset":${this.#storedCount},"steps":[${texts.join(",")}]`;
+  }
+
+  /** What the server says of `steps[2]`, said of the name of that step. */
+  named(said: string): string {
+    return said.replace(/\bsteps\[(\d+)\]/, (place, at) => {
+      const text = this.#unsent[Number(at)]?.text;
+      return text === undefined ? place : `step ${(JSON.parse(text) as ReportedStep).name}`;
+    });
   }
 
   /** The server has the first `count` of them. */

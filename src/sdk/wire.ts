@@ -56,6 +56,8 @@ export type Yield = { step_id: string; step_name: string } & (
       /** In place of it, by the server's clock. */
       duration_ms?: number;
     }
+  /** The step is tried again then, within the attempt. */
+  | { type: "retry_step"; duration_ms: number }
   | {
       type: "wait_for_event";
       event_filter: {
@@ -76,8 +78,15 @@ export type Yield = { step_id: string; step_name: string } & (
       timeout?: string;
       on_timeout: "null" | "throw";
     }
-  | { type: "invoke_function"; function_id: string; input?: unknown; invoke_timeout_ms?: number }
-  | { type: "invoke_function_async"; function_id: string; input?: unknown }
+  | {
+      type: "invoke_function";
+      function_id: string;
+      input?: unknown;
+      invoke_timeout_ms?: number;
+      /** Functions with event triggers, too. */
+      any_function?: boolean;
+    }
+  | { type: "invoke_function_async"; function_id: string; input?: unknown; any_function?: boolean }
 );
 
 /** A step as it is reported. */
@@ -92,6 +101,11 @@ export interface ReportedStep {
   ended_at: string;
   duration_ms: number;
   compensation_for?: string;
+  /** Of a failed step with `retry`. */
+  tries?: number;
+  max_tries?: number;
+  /** Left out when it is not tried again. */
+  retry_in_ms?: number;
 }
 
 export const progressStepsMax = 500;

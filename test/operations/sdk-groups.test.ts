@@ -50,6 +50,9 @@ describe.each(engines)("client.groups on %s", (engine) => {
       updatedAt: expect.any(String),
     });
     expect(await groups.get("books")).toEqual(made);
+    const again = { pattern: "other.*", ifNotExists: true };
+    expect(await groups.create("books", again)).toEqual(made);
+    expect(await groups.create("books", { pattern: "x" }).catch(({ code }) => code)).toBe("already_exists");
     const changed = await groups.update("books", { filter: "data.n > 1", maxInflight: 5, status: "paused" });
     expect(changed).toMatchObject({
       filter: "data.n > 1",
@@ -63,7 +66,19 @@ describe.each(engines)("client.groups on %s", (engine) => {
     await groups.delete("books");
     await groups.delete("books", { namespace: "other" });
     expect(await groups.get("books").catch(({ code }) => code)).toBe("not_found");
-    const nowhere = groups.join("books", {}, () => {});
+    // Nobody awaits how it ends: the log has it, and the process goes on.
+    const lines: unknown[] = [];
+    const unheard: unknown[] = [];
+    const hear = (error: unknown) => void unheard.push(error);
+    process.on("unhandledRejection", hear);
+    const log = { debug() {}, info() {}, warn() {}, error: (...line: unknown[]) => void lines.push(line) };
+    groups.join("books", { log }, () => {});
+    await until(() => lines.length > 0, { about: "the end of the membership" });
+    await new Promise((done) => setImmediate(done));
+    process.off("unhandledRejection", hear);
+    expect(unheard).toEqual([]);
+    expect(lines).toMatchObject([["a membership of a group has ended", { group: "books" }]]);
+    const nowhere = groups.join("books", { log }, () => {});
     expect(await nowhere.done.catch(({ code }) => code)).toBe("not_found");
   });
 

@@ -124,7 +124,8 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       step.until = reason.until;
       run.status = "sleeping";
     } else if (reason.type === "wait_for_event") step.awaits = reason.event_filter.event;
-    else if (reason.type === "wait_for_events") throw new Error("this server knows no such yield");
+    else if (reason.type === "wait_for_events" || reason.type === "retry_step")
+      throw new Error("this server knows no such yield");
     else {
       const event = {
         id: `evt_${++count}`,

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
 import { type LogLevel, logLines } from "../../src/kit/log-lines.ts";
 import { version } from "../../src/kit/version.ts";
+import { sdkVersion } from "../../src/sdk/version.ts";
 
 function lines(format: "json" | "text", level: LogLevel = "info") {
   const written: string[] = [];
@@ -76,7 +77,7 @@ test("text lines read well", () => {
   expect(written).toEqual(['00:00:00.000 info  server.listening port=9123 about="two words"\n']);
 });
 
-test("the version is that of package.json", async () => {
+test("the versions of server and SDK are that of package.json", async () => {
   const manifest = await Bun.file(new URL("../../package.json", import.meta.url)).json();
-  expect(version).toBe(manifest.version);
+  expect([version, sdkVersion]).toEqual(Array(2).fill(manifest.version));
 });

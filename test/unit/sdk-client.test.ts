@@ -137,3 +137,41 @@ test("a consistent client sends the last sequence that was answered, and forgets
   await expect(one.consistent().getRun("run_1")).rejects.toMatchObject({ code: "failed_precondition" });
   expect(one.sequence()).toBeUndefined();
 });
+
+test("what is no address of a server is refused at once, without its password", () => {
+  for (const url of ["localhost:9123", "ftp://x", "http://", "", "ws://user:secret@x"]) {
+    expect(() => createClient({ url })).toThrow(/^url: must be http:\/\/ or https:\/\/ with a host/);
+    expect(() => createClient({ url })).not.toThrow("secret");
+  }
+  expect(createClient({ url: "https://svc.test/base/" }).transport.url).toBe("https://svc.test/base");
+});
+
+test("what JSON cannot hold is an invalid argument that names its place, and nothing is sent", async () => {
+  const loop: Record<string, unknown> = { lines: [] };
+  (loop.lines as unknown[]).push({ order: loop });
+  const cases: [() => Promise<unknown>, string][] = [
+    [() => client().emit("n", { items: [{ total: 1n }] }), "data.items[0].total"],
+    [() => client().emit("n", [1n]), "data[0]"],
+    [() => client().emit("n", loop), "data.lines[0].order"],
+    [() => client().emitMany([{ event: "n", data: { a: 1n } }]), "events[0].data.a"],
+    [() => client().kv.put("b", "k", { a: 1n }), "value.a"],
+  ];
+  for (const [call, field] of cases) {
+    const error = await call().catch((thrown: Error) => thrown);
+    expect(error).toMatchObject({ code: "invalid_argument", field, retryable: false });
+    expect((error as Error).message).toStartWith(`${field}: `);
+  }
+  expect(server.requests).toEqual([]);
+});
+
+test("what is too large is 413 in either protocol, and not sent again", async () => {
+  const body = { code: "resource_exhausted", message: "request body is larger than 4 bytes" };
+  server.fail("Emit", { status: 429, body });
+  const tooLarge = { status: 413, code: "payload_too_large", retryable: false };
+  expect(
+    await client()
+      .emit("n", 1, { idempotencyKey: "k" })
+      .catch((error) => error),
+  ).toMatchObject(tooLarge);
+  expect(server.requests).toHaveLength(1);
+});

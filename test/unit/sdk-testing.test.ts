@@ -81,18 +81,43 @@ test("wherever the worker dies, the result is the same and no stored step runs t
 test("what the test lacks is said, and what the function looks at is there", async () => {
   const lines: unknown[][] = [];
   const line = (...said: unknown[]) => void lines.push(said);
-  const result = await testFunction(
-    make(({ event, secrets, run, log, signal }) => {
-      log.info("looked", { a: 1 });
-      return [event.name, event.idempotencyKey, event.version, secrets.TOKEN, run.attempt, signal.aborted];
-    }),
-  )
+  const looks = make(({ event, secrets, run, log, signal }) => {
+    log.info("looked", { a: 1 });
+    return [event.name, event.idempotencyKey, event.version, secrets.TOKEN, run.attempt, signal.aborted];
+  });
+  const result = await testFunction({ ...looks, definition: { ...looks.definition, secrets: ["TOKEN"] } })
     .secrets({ TOKEN: "t" })
     .log({ debug: line, info: line, warn: line, error: line })
     .run({ n: 1 }, { idempotencyKey: "k", version: 2 });
   expect(result.output).toEqual(["go", "k", 2, "t", 1, false]);
   expect(lines).toEqual([["looked", { runId: expect.any(String), functionId: "f", attempt: 1, a: 1 }]]);
   await expect(testFunction(make(({ step }) => step.invoke("nobody"))).run()).rejects.toThrow("mockInvoke");
+});
+
+test("a name that matches nothing fails the test, with the names that there are", async () => {
+  const flow = make(async ({ step }) => {
+    await step.run("charge", () => 1);
+    await step.waitForEvent("go", { timeout: "1d" });
+  });
+  const plan = () => testFunction(flow);
+  const there = "matches nothing that the run came by (there: charge)";
+  for (const [test, message] of [
+    [plan().mockStep("chrage", 1), `mockStep("chrage") ${there}`],
+    [plan().failStep("chrage"), `failStep("chrage") ${there}`],
+    [plan().crashAfter("chrage"), `crashAfter("chrage") ${there}`],
+    [plan().crashAfter(2), "crashAfter(2) matches nothing: 1 steps were executed"],
+    [plan().mockInvoke("bill", 1), 'mockInvoke("bill") matches nothing that the run came by (there: none)'],
+    [plan().mockTool("a.b", 1), 'mockTool("a.b") matches nothing'],
+    [plan().deliver("gone", {}), 'deliver("gone") matches nothing that the run came by (there: go)'],
+    [plan().on("gone", () => ({})), 'on("gone") matches nothing'],
+    [plan().secrets({ KEY: "k" }), 'secrets("KEY") matches nothing'],
+  ] as const)
+    await expect(test.run({ n: 1 })).rejects.toThrow(message);
+  await expect(plan().run({ n: 1 }, { name: "went" })).rejects.toThrow(
+    "no trigger for the event went (there: go)",
+  );
+  // An event that comes too late for its wait matches it all the same.
+  expect((await plan().deliver("go", { n: 1 }, { after: "2d" }).run({ n: 1 })).status).toBe("completed");
 });
 
 test("appends to streams are kept in memory, whatever client the function uses", async () => {

@@ -90,6 +90,7 @@ test("a child's result comes back; its failure is not retried; one started aside
       step_name: "child",
       type: "invoke_function_async",
       function_id: "child",
+      any_function: true,
       input: 1,
     },
     {
@@ -97,6 +98,7 @@ test("a child's result comes back; its failure is not retried; one started aside
       step_name: "child",
       type: "invoke_function",
       function_id: "child",
+      any_function: true,
       input: 4,
       invoke_timeout_ms: 5_000,
     },

@@ -38,6 +38,7 @@ import { webhookKeys } from "./0042_webhook_keys.ts";
 import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 import { repairs } from "./0045_repairs.ts";
+import { invokedFunctions } from "./0046_invoked_functions.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
 
@@ -83,6 +84,7 @@ export const migrations = [
   kvRevisions,
   causality,
   repairs,
+  invokedFunctions,
   kvByRevision,
   deliveryLists,
 ];

@@ -74,12 +74,13 @@ export const failureReport = (job: Job, error: NonNullable<ReportBody["error"]>)
 function errorOf(error: unknown): Record<string, unknown> {
   if (typeof error === "string") return { message: error };
   if (typeof error !== "object" || error === null) return { message: "the endpoint gave no reason" };
-  const { message, code, stack, retryable } = error as Record<string, unknown>;
+  const { message, code, stack, retryable, step_id, exhausted } = error as Record<string, unknown>;
   return {
     message: typeof message === "string" ? message : "the endpoint gave no reason",
     ...(typeof code === "string" && { code }),
     ...(typeof stack === "string" && { stack }),
     ...(typeof retryable === "boolean" && { retryable }),
+    ...(exhausted === true && typeof step_id === "string" && { exhausted, step_id }),
   };
 }
 

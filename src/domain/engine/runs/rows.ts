@@ -175,26 +175,38 @@ export async function getSteps(store: Store, environmentId: string, runId: strin
 }
 
 /**
- * Completed steps of these runs, in order: handlers do not run them again. Of a run that is compensating also
- * those that failed or were not awaited any longer: its handler must come the same way once more.
+ * Completed steps of these runs, in order: handlers do not run them again. Also failed ones that are tried by
+ * themselves; and of a run that is compensating those that failed or were not awaited any longer: its handler
+ * must come the same way once more.
  */
 export async function completedSteps(
   store: Store,
   runIds: readonly string[],
+  now: Instant,
 ): Promise<Map<string, CompletedStep[]>> {
-  const rows =
-    await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
-      CASE WHEN s.status <> 'completed' THEN s.error END AS error
+  const rows = await store.all<
+    CompletedStep & { retry_at: number | null }
+  >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
+      CASE WHEN s.status <> 'completed' THEN s.error END AS error,
+      CASE WHEN s.status = 'failed' THEN s.sleep_until END AS retry_at
     FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
-    WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)
+    WHERE s.status = 'completed'
+      OR (s.status = 'failed' AND (s.failure_told_at IS NOT NULL OR s.sleep_until IS NOT NULL))
       OR (s.status = 'timed_out' AND s.on_timeout IS NOT NULL)
       OR (s.status IN ('failed', 'timed_out')
         AND EXISTS (SELECT 1 FROM executions e WHERE e.run_id = s.run_id AND e.ending IS NOT NULL))
     ORDER BY s.run_id, s.sequence`);
   const byRun = new Map<string, CompletedStep[]>(runIds.map((id) => [id, []]));
-  for (const row of rows) byRun.get(row.run_id)?.push(row);
+  for (const row of rows) {
+    if (row.retry_at !== null) row.error = dueIn(row.error, row.retry_at - now);
+    byRun.get(row.run_id)?.push(row);
+  }
   return byRun;
 }
+
+/** The worker's clock is not the server's: it is told how long to wait. */
+const dueIn = (error: string | null, ms: number): string =>
+  JSON.stringify({ ...JSON.parse(error ?? "{}"), retry_in_ms: Math.max(0, ms) });
 
 /**
  * What a failed attempt is decided by. Read without a lock: the fence pins it until the report commits.

@@ -39,6 +39,15 @@ export interface RunError {
   code?: string;
   stack?: string;
   retryable: boolean;
+  /** Of a run that ended by a step which was tried as often as it may be: the step's id. A resume tries it anew. */
+  exhausted_step?: string;
+}
+
+/** What a step failed with. */
+export interface StepError extends RunError {
+  /** Of a step that is tried by itself: how often it was, and how often it may be. */
+  tries?: number;
+  max_tries?: number;
 }
 
 /** A run about to be created in the flush of the event that starts it. */
@@ -188,7 +197,7 @@ export interface Step {
   status: StepStatus;
   /** JSON text. */
   output: string | null;
-  error: RunError | null;
+  error: StepError | null;
   attempt: number;
   startedAt: Instant | null;
   endedAt: Instant | null;
@@ -197,6 +206,7 @@ export interface Step {
   patchedAt: Instant | null;
   patchedBy: string | null;
   compensationFor: string | null;
+  /** When a sleep ends, or a failed step is tried again; of a step that was tried for the last time, when. */
   sleepUntil: Instant | null;
   /** JSON text: what an approver of a wait, or a child, is shown. */
   input: string | null;
@@ -220,7 +230,10 @@ export interface CompletedStep {
   step_id: string;
   name: string;
   type: StepType;
-  /** Not `completed` only for workers that understand failed steps: an invoke, or a run that is compensating. */
+  /**
+   * Not `completed` only for workers that understand failed steps: an invoke, a step that is tried by itself, or a run that
+   * is compensating.
+   */
   status: "completed" | "failed" | "timed_out";
   /** JSON texts. */
   output: string | null;

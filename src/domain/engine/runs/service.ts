@@ -241,7 +241,7 @@ export function openRuns(deps: RunsDeps): Runs {
       for (const { environment_id, id } of await limitedFunctions(store))
         await adoptAll(write, { environmentId: environment_id, functionId: id });
     },
-    completedSteps: (runIds) => rows.completedSteps(store, runIds),
+    completedSteps: (runIds) => rows.completedSteps(store, runIds, clock.now()),
     ofEvents: (environmentId, eventIds) => runsOfEvents(store, environmentId, eventIds),
 
     async get(environmentId, runId) {

@@ -90,6 +90,7 @@ export function toRunMessage(run: Run): MessageInitShape<typeof RunSchema> {
 }
 
 export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
+  const { tries = 0, max_tries: maxTries = 0 } = (step.status === "failed" && step.error) || {};
   return {
     id: step.id,
     runId: step.runId,
@@ -109,7 +110,10 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     startedAt: at(step.startedAt),
     endedAt: at(step.endedAt),
     patchedAt: at(step.patchedAt),
-    sleepUntil: at(step.sleepUntil),
+    sleepUntil: tries === 0 ? at(step.sleepUntil) : undefined,
+    tries,
+    maxTries,
+    retryAt: tries < maxTries ? at(step.sleepUntil) : undefined,
     waitEventName: step.waitEventName ?? "",
     waitTimeout: at(step.waitTimeoutAt),
     createdAt: at(step.createdAt),

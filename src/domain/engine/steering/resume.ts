@@ -109,7 +109,10 @@ async function begin(
     fromStep === undefined && !isUndone
       ? undefined
       : await stepsFrom(session, environmentId, runId, { fromStep, isUndone });
-  const plan = rules.planOfResume(execution, discarded?.[0], skipSleep === true);
+  const plan = {
+    ...rules.planOfResume(execution, discarded?.[0], skipSleep === true),
+    exhaustedStepId: execution ? null : rules.exhaustedStepOf(run),
+  };
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else
     await rows.revive(session, run, {

@@ -2,6 +2,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { stepOutputBytesMax } from "../../../kit/limits.ts";
 import { jsonText, parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
+import type { RunError } from "../runs/run.ts";
 import type { ResumePlan } from "../runs/wakes/finish-resumes.ts";
 import type { ExecutionRow, SteeredRunRow, SteeredStepRow } from "./rows.ts";
 
@@ -73,6 +74,10 @@ export function requireResumable(
   if (!isPaused && run.status !== "failed") throw refused("only a paused or failed run can be resumed");
 }
 
+/** The step that ended the run, after its last try. */
+export const exhaustedStepOf = ({ error }: SteeredRunRow): string | null =>
+  error === null ? null : ((JSON.parse(error) as RunError).exhausted_step ?? null);
+
 /** `discarded` is the first step that is done again; undefined when all steps stay. */
 export function planOfResume(
   execution: ExecutionRow | undefined,
@@ -86,7 +91,7 @@ export function planOfResume(
     fromSequence: discarded?.sequence ?? null,
     goesOn,
     sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
-    nextAttempt: was === "retrying",
+    nextAttempt: was === "retrying" && execution?.waiting_step_id == null,
   };
 }
 

@@ -3,6 +3,8 @@ export const workerJobsMax = 1_000;
 export const workerLabelsMax = 50;
 export const exchangeReportsMax = 200;
 export const progressStepsMax = 500;
+/** How often a step may be tried by itself. */
+export const stepTriesMax = 100;
 
 export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
 export const waitMsMax = 366 * 24 * 60 * 60 * 1000;

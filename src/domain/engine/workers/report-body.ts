@@ -1,11 +1,12 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { checker } from "../../../kit/item-check.ts";
+import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
 import type { Fence, RunError } from "../runs/run.ts";
-import { progressStepsMax } from "./limits.ts";
+import { progressStepsMax, stepTriesMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 import { readYield, YieldShape } from "./yields.ts";
 
@@ -18,6 +19,10 @@ export const ErrorShape = Type.Object(
     code: Type.Optional(Type.String({ description: "A word that programs compare." })),
     stack: Type.Optional(Type.String({ description: "Where the handler threw." })),
     retryable: Type.Optional(Type.Boolean()),
+    step_id: Type.Optional(Type.String({ description: "Id of the step that threw it." })),
+    exhausted: Type.Optional(
+      Type.Boolean({ description: "That step was tried as often as it may be: a resume tries it anew." }),
+    ),
   },
   lenient,
 );
@@ -48,6 +53,19 @@ export const StepShape = Type.Object(
       Type.Union([ErrorShape, Type.Null()], { description: "What the step failed with." }),
     ),
     compensation_for: Type.Optional(Type.String()),
+    tries: Type.Optional(
+      Type.Number({
+        description: `How often a failed step was tried that its worker tries by itself: at most ${stepTriesMax}.`,
+      }),
+    ),
+    max_tries: Type.Optional(
+      Type.Number({ description: `How often that step may be tried: at most ${stepTriesMax}.` }),
+    ),
+    retry_in_ms: Type.Optional(
+      Type.Number({
+        description: "Milliseconds until that step is tried again; left out after the last time.",
+      }),
+    ),
   },
   lenient,
 );
@@ -158,7 +176,7 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
     ...fence,
     environmentId: target.environmentId,
     outcome: readOutcome(report, target, given.length),
-    steps: readSteps(given),
+    steps: readSteps(given, target.now),
     stepOffset: report.step_offset,
     ...(report.compensations !== undefined && {
       undo: {
@@ -185,25 +203,42 @@ function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCou
   }
 }
 
-function readSteps(given: NonNullable<ReportBody["steps"]>): ReportedStep[] {
+function readSteps(given: NonNullable<ReportBody["steps"]>, now: number): ReportedStep[] {
   // Of several entries with one id the last counts: the step failed and then completed.
   const byId = new Map<string, ReportedStep>();
   for (const [at, step] of given.entries()) {
+    const isTried = step.tries !== undefined && step.status === "failed";
+    const retry = isTried ? readRetry(step, step.tries!, { at, now }) : null;
     byId.set(step.id, {
       stepId: requireStepId(`steps[${at}].id`, plainText(`steps[${at}].id`, step.id)),
       name: plainText(`steps[${at}].name`, step.name),
       type: step.type,
       status: step.status,
       output: step.status === "completed" ? jsonText(`steps[${at}].output`, step.output) : null,
-      error: step.error ? readError(step.error) : null,
+      error: step.error || retry ? readError(step.error) : null,
       startedAt: workerInstant(step.started_at),
       endedAt: workerInstant(step.ended_at),
       durationMs:
         step.duration_ms === undefined ? null : Math.min(int32Max, Math.max(0, Math.round(step.duration_ms))),
       compensationFor: plainText(`steps[${at}].compensation_for`, step.compensation_for ?? "") || null,
+      retry,
     });
   }
   return [...byId.values()];
+}
+
+/** After its last time a step is due at once: it is handed out, and not tried. */
+function readRetry(step: Static<typeof StepShape>, tries: number, { at, now }: { at: number; now: number }) {
+  const { max_tries: triesMax = tries, retry_in_ms: dueInMs = 0 } = step;
+  const isCount = (value: number, least: number) =>
+    Number.isInteger(value) && value >= least && value <= stepTriesMax;
+  if (!isCount(tries, 1))
+    throw invalid(`steps[${at}].tries`, `must be a whole number from 1 to ${stepTriesMax}`);
+  if (!isCount(triesMax, tries))
+    throw invalid(`steps[${at}].max_tries`, `must be a whole number from tries to ${stepTriesMax}`);
+  if (!(dueInMs >= 0 && dueInMs <= sleepMsMax))
+    throw invalid(`steps[${at}].retry_in_ms`, `must be from 0 to ${sleepMsMax}`);
+  return { tries, triesMax, at: now + Math.round(dueInMs) };
 }
 
 function readError(error: ReportBody["error"]): RunError {
@@ -213,5 +248,6 @@ function readError(error: ReportBody["error"]): RunError {
     ...(error?.stack && { stack: error.stack }),
     // Only an explicit `false` forbids a retry.
     retryable: error?.retryable ?? true,
+    ...(error?.exhausted && error.step_id && { exhausted_step: error.step_id }),
   };
 }

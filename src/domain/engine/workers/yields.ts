@@ -22,13 +22,16 @@ export const YieldShape = Type.Object(
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
     type: Type.String({
       description:
-        "What is waited for: `sleep`, `wait_for_event`, `wait_for_events`, `invoke_function` or `invoke_function_async`.",
+        "What is waited for: `sleep`, `retry_step`, `wait_for_event`, `wait_for_events`, `invoke_function` or `invoke_function_async`.",
     }),
     until: Type.Optional(
       Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
     ),
     duration_ms: Type.Optional(
-      Type.Number({ description: "How long a `sleep` is, in place of `until`, by the server's clock." }),
+      Type.Number({
+        description:
+          "How long a `sleep` is, in place of `until`, by the server's clock; until a `retry_step` is tried again.",
+      }),
     ),
     event_filter: described(
       maybe(
@@ -99,6 +102,11 @@ export const YieldShape = Type.Object(
     ),
     function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
     input: Type.Optional(Type.Unknown({ description: "What the function is given: any JSON." })),
+    any_function: Type.Optional(
+      Type.Boolean({
+        description: "Invokes functions with event triggers, too, which are refused otherwise.",
+      }),
+    ),
     invoke_timeout_ms: described(
       maybe(Type.Number()),
       "Milliseconds to wait for its run: 30,000 when left out.",
@@ -121,6 +129,9 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
   switch (sent.type) {
     case "sleep":
       return { ...step, kind: "sleep", until: readUntil(sent, now) };
+    case "retry_step":
+      if (sent.duration_ms === undefined) throw invalid("yield.duration_ms", "required for retry_step");
+      return { ...step, kind: "retry_step", until: readUntil(sent, now) };
     case "wait_for_event":
       return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
     case "wait_for_events":
@@ -131,7 +142,7 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
     default:
       throw new Fault(
         "invalid_argument",
-        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, wait_for_events, invoke_function, invoke_function_async)`,
+        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, retry_step, wait_for_event, wait_for_events, invoke_function, invoke_function_async)`,
         { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
       );
   }
@@ -230,6 +241,7 @@ function readInvoke(sent: Yield, now: number) {
     input: sent.input === undefined ? null : jsonText("yield.input", sent.input),
     timeoutAt: now + (isAsync ? asyncStartMsMax : timeoutMs),
     isAsync,
+    anyFunction: sent.any_function ?? false,
   };
 }
 

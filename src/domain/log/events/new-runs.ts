@@ -48,19 +48,24 @@ export function startedBy(
 export interface InvokeTarget {
   functionId: string;
   parent?: RunParent;
+  /** The run may invoke functions with event triggers, too. */
+  anyFunction?: boolean;
 }
 
 /**
- * The function that an invoke starts. The run of a paused function waits until it is active again. A run may
- * invoke only functions without event triggers: otherwise invokes and events could feed each other for ever.
+ * The function that an invoke starts. The run of a paused function waits until it is active again. A run
+ * invokes a function with event triggers only by asking for it: other clients rely on the refusal.
  */
-export function invokedBy(definitions: Definitions, { functionId, parent }: InvokeTarget): FunctionRecord {
+export function invokedBy(
+  definitions: Definitions,
+  { functionId, parent, anyFunction = false }: InvokeTarget,
+): FunctionRecord {
   const record = definitions.functions.get(functionId);
   if (!record) throw missing("function", functionId);
   if (record.status === "archived")
     throw new Fault("failed_precondition", `function ${functionId} is archived and takes no runs`);
   if (!parent) return record;
-  if (record.definition.triggers.some(({ event }) => event !== undefined))
+  if (!anyFunction && record.definition.triggers.some(({ event }) => event !== undefined))
     throw new Fault(
       "failed_precondition",
       `function ${functionId} has event triggers and cannot be invoked by a run`,

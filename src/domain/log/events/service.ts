@@ -108,10 +108,15 @@ export function openEvents(deps: EventsDeps): Events {
       return emitted!;
     },
 
-    async invoke({ functionId, parent, ...payload }, { source = "invoke", environmentId, runId }) {
+    async invoke(
+      { functionId, parent, anyFunction = false, ...payload },
+      { source = "invoke", environmentId, runId },
+    ) {
       const origin = await proven({ environmentId, source, runId });
       const draft = { ...payload, name: functionId, version: 1, metadataValue: null };
-      const [emitted] = await submit(origin, [draft], { target: { functionId, ...(parent && { parent }) } });
+      const [emitted] = await submit(origin, [draft], {
+        target: { functionId, anyFunction, ...(parent && { parent }) },
+      });
       return emitted!;
     },
 

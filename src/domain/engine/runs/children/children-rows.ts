@@ -19,6 +19,8 @@ export interface Invocation {
   environment_id: string;
   function_id: string;
   kind: "invoke" | "invoke_async";
+  /** Null: only a function without event triggers may be invoked. */
+  any_function: number | null;
   input: string | null;
   child_run_id: string | null;
   /** When the step was yielded. */
@@ -57,7 +59,7 @@ export async function claimInvocations(
   await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
     WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
   const found =
-    await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, s.input,
+    await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, i.any_function, s.input,
       s.child_run_id, s.started_at, r.depth AS parent_depth,
       CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id

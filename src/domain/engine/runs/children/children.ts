@@ -35,6 +35,8 @@ export interface ChildrenDeps {
       ownKey: true;
       /** The run that starts it, with that run's own depth. */
       parent: { runId: string; stepId: string; depth: number };
+      /** Also one with event triggers. */
+      anyFunction: boolean;
     },
     origin: { environmentId: string; source: string; runId: string | undefined },
   ) => Promise<{ runIds: string[] }>;
@@ -85,6 +87,7 @@ export function openChildren(deps: ChildrenDeps): Children {
           idempotencyKey: keyOf(one.parent_run_id, one.step_id),
           ownKey: true,
           parent: { runId: one.parent_run_id, stepId: one.step_id, depth: one.parent_depth },
+          anyFunction: one.any_function !== null,
         },
         { environmentId: one.environment_id, source: "invoke", runId: one.parent_run_id },
       );

@@ -87,5 +87,5 @@ export interface PendingStep {
   for:
     | { kind: "event"; name: string; match: StoredMatch }
     | { kind: "events"; mode: "any" | "all"; conditions: readonly StoredCondition[] }
-    | { kind: "invoke" | "invoke_async"; functionId: string };
+    | { kind: "invoke" | "invoke_async"; functionId: string; anyFunction: boolean };
 }

@@ -33,6 +33,7 @@ const pendingColumns = (list: readonly PendingOfReport[]) => ({
   value_hash: column.text(list.map((p) => eventOf(p)?.match.valueHash ?? null)),
   expression: column.text(list.map((p) => eventOf(p)?.match.expression ?? null)),
   function_id: column.text(list.map((p) => invokeOf(p)?.functionId ?? null)),
+  any_function: column.bigint(list.map((p) => (invokeOf(p)?.anyFunction ? 1 : null))),
 });
 
 const namesOf = (pending: PendingOfReport): string | undefined =>
@@ -107,11 +108,12 @@ const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
     matchers: sql`INSERT INTO matchers (environment_id, position)
       SELECT DISTINCT a.environment_id, 0 FROM ${source} WHERE a.kind IN ('event', 'events') ORDER BY 1
       ON CONFLICT (environment_id) DO NOTHING`,
-    invocations: sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
-      SELECT a.run_id, a.step_id, a.environment_id, a.function_id, a.kind, ${at}, ${at}
+    invocations: sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, any_function, due_at,
+        created_at)
+      SELECT a.run_id, a.step_id, a.environment_id, a.function_id, a.kind, a.any_function, ${at}, ${at}
       FROM ${source} WHERE a.kind NOT IN ('event', 'events')
       ON CONFLICT (parent_run_id, step_id) DO UPDATE SET function_id = excluded.function_id, kind = excluded.kind,
-        due_at = excluded.due_at`,
+        any_function = excluded.any_function, due_at = excluded.due_at`,
   };
 };
 

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
-import type { Fence, PutOff, RunEnding, RunError, StepType } from "../run.ts";
+import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
 import type { ExecutionChange, NewStep, PendingStep, StoredCondition } from "./execution-change.ts";
 
@@ -36,6 +36,8 @@ export type ReportOutcome =
   | { kind: "completed"; output: string }
   | { kind: "failed"; error: RunError }
   | (Yielded & { kind: "sleep"; until: Instant })
+  /** The step failed, and is tried again by then: the run's attempt goes on. */
+  | (Yielded & { kind: "retry_step"; until: Instant })
   | (Yielded & {
       kind: "wait";
       eventName: string;
@@ -60,6 +62,8 @@ export type ReportOutcome =
       timeoutAt: Instant;
       /** The run goes on as soon as the child is started. */
       isAsync: boolean;
+      /** Functions with event triggers may be invoked, too. */
+      anyFunction: boolean;
     });
 
 /** One of the events that a step waits for, by the name that its handler gave it. */
@@ -88,6 +92,8 @@ export interface ReportedStep {
   endedAt: Instant | null;
   durationMs: number | null;
   compensationFor: string | null;
+  /** Of a failed step that is tried by itself: `at` is when it is tried next. */
+  retry: { tries: number; triesMax: number; at: Instant } | null;
 }
 
 /**
@@ -169,6 +175,13 @@ export function toExecutionChange(
           sleepingStep(report, outcome),
         ],
       };
+    case "retry_step":
+      return {
+        ...noted(base, "run.retrying", { step_id: outcome.stepId, until: outcome.until }),
+        next: "retrying",
+        wakeAt: outcome.until,
+        waitingStepId: outcome.stepId,
+      };
     case "wait": {
       const match = storedMatch(outcome.match, triggerData);
       if (match === undefined)
@@ -191,7 +204,8 @@ export function toExecutionChange(
     }
     case "invoke": {
       const kind = outcome.isAsync ? ("invoke_async" as const) : ("invoke" as const);
-      return waitingFor(base, report, outcome, { kind, functionId: outcome.functionId }, "invoking");
+      const { functionId, anyFunction } = outcome;
+      return waitingFor(base, report, outcome, { kind, functionId, anyFunction }, "invoking");
     }
   }
 }
@@ -327,8 +341,15 @@ function noted(change: ExecutionChange, type: string, more: Record<string, unkno
 const newStep = (report: RunReport, step: ReportedStep, at: number): NewStep => ({
   ...step,
   sequence: report.stepOffset === undefined ? behindAll(at) : report.stepOffset + at,
-  error: step.error === null ? null : JSON.stringify(step.error),
-  sleepUntil: null,
+  error:
+    step.error === null ? null : JSON.stringify(step.retry ? triedError(step.error, step.retry) : step.error),
+  sleepUntil: step.retry?.at ?? null,
+});
+
+const triedError = (error: RunError, { tries, triesMax }: NonNullable<ReportedStep["retry"]>): StepError => ({
+  ...error,
+  tries,
+  max_tries: triesMax,
 });
 
 /** Behind the steps that came with it. */

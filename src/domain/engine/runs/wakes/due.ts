@@ -142,7 +142,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
     FROM ${rowsFrom("v", {
       run_id: column.text(rows.map((row) => row.run_id)),
       slept: column.bigint(rows.map((row) => (row.state === "sleeping" ? 1 : null))),
-      attempt: column.bigint(rows.map((row) => row.attempt + (row.state === "retrying" ? 1 : 0))),
+      attempt: column.bigint(rows.map(attemptOf)),
       lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
     })} WHERE executions.run_id = v.run_id`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
@@ -165,8 +165,12 @@ const headSeen =
 
 const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retrying: "run.retried" };
 
+/** A step that is tried by itself is tried within the attempt. */
+const attemptOf = (row: QueuedRow): number =>
+  row.attempt + (row.state === "retrying" && row.waiting_step_id === null ? 1 : 0);
+
 function wakeDetail(row: QueuedRow): string {
-  if (row.state === "sleeping") return JSON.stringify({ step_id: row.waiting_step_id });
+  if (row.waiting_step_id !== null) return JSON.stringify({ step_id: row.waiting_step_id });
   if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
 }

@@ -13,6 +13,8 @@ export interface ResumePlan {
   sleptStepId: string | null;
   /** The execution waited for a retry: the resume starts that attempt. */
   nextAttempt: boolean;
+  /** The step that ended the run, after its last try: it is tried anew. Absent in plans of older nodes. */
+  exhaustedStepId?: string | null;
   /** A sleep or a wait that goes on where a person had held the run: with its own deadline. */
   goesOn?: { state: "sleeping" | "waiting"; stepId: string; until: Instant } | null;
 }
@@ -87,6 +89,9 @@ export async function finishResumes(
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
           duration_ms = ${at} - started_at
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
+    if (plan?.exhaustedStepId)
+      await session.run(sql`UPDATE steps SET sleep_until = NULL
+        WHERE run_id = ${row.run_id} AND step_id = ${plan.exhaustedStepId} AND status = 'failed'`);
     noteSteps(session, [{ ...row, step_id: plan?.sleptStepId ?? null }], now);
     await session.run(sql`DELETE FROM waits WHERE run_id = ${row.run_id} AND kind = 'wait'`);
     // Asleep it missed nothing that it should hear of; at anything else it still is where it was.

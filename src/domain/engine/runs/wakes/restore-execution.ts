@@ -90,7 +90,8 @@ export function restoredStateOf(history: readonly RunHistoryRow[]): RestoredStat
   if (last?.type === "run.slept" && stepId !== undefined && until !== undefined)
     return { ...restored, state: "sleeping", sleep: { stepId, until } };
   // The previous attempt failed; the run is retried at once, because the delay was lost with the execution.
-  if (last?.type === "run.retrying") return { ...restored, attempt: restored.attempt + 1 };
+  if (last?.type === "run.retrying" && stepId === undefined)
+    return { ...restored, attempt: restored.attempt + 1 };
   return restored;
 }
 

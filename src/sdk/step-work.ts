@@ -1,0 +1,170 @@
+import { secondsText } from "./duration.ts";
+import { type ReportedError, reportedError, StepFailedError } from "./errors.ts";
+import { asStored, outputText } from "./payload.ts";
+import { type Scope, type Scopes, Suspended } from "./scope.ts";
+import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
+import { nextTryInMs, type RetryRule, type TriedStep, triedFields } from "./step-retry.ts";
+import type { StepContext } from "./steps.ts";
+import type { Logger } from "./types.ts";
+import type { Yield } from "./wire.ts";
+
+/** A step took longer than it was given. Retried as any other error. */
+export class StepTimeoutError extends Error {
+  readonly code = "STEP_TIMEOUT";
+  constructor(name: string, timeoutMs: number) {
+    super(`step ${name} took longer than ${timeoutMs} ms`);
+    this.name = "StepTimeoutError";
+  }
+}
+
+/** What the work of steps needs of their execution. */
+export interface StepWorkHost {
+  runId: string;
+  host: ExecutionHost;
+  scopes: Scopes;
+  log: Logger;
+  requireGoing(): void;
+  suspend(scope: Scope, yielded: Yield): Suspended;
+  /** Notes which step threw it; answers it. */
+  blamed(error: unknown, stepId: string): unknown;
+}
+
+interface WorkOfStep {
+  step: StepUse;
+  work: StepWork;
+  options: PerformOptions;
+}
+
+/** The result of the work, recorded. Throws what it threw, recorded too. */
+export async function tryOnce(
+  { host, scopes, blamed }: StepWorkHost,
+  {
+    step: { name, stepId },
+    work,
+    options: { timeoutMs, compensationFor },
+    attempt,
+    onFailed,
+  }: WorkOfStep & {
+    attempt: number;
+    /** Gives further fields of the row of a failure. */
+    onFailed?: (error: ReportedError) => string;
+  },
+): Promise<unknown> {
+  await host.sure();
+  const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
+  let output: unknown;
+  let text: string | undefined;
+  try {
+    const own = host.substitute?.(name, work) ?? work;
+    const given = contextOf(stepId, attempt, host);
+    // A compensation may have steps of its own.
+    const inside = compensationFor === undefined ? name : undefined;
+    output = await (timeoutMs === undefined
+      ? scopes.inStep(inside, own, given)
+      : inTime(name, timeoutMs, given, (late) => scopes.inStep(inside, own, late)));
+    text = outputText(`the result of step ${name}`, output);
+  } catch (error) {
+    if (!(error instanceof Suspended)) {
+      blamed(error, stepId);
+      const reported = reportedError(error, true);
+      const rest = onFailed?.(reported) ?? "";
+      await host.record(rowOf(`"status":"failed","error":${JSON.stringify(reported)}${rest}`));
+    }
+    throw error;
+  }
+  const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
+  await host.record(rowOf(rest));
+  return asStored(output, text);
+}
+
+/**
+ * Tries until the work succeeds or its tries are used up. They count over executions: each failed one is stored with the
+ * time of the next. A long wait is the server's.
+ */
+export async function tryRepeatedly(
+  execution: StepWorkHost,
+  { retry, before, ...rest }: WorkOfStep & { retry: RetryRule; before: TriedStep | undefined },
+): Promise<unknown> {
+  const { runId, host, log, requireGoing, suspend, blamed } = execution;
+  const { name, stepId, scope } = rest.step;
+  let dueInMs = before?.dueInMs ?? 0;
+  for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
+    if (dueInMs > host.pauseMsMax)
+      throw suspend(scope, { type: "retry_step", step_id: stepId, step_name: name, duration_ms: dueInMs });
+    if (dueInMs > 0) {
+      await host.pause(dueInMs);
+      requireGoing();
+    }
+    let next: number | undefined;
+    try {
+      const onFailed = (error: ReportedError) => {
+        next = nextTryInMs(retry, tries, error);
+        return triedFields(retry, tries, next);
+      };
+      return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
+    } catch (error) {
+      if (error instanceof Suspended) throw error;
+      host.requireHeld();
+      const reported = reportedError(error);
+      if (next === undefined)
+        throw reported.retryable ? blamed(new StepFailedError(name, tries, reported, error), stepId) : error;
+      const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
+      log.warn(what, { runId, ...(error instanceof Error && { stack: error.stack }) });
+      dueInMs = next;
+    }
+  }
+}
+
+/** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
+function stepRow(
+  step: { stepId: string; name: string; compensationFor: string | undefined; startedMs: number },
+  now: () => number,
+): (rest: string) => string {
+  const { stepId, name, compensationFor, startedMs } = step;
+  return (rest) => {
+    const endedMs = now();
+    return (
+      `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
+      (compensationFor === undefined
+        ? `"type":"invoke",`
+        : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
+      `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
+      `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`
+    );
+  };
+}
+
+const contextOf = (id: string, attempt: number, host: ExecutionHost): StepContext => ({
+  id,
+  attempt,
+  // Most steps never look at it.
+  get signal() {
+    return host.signal();
+  },
+});
+
+async function inTime(
+  name: string,
+  timeoutMs: number,
+  { id, attempt, signal: outer }: StepContext,
+  work: StepWork,
+): Promise<unknown> {
+  const over = new AbortController();
+  const relay = () => over.abort(outer.reason);
+  if (outer.aborted) relay();
+  outer.addEventListener("abort", relay, { once: true });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, fail) => {
+    timer = setTimeout(() => {
+      const error = new StepTimeoutError(name, timeoutMs);
+      over.abort(error);
+      fail(error);
+    }, timeoutMs);
+  });
+  try {
+    return await Promise.race([late, Promise.resolve(work({ id, attempt, signal: over.signal }))]);
+  } finally {
+    clearTimeout(timer);
+    outer.removeEventListener("abort", relay);
+  }
+}
