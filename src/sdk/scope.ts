@@ -28,8 +28,12 @@ export interface Scopes {
   current(): Scope;
   /** The step whose work calls; undefined outside of steps. */
   currentStep(): string | undefined;
-  /** Runs the work of a step; without a name, of one that may have steps of its own. */
-  inStep<Given, Result>(name: string | undefined, work: (given: Given) => Result, given: Given): Result;
+  /** Runs the work of a step in its scope; without a name, of one that may have steps of its own. */
+  inStep<Given, Result>(
+    inside: { scope: Scope; step: string | undefined },
+    work: (given: Given) => Result,
+    given: Given,
+  ): Result;
   /** Runs `work` as branch `index` of the parallel `name`. */
   inBranch<Result>(name: string, index: number, work: (scope: Scope) => Promise<Result>): Promise<Result>;
 }
@@ -59,8 +63,7 @@ export function createScopes(runId: string): Scopes {
       const inside = places.getStore();
       return inside?.owner === scopes ? inside.step : undefined;
     },
-    inStep: (name, work, given) =>
-      places.run({ owner: scopes, scope: scopes.current(), step: name }, work, given),
+    inStep: ({ scope, step }, work, given) => places.run({ owner: scopes, scope, step }, work, given),
     inBranch(name, index, work) {
       const parent = scopes.current();
       const id = `${parent.id}:${escapeName(name)}:${index}`;

@@ -23,6 +23,7 @@ export interface StepWorkHost {
   host: ExecutionHost;
   scopes: Scopes;
   log: Logger;
+  begin(): () => void;
   requireGoing(): void;
   suspend(scope: Scope, yielded: Yield): Suspended;
   /** Notes which step threw it; answers it. */
@@ -37,9 +38,9 @@ interface WorkOfStep {
 
 /** The result of the work, recorded. Throws what it threw, recorded too. */
 export async function tryOnce(
-  { host, scopes, blamed }: StepWorkHost,
+  { host, scopes, begin, blamed }: StepWorkHost,
   {
-    step: { name, stepId },
+    step: { name, stepId, scope },
     work,
     options: { timeoutMs, compensationFor },
     attempt,
@@ -50,31 +51,38 @@ export async function tryOnce(
     onFailed?: (error: ReportedError) => string;
   },
 ): Promise<unknown> {
-  await host.sure();
-  const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
-  let output: unknown;
-  let text: string | undefined;
+  const end = begin();
   try {
-    const own = host.substitute?.(name, work) ?? work;
-    const given = contextOf(stepId, attempt, host);
-    // A compensation may have steps of its own.
-    const inside = compensationFor === undefined ? name : undefined;
-    output = await (timeoutMs === undefined
-      ? scopes.inStep(inside, own, given)
-      : inTime(name, timeoutMs, given, (late) => scopes.inStep(inside, own, late)));
-    text = outputText(`the result of step ${name}`, output);
-  } catch (error) {
-    if (!(error instanceof Suspended)) {
-      blamed(error, stepId);
-      const reported = reportedError(error, true);
-      const rest = onFailed?.(reported) ?? "";
-      await host.record(rowOf(`"status":"failed","error":${JSON.stringify(reported)}${rest}`));
+    const sure = host.sure();
+    if (sure) await sure;
+    const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
+    let output: unknown;
+    let text: string | undefined;
+    try {
+      const own = host.substitute?.(name, work) ?? work;
+      const given = contextOf(stepId, attempt, host);
+      // A compensation may have steps of its own.
+      const inside = { scope, step: compensationFor === undefined ? name : undefined };
+      output = await (timeoutMs === undefined
+        ? scopes.inStep(inside, own, given)
+        : inTime(name, timeoutMs, given, (late) => scopes.inStep(inside, own, late)));
+      text = outputText(`the result of step ${name}`, output);
+    } catch (error) {
+      if (!(error instanceof Suspended)) {
+        blamed(error, stepId);
+        const reported = reportedError(error, true);
+        const rest = onFailed?.(reported) ?? "";
+        await host.record(rowOf(`"status":"failed","error":${JSON.stringify(reported)}${rest}`));
+      }
+      throw error;
     }
-    throw error;
+    const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
+    const stored = host.record(rowOf(rest));
+    if (stored) await stored;
+    return asStored(output, text);
+  } finally {
+    end();
   }
-  const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
-  await host.record(rowOf(rest));
-  return asStored(output, text);
 }
 
 /**
@@ -85,33 +93,40 @@ export async function tryRepeatedly(
   execution: StepWorkHost,
   { retry, before, ...rest }: WorkOfStep & { retry: RetryRule; before: TriedStep | undefined },
 ): Promise<unknown> {
-  const { runId, host, log, requireGoing, suspend, blamed } = execution;
+  const { runId, host, log, begin, requireGoing, suspend, blamed } = execution;
   const { name, stepId, scope } = rest.step;
+  const end = begin();
   let dueInMs = before?.dueInMs ?? 0;
-  for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
-    if (dueInMs > host.pauseMsMax)
-      throw suspend(scope, { type: "retry_step", step_id: stepId, step_name: name, duration_ms: dueInMs });
-    if (dueInMs > 0) {
-      await host.pause(dueInMs);
-      requireGoing();
+  try {
+    for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
+      if (dueInMs > host.pauseMsMax)
+        throw suspend(scope, { type: "retry_step", step_id: stepId, step_name: name, duration_ms: dueInMs });
+      if (dueInMs > 0) {
+        await host.pause(dueInMs);
+        requireGoing();
+      }
+      let next: number | undefined;
+      try {
+        const onFailed = (error: ReportedError) => {
+          next = nextTryInMs(retry, tries, error);
+          return triedFields(retry, tries, next);
+        };
+        return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
+      } catch (error) {
+        if (error instanceof Suspended) throw error;
+        host.requireHeld();
+        const reported = reportedError(error);
+        if (next === undefined)
+          throw reported.retryable
+            ? blamed(new StepFailedError(name, tries, reported, error), stepId)
+            : error;
+        const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
+        log.warn(what, { runId, ...(error instanceof Error && { stack: error.stack }) });
+        dueInMs = next;
+      }
     }
-    let next: number | undefined;
-    try {
-      const onFailed = (error: ReportedError) => {
-        next = nextTryInMs(retry, tries, error);
-        return triedFields(retry, tries, next);
-      };
-      return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
-    } catch (error) {
-      if (error instanceof Suspended) throw error;
-      host.requireHeld();
-      const reported = reportedError(error);
-      if (next === undefined)
-        throw reported.retryable ? blamed(new StepFailedError(name, tries, reported, error), stepId) : error;
-      const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
-      log.warn(what, { runId, ...(error instanceof Error && { stack: error.stack }) });
-      dueInMs = next;
-    }
+  } finally {
+    end();
   }
 }
 

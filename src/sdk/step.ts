@@ -85,7 +85,7 @@ export function createExecution(runId: string, host: ExecutionHost, log: Logger)
     return error;
   }
 
-  const parts: StepWorkHost = { runId, host, scopes, log, requireGoing, suspend, blamed };
+  const parts: StepWorkHost = { runId, host, scopes, log, begin, requireGoing, suspend, blamed };
   return {
     runId,
     host,
@@ -114,22 +114,17 @@ export function createExecution(runId: string, host: ExecutionHost, log: Logger)
       root.suspended = undefined;
     },
 
-    async perform(step, work, options = {}) {
+    perform(step, work, options = {}) {
       const { stepId, scope } = step;
       const memo = host.memo(stepId);
-      if (memo && (memo.status ?? "completed") === "completed") return memo.output;
+      if (memo && (memo.status ?? "completed") === "completed") return Promise.resolve(memo.output);
       const tried = options.retry && memo && triedOf(storedError(memo));
       if (memo && tried?.isOver) throw blamed(recordedError(memo), stepId);
       // Before its last try the handler was not further than this step.
       if (replaying) throw memo && !tried ? recordedError(memo) : suspend(scope, undefined);
-      const end = begin();
-      try {
-        const { retry } = options;
-        if (!retry) return await tryOnce(parts, { step, work, options, attempt: 1 });
-        return await tryRepeatedly(parts, { step, work, options, retry, before: tried });
-      } finally {
-        end();
-      }
+      const { retry } = options;
+      if (!retry) return tryOnce(parts, { step, work, options, attempt: 1 });
+      return tryRepeatedly(parts, { step, work, options, retry, before: tried });
     },
 
     async awaitStored(name, reason, late) {

@@ -47,9 +47,12 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
   test("a worker that is killed between two tries loses none, and its run no attempt", async () => {
     const journal = join(server.home.folder, "journal");
     const script = resolve(import.meta.dir, "../support/retrying-worker.ts");
-    const run = () =>
-      startProgram([process.execPath, script, server.url, server.adminKey, journal], server.home.folder);
-    const first = run();
+    const run = (transport: string) =>
+      startProgram(
+        [process.execPath, script, server.url, server.adminKey, journal, transport],
+        server.home.folder,
+      );
+    const first = run("rest");
     await until(async () => (await client.listFunctions()).length === 1, { about: "the function" });
     const runId = await start("stubborn");
     const stepOf = async () => (await client.getRunSteps(runId))[0];
@@ -58,7 +61,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     await first.exited;
     expect(await stepOf()).toMatchObject({ status: "failed", tries: 3, maxTries: 4 });
     const retryAt = Date.parse((await stepOf())!.retryAt!);
-    const second = run();
+    const second = run("stream");
     expect(await ended(runId)).toMatchObject({ status: "completed", attempt: 1, output: "charged" });
     second.signal("SIGKILL");
     expect((await readFile(journal, "utf8")).trim().split("\n")).toEqual([

@@ -2,7 +2,7 @@ import { appendFileSync } from "node:fs";
 import { createFunction, createWorker } from "../../src/sdk/index.ts";
 
 /** A worker whose step fails three times before it succeeds; it writes what it does to a file. */
-const [url = "", apiKey = "", journal = ""] = process.argv.slice(2);
+const [url = "", apiKey = "", journal = "", transport = "rest"] = process.argv.slice(2);
 const note = (what: string) => appendFileSync(journal, `${what}\n`);
 
 const stubborn = createFunction({ id: "stubborn", event: "stubborn" }, ({ step }) => {
@@ -18,5 +18,8 @@ const stubborn = createFunction({ id: "stubborn", event: "stubborn" }, ({ step }
   );
 });
 
-const worker = createWorker({ url, apiKey, heartbeatMs: 300, functions: [stubborn] });
+const worker = createWorker({
+  ...{ url, apiKey, heartbeatMs: 300, functions: [stubborn] },
+  transport: transport === "stream" ? transport : "rest",
+});
 await worker.start();

@@ -76,6 +76,23 @@ test("a retried attempt repeats only what had not finished", async () => {
   expect(told("failed")[0]).toMatchObject({ error: { message: "not yet", retryable: true } });
 });
 
+test("before servers that keep no tries of steps, the worker waits itself, however long", async () => {
+  const tries: number[] = [];
+  await work(({ step }) =>
+    step.run(
+      "charge",
+      ({ attempt }) => {
+        tries.push(attempt);
+        if (attempt < 3) throw new Error("no");
+        return "charged";
+      },
+      { retry: { delay: 2 } },
+    ),
+  );
+  expect(await ended(await emit())).toMatchObject({ status: "completed", attempt: 1, output: "charged" });
+  expect(tries).toEqual([1, 2, 3]);
+});
+
 test("the log says which attempt failed, why and where, and when the run is tried again", async () => {
   const lines: [string, Record<string, unknown> | undefined][] = [];
   const warn = (message: string, fields?: Record<string, unknown>) => void lines.push([message, fields]);
