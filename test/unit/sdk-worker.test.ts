@@ -76,46 +76,6 @@ test("a retried attempt repeats only what had not finished", async () => {
   expect(told("failed")[0]).toMatchObject({ error: { message: "not yet", retryable: true } });
 });
 
-test("before servers that keep no tries of steps, the worker waits itself, however long", async () => {
-  const tries: number[] = [];
-  await work(({ step }) =>
-    step.run(
-      "charge",
-      ({ attempt }) => {
-        tries.push(attempt);
-        if (attempt < 3) throw new Error("no");
-        return "charged";
-      },
-      { retry: { delay: 2 } },
-    ),
-  );
-  expect(await ended(await emit())).toMatchObject({ status: "completed", attempt: 1, output: "charged" });
-  expect(tries).toEqual([1, 2, 3]);
-});
-
-test("the log says which attempt failed, why and where, and when the run is tried again", async () => {
-  const lines: [string, Record<string, unknown> | undefined][] = [];
-  const warn = (message: string, fields?: Record<string, unknown>) => void lines.push([message, fields]);
-  await work(
-    ({ run }) => {
-      if (run.attempt < 3) throw new Error("no");
-      throw new NonRetryableError("never");
-    },
-    { log: { ...silent, warn } },
-  );
-  await ended(await emit());
-  expect(lines.map(([message]) => message)).toEqual([
-    expect.stringMatching(/^attempt 1( of 3 failed, again in 1 s| failed)$/),
-    expect.stringMatching(/^attempt 2( of 3 failed, again in 2 s| failed)$/),
-    expect.stringMatching(/^attempt 3( of 3)? failed, and is not tried again$/),
-  ]);
-  expect(lines[0]![1]).toMatchObject({
-    functionId: "f",
-    reason: "no",
-    stack: expect.stringContaining("sdk-worker.test.ts"),
-  });
-});
-
 test("an error that says so ends the run, and a caught one does not", async () => {
   await work(async ({ step, event }) => {
     const fail = () => {

@@ -215,3 +215,39 @@ test("ten thousand steps arrive, at most five hundred a report", async () => {
   expect(Math.max(...counts)).toBeLessThanOrEqual(500);
   expect(counts.length).toBeLessThan(40);
 });
+
+test("before servers that keep no tries of steps, the worker waits itself, however long", async () => {
+  const tries: number[] = [];
+  const charge = ({ attempt }: { attempt: number }) => {
+    tries.push(attempt);
+    if (attempt < 3) throw new Error("no");
+    return "charged";
+  };
+  const stubborn = createFunction({ id: "f", event: "go" }, ({ step }) =>
+    step.run("charge", charge, { retry: { delay: 2 } }),
+  );
+  await work([stubborn]);
+  const run = await ended(await emit("go", 1));
+  expect(run).toMatchObject({ status: "completed", attempt: 1, output: "charged" });
+  expect(tries).toEqual([1, 2, 3]);
+});
+
+test("the log says which attempt failed, why and where, and when the run is tried again", async () => {
+  const lines: [string, Record<string, unknown> | undefined][] = [];
+  const warn = (message: string, fields?: Record<string, unknown>) => void lines.push([message, fields]);
+  const retry = { maxAttempts: 3, initialDelayMs: 4_000 };
+  const failing = createFunction({ id: "f", event: "go", retry }, ({ run }) => {
+    if (run.attempt === 1) throw new Error("no");
+    throw new NonRetryableError("never");
+  });
+  await work([failing], { log: { ...silent, warn } });
+  await ended(await emit("go", 1));
+  expect(lines.map(([message]) => message)).toEqual([
+    "attempt 1 of 3 failed, again in 4 s",
+    "attempt 2 of 3 failed, and is not tried again",
+  ]);
+  expect(lines[0]![1]).toMatchObject({
+    ...{ functionId: "f", reason: "no" },
+    stack: expect.stringContaining("sdk-yields.test.ts"),
+  });
+});
