@@ -10,9 +10,10 @@ const searchedLevelsMax = 500;
 
 /** Where and why JSON cannot hold a value: `data.items[2].total: a BigInt`. Undefined when it is not found. */
 function unwritable(value: unknown, at: string, above: readonly object[] = []): string | undefined {
-  if (typeof value === "bigint") return `${at}: a BigInt`;
+  const told = (what: string) => (at === "" ? what : `${at}: ${what}`);
+  if (typeof value === "bigint") return told("a BigInt");
   if (typeof value !== "object" || value === null || above.length > searchedLevelsMax) return undefined;
-  if (above.includes(value)) return `${at}: a circle, it is within itself`;
+  if (above.includes(value)) return told("a circle, it is within itself");
   // It is written as what its method gives.
   if (typeof (value as { toJSON?: unknown }).toJSON === "function") return undefined;
   const within = [...above, value];
@@ -54,7 +55,7 @@ export function outputText(whose: string, output: unknown): string | undefined {
   try {
     text = JSON.stringify(output);
   } catch (cause) {
-    const found = unwritable(output, "result");
+    const found = unwritable(output, "");
     const message = `${whose} cannot be written as JSON${found === undefined ? "" : ` (${found})`}`;
     throw new NonRetryableError(message, { code: "SERIALIZATION_ERROR", cause });
   }

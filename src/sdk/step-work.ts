@@ -121,7 +121,10 @@ export async function tryRepeatedly(
             ? blamed(new StepFailedError(name, tries, reported, error), stepId)
             : error;
         const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
-        log.warn(what, { runId, ...(error instanceof Error && { stack: error.stack }) });
+        log.warn(what, {
+          ...{ runId, reason: reported.message },
+          ...(error instanceof Error && { stack: error.stack }),
+        });
         dueInMs = next;
       }
     }

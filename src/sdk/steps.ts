@@ -220,9 +220,8 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: MapOptions,
   ): Promise<Output[]>;
   /**
-   * How to undo what `name` did. Should the run fail for good by an error that is not retried, these run in reverse order,
-   * each recorded as a step `compensate:{name}`; one that fails does not stop the others. A run that merely ran out of
-   * attempts, timed out or was cancelled is not compensated.
+   * How to undo what `name` did. Should the run end without success, these run in reverse order, each recorded as a step
+   * `compensate:{name}`; one that fails does not stop the others.
    */
   compensate(name: string, undo: () => unknown): void;
 }

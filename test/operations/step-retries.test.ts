@@ -120,6 +120,38 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     expect(tries).toEqual([1, 2, 1]);
   }, 30_000);
 
+  test("between two tries it is paused, resumed with what is left of the delay, cancelled and undone", async () => {
+    const deeds: string[] = [];
+    await work(
+      createFunction({ id: "patient", event: "patient" }, async ({ step }) => {
+        await step.run("seat", () => 1, { compensate: () => deeds.push("seat undone") });
+        await step.run(
+          "charge",
+          () => {
+            deeds.push("tried");
+            throw new Error("no");
+          },
+          { retry: { maxAttempts: 9, delay: "1h" }, compensate: () => deeds.push("charge undone") },
+        );
+      }),
+    );
+    const runId = await start("patient");
+    const waiting = () =>
+      until(async () => (await client.getRun(runId)).status === "waiting", { about: "the next try" });
+    const retryAt = async () =>
+      (await client.getRunSteps(runId)).find(({ name }) => name === "charge")?.retryAt;
+    await waiting();
+    const at = await retryAt();
+    await client.pauseRun(runId);
+    expect(await client.getRun(runId)).toMatchObject({ status: "paused", pauseReason: "injection" });
+    await client.resumeRun(runId);
+    await waiting();
+    expect([await retryAt(), (await client.getRun(runId)).attempt]).toEqual([at, 1]);
+    await client.cancelRun(runId);
+    expect(await ended(runId)).toMatchObject({ status: "cancelled" });
+    expect(deeds).toEqual(["tried", "seat undone"]);
+  }, 30_000);
+
   test("any function is invoked, one with event triggers too", async () => {
     const billing = createFunction<{ due: { total: number } }, "due", string>(
       { id: "billing", event: "due" },
