@@ -172,7 +172,7 @@ export async function performPush(
     case "yielded":
       return `${head},"yield":${JSON.stringify(end.yield)}}`;
     case "failed":
-      logFailedAttempt(options.log, { target, end, run: { runId, ...request } });
+      if (!request.compensating) logFailedAttempt(options.log, { target, end, run: { runId, ...request } });
       return `${head},"error":${JSON.stringify(end.error)},"compensations_failed":${end.compensationsFailed ?? 0}}`;
   }
 }
