@@ -21,6 +21,7 @@ const singulars: Readonly<Record<string, string>> = {
   functions: "function",
   runs: "run",
   repairs: "repair",
+  replays: "replay",
   events: "event",
   streams: "stream",
   projections: "projection",

@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Breakers } from "../domain/engine/breakers/service.ts";
+import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
@@ -17,7 +18,7 @@ import type { Store } from "../store/store.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
-import { openRunsPart } from "./runs.ts";
+import { openRunsPart, type RunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
 import { openWorkersPart } from "./workers.ts";
@@ -53,6 +54,8 @@ export interface EnginePart extends Part {
   steeringOn: (store: Store) => Steering;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
+  onCreated: RunsPart["onCreated"];
+  definitions: DefinitionsCache;
   /** The environment was deleted: nothing of it is handed out any more. */
   forgetEnvironment(environmentId: string): void;
   drain(): Promise<void>;
@@ -79,7 +82,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
     },
     flow,
   });
-  const { runs, functions, definitions, dispatcher, back, ends, onQueued } = runsPart;
+  const { runs, functions, definitions, dispatcher, back, ends, onQueued, onCreated } = runsPart;
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
@@ -94,7 +97,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
     ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
-    ...{ steering, steeringOn },
+    ...{ steering, steeringOn, onCreated, definitions },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

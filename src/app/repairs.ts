@@ -1,8 +1,15 @@
+import { triggersAlone } from "../domain/engine/functions/definitions.ts";
 import type { StarterRights } from "../domain/engine/repairs/act.ts";
+import { replayHoldsMs } from "../domain/engine/repairs/limits.ts";
 import { repairsOperations } from "../domain/engine/repairs/operations.ts";
+import { leastUnreplayed } from "../domain/engine/repairs/replays/rows.ts";
+import { type ReplayRequest, replayAction } from "../domain/engine/repairs/replays/rules.ts";
 import type { RepairAction, Starter } from "../domain/engine/repairs/rules.ts";
 import { openRepairs } from "../domain/engine/repairs/service.ts";
+import { insertStartedRuns } from "../domain/engine/runs/create.ts";
 import { openSelectRuns } from "../domain/engine/runs/select-runs.ts";
+import { newRun } from "../domain/log/events/new-runs.ts";
+import { openPast } from "../domain/log/log/past.ts";
 import { Fault } from "../kit/fault.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
@@ -13,7 +20,7 @@ import type { IdentityPart } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface RepairsNeeds {
-  engine: Pick<EnginePart, "runs" | "steeringOn">;
+  engine: Pick<EnginePart, "runs" | "steeringOn" | "functions" | "definitions" | "onQueued" | "onCreated">;
   identity: Pick<IdentityPart, "keys" | "users" | "platformUsers">;
   access: Pick<AccessPart, "gate">;
   /** Every operation of the server; called once all parts are open. */
@@ -21,9 +28,9 @@ export interface RepairsNeeds {
 }
 
 /** The operation whose rights an action on one run needs. */
-const operationOf: Record<RepairAction, string> = {
+const operationOf: Record<RepairAction | typeof replayAction, string> = {
   ...{ cancel: "runs.cancel", resume: "runs.resume", rerun: "runs.resume" },
-  ...{ patch: "steps.patch", inject: "runs.inject" },
+  ...{ patch: "steps.patch", inject: "runs.inject", replay: "replays.start" },
 };
 
 /** Actions on many runs, with the rights that who started them has when they act. */
@@ -37,16 +44,24 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
     select: openSelectRuns(store),
     steeringOn: engine.steeringOn,
     stepsOf: engine.runs.steps,
-    async rightsOf(starter, environmentId, action) {
+    ...{ functions: engine.functions, onQueued: engine.onQueued, onCreated: engine.onCreated },
+    ...{ eventsAt: openPast(store).at, triggersAlone, newRun, insertRuns: insertStartedRuns },
+    functionOf: async (environmentId, functionId) =>
+      (await engine.definitions.current(environmentId)).functions.get(functionId),
+    async rightsOf(starter, { environmentId, action, request }) {
       const caller = await callerNow(host, identity, starter, environmentId);
       if (!caller) return undefined;
-      const operation = registry().find(({ name }) => name === operationOf[action])!;
-      return rightsNow(access.gate, { caller, environmentId }, operation);
+      const wanted = operationOf[action as keyof typeof operationOf];
+      const operation = registry().find(({ name }) => name === wanted)!;
+      const input =
+        action === replayAction ? { function_id: (request as ReplayRequest).functionId } : undefined;
+      return rightsNow(access.gate, { caller, environmentId }, operation, input);
     },
   });
   return {
     operations: repairsOperations(repairs),
     drain: repairs.drain,
+    floorGuards: [(environmentId) => leastUnreplayed(store, environmentId, clock.now() - replayHoldsMs)],
     loops: [
       {
         name: "repairs.work",
@@ -91,11 +106,12 @@ async function callerNow(
   return user && { kind, id, orgId: user.orgId, roles: user.roleIds, email: user.email };
 }
 
-/** Undefined when no role of the caller grants the operation any more. */
+/** Undefined when no role of the caller grants the operation any more, or a policy denies it this input. */
 async function rightsNow(
   gate: AccessPart["gate"],
   call: { caller: Caller; environmentId: string },
   operation: Operation,
+  input: object | undefined,
 ): Promise<StarterRights | undefined> {
   const refusalIn = async (ask: () => void | Promise<void>): Promise<Fault | undefined> => {
     try {
@@ -107,7 +123,10 @@ async function rightsNow(
     }
   };
   if (await refusalIn(() => gate.gate(call, operation))) return undefined;
+  if (input && (await refusalIn(() => gate.guard(call, operation, input)))) return undefined;
+  const screen = await gate.screen(call, operation, { action: "events:subscribe", type: "event" });
   return {
+    hidesEvent: async (name) => (await screen?.refusalOf([name, `events:${name}`])) !== undefined,
     refusalOf: async ({ runId, stepId }) =>
       (await refusalIn(() => gate.guard(call, operation, { id: runId }))) ??
       (stepId === undefined ? undefined : refusalIn(() => gate.guard(call, operation, { id: stepId }))),

@@ -161,6 +161,7 @@ export const groups: Readonly<Record<string, string>> = {
   pubsub: "Subscriptions to events, topics and frames.",
   query: "Read-only SQL over an environment.",
   repairs: "One action on many runs, in the background.",
+  replays: "Starts of a function on events of the past, in the background.",
   retention: "How long events and runs are kept.",
   roles: "Roles of users and keys.",
   runs: "Runs of functions.",

@@ -30,6 +30,8 @@ export interface FaultDetail {
   headers?: Record<string, string>;
   /** For the log only; never sent. */
   cause?: unknown;
+  /** Of `not_found`: what kind of thing is missing, for code that tells one from another; never sent. */
+  thing?: string;
 }
 
 export class Fault extends Error {
@@ -37,6 +39,7 @@ export class Fault extends Error {
   readonly field: string | undefined;
   readonly code: string | undefined;
   readonly headers: Record<string, string> | undefined;
+  readonly thing: string | undefined;
 
   constructor(kind: FaultKind, message: string, detail: FaultDetail = {}) {
     super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
@@ -45,6 +48,7 @@ export class Fault extends Error {
     this.field = detail.field;
     this.code = detail.code;
     this.headers = detail.headers;
+    this.thing = detail.thing;
   }
 }
 
@@ -78,7 +82,7 @@ export function tryAgain(
 const idCharsShown = 255;
 
 export function missing(kind: string, id: string): Fault {
-  return new Fault("not_found", `${kind} ${id.slice(0, idCharsShown)} not found`);
+  return new Fault("not_found", `${kind} ${id.slice(0, idCharsShown)} not found`, { thing: kind });
 }
 
 /** For the arm of a switch that the types say cannot be reached. */

@@ -9,7 +9,7 @@ import type { SvcFunction } from "./svc-function.ts";
 import type { Transport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
 
-const idOf = (target: SvcFunction<never> | string): string =>
+export const functionIdOf = (target: Pick<SvcFunction, "id"> | string): string =>
   typeof target === "string" ? target : target.id;
 
 export function functionCalls<Events extends EventMap>(
@@ -89,7 +89,7 @@ export function functionCalls<Events extends EventMap>(
       const answer = await rpc<Message>(
         "InvokeFunction",
         {
-          functionId: idOf(target as string),
+          functionId: functionIdOf(target),
           ...dataFields(data),
           ...(idempotencyKey !== undefined && { idempotencyKey }),
         },
@@ -101,7 +101,7 @@ export function functionCalls<Events extends EventMap>(
     async invokeFunctionSync(target, data, { timeoutMs = syncMsDefault, signal, ...given } = {}) {
       const answer = await transport.rpc<{ result?: Message }>(
         "SvcService/InvokeFunctionSync",
-        { functionId: idOf(target as string), ...dataFields(data), timeoutMs, ...given },
+        { functionId: functionIdOf(target), ...dataFields(data), timeoutMs, ...given },
         {
           repeatable: given.idempotencyKey !== undefined,
           timeoutMs: timeoutMs + syncSlackMs,

@@ -1,3 +1,4 @@
+import { functionIdOf } from "./client-functions.ts";
 import { count, text } from "./entity-messages.ts";
 import { jsonToSend } from "./payload.ts";
 import { type Message, present } from "./read.ts";
@@ -8,6 +9,9 @@ import type {
   RepairItem,
   RepairResult,
   RepairSelection,
+  ReplayForecast,
+  ReplayPlace,
+  ReplaySelection,
 } from "./repair-types.ts";
 import { once, safe } from "./retry.ts";
 import type { Transport } from "./transport.ts";
@@ -15,8 +19,20 @@ import type { RunStatus } from "./types.ts";
 
 const outcomes = ["pending", "done", "over", "refused", "failed", "undone"] as const;
 
-const readCounts = (message: Message): Record<RepairResult, number> =>
-  Object.fromEntries(outcomes.map((outcome) => [outcome, count(message[outcome])])) as never;
+const readCounts = (message: Message, isReplay: boolean): Repair["counts"] =>
+  Object.fromEntries(
+    [...outcomes, ...(isReplay ? (["skipped", "scanned"] as const) : [])].map((name) => [
+      name,
+      count(message[name]),
+    ]),
+  ) as never;
+
+const readPlaces = (message: Message): Repair["replay"] & object => ({
+  position: count(message.position),
+  fromPosition: count(message.fromPosition),
+  toPosition: count(message.toPosition),
+  ...(message.liveFrom !== undefined && { liveFrom: count(message.liveFrom) }),
+});
 
 const readRepair = (message: Message): Repair => ({
   id: text(message.id),
@@ -26,7 +42,8 @@ const readRepair = (message: Message): Repair => ({
   reason: text(message.reason),
   startedBy: text(message.startedBy),
   note: text(message.note),
-  counts: readCounts((message.counts ?? {}) as Message),
+  counts: readCounts((message.counts ?? {}) as Message, message.action === "replay"),
+  ...(message.action === "replay" && { replay: readPlaces(message) }),
   createdAt: text(message.createdAt),
   ...present(message, ["endedAt"]),
 });
@@ -37,6 +54,15 @@ const readItem = (message: Message): RepairItem => ({
   outcome: text(message.outcome) as RepairResult,
   error: text(message.error),
   at: text(message.at),
+  ...present(message, ["eventId"]),
+});
+
+const readReplaySample = (message: Message): ReplayForecast["samples"][number] => ({
+  eventId: text(message.eventId),
+  name: text(message.name),
+  position: count(message.position),
+  at: text(message.at),
+  hasRun: message.hasRun === true,
 });
 
 const readSample = (message: Message): RepairForecast["samples"][number] => ({
@@ -53,6 +79,15 @@ const filterOf = ({ since, until, ...filter }: RepairSelection) => ({
   ...filter,
   ...(since !== undefined && { since: timeOf(since) }),
   ...(until !== undefined && { until: timeOf(until) }),
+});
+
+const placeOf = (place: ReplayPlace | undefined, position: string, time: string) =>
+  place === undefined ? {} : typeof place === "number" ? { [position]: place } : { [time]: timeOf(place) };
+
+const eventsOf = ({ from, to, ...events }: ReplaySelection) => ({
+  ...events,
+  ...placeOf(from, "fromPosition", "since"),
+  ...placeOf(to, "toPosition", "until"),
 });
 
 const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
@@ -77,6 +112,22 @@ export function repairCalls(transport: Transport): RepairCalls {
       const outputJson = output === undefined ? {} : { outputJson: jsonToSend(output, "output") };
       const message = { action, filter: filterOf(filter), ...options, ...outputJson };
       return readRepair(await ask("StartRepair", message, once));
+    },
+    async previewReplay(target, events = {}) {
+      const answer = await ask("PreviewReplay", {
+        functionId: functionIdOf(target),
+        events: eventsOf(events),
+      });
+      return {
+        ...{ fromPosition: count(answer.fromPosition), toPosition: count(answer.toPosition) },
+        ...{ scanned: count(answer.scanned), truncated: answer.truncated === true },
+        ...{ matched: count(answer.matched), withRun: count(answer.withRun) },
+        ...{ toStart: count(answer.toStart), samples: all(answer.samples, readReplaySample) },
+      };
+    },
+    async replayEvents(target, { thenLive, reason, ...events } = {}) {
+      const message = { functionId: functionIdOf(target), events: eventsOf(events), thenLive, reason };
+      return readRepair(await ask("StartReplay", message, once));
     },
     get: async (id) => readRepair(await ask("GetRepair", { id })),
     async list(options = {}) {

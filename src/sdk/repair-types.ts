@@ -1,6 +1,9 @@
+import type { SvcFunction } from "./svc-function.ts";
 import type { RunStatus } from "./types.ts";
 
 export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
+/** A place in the environment's log, or a time. */
+export type ReplayPlace = number | Date | string;
 export type RepairResult = "pending" | "done" | "over" | "refused" | "failed" | "undone";
 
 /** At least one field; `statuses` are those that the action is for when left out. */
@@ -33,9 +36,46 @@ export interface RepairForecast {
   samples: { runId: string; functionId: string; status: RunStatus; eventName: string; createdAt: string }[];
 }
 
+/** Which events of the past. */
+export interface ReplaySelection {
+  /** An event's name, or a pattern with `*` and a last `>`; the function's own triggers when left out. */
+  pattern?: string;
+  /** CEL over `event` and `data`. */
+  filter?: string;
+  /** The first event; the oldest that is kept when left out. `out_of_range` for one that has expired. */
+  from?: ReplayPlace;
+  /** The last event; the newest when left out. */
+  to?: ReplayPlace;
+  /** Also events that the function has a run of. */
+  again?: boolean;
+}
+
+export interface ReplayOptions extends ReplaySelection {
+  /** The function becomes active where the window ends: its triggers start every later event. */
+  thenLive?: boolean;
+  /** Why; kept with the replay. */
+  reason?: string;
+}
+
+export interface ReplayForecast {
+  fromPosition: number;
+  toPosition: number;
+  /** Events that were looked at, from the beginning of the window. */
+  scanned: number;
+  /** The window has more events than were looked at. */
+  truncated: boolean;
+  matched: number;
+  /** Those of the matching ones that the function has a run of. */
+  withRun: number;
+  /** Runs that a replay would start of what was looked at. */
+  toStart: number;
+  /** The first ten. */
+  samples: { eventId: string; name: string; position: number; at: string; hasRun: boolean }[];
+}
+
 export interface Repair {
   id: string;
-  action: RepairKind;
+  action: RepairKind | "replay";
   status: "running" | "paused" | "stopping" | "stopped" | "completed";
   /** `select` while runs are selected, then `work`. */
   phase: "select" | "work";
@@ -44,7 +84,10 @@ export interface Repair {
   startedBy: string;
   /** Why it waits or stopped; else empty. */
   note: string;
-  counts: Record<RepairResult, number>;
+  /** A replay also counts events that had a run (`skipped`), and all that it has passed (`scanned`). */
+  counts: Record<RepairResult, number> & { skipped?: number; scanned?: number };
+  /** Of a replay: how far it is, its window, and from where on the function's triggers start events. */
+  replay?: { position: number; fromPosition: number; toPosition: number; liveFrom?: number };
   createdAt: string;
   endedAt?: string;
 }
@@ -56,6 +99,8 @@ export interface RepairItem {
   /** Why it is not done; else empty. */
   error: string;
   at: string;
+  /** Of a replay. */
+  eventId?: string;
 }
 
 export interface RepairCalls {
@@ -63,6 +108,10 @@ export interface RepairCalls {
   preview(action: RepairKind, filter: RepairSelection): Promise<RepairForecast>;
   /** Does the action with every run that matches now, in the background. */
   start(action: RepairKind, options: RepairOptions): Promise<Repair>;
+  /** Which events a replay would start the function on, and ten of them. */
+  previewReplay(target: Pick<SvcFunction, "id"> | string, events?: ReplaySelection): Promise<ReplayForecast>;
+  /** Starts the function once on each matching event of the past, in the background. */
+  replayEvents(target: Pick<SvcFunction, "id"> | string, options?: ReplayOptions): Promise<Repair>;
   get(id: string): Promise<Repair>;
   list(options?: { limit?: number; cursor?: string }): Promise<{ repairs: Repair[]; nextCursor: string }>;
   /** What became of each run. */

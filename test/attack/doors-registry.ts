@@ -65,6 +65,7 @@ export const doorsOut: Record<string, string> = {
   "repairs.pause": "what was asked for: its fields are texts",
   "repairs.continue": "what was asked for: its fields are texts",
   "repairs.stop": "what was asked for: its fields are texts",
+  "replays.start": "what was asked for: its fields are texts",
   "pubsub.subscribe": "Subscribe, /ws",
   "groups.join": "deliveries as Subscribe has them",
   "groups.create": "metadata of a group",

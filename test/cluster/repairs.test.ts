@@ -5,12 +5,14 @@ import { makeHome, type SpawnedServer, spawnServer } from "../support/server.ts"
 import { until } from "../support/until.ts";
 
 const many = 150;
+const past = 600;
 
-/** Two nodes of one database; the worker is connected to the second. */
+/** Two nodes of one database; the workers are connected to the second. */
 let home: Awaited<ReturnType<typeof makeHome>>;
 let bus: Awaited<ReturnType<typeof startNats>>;
 let nodes: SpawnedServer[] = [];
 let worker: Worker;
+let replayer: Worker | undefined;
 let isBroken = true;
 const handled = new Map<string, number>();
 
@@ -31,14 +33,42 @@ beforeAll(async () => {
   await worker.start();
 }, 60_000);
 afterAll(async () => {
-  await worker?.stop();
+  await Promise.all([worker?.stop(), replayer?.stop()]);
   for (const node of nodes) await node.stop();
   await bus?.stop();
   await home?.remove();
 }, 60_000);
 
-test("a repair whose node is killed goes on at the other, and acts on each run exactly once", async () => {
-  const [first, second] = nodes as [SpawnedServer, SpawnedServer];
+/** A replay in an environment of its own: a node works on both at once. */
+async function beginReplay([first, second]: readonly [SpawnedServer, SpawnedServer]) {
+  const { id: env } = (await first.api("/api/v1/environments", { body: { name: "second" } })).body;
+  const { key: apiKey } = (await first.api("/api/v1/apikeys", { body: { name: "second", env_id: env } }))
+    .body;
+  const client = createClient({ url: second.url, apiKey });
+  const placed = () =>
+    client.emitMany(Array.from({ length: 100 }, () => ({ event: "late.placed", data: {} })));
+  for (let sent = 0; sent < past; sent += 100) await placed();
+  const late = createFunction({ id: "late", triggers: [{ event: "late.placed" }] }, () => undefined);
+  replayer = createWorker({ url: second.url, apiKey, functions: [late], maxConcurrentJobs: 20 });
+  await replayer.start();
+  const { id } = await createClient({ url: first.url, apiKey }).repairs.replayEvents(late);
+  const get = () => client.repairs.get(id);
+  const runs = async () => {
+    const eventIds: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await client.listRuns({ functionId: "late", limit: 100, ...(cursor && { cursor }) });
+      eventIds.push(...page.runs.map(({ eventId }) => eventId!));
+      cursor = page.nextCursor;
+    } while (cursor);
+    return eventIds;
+  };
+  return { get, placed, runs };
+}
+
+test("a repair and a replay whose node is killed go on at the other, and act exactly once", async () => {
+  const both = nodes as [SpawnedServer, SpawnedServer];
+  const [first, second] = both;
   const client = createClient({ url: second.url, apiKey: second.adminKey });
   await Promise.all(Array.from({ length: many }, () => client.emit("mend.me", {})));
   const filter = { functionId: "mended" };
@@ -48,6 +78,9 @@ test("a repair whose node is killed goes on at the other, and acts on each run e
     deadlineMs: 20_000,
   });
   isBroken = false;
+  const replay = await beginReplay(both);
+  const someDone = async () => (await replay.get()).counts.done > 0;
+  await until(someDone, { about: "the first replayed events", everyMs: 5, deadlineMs: 20_000 });
 
   // The node that is asked begins; the worker is connected to the other.
   const killed = createClient({ url: first.url, apiKey: first.adminKey });
@@ -55,6 +88,7 @@ test("a repair whose node is killed goes on at the other, and acts on each run e
   const begun = async () => (await client.repairs.get(id)).counts.done >= 20;
   await until(begun, { about: "the first runs", everyMs: 5, deadlineMs: 20_000 });
   await first.kill9();
+  await replay.placed();
   const ended = await until(
     async () => {
       const repair = await client.repairs.get(id);
@@ -65,4 +99,14 @@ test("a repair whose node is killed goes on at the other, and acts on each run e
   expect(ended.counts).toEqual({ pending: 0, done: many, over: 0, refused: 0, failed: 0, undone: 0 });
   await until(() => handled.size === many, { about: "every run again", deadlineMs: 20_000 });
   expect([...handled.values()].filter((times) => times !== 1)).toEqual([]);
+  const replayed = await until(
+    async () => {
+      const one = await replay.get();
+      return one.status === "completed" && one;
+    },
+    { about: "the end of the replay", deadlineMs: 20_000 },
+  );
+  expect(replayed.counts).toMatchObject({ done: past, skipped: 0, scanned: past, failed: 0 });
+  const eventIds = await replay.runs();
+  expect([eventIds.length, new Set(eventIds).size]).toEqual([past + 100, past + 100]);
 }, 60_000);

@@ -41,7 +41,103 @@ const secret = {
 const secretRead = { name: "TOKEN", revision: 2, createdAt: secret.created_at, updatedAt: secret.updated_at };
 const child = createFunction<{ c: { n: number } }, "c", number>({ id: "child" }, ({ event }) => event.data.n);
 
+const repair = {
+  ...{
+    id: "rep_1",
+    action: "resume",
+    status: "running",
+    phase: "work",
+    counts: { done: "3" },
+    startedBy: "ak_1",
+  },
+  createdAt: "2026-01-01T00:00:00Z",
+};
+const repairRead = {
+  ...{
+    id: "rep_1",
+    action: "resume",
+    status: "running",
+    phase: "work",
+    reason: "",
+    startedBy: "ak_1",
+    note: "",
+  },
+  counts: { pending: 0, done: 3, over: 0, refused: 0, failed: 0, undone: 0 },
+  createdAt: "2026-01-01T00:00:00Z",
+};
+
 const cases: Record<string, Case> = {
+  "repairs.preview": {
+    call: () => client.repairs.preview("resume", { functionId: "f", since: new Date(0) }),
+    path: "/svc.v1.RepairService/PreviewRepair",
+    sent: { action: "resume", filter: { functionId: "f", since: "1970-01-01T00:00:00.000Z" } },
+    answer: { totalCount: "2", byStatus: { failed: "2" }, samples: [{ runId: "run_1", status: "failed" }] },
+    read: { totalCount: 2, truncated: false, byStatus: { failed: 2 }, samples: [{ runId: "run_1" }] },
+  },
+  "repairs.start": {
+    call: () =>
+      client.repairs.start("patch", { filter: { eventId: "evt_1" }, step: "a", output: 7, reason: "why" }),
+    path: "/svc.v1.RepairService/StartRepair",
+    sent: { action: "patch", filter: { eventId: "evt_1" }, step: "a", outputJson: "7", reason: "why" },
+    answer: repair,
+    read: repairRead,
+  },
+  "repairs.previewReplay": {
+    call: () => client.repairs.previewReplay(child, { pattern: "a.*", from: 7, to: "2026-01-01T00:00:00Z" }),
+    path: "/svc.v1.RepairService/PreviewReplay",
+    sent: {
+      functionId: "child",
+      events: { pattern: "a.*", fromPosition: 7, until: "2026-01-01T00:00:00Z" },
+    },
+    answer: { fromPosition: "7", toPosition: "9", scanned: "3", matched: "2", withRun: "1", toStart: "1" },
+    read: {
+      ...{ fromPosition: 7, toPosition: 9, scanned: 3, truncated: false },
+      ...{ matched: 2, withRun: 1, toStart: 1, samples: [] },
+    },
+  },
+  "repairs.replayEvents": {
+    call: () => client.repairs.replayEvents("f", { again: true, thenLive: true, reason: "why" }),
+    path: "/svc.v1.RepairService/StartReplay",
+    sent: { functionId: "f", events: { again: true }, thenLive: true, reason: "why" },
+    answer: {
+      ...repair,
+      action: "replay",
+      position: "4",
+      fromPosition: "5",
+      toPosition: "9",
+      liveFrom: "10",
+    },
+    read: {
+      ...{ ...repairRead, action: "replay", counts: { ...repairRead.counts, skipped: 0, scanned: 0 } },
+      replay: { position: 4, fromPosition: 5, toPosition: 9, liveFrom: 10 },
+    },
+  },
+  "repairs.items": {
+    call: () => client.repairs.items("rep_1", { outcome: "done", limit: 5 }),
+    path: "/svc.v1.RepairService/ListRepairItems",
+    sent: { id: "rep_1", outcome: "done", limit: 5 },
+    answer: { items: [{ runId: "run_1", outcome: "done", eventId: "evt_1" }], nextCursor: "c" },
+    read: { items: [{ runId: "run_1", outcome: "done", error: "", eventId: "evt_1" }], nextCursor: "c" },
+  },
+  "repairs.list": {
+    call: () => client.repairs.list({ limit: 1 }),
+    path: "/svc.v1.RepairService/ListRepairs",
+    sent: { limit: 1 },
+    answer: { repairs: [repair] },
+    read: { repairs: [repairRead], nextCursor: "" },
+  },
+  ...Object.fromEntries(
+    (["get", "pause", "continue", "stop"] as const).map((verb): [string, Case] => [
+      `repairs.${verb}`,
+      {
+        call: () => client.repairs[verb]("rep_1"),
+        path: `/svc.v1.RepairService/${verb[0]!.toUpperCase()}${verb.slice(1)}Repair`,
+        sent: { id: "rep_1" },
+        answer: repair,
+        read: repairRead,
+      },
+    ]),
+  ),
   invokeFunction: {
     call: () => client.invokeFunction(child, { n: 1 }, { idempotencyKey: "k" }),
     path: "/svc.v1.SvcService/InvokeFunction",

@@ -201,6 +201,9 @@ async function record(client: Client, runId: string): Promise<void> {
   const asked = { action: "cancel", filter: { function_id: "of-nothing" }, reason: "a tour" };
   const { id } = await must(client.POST("/api/v1/repairs", { body: asked }));
   await must(client.GET("/api/v1/repairs/{id}/items", { params: { path: { id } } }));
+  const replayed = { function_id: "toured", events: { pattern: "toured.nothing" } };
+  await must(client.POST("/api/v1/replays/preview", { body: replayed }));
+  await must(client.POST("/api/v1/replays", { body: { ...replayed, reason: "a tour" } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
   await must(client.GET("/api/v1/outbox/dead-letter", { params: { query: { env: "production" } } }));

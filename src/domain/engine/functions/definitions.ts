@@ -4,7 +4,13 @@ import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
-import type { Definitions, DefinitionsCache, FunctionRecord, Trigger } from "./definition.ts";
+import type {
+  Definitions,
+  DefinitionsCache,
+  FunctionRecord,
+  Trigger,
+  TriggerDefinition,
+} from "./definition.ts";
 import { flowExpressions } from "./flow.ts";
 import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
@@ -102,6 +108,13 @@ function compile(version: number, records: readonly FunctionRecord[]): Omit<Defi
     },
   };
 }
+
+/** The function's triggers for an event's name, as if it were active and had these alone. */
+export const triggersAlone = (
+  record: FunctionRecord,
+  triggers: readonly TriggerDefinition[],
+): Definitions["triggersOf"] =>
+  compile(0, [{ ...record, status: "active", definition: { ...record.definition, triggers } }]).triggersOf;
 
 /**
  * Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not

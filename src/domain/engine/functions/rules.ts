@@ -73,6 +73,8 @@ const backoffFactorMax = 100;
 const recordingProfiles = ["all", "run_lifecycle", "steps"];
 const recordingRetentions = ["7d", "30d", "90d", "forever"];
 
+export { requireTriggerEvent };
+
 /** What a trigger's expression may name. */
 export const triggerVariables = ["event", "data"] as const;
 
@@ -184,14 +186,7 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
     const field = `triggers[${at}]`;
     if (!trigger.event && !trigger.cron) throw invalid(field, "must have an event or a cron expression");
     if (trigger.event) requireTriggerEvent(`${field}.event`, trigger.event);
-    if (trigger.expression) {
-      try {
-        compileCel(trigger.expression, { variables: triggerVariables, result: "bool" });
-      } catch (error) {
-        if (error instanceof CelError) throw invalid(`${field}.expression`, error.message);
-        throw error;
-      }
-    }
+    if (trigger.expression) requireTriggerExpression(`${field}.expression`, trigger.expression);
     if (trigger.cron && Buffer.byteLength(trigger.cron) > cronExpressionBytesMax)
       throw invalid(`${field}.cron`, `must be at most ${cronExpressionBytesMax} bytes`);
     // A cron expression that does not parse registers all the same and is announced as `invalid`.
@@ -201,6 +196,16 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
       ...(trigger.cron && { cron: trigger.cron }),
     };
   });
+}
+
+/** Throws the fault that names the field unless it is CEL over an event that says yes or no. */
+export function requireTriggerExpression(field: string, expression: string): void {
+  try {
+    compileCel(expression, { variables: triggerVariables, result: "bool" });
+  } catch (error) {
+    if (error instanceof CelError) throw invalid(field, error.message);
+    throw error;
+  }
 }
 
 function readRetry(input: RegisterInput): RetryPolicy {

@@ -24,6 +24,14 @@ export interface FunctionsPage {
   totalCount: number;
 }
 
+export interface HeldTarget {
+  environmentId: string;
+  id: string;
+  actorId: string;
+  /** Left out: as it is. */
+  status: FunctionStatus | undefined;
+}
+
 export interface Functions {
   /**
    * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function
@@ -43,6 +51,15 @@ export interface Functions {
     status: FunctionStatus,
     actorId: string,
   ): Promise<FunctionRecord>;
+  /**
+   * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of the
+   * environment too: events up to the position that `also` reads there were matched with the status of before, later ones
+   * with the new one.
+   */
+  withFunction<T>(
+    target: HeldTarget,
+    also: (session: Session, record: FunctionRecord) => Promise<T>,
+  ): Promise<T>;
   /**
    * Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are
    * pinned to.
@@ -88,6 +105,27 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     charsMax: pinnedCharsMax,
   });
 
+  async function holding<T>(
+    { environmentId, id, actorId, status }: HeldTarget,
+    also: (session: Session, record: FunctionRecord) => Promise<T>,
+  ): Promise<{ record: FunctionRecord; result: T }> {
+    const now = clock.now();
+    const { record, changed, result } = await store.write(async (session) => {
+      const before = await holdFunction(session, environmentId, id);
+      if (status === undefined || before.status === status)
+        return { record: before, changed: false, result: await also(session, before) };
+      requireMove(id, before.status, status);
+      const after = { ...before, status, updatedAt: now };
+      await rows.updateFunction(session, after);
+      await noteChange(deps, session, after, { type: "status_change", actorId });
+      await raiseDefinitions(session, environmentId);
+      return { record: after, changed: true, result: await also(session, after) };
+    });
+    if (changed && status === "active") deps.activated?.({ environmentId, functionId: id });
+    if (changed) announce?.({ change: "updated", record, at: now });
+    return { record, result };
+  }
+
   return {
     register: (environmentId, input, actorId) => registerFunction(deps, environmentId, input, actorId),
 
@@ -111,22 +149,10 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return { functions: items, ...page };
     },
 
-    async setStatus(environmentId, id, status, actorId) {
-      const now = clock.now();
-      const { record, changed } = await store.write(async (session) => {
-        const before = await holdFunction(session, environmentId, id);
-        if (before.status === status) return { record: before, changed: false };
-        requireMove(id, before.status, status);
-        const after = { ...before, status, updatedAt: now };
-        await rows.updateFunction(session, after);
-        await noteChange(deps, session, after, { type: "status_change", actorId });
-        await raiseDefinitions(session, environmentId);
-        return { record: after, changed: true };
-      });
-      if (changed && status === "active") deps.activated?.({ environmentId, functionId: id });
-      if (changed) announce?.({ change: "updated", record, at: now });
-      return record;
-    },
+    setStatus: async (environmentId, id, status, actorId) =>
+      (await holding({ environmentId, id, actorId, status }, async () => undefined)).record,
+
+    withFunction: async (target, also) => (await holding(target, also)).result,
 
     async delete(environmentId, id, actorId) {
       const target = { environmentId, functionId: id, cause: "function_deleted" };

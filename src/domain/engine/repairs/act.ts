@@ -17,6 +17,8 @@ import {
 export interface StarterRights {
   /** The deny policy that keeps this run from the starter. */
   refusalOf(target: { runId: string; stepId?: string }): Promise<Fault | undefined>;
+  /** Whether a deny policy keeps events of the name from the starter. */
+  hidesEvent(name: string): boolean | Promise<boolean>;
 }
 
 export interface ActDeps {
@@ -66,7 +68,7 @@ export async function actOn(deps: ActDeps, repair: Acting, item: PendingItem): P
     await steer(deps.steeringOn(marked.store), repair, { runId, stepId: step?.id ?? "" });
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    const isAboutRun = step === undefined && !error.message.startsWith("step ");
+    const isAboutRun = step === undefined && error.thing !== "step";
     const outcome = outcomeOfFault(action, error, isAboutRun);
     if (marked.isMarked()) return { outcome: "failed", error: errorText(error.message), wasDone: true };
     return outcome ? { outcome, error: errorText(error.message) } : "again";

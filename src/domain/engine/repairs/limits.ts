@@ -29,3 +29,26 @@ export const repairTurnsMax = 4;
 export const repairTurnMs = 2_000;
 /** A node that falls silent loses its repair after this. */
 export const repairLeaseMs = 5_000;
+
+/** Events that a preview of a replay looks at, and for how long. */
+export const replayPreviewEventsMax = 100_000;
+export const replayPreviewMs = 2_000;
+/** Positions of the log, and events of the wanted names, that one slice of a replay looks at. */
+export const replaySlicePositionsMax = 5_000;
+export const replaySliceEventsMax = 500;
+/** A slice whose filter takes longer stores what it has. */
+export const replaySliceMs = 1_000;
+/** Payloads that are in memory at once: as many as fit, and at least a few. */
+export const replayPieceCharsMax = 4 * 1024 * 1024;
+export const replayPieceMin = 4;
+export const replayPieceMax = 100;
+/** Runs that one transaction of a replay starts. */
+export const replayRunsMax = 50;
+/** An environment's replay starts no more than this, and rests as long as it works. */
+export const replayRunsPerSecond = 500;
+/** How long a replay waits for a worker to take some of the queued runs. */
+export const replayRoomWaitMs = 100;
+/** Retention leaves a replay its events for so long. */
+export const replayHoldsMs = 7 * 24 * 60 * 60 * 1000;
+/** What the filter of a replay may look at in one event, in items. */
+export const replayItemsMax = 100_000;

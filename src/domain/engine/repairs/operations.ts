@@ -4,10 +4,20 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
+import { replaysOperations } from "./replays/operations.ts";
 import { repairActions, repairOutcomes } from "./rules.ts";
 import type { Repairs } from "./service.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
-import { itemJson, previewJson, repairJson, toItem, toPreview, toRepair } from "./wire.ts";
+import {
+  repairAnswer as answer,
+  itemJson,
+  previewJson,
+  RepairOut,
+  repairJson,
+  toItem,
+  toPreview,
+  toRepair,
+} from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 const said = (description: string) => Type.String({ description });
@@ -35,37 +45,12 @@ const page = {
   cursor: text("Where the page before ended."),
 };
 
-const Counts = Type.Object(
-  {
-    pending: count("Not begun."),
-    done: count("Done."),
-    over: count("Ended or went on by themselves before their turn."),
-    refused: count("Kept from who started the repair by a deny policy."),
-    failed: count("Could not be done; each item says why."),
-    undone: count("Not begun when the repair was stopped."),
-  },
-  { description: "What became of the runs." },
-);
-
-const RepairOut = Type.Object({
-  id: said("Of the repair."),
-  action: said("What is done with each run."),
-  status: said("running, paused, stopping, stopped or completed."),
-  phase: said("select while runs are selected, then work."),
-  reason: said("Why, as who started it said."),
-  request: Type.Unknown({ description: "What was asked for." }),
-  started_by: said("The key or user."),
-  note: said("Why it waits or stopped."),
-  counts: Counts,
-  created_at: Type.String({ format: "date-time", description: "When it was started." }),
-  ended_at: Type.Optional(Type.String({ format: "date-time", description: "When it was over." })),
-});
-
 const ItemOut = Type.Object({
   run_id: said("The run."),
   function_id: said("Its function."),
   outcome: said(`One of ${repairOutcomes.join(", ")}.`),
   error: Type.Optional(said("Why it is not done.")),
+  event_id: Type.Optional(said("Of a replay: the event that the run was started on.")),
   at: Type.String({ format: "date-time", description: "Since when." }),
 });
 
@@ -85,10 +70,6 @@ const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
   ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
 });
 
-const answer = (status: number) => ({
-  status,
-  encode: (repair: ShownRepair) => ({ status, body: repairJson(repair) }),
-});
 const read = { action: "runs:read", reads: true } as const;
 const steers = { action: "runs:cancel" } as const;
 const { method } = RepairService;
@@ -98,6 +79,7 @@ export const repairsOperations = (repairs: Repairs): Operation[] => [
   ...startOperations(repairs),
   ...readOperations(repairs),
   ...steerOperations(repairs),
+  ...replaysOperations(repairs),
 ];
 
 const previewOperations = ({ views }: Repairs): Operation[] => [

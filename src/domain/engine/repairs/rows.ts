@@ -144,6 +144,9 @@ export interface NewItem {
   runId: string;
   functionId: string;
   outcome: RepairOutcome;
+  error?: string;
+  /** Of a replay. */
+  eventId?: string;
 }
 
 export const insertItems = (
@@ -153,12 +156,14 @@ export const insertItems = (
   at: Instant,
 ): Promise<number> =>
   session.run(sql`INSERT INTO repair_items (environment_id, repair_id, run_id, function_id, outcome, error,
-      tries, at)
-    SELECT ${environment_id}, ${id}, i.run_id, i.function_id, i.outcome, NULL, 0, ${sql.bigint(at)}
+      tries, at, event_id)
+    SELECT ${environment_id}, ${id}, i.run_id, i.function_id, i.outcome, i.error, 0, ${sql.bigint(at)}, i.event_id
     FROM ${session.seams.rowsFrom("i", {
       run_id: column.text(items.map(({ runId }) => runId)),
       function_id: column.text(items.map(({ functionId }) => functionId)),
       outcome: column.text(items.map(({ outcome }) => outcome)),
+      error: column.text(items.map(({ error }) => error ?? null)),
+      event_id: column.text(items.map(({ eventId }) => eventId ?? null)),
     })} WHERE 1 = 1 ON CONFLICT (environment_id, repair_id, run_id) DO NOTHING`);
 
 /** A run whose turn it is, as it is now; `status` is null when it has expired. */
@@ -240,6 +245,7 @@ export interface ItemRow {
   outcome: string;
   error: string | null;
   at: Instant;
+  event_id: string | null;
 }
 
 export const listItems = (
@@ -247,7 +253,7 @@ export const listItems = (
   key: RepairKey,
   { outcome, after, limit }: { outcome: string | undefined; after: string; limit: number },
 ): Promise<ItemRow[]> =>
-  reader.all(sql`SELECT run_id, function_id, outcome, error, at FROM repair_items
+  reader.all(sql`SELECT run_id, function_id, outcome, error, at, event_id FROM repair_items
     WHERE ${itemsOf(key)} AND run_id > ${after} ${outcome === undefined ? sql.empty : sql`AND outcome = ${outcome}`}
     ORDER BY run_id LIMIT ${limit}`);
 

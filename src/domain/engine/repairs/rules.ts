@@ -10,7 +10,13 @@ export type RepairAction = (typeof repairActions)[number];
 export const repairOutcomes = ["pending", "done", "over", "refused", "failed", "undone"] as const;
 export type RepairOutcome = (typeof repairOutcomes)[number];
 
-export type RepairCounts = Record<RepairOutcome, number>;
+/** Of a replay: events with a run of the function, and all events that were passed. */
+export interface ReplayCounts {
+  skipped?: number;
+  scanned?: number;
+}
+
+export type RepairCounts = Record<RepairOutcome, number> & ReplayCounts;
 
 export type RepairStatus = "running" | "paused" | "stopping" | "stopped" | "completed";
 
@@ -27,6 +33,9 @@ export interface RepairRequest {
   /** Of patch and inject: JSON text. */
   output?: string;
 }
+
+/** What a slice of the work came to: there may be more, there is more later, or the repair is over. */
+export type SliceEnd = "more" | "later" | "over";
 
 /** Who started a repair: the credential is looked up anew when the repair acts. */
 export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;
@@ -84,8 +93,7 @@ export function requestOf(input: RepairInput): { action: RepairAction; request: 
     if (isNeeded && value === undefined) throw invalid(field, `is required for ${action}`);
     if (!isNeeded && value !== undefined) throw invalid(field, `is not for ${action}`);
   }
-  if ((input.reason ?? "").length > repairReasonCharsMax)
-    throw invalid("reason", `must be at most ${repairReasonCharsMax} characters`);
+  requireReason(input.reason);
   return {
     action,
     request: {
@@ -94,6 +102,11 @@ export function requestOf(input: RepairInput): { action: RepairAction; request: 
       ...(given.output_json !== undefined && { output: outputOf(given.output_json) }),
     },
   };
+}
+
+export function requireReason(reason = ""): void {
+  if (reason.length > repairReasonCharsMax)
+    throw invalid("reason", `must be at most ${repairReasonCharsMax} characters`);
 }
 
 function outputOf(text: string): string {
@@ -114,6 +127,8 @@ export function outcomeOf(text: string): RepairOutcome | undefined {
 export const noCounts = (): RepairCounts => ({
   ...{ pending: 0, done: 0, over: 0, refused: 0, failed: 0, undone: 0 },
 });
+
+export const noReplayCounts = (): Required<RepairCounts> => ({ ...noCounts(), skipped: 0, scanned: 0 });
 
 export const errorText = (message: string): string => message.slice(0, repairErrorCharsMax);
 

@@ -1,26 +1,26 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { gaugeKeptMs, gaugeWaitMsMax, purgeSliceMax } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { repairKeptMs, repairLeaseMs, repairsOpenMax, repairTurnsMax } from "./limits.ts";
-import type { RepairKey, RepairRow } from "./rows.ts";
+import { repairKeptMs, repairLeaseMs, repairTurnsMax } from "./limits.ts";
+import { insertWhereRoom, newRepair } from "./new-repair.ts";
+import { openReplayStarts, type ReplayStartDeps } from "./replays/service.ts";
+import type { RepairKey } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { notOpen, type RepairInput, repairOutcomes, requestOf, starterOf } from "./rules.ts";
+import { notOpen, type RepairInput, repairOutcomes, requestOf } from "./rules.ts";
 import { RepairTurn, type RepairTurnDeps } from "./turn.ts";
 import { openRepairViews, type ShownRepair, shownRepair } from "./views.ts";
 
-export interface RepairsDeps extends Omit<RepairTurnDeps, "count" | "isStopped"> {
+export interface RepairsDeps extends Omit<RepairTurnDeps, "count" | "isStopped">, ReplayStartDeps {
   ids: Ids;
   metrics: Metrics;
   nodeId: string;
   /** False while this node is not sure of the time: it would believe a lease to be over too early. */
   knowsTime: () => boolean;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  /** Asks for a look at the repairs now. */
-  wake: () => void;
 }
 
 /** Actions on many runs: who started them, the work on them, and what became of each run. */
@@ -69,27 +69,17 @@ export function openRepairs(deps: RepairsDeps) {
 
   return {
     views,
+    replays: openReplayStarts(deps),
 
     async start(environmentId: string, caller: Caller, input: RepairInput): Promise<ShownRepair> {
       const { action, request } = requestOf(input);
       select.filter(environmentId, request.filter);
       const now = clock.now();
-      const row: RepairRow = {
-        ...{ environment_id: environmentId, id: ids.next("rep"), action, status: "running", phase: "select" },
-        ...{ reason: input.reason ?? "", request: JSON.stringify(request), note: "" },
-        ...{ starter: JSON.stringify(starterOf(caller)), started_by: caller.id },
-        ...{ cursor_at: null, cursor_id: null, selected: 0, counts: null },
-        ...{ holder: null, fence: 0, lease_until: 0, due_at: now },
-        ...{ created_at: now, updated_at: now, ended_at: null },
-      };
+      const asked = { environmentId, caller, action, reason: input.reason, request };
+      const row = newRepair(asked, { id: ids.next("rep"), now });
       await store.write(async (session) => {
         await deps.shareEnvironment(session, environmentId);
-        if ((await rows.countOpen(session, environmentId)) >= repairsOpenMax)
-          throw new Fault(
-            "resource_exhausted",
-            `at most ${repairsOpenMax} repairs of an environment may be open`,
-          );
-        await rows.insertRepair(session, row);
+        await insertWhereRoom(session, row);
       });
       log.info("repair.started", { repairId: row.id, environmentId, action, by: caller.id });
       wake();

@@ -15,17 +15,19 @@ import {
   repairWaitMs,
   selectSliceMax,
 } from "./limits.ts";
+import { replayAction } from "./replays/rules.ts";
+import { type ReplayTurnDeps, replaySlice } from "./replays/turn.ts";
 import * as rows from "./rows.ts";
 import {
   noCounts,
   type RepairAction,
   type RepairCounts,
-  type RepairOutcome,
   type RepairRequest,
+  type SliceEnd,
   type Starter,
 } from "./rules.ts";
 
-export interface RepairTurnDeps extends ActDeps {
+export interface RepairTurnDeps extends ActDeps, ReplayTurnDeps {
   store: Store;
   clock: Clock;
   log: Log;
@@ -33,16 +35,11 @@ export interface RepairTurnDeps extends ActDeps {
   /** Looked up anew; undefined when the starter may not do it any more. */
   rightsOf: (
     starter: Starter,
-    environmentId: string,
-    action: RepairAction,
+    repair: { environmentId: string; action: string; request: object },
   ) => Promise<StarterRights | undefined>;
-  count: (outcome: RepairOutcome) => void;
   /** Whether the node gives back what it holds. */
   isStopped: () => boolean;
 }
-
-/** What a slice came to: there may be more, there is more later, or the repair is over. */
-type SliceEnd = "more" | "later" | "over";
 
 export async function countsOf(
   reader: Pick<Store, "all" | "one">,
@@ -103,11 +100,18 @@ export class RepairTurn {
     const { rightsOf } = this.#deps;
     const { status, phase, environment_id, action } = this.#row;
     if (status === "stopping") return this.#undo();
-    const rights = await rightsOf(this.#starter, environment_id, action as RepairAction);
+    const asked = { environmentId: environment_id, action, request: this.#request };
+    const rights = await rightsOf(this.#starter, asked);
     if (!rights) {
       await this.#save({ status: "stopping", note: "who started it may not do this any more" });
       return "more";
     }
+    if (action === replayAction)
+      return replaySlice(this.#deps, {
+        ...{ row: this.#row, rights },
+        save: (change, also) => this.#save(change, also),
+        complete: () => this.#finish("completed"),
+      });
     return phase === "select" ? this.#select() : this.#work(rights);
   }
 

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Seams, SyncSession } from "../../../store/store.ts";
+import type { Seams, Session, SyncSession } from "../../../store/store.ts";
 import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
@@ -147,23 +147,49 @@ export function newRunsInserted(
     ${watched}${late}`;
 }
 
-/** The same for libSQL, from rows `n`. */
+/** The same as statements of their own, from rows `n`. */
+function newRunStatements(seams: Seams, source: Sql, runs: readonly NewRun[], now: Instant): Sql[] {
+  const statements = [
+    insertRuns(source, now, withParents(runs)),
+    insertExecutions(source, now, hasOf(runs)),
+    insertFirstHistory(source, now),
+  ];
+  if (hasDeadlines(runs)) statements.push(insertDeadlines(seams, runs, source));
+  const cancels = newCancelColumns(runs);
+  if (!cancels) return statements;
+  const cancel = sql`${seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+  statements.push(insertCancels(cancel, now), insertMatchers(cancel));
+  return statements;
+}
+
+/** For the libSQL text of a flush. */
 export function insertNewRuns(
   session: SyncSession,
   source: Sql,
   runs: readonly NewRun[],
   now: Instant,
 ): void {
-  const parents = withParents(runs);
-  const cancels = newCancelColumns(runs);
-  session.run(insertRuns(source, now, parents));
-  session.run(insertExecutions(source, now, hasOf(runs)));
-  session.run(insertFirstHistory(source, now));
-  if (hasDeadlines(runs)) session.run(insertDeadlines(session.seams, runs, source));
-  if (!cancels) return;
-  const cancel = sql`${session.seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
-  session.run(insertCancels(cancel, now));
-  session.run(insertMatchers(cancel));
+  for (const statement of newRunStatements(session.seams, source, runs, now)) session.run(statement);
+}
+
+/** A run, and the position of the event that it is started on. */
+export interface StartedRun {
+  run: NewRun;
+  position: number;
+}
+
+/** In a transaction that does more than this, on either engine. */
+export async function insertStartedRuns(
+  session: Session,
+  started: readonly StartedRun[],
+  now: Instant,
+): Promise<void> {
+  const runs = started.map(({ run }) => run);
+  const source = session.seams.rowsFrom("n", {
+    ...newRunColumns(runs),
+    position: column.bigint(started.map(({ position }) => position)),
+  });
+  for (const statement of newRunStatements(session.seams, source, runs, now)) await session.run(statement);
 }
 
 /** A concurrency queue in which runs ask to be leased at creation. */

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/repair.proto.
  */
 export const file_svc_v1_repair: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvcmVwYWlyLnByb3RvEgZzdmMudjEirQEKDFJlcGFpckZpbHRlchITCgtmdW5jdGlvbl9pZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRIOCgZzZWFyY2gYAyABKAkSEAoIc3RhdHVzZXMYBCADKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJMChRQcmV2aWV3UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlciKHAQoMUmVwYWlyU2FtcGxlEg4KBnJ1bl9pZBgBIAEoCRITCgtmdW5jdGlvbl9pZBgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKZXZlbnRfbmFtZRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLXAQoVUHJldmlld1JlcGFpclJlc3BvbnNlEhMKC3RvdGFsX2NvdW50GAEgASgDEhEKCXRydW5jYXRlZBgCIAEoCBI+CglieV9zdGF0dXMYAyADKAsyKy5zdmMudjEuUHJldmlld1JlcGFpclJlc3BvbnNlLkJ5U3RhdHVzRW50cnkSJQoHc2FtcGxlcxgEIAMoCzIULnN2Yy52MS5SZXBhaXJTYW1wbGUaLwoNQnlTdGF0dXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIn0KElN0YXJ0UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlchIMCgRzdGVwGAMgASgJEhMKC291dHB1dF9qc29uGAQgASgJEg4KBnJlYXNvbhgFIAEoCSJsCgxSZXBhaXJDb3VudHMSDwoHcGVuZGluZxgBIAEoAxIMCgRkb25lGAIgASgDEgwKBG92ZXIYAyABKAMSDwoHcmVmdXNlZBgEIAEoAxIOCgZmYWlsZWQYBSABKAMSDgoGdW5kb25lGAYgASgDIo8CCgZSZXBhaXISCgoCaWQYASABKAkSDgoGYWN0aW9uGAIgASgJEg4KBnN0YXR1cxgDIAEoCRINCgVwaGFzZRgEIAEoCRIOCgZyZWFzb24YBSABKAkSFAoMcmVxdWVzdF9qc29uGAYgASgJEhIKCnN0YXJ0ZWRfYnkYByABKAkSDAoEbm90ZRgIIAEoCRIkCgZjb3VudHMYCSABKAsyFC5zdmMudjEuUmVwYWlyQ291bnRzEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIeChBHZXRSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIjMKEkxpc3RSZXBhaXJzUmVxdWVzdBINCgVsaW1pdBgBIAEoBRIOCgZjdXJzb3IYAiABKAkiSwoTTGlzdFJlcGFpcnNSZXNwb25zZRIfCgdyZXBhaXJzGAEgAygLMg4uc3ZjLnYxLlJlcGFpchITCgtuZXh0X2N1cnNvchgCIAEoCSJUChZMaXN0UmVwYWlySXRlbXNSZXF1ZXN0EgoKAmlkGAEgASgJEg8KB291dGNvbWUYAiABKAkSDQoFbGltaXQYAyABKAUSDgoGY3Vyc29yGAQgASgJInkKClJlcGFpckl0ZW0SDgoGcnVuX2lkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEg8KB291dGNvbWUYAyABKAkSDQoFZXJyb3IYBCABKAkSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlEKF0xpc3RSZXBhaXJJdGVtc1Jlc3BvbnNlEiEKBWl0ZW1zGAEgAygLMhIuc3ZjLnYxLlJlcGFpckl0ZW0SEwoLbmV4dF9jdXJzb3IYAiABKAkiIAoSUGF1c2VSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIiMKFUNvbnRpbnVlUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCSIfChFTdG9wUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCTK0BAoNUmVwYWlyU2VydmljZRJRCg1QcmV2aWV3UmVwYWlyEhwuc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXF1ZXN0Gh0uc3ZjLnYxLlByZXZpZXdSZXBhaXJSZXNwb25zZSIDkAIBEjkKC1N0YXJ0UmVwYWlyEhouc3ZjLnYxLlN0YXJ0UmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISOgoJR2V0UmVwYWlyEhguc3ZjLnYxLkdldFJlcGFpclJlcXVlc3QaDi5zdmMudjEuUmVwYWlyIgOQAgESSwoLTGlzdFJlcGFpcnMSGi5zdmMudjEuTGlzdFJlcGFpcnNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RSZXBhaXJzUmVzcG9uc2UiA5ACARJXCg9MaXN0UmVwYWlySXRlbXMSHi5zdmMudjEuTGlzdFJlcGFpckl0ZW1zUmVxdWVzdBofLnN2Yy52MS5MaXN0UmVwYWlySXRlbXNSZXNwb25zZSIDkAIBEjkKC1BhdXNlUmVwYWlyEhouc3ZjLnYxLlBhdXNlUmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISPwoOQ29udGludWVSZXBhaXISHS5zdmMudjEuQ29udGludWVSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpchI3CgpTdG9wUmVwYWlyEhkuc3ZjLnYxLlN0b3BSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpcmIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChNzdmMvdjEvcmVwYWlyLnByb3RvEgZzdmMudjEirQEKDFJlcGFpckZpbHRlchITCgtmdW5jdGlvbl9pZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRIOCgZzZWFyY2gYAyABKAkSEAoIc3RhdHVzZXMYBCADKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJMChRQcmV2aWV3UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlciKHAQoMUmVwYWlyU2FtcGxlEg4KBnJ1bl9pZBgBIAEoCRITCgtmdW5jdGlvbl9pZBgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKZXZlbnRfbmFtZRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLXAQoVUHJldmlld1JlcGFpclJlc3BvbnNlEhMKC3RvdGFsX2NvdW50GAEgASgDEhEKCXRydW5jYXRlZBgCIAEoCBI+CglieV9zdGF0dXMYAyADKAsyKy5zdmMudjEuUHJldmlld1JlcGFpclJlc3BvbnNlLkJ5U3RhdHVzRW50cnkSJQoHc2FtcGxlcxgEIAMoCzIULnN2Yy52MS5SZXBhaXJTYW1wbGUaLwoNQnlTdGF0dXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIn0KElN0YXJ0UmVwYWlyUmVxdWVzdBIOCgZhY3Rpb24YASABKAkSJAoGZmlsdGVyGAIgASgLMhQuc3ZjLnYxLlJlcGFpckZpbHRlchIMCgRzdGVwGAMgASgJEhMKC291dHB1dF9qc29uGAQgASgJEg4KBnJlYXNvbhgFIAEoCSKOAQoMUmVwYWlyQ291bnRzEg8KB3BlbmRpbmcYASABKAMSDAoEZG9uZRgCIAEoAxIMCgRvdmVyGAMgASgDEg8KB3JlZnVzZWQYBCABKAMSDgoGZmFpbGVkGAUgASgDEg4KBnVuZG9uZRgGIAEoAxIPCgdza2lwcGVkGF8gASgDEg8KB3NjYW5uZWQYYCABKAMi4AIKBlJlcGFpchIKCgJpZBgBIAEoCRIOCgZhY3Rpb24YAiABKAkSDgoGc3RhdHVzGAMgASgJEg0KBXBoYXNlGAQgASgJEg4KBnJlYXNvbhgFIAEoCRIUCgxyZXF1ZXN0X2pzb24YBiABKAkSEgoKc3RhcnRlZF9ieRgHIAEoCRIMCgRub3RlGAggASgJEiQKBmNvdW50cxgJIAEoCzIULnN2Yy52MS5SZXBhaXJDb3VudHMSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHBvc2l0aW9uGF8gASgDEhUKDWZyb21fcG9zaXRpb24YYCABKAMSEwoLdG9fcG9zaXRpb24YYSABKAMSEQoJbGl2ZV9mcm9tGGIgASgDIh4KEEdldFJlcGFpclJlcXVlc3QSCgoCaWQYASABKAkiMwoSTGlzdFJlcGFpcnNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgFEg4KBmN1cnNvchgCIAEoCSJLChNMaXN0UmVwYWlyc1Jlc3BvbnNlEh8KB3JlcGFpcnMYASADKAsyDi5zdmMudjEuUmVwYWlyEhMKC25leHRfY3Vyc29yGAIgASgJIlQKFkxpc3RSZXBhaXJJdGVtc1JlcXVlc3QSCgoCaWQYASABKAkSDwoHb3V0Y29tZRgCIAEoCRINCgVsaW1pdBgDIAEoBRIOCgZjdXJzb3IYBCABKAkiiwEKClJlcGFpckl0ZW0SDgoGcnVuX2lkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEg8KB291dGNvbWUYAyABKAkSDQoFZXJyb3IYBCABKAkSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGV2ZW50X2lkGF8gASgJIlEKF0xpc3RSZXBhaXJJdGVtc1Jlc3BvbnNlEiEKBWl0ZW1zGAEgAygLMhIuc3ZjLnYxLlJlcGFpckl0ZW0SEwoLbmV4dF9jdXJzb3IYAiABKAkiIAoSUGF1c2VSZXBhaXJSZXF1ZXN0EgoKAmlkGAEgASgJIiMKFUNvbnRpbnVlUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCSIfChFTdG9wUmVwYWlyUmVxdWVzdBIKCgJpZBgBIAEoCSLAAQoMUmVwbGF5RXZlbnRzEg8KB3BhdHRlcm4YASABKAkSDgoGZmlsdGVyGAIgASgJEhUKDWZyb21fcG9zaXRpb24YAyABKAMSEwoLdG9fcG9zaXRpb24YBCABKAMSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhZ2FpbhgHIAEoCCJRChRQcmV2aWV3UmVwbGF5UmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIkCgZldmVudHMYAiABKAsyFC5zdmMudjEuUmVwbGF5RXZlbnRzInkKDFJlcGxheVNhbXBsZRIQCghldmVudF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEhAKCHBvc2l0aW9uGAMgASgDEiYKAmF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdoYXNfcnVuGAUgASgIIsMBChVQcmV2aWV3UmVwbGF5UmVzcG9uc2USFQoNZnJvbV9wb3NpdGlvbhgBIAEoAxITCgt0b19wb3NpdGlvbhgCIAEoAxIPCgdzY2FubmVkGAMgASgDEhEKCXRydW5jYXRlZBgEIAEoCBIPCgdtYXRjaGVkGAUgASgDEhAKCHdpdGhfcnVuGAYgASgDEhAKCHRvX3N0YXJ0GAcgASgDEiUKB3NhbXBsZXMYCCADKAsyFC5zdmMudjEuUmVwbGF5U2FtcGxlInIKElN0YXJ0UmVwbGF5UmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIkCgZldmVudHMYAiABKAsyFC5zdmMudjEuUmVwbGF5RXZlbnRzEhEKCXRoZW5fbGl2ZRgDIAEoCBIOCgZyZWFzb24YBCABKAkywgUKDVJlcGFpclNlcnZpY2USUQoNUHJldmlld1JlcGFpchIcLnN2Yy52MS5QcmV2aWV3UmVwYWlyUmVxdWVzdBodLnN2Yy52MS5QcmV2aWV3UmVwYWlyUmVzcG9uc2UiA5ACARI5CgtTdGFydFJlcGFpchIaLnN2Yy52MS5TdGFydFJlcGFpclJlcXVlc3QaDi5zdmMudjEuUmVwYWlyEjoKCUdldFJlcGFpchIYLnN2Yy52MS5HZXRSZXBhaXJSZXF1ZXN0Gg4uc3ZjLnYxLlJlcGFpciIDkAIBEksKC0xpc3RSZXBhaXJzEhouc3ZjLnYxLkxpc3RSZXBhaXJzUmVxdWVzdBobLnN2Yy52MS5MaXN0UmVwYWlyc1Jlc3BvbnNlIgOQAgESVwoPTGlzdFJlcGFpckl0ZW1zEh4uc3ZjLnYxLkxpc3RSZXBhaXJJdGVtc1JlcXVlc3QaHy5zdmMudjEuTGlzdFJlcGFpckl0ZW1zUmVzcG9uc2UiA5ACARI5CgtQYXVzZVJlcGFpchIaLnN2Yy52MS5QYXVzZVJlcGFpclJlcXVlc3QaDi5zdmMudjEuUmVwYWlyEj8KDkNvbnRpbnVlUmVwYWlyEh0uc3ZjLnYxLkNvbnRpbnVlUmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISNwoKU3RvcFJlcGFpchIZLnN2Yy52MS5TdG9wUmVwYWlyUmVxdWVzdBoOLnN2Yy52MS5SZXBhaXISUQoNUHJldmlld1JlcGxheRIcLnN2Yy52MS5QcmV2aWV3UmVwbGF5UmVxdWVzdBodLnN2Yy52MS5QcmV2aWV3UmVwbGF5UmVzcG9uc2UiA5ACARI5CgtTdGFydFJlcGxheRIaLnN2Yy52MS5TdGFydFJlcGxheVJlcXVlc3QaDi5zdmMudjEuUmVwYWlyYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * At least one field is set; the fields mean what those of ListRunsRequest do.
@@ -416,6 +416,20 @@ export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
    * @generated from field: int64 undone = 6;
    */
   undone: bigint;
+
+  /**
+   * Of a replay: events that the function has a run of.
+   *
+   * @generated from field: int64 skipped = 95;
+   */
+  skipped: bigint;
+
+  /**
+   * Of a replay: events that it has passed, whether they match or not.
+   *
+   * @generated from field: int64 scanned = 96;
+   */
+  scanned: bigint;
 };
 
 /**
@@ -463,6 +477,20 @@ export type RepairCountsJson = {
    * @generated from field: int64 undone = 6;
    */
   undone?: string;
+
+  /**
+   * Of a replay: events that the function has a run of.
+   *
+   * @generated from field: int64 skipped = 95;
+   */
+  skipped?: string;
+
+  /**
+   * Of a replay: events that it has passed, whether they match or not.
+   *
+   * @generated from field: int64 scanned = 96;
+   */
+  scanned?: string;
 };
 
 /**
@@ -484,7 +512,7 @@ export type Repair = Message<"svc.v1.Repair"> & {
   id: string;
 
   /**
-   * cancel, resume, rerun, patch or inject.
+   * cancel, resume, rerun, patch, inject or replay.
    *
    * @generated from field: string action = 2;
    */
@@ -548,6 +576,34 @@ export type Repair = Message<"svc.v1.Repair"> & {
    * @generated from field: google.protobuf.Timestamp ended_at = 11;
    */
   endedAt?: Timestamp | undefined;
+
+  /**
+   * Of a replay: the last position that it has passed.
+   *
+   * @generated from field: int64 position = 95;
+   */
+  position: bigint;
+
+  /**
+   * Of a replay: the first position of its window.
+   *
+   * @generated from field: int64 from_position = 96;
+   */
+  fromPosition: bigint;
+
+  /**
+   * Of a replay: the last position of its window.
+   *
+   * @generated from field: int64 to_position = 97;
+   */
+  toPosition: bigint;
+
+  /**
+   * Of a replay that goes live: events from this position on are started by the function's triggers.
+   *
+   * @generated from field: int64 live_from = 98;
+   */
+  liveFrom: bigint;
 };
 
 /**
@@ -562,7 +618,7 @@ export type RepairJson = {
   id?: string;
 
   /**
-   * cancel, resume, rerun, patch or inject.
+   * cancel, resume, rerun, patch, inject or replay.
    *
    * @generated from field: string action = 2;
    */
@@ -626,6 +682,34 @@ export type RepairJson = {
    * @generated from field: google.protobuf.Timestamp ended_at = 11;
    */
   endedAt?: TimestampJson;
+
+  /**
+   * Of a replay: the last position that it has passed.
+   *
+   * @generated from field: int64 position = 95;
+   */
+  position?: string;
+
+  /**
+   * Of a replay: the first position of its window.
+   *
+   * @generated from field: int64 from_position = 96;
+   */
+  fromPosition?: string;
+
+  /**
+   * Of a replay: the last position of its window.
+   *
+   * @generated from field: int64 to_position = 97;
+   */
+  toPosition?: string;
+
+  /**
+   * Of a replay that goes live: events from this position on are started by the function's triggers.
+   *
+   * @generated from field: int64 live_from = 98;
+   */
+  liveFrom?: string;
 };
 
 /**
@@ -843,6 +927,13 @@ export type RepairItem = Message<"svc.v1.RepairItem"> & {
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: Timestamp | undefined;
+
+  /**
+   * Of a replay: the event that the run was started on.
+   *
+   * @generated from field: string event_id = 95;
+   */
+  eventId: string;
 };
 
 /**
@@ -879,6 +970,13 @@ export type RepairItemJson = {
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
   at?: TimestampJson;
+
+  /**
+   * Of a replay: the event that the run was started on.
+   *
+   * @generated from field: string event_id = 95;
+   */
+  eventId?: string;
 };
 
 /**
@@ -1023,6 +1121,431 @@ export const StopRepairRequestSchema: GenMessage<StopRepairRequest, {jsonType: S
   messageDesc(file_svc_v1_repair, 15);
 
 /**
+ * Which events of the past. A window that is not given begins with the oldest event that is kept and ends with the newest.
+ *
+ * @generated from message svc.v1.ReplayEvents
+ */
+export type ReplayEvents = Message<"svc.v1.ReplayEvents"> & {
+  /**
+   * An event's name, or a pattern with * and a last >; the function's own triggers when empty.
+   *
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+
+  /**
+   * CEL over event and data.
+   *
+   * @generated from field: string filter = 2;
+   */
+  filter: string;
+
+  /**
+   * The first position.
+   *
+   * @generated from field: int64 from_position = 3;
+   */
+  fromPosition: bigint;
+
+  /**
+   * The last position.
+   *
+   * @generated from field: int64 to_position = 4;
+   */
+  toPosition: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 5;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp until = 6;
+   */
+  until?: Timestamp | undefined;
+
+  /**
+   * Also events that the function has a run of.
+   *
+   * @generated from field: bool again = 7;
+   */
+  again: boolean;
+};
+
+/**
+ * Which events of the past. A window that is not given begins with the oldest event that is kept and ends with the newest.
+ *
+ * @generated from message svc.v1.ReplayEvents
+ */
+export type ReplayEventsJson = {
+  /**
+   * An event's name, or a pattern with * and a last >; the function's own triggers when empty.
+   *
+   * @generated from field: string pattern = 1;
+   */
+  pattern?: string;
+
+  /**
+   * CEL over event and data.
+   *
+   * @generated from field: string filter = 2;
+   */
+  filter?: string;
+
+  /**
+   * The first position.
+   *
+   * @generated from field: int64 from_position = 3;
+   */
+  fromPosition?: string;
+
+  /**
+   * The last position.
+   *
+   * @generated from field: int64 to_position = 4;
+   */
+  toPosition?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 5;
+   */
+  since?: TimestampJson;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp until = 6;
+   */
+  until?: TimestampJson;
+
+  /**
+   * Also events that the function has a run of.
+   *
+   * @generated from field: bool again = 7;
+   */
+  again?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.ReplayEvents.
+ * Use `create(ReplayEventsSchema)` to create a new message.
+ */
+export const ReplayEventsSchema: GenMessage<ReplayEvents, {jsonType: ReplayEventsJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_repair, 16);
+
+/**
+ * @generated from message svc.v1.PreviewReplayRequest
+ */
+export type PreviewReplayRequest = Message<"svc.v1.PreviewReplayRequest"> & {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId: string;
+
+  /**
+   * Which events.
+   *
+   * @generated from field: svc.v1.ReplayEvents events = 2;
+   */
+  events?: ReplayEvents | undefined;
+};
+
+/**
+ * @generated from message svc.v1.PreviewReplayRequest
+ */
+export type PreviewReplayRequestJson = {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId?: string;
+
+  /**
+   * Which events.
+   *
+   * @generated from field: svc.v1.ReplayEvents events = 2;
+   */
+  events?: ReplayEventsJson;
+};
+
+/**
+ * Describes the message svc.v1.PreviewReplayRequest.
+ * Use `create(PreviewReplayRequestSchema)` to create a new message.
+ */
+export const PreviewReplayRequestSchema: GenMessage<PreviewReplayRequest, {jsonType: PreviewReplayRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_repair, 17);
+
+/**
+ * @generated from message svc.v1.ReplaySample
+ */
+export type ReplaySample = Message<"svc.v1.ReplaySample"> & {
+  /**
+   * @generated from field: string event_id = 1;
+   */
+  eventId: string;
+
+  /**
+   * The event's.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: int64 position = 3;
+   */
+  position: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 4;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * The function has a run of it.
+   *
+   * @generated from field: bool has_run = 5;
+   */
+  hasRun: boolean;
+};
+
+/**
+ * @generated from message svc.v1.ReplaySample
+ */
+export type ReplaySampleJson = {
+  /**
+   * @generated from field: string event_id = 1;
+   */
+  eventId?: string;
+
+  /**
+   * The event's.
+   *
+   * @generated from field: string name = 2;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: int64 position = 3;
+   */
+  position?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 4;
+   */
+  at?: TimestampJson;
+
+  /**
+   * The function has a run of it.
+   *
+   * @generated from field: bool has_run = 5;
+   */
+  hasRun?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.ReplaySample.
+ * Use `create(ReplaySampleSchema)` to create a new message.
+ */
+export const ReplaySampleSchema: GenMessage<ReplaySample, {jsonType: ReplaySampleJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_repair, 18);
+
+/**
+ * @generated from message svc.v1.PreviewReplayResponse
+ */
+export type PreviewReplayResponse = Message<"svc.v1.PreviewReplayResponse"> & {
+  /**
+   * The first position of the window.
+   *
+   * @generated from field: int64 from_position = 1;
+   */
+  fromPosition: bigint;
+
+  /**
+   * The last position of the window.
+   *
+   * @generated from field: int64 to_position = 2;
+   */
+  toPosition: bigint;
+
+  /**
+   * Events of the window that were looked at, from its beginning.
+   *
+   * @generated from field: int64 scanned = 3;
+   */
+  scanned: bigint;
+
+  /**
+   * The window has more events than were looked at.
+   *
+   * @generated from field: bool truncated = 4;
+   */
+  truncated: boolean;
+
+  /**
+   * Those of them that match.
+   *
+   * @generated from field: int64 matched = 5;
+   */
+  matched: bigint;
+
+  /**
+   * Those of the matching ones that the function has a run of.
+   *
+   * @generated from field: int64 with_run = 6;
+   */
+  withRun: bigint;
+
+  /**
+   * Runs that a replay would start of what was looked at.
+   *
+   * @generated from field: int64 to_start = 7;
+   */
+  toStart: bigint;
+
+  /**
+   * The first matching ones.
+   *
+   * @generated from field: repeated svc.v1.ReplaySample samples = 8;
+   */
+  samples: ReplaySample[];
+};
+
+/**
+ * @generated from message svc.v1.PreviewReplayResponse
+ */
+export type PreviewReplayResponseJson = {
+  /**
+   * The first position of the window.
+   *
+   * @generated from field: int64 from_position = 1;
+   */
+  fromPosition?: string;
+
+  /**
+   * The last position of the window.
+   *
+   * @generated from field: int64 to_position = 2;
+   */
+  toPosition?: string;
+
+  /**
+   * Events of the window that were looked at, from its beginning.
+   *
+   * @generated from field: int64 scanned = 3;
+   */
+  scanned?: string;
+
+  /**
+   * The window has more events than were looked at.
+   *
+   * @generated from field: bool truncated = 4;
+   */
+  truncated?: boolean;
+
+  /**
+   * Those of them that match.
+   *
+   * @generated from field: int64 matched = 5;
+   */
+  matched?: string;
+
+  /**
+   * Those of the matching ones that the function has a run of.
+   *
+   * @generated from field: int64 with_run = 6;
+   */
+  withRun?: string;
+
+  /**
+   * Runs that a replay would start of what was looked at.
+   *
+   * @generated from field: int64 to_start = 7;
+   */
+  toStart?: string;
+
+  /**
+   * The first matching ones.
+   *
+   * @generated from field: repeated svc.v1.ReplaySample samples = 8;
+   */
+  samples?: ReplaySampleJson[];
+};
+
+/**
+ * Describes the message svc.v1.PreviewReplayResponse.
+ * Use `create(PreviewReplayResponseSchema)` to create a new message.
+ */
+export const PreviewReplayResponseSchema: GenMessage<PreviewReplayResponse, {jsonType: PreviewReplayResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_repair, 19);
+
+/**
+ * @generated from message svc.v1.StartReplayRequest
+ */
+export type StartReplayRequest = Message<"svc.v1.StartReplayRequest"> & {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId: string;
+
+  /**
+   * Which events.
+   *
+   * @generated from field: svc.v1.ReplayEvents events = 2;
+   */
+  events?: ReplayEvents | undefined;
+
+  /**
+   * The window ends here and now; the function is made active at this position, so that its triggers start every later event.
+   *
+   * @generated from field: bool then_live = 3;
+   */
+  thenLive: boolean;
+
+  /**
+   * Why; at most 1024 characters.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+};
+
+/**
+ * @generated from message svc.v1.StartReplayRequest
+ */
+export type StartReplayRequestJson = {
+  /**
+   * @generated from field: string function_id = 1;
+   */
+  functionId?: string;
+
+  /**
+   * Which events.
+   *
+   * @generated from field: svc.v1.ReplayEvents events = 2;
+   */
+  events?: ReplayEventsJson;
+
+  /**
+   * The window ends here and now; the function is made active at this position, so that its triggers start every later event.
+   *
+   * @generated from field: bool then_live = 3;
+   */
+  thenLive?: boolean;
+
+  /**
+   * Why; at most 1024 characters.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason?: string;
+};
+
+/**
+ * Describes the message svc.v1.StartReplayRequest.
+ * Use `create(StartReplayRequestSchema)` to create a new message.
+ */
+export const StartReplayRequestSchema: GenMessage<StartReplayRequest, {jsonType: StartReplayRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_repair, 20);
+
+/**
  * One action on many runs, done in the background beside live traffic. A service of svc's own.
  *
  * @generated from service svc.v1.RepairService
@@ -1096,6 +1619,26 @@ export const RepairService: GenService<{
   stopRepair: {
     methodKind: "unary";
     input: typeof StopRepairRequestSchema;
+    output: typeof RepairSchema;
+  },
+  /**
+   * Which events a replay would start the function on, and some of them.
+   *
+   * @generated from rpc svc.v1.RepairService.PreviewReplay
+   */
+  previewReplay: {
+    methodKind: "unary";
+    input: typeof PreviewReplayRequestSchema;
+    output: typeof PreviewReplayResponseSchema;
+  },
+  /**
+   * Starts one function on events of the past. A repair whose action is replay.
+   *
+   * @generated from rpc svc.v1.RepairService.StartReplay
+   */
+  startReplay: {
+    methodKind: "unary";
+    input: typeof StartReplayRequestSchema;
     output: typeof RepairSchema;
   },
 }> = /*@__PURE__*/
