@@ -2,6 +2,7 @@ import { triggersAlone } from "../domain/engine/functions/definitions.ts";
 import type { StarterRights } from "../domain/engine/repairs/act.ts";
 import { replayHoldsMs } from "../domain/engine/repairs/limits.ts";
 import { repairsOperations } from "../domain/engine/repairs/operations.ts";
+import { replaysOperations } from "../domain/engine/repairs/replays/operations.ts";
 import { leastUnreplayed } from "../domain/engine/repairs/replays/rows.ts";
 import { type ReplayRequest, replayAction } from "../domain/engine/repairs/replays/rules.ts";
 import type { RepairAction, Starter } from "../domain/engine/repairs/rules.ts";
@@ -59,7 +60,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
     },
   });
   return {
-    operations: repairsOperations(repairs),
+    operations: [...repairsOperations(repairs), ...replaysOperations(repairs)],
     drain: repairs.drain,
     floorGuards: [(environmentId) => leastUnreplayed(store, environmentId, clock.now() - replayHoldsMs)],
     loops: [

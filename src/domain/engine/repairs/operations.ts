@@ -4,7 +4,6 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
-import { replaysOperations } from "./replays/operations.ts";
 import { repairActions, repairOutcomes } from "./rules.ts";
 import type { Repairs } from "./service.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
@@ -79,7 +78,6 @@ export const repairsOperations = (repairs: Repairs): Operation[] => [
   ...startOperations(repairs),
   ...readOperations(repairs),
   ...steerOperations(repairs),
-  ...replaysOperations(repairs),
 ];
 
 const previewOperations = ({ views }: Repairs): Operation[] => [

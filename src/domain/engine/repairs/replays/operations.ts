@@ -50,7 +50,7 @@ const eventsOut = (m: EventsMessage | undefined): Static<typeof Events> => ({
   ...(m?.again && { again: true }),
 });
 
-interface Asked {
+interface AskedReplay {
   function_id: string;
   then_live?: boolean | undefined;
 }
@@ -58,9 +58,9 @@ interface Asked {
 const alsoAsks = ["events:subscribe", "functions:register"];
 
 /** Who replays reads the events, and registers anew what goes live. */
-const costs = ({ then_live }: Asked) => (then_live ? alsoAsks : ["events:subscribe"]);
+const costs = ({ then_live }: AskedReplay) => (then_live ? alsoAsks : ["events:subscribe"]);
 
-const about = ({ function_id: id, then_live }: Asked): Thing[] => [
+const about = ({ function_id: id, then_live }: AskedReplay): Thing[] => [
   { type: "function", id },
   ...(then_live ? [{ type: "function", id, action: "functions:register" }] : []),
 ];
@@ -77,7 +77,8 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     name: "replays.preview",
     action: "functions:invoke",
     reads: true,
-    ...{ alsoAsks, costs, about },
+    alsoAsks: ["events:subscribe"],
+    ...{ costs, about },
     summary: "Which events of the past a replay would start a function on, and ten of them.",
     sample: { function_id: "send-receipt", events },
     input: Type.Object({ function_id: FunctionId, events: Type.Optional(Events) }),

@@ -1,6 +1,5 @@
 import { Fault, invalid } from "../../../../kit/fault.ts";
 import type { FunctionRecord, TriggerDefinition } from "../../functions/definition.ts";
-import { requireTriggerEvent, requireTriggerExpression } from "../../functions/rules.ts";
 
 /** The action of a repair that starts a function on events of the past. */
 export const replayAction = "replay" as const;
@@ -53,23 +52,6 @@ export function requireOneEnd(
       "then_live",
       "cannot be combined with to_position or until: the window ends where it begins",
     );
-}
-
-/** What events are matched with: the pattern and the filter, or the function's own triggers. */
-export function triggersOf(
-  { definition: { id, triggers } }: FunctionRecord,
-  { pattern, filter }: ReplayEvents,
-): TriggerDefinition[] {
-  if (filter) requireTriggerExpression("events.filter", filter);
-  if (pattern) requireTriggerEvent("events.pattern", pattern);
-  if (pattern) return [{ event: pattern, ...(filter && { expression: filter }) }];
-  const own = triggers.filter(({ event }) => event !== undefined);
-  if (own.length === 0) throw invalid("events.pattern", `is required: function ${id} has no event trigger`);
-  if (!filter) return own;
-  return own.map(({ event, expression }) => ({
-    ...(event !== undefined && { event }),
-    expression: expression === undefined ? filter : `(${expression}) && (${filter})`,
-  }));
 }
 
 export function requireReplayable({ definition, status }: FunctionRecord, thenLive: boolean): void {

@@ -25,9 +25,9 @@ import {
   replayAction,
   requireOneEnd,
   requireReplayable,
-  triggersOf,
 } from "./rules.ts";
 import { ReplayScan, type ReplayScanDeps, type ReplayScanOf } from "./scan.ts";
+import { triggersOf } from "./triggers.ts";
 import { windowOf } from "./window.ts";
 
 export interface ReplayStartDeps extends ReplayScanDeps {

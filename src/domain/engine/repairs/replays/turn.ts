@@ -49,7 +49,7 @@ export interface HeldReplay {
 }
 
 /** A run that is to be started, or why it cannot be. */
-interface Start extends StartedRun {
+interface RunStart extends StartedRun {
   eventId: string;
   /** Events that were skipped between the start before and this one. */
   skipped: number;
@@ -103,8 +103,8 @@ async function stop(held: HeldReplay, note: string): Promise<SliceEnd> {
   return "more";
 }
 
-interface Found {
-  starts: Start[];
+interface FoundStarts {
+  starts: RunStart[];
   /** Behind the last start. */
   skipped: number;
   /** The last position that needs no other look. */
@@ -115,8 +115,8 @@ async function startsOf(
   { newRun, ids, clock }: ReplayTurnDeps,
   { record, again, room }: { record: FunctionRecord; again: boolean; room: number },
   slice: Awaited<ReturnType<ReplayScan["slice"]>>,
-): Promise<Found> {
-  const starts: Start[] = [];
+): Promise<FoundStarts> {
+  const starts: RunStart[] = [];
   const until = clock.elapsed() + replaySliceMs;
   let skipped = 0;
   for await (const { event, holds, hasRun, value } of slice.looks) {
@@ -134,7 +134,7 @@ async function startsOf(
   return { starts, skipped, reached: slice.reached };
 }
 
-interface Settling extends Found {
+interface Settling extends FoundStarts {
   request: ReplayRequest;
 }
 
