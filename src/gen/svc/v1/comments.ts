@@ -600,6 +600,8 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.ReplayEvents.again": "Also events that the function has a run of.",
   "svc.v1.PreviewReplayRequest.events": "Which events.",
   "svc.v1.ReplaySample.name": "The event's.",
+  "svc.v1.ReplaySample.position": "Its place in the log.",
+  "svc.v1.ReplaySample.at": "When it was written.",
   "svc.v1.ReplaySample.has_run": "The function has a run of it.",
   "svc.v1.PreviewReplayResponse.from_position": "The first position of the window.",
   "svc.v1.PreviewReplayResponse.to_position": "The last position of the window.",

@@ -1289,11 +1289,15 @@ export type ReplaySample = Message<"svc.v1.ReplaySample"> & {
   name: string;
 
   /**
+   * Its place in the log.
+   *
    * @generated from field: int64 position = 3;
    */
   position: bigint;
 
   /**
+   * When it was written.
+   *
    * @generated from field: google.protobuf.Timestamp at = 4;
    */
   at?: Timestamp | undefined;
@@ -1323,11 +1327,15 @@ export type ReplaySampleJson = {
   name?: string;
 
   /**
+   * Its place in the log.
+   *
    * @generated from field: int64 position = 3;
    */
   position?: string;
 
   /**
+   * When it was written.
+   *
    * @generated from field: google.protobuf.Timestamp at = 4;
    */
   at?: TimestampJson;

@@ -26,11 +26,11 @@ const Events = Type.Object(
     until: text("RFC 3339: events of then or earlier, in place of `to_position`."),
     again: Type.Optional(Type.Boolean({ description: "Also events that the function has a run of." })),
   },
-  { description: "Which events of the past." },
+  {
+    description: "Which events of the past.",
+    examples: [{ pattern: "order.*", filter: "data.total > 100", since: "2026-01-15T00:00:00Z" }],
+  },
 );
-
-/** As examples show it. */
-const events = { pattern: "order.*", filter: "data.total > 100", since: "2026-01-15T00:00:00Z" };
 
 const FunctionId = Type.String({ minLength: 1, maxLength: 400 });
 
@@ -80,7 +80,6 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     alsoAsks: ["events:subscribe"],
     ...{ costs, about },
     summary: "Which events of the past a replay would start a function on, and ten of them.",
-    sample: { function_id: "send-receipt", events },
     input: Type.Object({ function_id: FunctionId, events: Type.Optional(Events) }),
     output: Type.Object({
       from_position: count("The first position of the window."),
@@ -123,7 +122,6 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     ...{ alsoAsks, costs, about },
     summary:
       "Starts one function on events of the past, in the background: a repair whose action is `replay`.",
-    sample: { function_id: "send-receipt", events, then_live: true, reason: "it is new" },
     input: Type.Object({
       function_id: FunctionId,
       events: Type.Optional(Events),
