@@ -2,8 +2,8 @@
  * `bun run bench:repair [--engine postgres|libsql] [--only repair|replay] [--runs 100000] [--events 1000000] [--every 10] [--rate 200]`
  *
  * Work on the past beside live traffic. `repair`: so many failed runs go on by one repair, which is paused while the server is
- * started anew. `replay`: a function is started on every tenth of so many events, while events of the same name go on coming;
- * the server is killed once. What live runs wait for from emit to handler is told before and during it. It fails when a live
+ * started anew. `replay`: a function is started on every tenth of so many events, while events of the same name and others go on
+ * coming; the server is killed once. What live runs wait for from emit to handler is told before and during it. It fails when a live
  * p99 is more than 1.5 times its usual, a record does not add up, or an event has not exactly one run.
  */
 import { parseArgs } from "node:util";
@@ -40,6 +40,8 @@ const [runCount, eventCount, every] = [Number(given.runs), Number(given.events),
 const [rate, quietMs] = [Number(given.rate), Number(given.quiet) * 1_000];
 const ratioMax = 1.5;
 const tickMs = 20;
+/** Long enough that what waited for a server is over. */
+const settleMs = 6_000;
 const env = "env_default";
 const sliceRows = 20_000;
 /** Retention leaves alone what is of yesterday. */
@@ -58,6 +60,9 @@ async function withStore<T>({ place }: Home, work: (store: Store) => Promise<T>)
   }
 }
 
+/** As long as ids are; jobs are named by those of their runs. */
+const idOf = (kind: string, from: number) => `'${kind}_01m8000000' || (1000000000000000 + ${from} + n)`;
+
 /** Events of the past behind the head, `wanted` of every so many. */
 async function plantEvents(store: Store, count: number, name: string): Promise<number> {
   const head = await store.one<{ position: number; last_at: number }>(
@@ -67,7 +72,7 @@ async function plantEvents(store: Store, count: number, name: string): Promise<n
   const at = Math.max(head!.last_at, begunAt);
   for (let from = 0; from < count; from += sliceRows)
     await plant(store, "events", Math.min(sliceRows, count - from), {
-      ...{ environment_id: `'${env}'`, position: `${first + from} + n`, id: `'evt_past_' || (${from} + n)` },
+      ...{ environment_id: `'${env}'`, position: `${first + from} + n`, id: idOf("evt", from) },
       ...{ name, version: "1", data: `'{"n":' || n || '}'`, source: "'api'", at: `${at}` },
     });
   await store.write((session) =>
@@ -81,19 +86,20 @@ async function plantFailed(store: Store): Promise<void> {
   await plantEvents(store, runCount, "'bench.past'");
   for (let from = 0; from < runCount; from += sliceRows)
     await plant(store, "runs", Math.min(sliceRows, runCount - from), {
-      ...{ environment_id: `'${env}'`, id: `'run_past_' || (${from} + n)`, event_name: "'bench.past'" },
-      ...{ function_id: "'bench-broken'", function_version: "1", event_id: `'evt_past_' || (${from} + n)` },
+      ...{ environment_id: `'${env}'`, id: idOf("run", from), event_name: "'bench.past'" },
+      ...{ function_id: "'bench-broken'", function_version: "1", event_id: idOf("evt", from) },
       ...{ mode: "'pull'", status: "'failed'", trouble: "'failed'", attempt: "1", max_attempts: "1" },
       ...{ created_at: `${begunAt + from} + n`, updated_at: `${begunAt}`, ended_at: `${begunAt}` },
       execution_seq: "1",
     });
 }
 
-/** Live runs at an even rate; what each waited for from its emit to its handler. */
+/** Live runs at an even rate, once they begin; what each waited for from its emit to its handler. */
 function openLive(server: SpawnedServer, event: string) {
   const client = createClient({ url: server.url, apiKey: server.adminKey });
   let waits: number[] = [];
-  let isOn = true;
+  let isOn = false;
+  let going: Promise<void> = Promise.resolve();
   let sent = 0;
   const emits = new Set<Promise<unknown>>();
   const emit = async (at: number): Promise<void> => {
@@ -107,18 +113,23 @@ function openLive(server: SpawnedServer, event: string) {
       }
     }
   };
-  const going = (async () => {
+  const go = async () => {
     const from = performance.now();
+    const before = sent;
     while (isOn) {
-      for (; sent < ((performance.now() - from) * rate) / 1000; sent++) {
+      for (; sent - before < ((performance.now() - from) * rate) / 1000; sent++) {
         const one = emit(performance.now()).finally(() => emits.delete(one));
         emits.add(one);
       }
       await Bun.sleep(tickMs);
     }
     await Promise.all(emits);
-  })();
+  };
   return {
+    begin() {
+      isOn = true;
+      going = go();
+    },
     handled: ({ at }: { at: number }) => void waits.push(performance.now() - at),
     taken() {
       const sorted = waits.sort((one, other) => one - other);
@@ -129,7 +140,6 @@ function openLive(server: SpawnedServer, event: string) {
     async stop() {
       isOn = false;
       await going;
-      return sent;
     },
   };
 }
@@ -193,7 +203,8 @@ async function repair(place: Place): Promise<void> {
   });
   const worker = createWorker({ url, apiKey, functions: [liveOne, broken], maxConcurrentJobs: 100 });
   await worker.start();
-  await Bun.sleep(quietMs / 4);
+  live.begin();
+  await Bun.sleep(settleMs);
   live.taken();
   await Bun.sleep(quietMs);
   const before = live.taken();
@@ -210,7 +221,7 @@ async function repair(place: Place): Promise<void> {
   await server.restart();
   await clientOf(server).repairs.continue(id);
   // What waited for the restart counts neither way.
-  await Bun.sleep(quietMs / 4);
+  await Bun.sleep(settleMs);
   live.taken();
   const { counts } = await ended(server, id);
   const after = live.taken();
@@ -228,33 +239,41 @@ async function repair(place: Place): Promise<void> {
 
 async function replay(place: Place): Promise<void> {
   const { engine, home, server } = place;
-  const live = openLive(server, "bench.wanted");
   const { url, adminKey: apiKey } = server;
-  const isLive = (data: { at?: number }): data is { at: number } => data.at !== undefined;
+  const live = openLive(server, "bench.live");
+  const ofOne = openLive(server, "bench.wanted");
+  const liveOne = createFunction<Record<string, { at: number }>>(
+    { id: "bench-live", triggers: [{ event: "bench.live" }] },
+    async ({ event }) => live.handled(event.data),
+  );
   const wanted = createFunction<Record<string, { at?: number }>>(
     { id: "bench-wanted", triggers: [{ event: "bench.wanted" }] },
     async ({ event: { data } }) => {
-      if (isLive(data)) live.handled(data);
+      if (data.at !== undefined) ofOne.handled({ at: data.at });
     },
   );
-  const worker = createWorker({ url, apiKey, functions: [wanted], maxConcurrentJobs: 100 });
+  const worker = createWorker({ url, apiKey, functions: [liveOne, wanted], maxConcurrentJobs: 100 });
   await worker.start();
-  await Bun.sleep(quietMs / 4);
+  live.begin();
+  ofOne.begin();
+  await Bun.sleep(settleMs);
   live.taken();
+  ofOne.taken();
   await Bun.sleep(quietMs);
-  const before = live.taken();
-  await live.stop();
+  const [before, beforeOfOne] = [live.taken(), ofOne.taken()];
+  await Promise.all([live.stop(), ofOne.stop()]);
 
   const name = `CASE WHEN n % ${every} = 0 THEN 'bench.wanted' ELSE 'bench.other' END`;
   const first = await planted(place, (store) => plantEvents(store, eventCount, name));
-  const again = openLive(server, "bench.wanted");
-  live.handled = again.handled;
+  live.begin();
+  ofOne.begin();
   const client = clientOf(server);
   const events = { from: first };
   const preview = await client.repairs.previewReplay("bench-wanted", events);
   console.log(`${engine}: preview ${JSON.stringify({ ...preview, samples: preview.samples.length })}`);
-  await Bun.sleep(quietMs / 4);
-  again.taken();
+  await Bun.sleep(settleMs);
+  live.taken();
+  ofOne.taken();
 
   const from = performance.now();
   const { id } = await client.repairs.replayEvents("bench-wanted", { ...events, thenLive: true });
@@ -262,12 +281,12 @@ async function replay(place: Place): Promise<void> {
   await until(async () => (await doneOf(server, id)) >= part, {
     ...{ about: "half of the events", deadlineMs: longMs, everyMs: 200 },
   });
-  const during = again.taken();
+  const [during, duringOfOne] = [live.taken(), ofOne.taken()];
   await server.kill9();
   await server.restart();
   const { counts } = await ended(server, id);
   const seconds = (performance.now() - from) / 1000;
-  await again.stop();
+  await Promise.all([live.stop(), ofOne.stop()]);
   await worker.stop();
   await server.terminate();
   const found = await withStore(home, (store) =>
@@ -283,6 +302,7 @@ async function replay(place: Place): Promise<void> {
   );
   console.log(`  matching events: ${JSON.stringify(found)}`);
   judge("replay", before, during);
+  console.log(`  live of the same function before: ${beforeOfOne.text}; during: ${duringOfOne.text}`);
   require(found!.once === found!.events && found!.runs === found!.events, "replay: not one run each");
   require(counts.done + counts.skipped! >= eventCount / every, "replay: the record does not add up");
 }

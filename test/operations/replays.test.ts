@@ -164,16 +164,16 @@ describe.each(engines)("replays on %s", (engine) => {
   test("a replay is paused, goes on and is stopped, and ends with its function", async () => {
     await register("held", "held.placed");
     await client.updateFunctionStatus("held", "paused");
-    await emitted("held.placed", 0, 210);
+    await emitted("held.placed", 0, 110);
     const { id } = await start({ function_id: "held" });
-    const full = async () => ((await server.api(`/api/v1/repairs/${id}`)).body as Replay).counts.done === 200;
+    const full = async () => ((await server.api(`/api/v1/repairs/${id}`)).body as Replay).counts.done === 100;
     await until(full, { about: "a full queue", deadlineMs: 20_000 });
     const other = await server.api("/api/v1/replays", { body: { function_id: "held" } });
     expect(other).toMatchObject({ status: 409, body: { error: expect.stringContaining(id) } });
     expect((await server.api(`/api/v1/repairs/${id}/pause`, { body: {} })).body.status).toBe("paused");
     expect((await server.api(`/api/v1/repairs/${id}/continue`, { body: {} })).body.status).toBe("running");
     await server.api(`/api/v1/repairs/${id}/stop`, { body: {} });
-    expect(await over(id)).toMatchObject({ status: "stopped", counts: { done: 200, undone: 0 } });
+    expect(await over(id)).toMatchObject({ status: "stopped", counts: { done: 100, undone: 0 } });
     const { id: next } = await start({ function_id: "held" });
     await client.deleteFunction("held");
     expect(await over(next)).toMatchObject({ status: "stopped", note: expect.stringContaining("held") });

@@ -46,6 +46,8 @@ export const replayPieceMax = 100;
 export const replayRunsMax = 50;
 /** An environment's replay starts no more than this, and rests as long as it works. */
 export const replayRunsPerSecond = 500;
+/** A replay adds no runs to a function that has so many queued: its live runs wait behind them. */
+export const replayQueuedMax = 100;
 /** How long a replay waits for a worker to take some of the queued runs. */
 export const replayRoomWaitMs = 100;
 /** Retention leaves a replay its events for so long. */

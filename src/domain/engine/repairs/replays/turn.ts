@@ -8,7 +8,7 @@ import type { NewRun, QueueHint } from "../../runs/run.ts";
 import type { StarterRights } from "../act.ts";
 import {
   repairItemsMax,
-  repairQueuedMax,
+  replayQueuedMax,
   replayRoomWaitMs,
   replayRunsMax,
   replayRunsPerSecond,
@@ -75,10 +75,10 @@ export async function replaySlice(deps: ReplayTurnDeps, held: HeldReplay): Promi
   const record = await deps.functionOf(environmentId, functionId);
   if (!record || record.status === "archived")
     return stop(held, `function ${functionId} takes no runs any more`);
-  const queued = await rows.countQueued(store, { environmentId, functionId }, repairQueuedMax);
-  const room = Math.min(repairQueuedMax - queued, replayRunsMax, left);
+  const queued = await rows.countQueued(store, { environmentId, functionId }, replayQueuedMax);
+  const room = Math.min(replayQueuedMax - queued, replayRunsMax, left);
   if (room <= 0) {
-    await held.save({ note: `waits: ${repairQueuedMax} runs of ${functionId} are queued` });
+    await held.save({ note: `waits: ${replayQueuedMax} runs of ${functionId} are queued` });
     if (record.status === "paused") return "later";
     await clock.sleep(replayRoomWaitMs);
     return "more";
