@@ -239,6 +239,8 @@ async function repair(place: Place): Promise<void> {
 
 async function replay(place: Place): Promise<void> {
   const { engine, home, server } = place;
+  const name = `CASE WHEN n % ${every} = 0 THEN 'bench.wanted' ELSE 'bench.other' END`;
+  const first = await planted(place, (store) => plantEvents(store, eventCount, name));
   const { url, adminKey: apiKey } = server;
   const live = openLive(server, "bench.live");
   const ofOne = openLive(server, "bench.wanted");
@@ -261,19 +263,10 @@ async function replay(place: Place): Promise<void> {
   ofOne.taken();
   await Bun.sleep(quietMs);
   const [before, beforeOfOne] = [live.taken(), ofOne.taken()];
-  await Promise.all([live.stop(), ofOne.stop()]);
-
-  const name = `CASE WHEN n % ${every} = 0 THEN 'bench.wanted' ELSE 'bench.other' END`;
-  const first = await planted(place, (store) => plantEvents(store, eventCount, name));
-  live.begin();
-  ofOne.begin();
   const client = clientOf(server);
   const events = { from: first };
   const preview = await client.repairs.previewReplay("bench-wanted", events);
   console.log(`${engine}: preview ${JSON.stringify({ ...preview, samples: preview.samples.length })}`);
-  await Bun.sleep(settleMs);
-  live.taken();
-  ofOne.taken();
 
   const from = performance.now();
   const { id } = await client.repairs.replayEvents("bench-wanted", { ...events, thenLive: true });
