@@ -52,9 +52,8 @@ export interface Functions {
     actorId: string,
   ): Promise<FunctionRecord>;
   /**
-   * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of the
-   * environment too: events up to the position that `also` reads there were matched with the status of before, later ones
-   * with the new one.
+   * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of
+   * the environment too: events up to its position were matched with the status of before, later ones with the new one.
    */
   withFunction<T>(
     target: HeldTarget,

@@ -14,8 +14,9 @@ export function triggersOf(
   const own = triggers.filter(({ event }) => event !== undefined);
   if (own.length === 0) throw invalid("events.pattern", `is required: function ${id} has no event trigger`);
   if (!filter) return own;
-  return own.map(({ event, expression }) => ({
-    ...(event !== undefined && { event }),
-    expression: expression === undefined ? filter : `(${expression}) && (${filter})`,
-  }));
+  return own.map(({ event, expression }) => {
+    const both = expression === undefined ? filter : `(${expression}) && (${filter})`;
+    requireTriggerExpression("events.filter", both);
+    return { ...(event !== undefined && { event }), expression: both };
+  });
 }
