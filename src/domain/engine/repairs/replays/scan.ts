@@ -97,12 +97,14 @@ export class ReplayScan {
       from += piece.length;
       const wanted = piece.filter(({ id }) => isToRead(withRun.has(id))).map(({ position }) => position);
       const events = wanted.length === 0 ? [] : await this.#deps.eventsAt(record.environmentId, wanted);
-      const byId = new Map(events.map((event) => [event.id, event]));
+      const byId = new Map(
+        events.flatMap((event) => (event.redacted_at === null ? [[event.id, event]] : [])),
+      );
       for (const event of piece) {
         const hasRun = withRun.has(event.id);
         const read = byId.get(event.id);
         const value: unknown = read && JSON.parse(read.data);
-        // One that has to be read and is not there has expired since: the floor tells.
+        // One that has to be read and is not there was redacted since, or has expired: the floor tells.
         const holds = read ? await this.#holds(read, value) : !isToRead(hasRun);
         yield { event, hasRun, holds, value };
       }
