@@ -193,6 +193,15 @@ describe.each(engines)("repairs on %s", (engine) => {
     const refused = await over((await start({ action: "resume", filter }, mender.key)).id);
     expect(refused).toMatchObject({ started_by: mender.id, counts: { ...none, done: 1, refused: 1 } });
 
+    const unseen = { name: "unseen", effect: "deny", actions: "runs:read", resources };
+    const { id: unseenId } = (await server.api("/api/v1/policies", { body: unseen })).body;
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: unseenId } });
+    const { key } = mender;
+    const seen = (await server.api(`/api/v1/repairs/${refused.id}`, { key })).body;
+    expect(seen).toMatchObject({ counts: none, note: expect.stringContaining("deny policy") });
+    const { items } = (await server.api(`/api/v1/repairs/${refused.id}/items`, { key })).body;
+    expect(items.map(({ run_id }: { run_id: string }) => run_id)).toEqual([runIds[1]]);
+
     const paused = await start({ action: "resume", filter }, mender.key);
     await server.api(`/api/v1/repairs/${paused.id}/pause`, { body: {} });
     await server.api(`/api/v1/apikeys/${mender.id}`, { method: "DELETE" });

@@ -1,10 +1,10 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
-import { repairActions, repairOutcomes } from "./rules.ts";
+import { noCounts, repairActions, repairOutcomes } from "./rules.ts";
 import type { Repairs } from "./service.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
 import {
@@ -68,6 +68,15 @@ const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
   ...(m?.since && { since: rfc3339(instantOf(m.since)) }),
   ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
 });
+
+/** Counts with hidden runs would tell of them: a search filter could find out what is in them. */
+async function shownTo(call: Call, shown: ShownRepair): Promise<ShownRepair> {
+  if (!(await call.screen("runs:read", "run"))) return shown;
+  const note = [shown.row.note, hiddenCounts].filter((text) => text !== "").join("; ");
+  return { ...shown, row: { ...shown.row, note }, counts: noCounts() };
+}
+
+const hiddenCounts = "a deny policy may hide runs: nothing is counted here, list the items";
 
 const read = { action: "runs:read", reads: true } as const;
 const steers = { action: "runs:cancel" } as const;
@@ -160,7 +169,7 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     output: RepairOut,
     rest: { route: "GET /api/v1/repairs/{id}", ...answer(200) },
     rpc: rpc(method.getRepair, ({ id }) => ({ id }), toRepair),
-    handle: ({ id }, call) => views.get(call.environmentId, id),
+    handle: async ({ id }, call) => shownTo(call, await views.get(call.environmentId, id)),
   }),
   unary({
     name: "repairs.list",
@@ -187,7 +196,10 @@ const readOperations = ({ views }: Repairs): Operation[] => [
       }),
     ),
     lists: listedById("repairs"),
-    handle: (input, call) => views.list(call.environmentId, input),
+    async handle(input, call) {
+      const { repairs, nextCursor } = await views.list(call.environmentId, input);
+      return { repairs: await Promise.all(repairs.map((one) => shownTo(call, one))), nextCursor };
+    },
   }),
   unary({
     name: "repairs.items",
@@ -227,7 +239,7 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/pause", ...answer(200) },
     rpc: rpc(method.pauseRepair, ({ id }) => ({ id }), toRepair),
-    handle: ({ id }, call) => repairs.pause(call.environmentId, id),
+    handle: async ({ id }, call) => shownTo(call, await repairs.pause(call.environmentId, id)),
   }),
   unary({
     name: "repairs.continue",
@@ -237,7 +249,7 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/continue", ...answer(200) },
     rpc: rpc(method.continueRepair, ({ id }) => ({ id }), toRepair),
-    handle: ({ id }, call) => repairs.goOn(call.environmentId, id),
+    handle: async ({ id }, call) => shownTo(call, await repairs.goOn(call.environmentId, id)),
   }),
   unary({
     name: "repairs.stop",
@@ -247,6 +259,6 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/stop", ...answer(200) },
     rpc: rpc(method.stopRepair, ({ id }) => ({ id }), toRepair),
-    handle: ({ id }, call) => repairs.stop(call.environmentId, id, call.caller.id),
+    handle: async ({ id }, call) => shownTo(call, await repairs.stop(call.environmentId, id, call.caller.id)),
   }),
 ];
