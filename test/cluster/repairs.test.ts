@@ -5,7 +5,7 @@ import { makeHome, type SpawnedServer, spawnServer } from "../support/server.ts"
 import { until } from "../support/until.ts";
 
 const many = 150;
-const past = 600;
+const past = 400;
 
 /** Two nodes of one database; the workers are connected to the second. */
 let home: Awaited<ReturnType<typeof makeHome>>;

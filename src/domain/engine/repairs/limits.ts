@@ -42,10 +42,6 @@ export const replaySliceMs = 1_000;
 export const replayPieceCharsMax = 4 * 1024 * 1024;
 export const replayPieceMin = 4;
 export const replayPieceMax = 100;
-/** Runs that one transaction of a replay starts. */
-export const replayRunsMax = 50;
-/** An environment's replay starts no more than this, and rests as long as it works. */
-export const replayRunsPerSecond = 500;
 /** A replay adds no runs to a function that has so many queued: its live runs wait behind them. */
 export const replayQueuedMax = 100;
 /** How long a replay waits for a worker to take some of the queued runs. */

@@ -8,10 +8,10 @@ import type { NewRun, QueueHint } from "../../runs/run.ts";
 import type { StarterRights } from "../act.ts";
 import {
   repairItemsMax,
+  repairItemsPerSecond,
+  repairSliceMax,
   replayQueuedMax,
   replayRoomWaitMs,
-  replayRunsMax,
-  replayRunsPerSecond,
   replaySliceEventsMax,
   replaySliceMs,
   replaySlicePositionsMax,
@@ -76,7 +76,7 @@ export async function replaySlice(deps: ReplayTurnDeps, held: HeldReplay): Promi
   if (!record || record.status === "archived")
     return stop(held, `function ${functionId} takes no runs any more`);
   const queued = await rows.countQueued(store, { environmentId, functionId }, replayQueuedMax);
-  const room = Math.min(replayQueuedMax - queued, replayRunsMax, left);
+  const room = Math.min(replayQueuedMax - queued, repairSliceMax, left);
   if (room <= 0) {
     await held.save({ note: `waits: ${replayQueuedMax} runs of ${functionId} are queued` });
     if (record.status === "paused") return "later";
@@ -94,7 +94,7 @@ export async function replaySlice(deps: ReplayTurnDeps, held: HeldReplay): Promi
     return stop(held, `positions below ${ends.retention_floor} have expired`);
   await settle(deps, held, { ...found, request });
   const took = clock.elapsed() - begunAt;
-  await clock.sleep(Math.max((found.starts.length * 1000) / replayRunsPerSecond - took, took));
+  await clock.sleep(Math.max((found.starts.length * 1000) / repairItemsPerSecond - took, took));
   return "more";
 }
 
