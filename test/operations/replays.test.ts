@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { leastUnreplayed } from "../../src/domain/engine/repairs/replays/rows.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type Client, createClient, createFunction, createWorker, type Worker } from "../../src/sdk/index.ts";
 import { plant } from "../support/plant.ts";
@@ -170,7 +171,11 @@ describe.each(engines)("replays on %s", (engine) => {
     await until(full, { about: "a full queue", deadlineMs: 20_000 });
     const other = await server.api("/api/v1/replays", { body: { function_id: "held" } });
     expect(other).toMatchObject({ status: 409, body: { error: expect.stringContaining(id) } });
+    const needed = () => leastUnreplayed(store(), server.env, 0);
+    const { position } = (await server.api(`/api/v1/repairs/${id}`)).body as Replay;
+    expect(await needed()).toBe(position + 1);
     expect((await server.api(`/api/v1/repairs/${id}/pause`, { body: {} })).body.status).toBe("paused");
+    expect(await needed()).toBeUndefined();
     expect((await server.api(`/api/v1/repairs/${id}/continue`, { body: {} })).body.status).toBe("running");
     await server.api(`/api/v1/repairs/${id}/stop`, { body: {} });
     expect(await over(id)).toMatchObject({ status: "stopped", counts: { done: 100, undone: 0 } });
