@@ -5,7 +5,7 @@ import { makeHome, type SpawnedServer, spawnServer } from "../support/server.ts"
 import { until } from "../support/until.ts";
 
 const many = 150;
-const past = 400;
+const past = 300;
 
 /** Two nodes of one database; the workers are connected to the second. */
 let home: Awaited<ReturnType<typeof makeHome>>;
@@ -39,7 +39,10 @@ afterAll(async () => {
   await home?.remove();
 }, 60_000);
 
-/** A replay in an environment of its own: a node works on both at once. */
+/**
+ * A replay in an environment of its own: a node works on both at once. Its function is paused until then, as the second
+ * node knows, which takes events while the first one hands over.
+ */
 async function beginReplay([first, second]: readonly [SpawnedServer, SpawnedServer]) {
   const { id: env } = (await first.api("/api/v1/environments", { body: { name: "second" } })).body;
   const { key: apiKey } = (await first.api("/api/v1/apikeys", { body: { name: "second", env_id: env } }))
@@ -47,11 +50,15 @@ async function beginReplay([first, second]: readonly [SpawnedServer, SpawnedServ
   const client = createClient({ url: second.url, apiKey });
   const placed = () =>
     client.emitMany(Array.from({ length: 100 }, () => ({ event: "late.placed", data: {} })));
-  for (let sent = 0; sent < past; sent += 100) await placed();
   const late = createFunction({ id: "late", triggers: [{ event: "late.placed" }] }, () => undefined);
   replayer = createWorker({ url: second.url, apiKey, functions: [late], maxConcurrentJobs: 20 });
   await replayer.start();
-  const { id } = await createClient({ url: first.url, apiKey }).repairs.replayEvents(late);
+  await client.updateFunctionStatus("late", "paused");
+  for (let sent = 0; sent < past; sent += 100) await placed();
+  const asked = createClient({ url: first.url, apiKey });
+  const handingOver = [placed(), placed(), placed()];
+  const { id } = await asked.repairs.replayEvents(late, { thenLive: true });
+  await Promise.all(handingOver);
   const get = () => client.repairs.get(id);
   const runs = async () => {
     const eventIds: string[] = [];
@@ -106,7 +113,10 @@ test("a repair and a replay whose node is killed go on at the other, and act exa
     },
     { about: "the end of the replay", deadlineMs: 20_000 },
   );
-  expect(replayed.counts).toMatchObject({ done: past, skipped: 0, scanned: past, failed: 0 });
+  const { done, scanned } = replayed.counts;
+  expect(replayed.counts).toMatchObject({ skipped: 0, scanned: done, failed: 0 });
+  expect(scanned).toBe(replayed.replay!.liveFrom! - 1);
   const eventIds = await replay.runs();
-  expect([eventIds.length, new Set(eventIds).size]).toEqual([past + 100, past + 100]);
+  const all = past + 3 * 100 + 100;
+  expect([eventIds.length, new Set(eventIds).size]).toEqual([all, all]);
 }, 60_000);
