@@ -2,6 +2,7 @@ import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Breakers } from "../domain/engine/breakers/service.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
+import type { Quotas } from "../domain/engine/quotas/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
@@ -44,6 +45,7 @@ export interface EnginePart extends Part {
   workers: Workers;
   secrets: Secrets;
   breakers: Breakers;
+  quotas: Quotas;
   /** Which addresses we may be told to call. */
   guard: AddressGuard;
   events: Events;
@@ -79,7 +81,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
     },
     flow,
   });
-  const { runs, functions, definitions, dispatcher, back, ends, onQueued } = runsPart;
+  const { runs, functions, definitions, dispatcher, quotas, back, ends, onQueued } = runsPart;
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
@@ -93,7 +95,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
+    ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
     ...{ steering, steeringOn },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);

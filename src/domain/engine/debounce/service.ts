@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
+import type { Quotas } from "../quotas/service.ts";
+import type { LateStart } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { NewArm } from "./arm.ts";
 import { type Fire, fireFlush } from "./fire.ts";
@@ -47,14 +47,9 @@ export interface Debounce {
 export interface DebounceDeps {
   store: Store;
   clock: Clock;
-  ids: Ids;
   log: Log;
-  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
-  newRun: (
-    record: FunctionRecord,
-    event: { id: string; name: string; value: unknown },
-    by: { ids: Ids; now: number },
-  ) => NewRun;
+  startOf: LateStart;
+  quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called after the commit with the runs that entries started. */
@@ -71,27 +66,29 @@ const fireEveryMsMin = 20;
 const unreadMs = 10_000;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
-  const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
+  const { store, clock, log, startOf, onQueued } = deps;
 
-  /** The run is pinned to the definition that the last event was matched with, which the entry also shows. */
   async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
-    const {
-      event_position: eventPosition,
-      event_name: name,
-      data,
-      function_status: status,
-      function_version: version,
-    } = entry;
+    const { event_position: eventPosition, event_name: name, data, function_status: status } = entry;
     if (name === null || data === null || status === null || status === "archived") {
       log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
       return { entryId, eventId, eventPosition, run: undefined };
     }
-    const definition = await definitionOf(environmentId, functionId, version);
-    const times = { createdAt: now, updatedAt: now };
-    const record = { environmentId, definition, status: status as FunctionStatus, version, ...times };
-    const run = newRun(record, { id: eventId, name, value: JSON.parse(data) }, { ids, now });
+    const run = await startOf({ ...entry, function_status: status }, { id: eventId, name, data }, now);
     return { entryId, eventId, eventPosition, run };
+  }
+
+  /** Puts off what the quotas of its environment have no room for. */
+  async function withRoom(whole: readonly Fire[], ready: readonly rows.DueEntryRow[]) {
+    const room = await deps.quotas.take(whole.flatMap(({ run }) => run?.environmentId ?? []));
+    const begins = whole.map(({ run }) => !run || room.share(run.environmentId, 1) === 1);
+    const late = Map.groupBy(
+      ready.filter((_, at) => !begins[at]),
+      ({ environment_id }) => room.againAt(environment_id),
+    );
+    for (const [until, entries] of late) await store.write((session) => rows.putOff(session, entries, until));
+    return { fires: whole.filter((_, at) => begins[at]), entries: ready.filter((_, at) => begins[at]) };
   }
 
   async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueEntryRow[] }> {
@@ -116,8 +113,9 @@ export function openDebounce(deps: DebounceDeps): Debounce {
           now + unreadMs,
         ),
       );
-    const entries = due.filter((_, at) => !("error" in read[at]!));
-    const fires = read.flatMap((one) => ("error" in one ? [] : one));
+    const ready = due.filter((_, at) => !("error" in read[at]!));
+    const whole = read.flatMap((one) => ("error" in one ? [] : one));
+    const { fires, entries } = await withRoom(whole, ready);
     const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
     const lanes = fired.flatMap(({ ord }): QueueHint | [] => {
       const { run } = fires[ord - 1]!;

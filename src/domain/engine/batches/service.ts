@@ -1,0 +1,166 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Quotas, Room } from "../quotas/service.ts";
+import type { LateStart } from "../runs/late-start.ts";
+import type { NewRun, QueueHint } from "../runs/run.ts";
+import { type BatchRun, type Close, closeFlush } from "./close.ts";
+import { batchSliceMax, batchTakeMax } from "./limits.ts";
+import * as rows from "./rows.ts";
+import { type BatchedEvent, type BatchPlan, planBatches } from "./rules.ts";
+
+/** Events that start one run together: they join in the emit flush, and begin here. */
+export interface BatchStarts {
+  /** Called with events that this node let join: the loop must look. */
+  joined(): void;
+  /** Call inside the transaction that deletes a function, while its head is locked. */
+  dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
+  /** The tick of loop `batches.close`; answers in how many milliseconds the next is due. */
+  closeOnce(): Promise<{ againInMs?: number }>;
+}
+
+export interface BatchStartsDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  startOf: LateStart;
+  quotas: Pick<Quotas, "take">;
+  /** Called with queues that got runs. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  /** Called after the commit with the runs that began. */
+  onCreated: (runs: readonly NewRun[], at: Instant) => void;
+  /** Asks the loop `batches.close` for a tick. */
+  wake: () => void;
+  /** Whether the node's clock can be trusted: without that it closes nothing. */
+  knowsTime: () => boolean;
+}
+
+/** What is locked stays due: the loop comes back after this, and does not spin. */
+const againMsMin = 20;
+/** A batch whose definition cannot be read waits this long; the others begin. */
+const unreadMs = 10_000;
+
+export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
+  const { store, clock, log, startOf, quotas, onQueued, onCreated } = deps;
+
+  /** Undefined for what is dropped. */
+  function planOf(due: rows.DueBatch, waiting: readonly BatchedEvent[], now: Instant): BatchPlan | undefined {
+    const { function_status: status, size, timeout_ms: timeoutMs } = due;
+    if (status !== null && status !== "archived")
+      return planBatches(waiting, { size, timeoutMs, isAll: waiting.length <= batchTakeMax }, now);
+    log.info("batch.dropped", {
+      ...{ environmentId: due.environment_id, functionId: due.function_id, status: status ?? "deleted" },
+    });
+    return undefined;
+  }
+
+  async function closeOf(due: rows.DueBatch, plan: BatchPlan | undefined, now: Instant): Promise<Close> {
+    const { id: batchId, environment_id: environmentId, function_status: status } = due;
+    const close = { batchId, environmentId, firstPosition: due.first_position };
+    if (!plan || status === null)
+      return { ...close, ...takenOf(due, { runs: [], next: undefined }, now), runs: [], isDropped: true };
+    const firsts = plan.runs.map(([first]) => first!.eventId);
+    const events = new Map((await rows.eventsById(store, firsts)).map((event) => [event.id, event]));
+    const runs = await Promise.all(
+      plan.runs.map(async (own): Promise<BatchRun> => {
+        const [first] = own;
+        const run = await startOf({ ...due, function_status: status }, events.get(first!.eventId)!, now);
+        return { run, from: first!.position, to: own.at(-1)!.position };
+      }),
+    );
+    return { ...close, ...takenOf(due, plan, now), runs, isDropped: false };
+  }
+
+  async function closeSlice(slice: Slice): Promise<{ found: number; closed: rows.DueBatch[] }> {
+    const now = clock.now();
+    const due = await rows.dueBatches(store, now, slice);
+    if (due.length === 0) return { found: 0, closed: [] };
+    const waiting = Map.groupBy(await rows.waitingIn(store, due), ({ turn }) => turn);
+    const plans = due.map((one, at) => planOf(one, (waiting.get(at + 1) ?? []).map(waitingOf), now));
+    const room = await quotas.take(
+      due.flatMap((one, at) => plans[at]?.runs.map(() => one.environment_id) ?? []),
+    );
+    const read = await Promise.all(
+      due.map((one, at) =>
+        closeOf(one, within(plans[at], one, room), now).catch((error) => ({ one, error })),
+      ),
+    );
+    const unread = read.flatMap((one) => ("error" in one ? one : []));
+    for (const { one, error } of unread)
+      log.warn("batch.not_closed", {
+        environmentId: one.environment_id,
+        functionId: one.function_id,
+        error,
+      });
+    if (unread.length > 0)
+      await store.write((session) =>
+        rows.putOff(
+          session,
+          unread.map(({ one }) => one),
+          now + unreadMs,
+        ),
+      );
+    const batches = due.filter((_, at) => !("error" in read[at]!));
+    const closes = read.flatMap((one) => ("error" in one ? [] : one));
+    const closed = closes.length === 0 ? [] : await store.flush(closeFlush, { now, closes });
+    const runs = closed.flatMap(({ ord }) => closes[ord - 1]!.runs.map(({ run }) => run));
+    if (runs.length > 0) {
+      onQueued(runs.map(({ environmentId, functionId }) => ({ environmentId, functionId })));
+      onCreated(runs, now);
+    }
+    return { found: due.length, closed: closed.map(({ ord }) => batches[ord - 1]!) };
+  }
+
+  return {
+    joined: deps.wake,
+    dropFunction: rows.deleteBatchesOf,
+
+    async closeOnce() {
+      if (!deps.knowsTime()) return {};
+      const work: SharedWork = {
+        async oldest(limit) {
+          const { found, closed } = await closeSlice({ oldest: limit });
+          return { found, taken: closed.length };
+        },
+        scopes: () => rows.environmentsDueNow(store, clock.now()),
+        claim: async (turns) => countTurns(turns, (await closeSlice({ turns })).closed),
+      };
+      await roundRobin([work], { clock, limit: batchSliceMax });
+      const next = await rows.nextCloseAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
+    },
+  };
+}
+
+const waitingOf = ({ position, event_id, bytes, at }: rows.BatchedRow): BatchedEvent => ({
+  ...{ position, bytes, at },
+  eventId: event_id,
+});
+
+/** The part of a plan that the quotas of its environment let begin. */
+function within(
+  plan: BatchPlan | undefined,
+  { environment_id }: rows.DueBatch,
+  room: Room,
+): BatchPlan | undefined {
+  if (!plan) return undefined;
+  const most = room.share(environment_id, plan.runs.length);
+  if (most === plan.runs.length) return plan;
+  return {
+    runs: plan.runs.slice(0, most),
+    next: plan.runs[most]![0],
+    notBefore: room.againAt(environment_id),
+  };
+}
+
+/** What goes on waiting begins behind the last event that does not: an event may join meanwhile. */
+function takenOf({ first_position }: rows.DueBatch, { runs, next, notBefore = 0 }: BatchPlan, now: Instant) {
+  const taken = runs.flat();
+  return {
+    count: taken.length,
+    bytes: taken.reduce((sum, { bytes }) => sum + bytes, 0),
+    next: next ?? { position: (taken.at(-1)?.position ?? first_position - 1) + 1, at: now },
+    notBefore,
+  };
+}
