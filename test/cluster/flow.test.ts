@@ -10,7 +10,7 @@ import { clock, concurrently, emitUntilAcked, storeOf } from "./load.ts";
 /** `bun run test:flow` tries more. */
 const emits = Number(process.env.FLOW_EMITS ?? 240);
 const keys = 2;
-const rateLimit = { limit: 15, periodMs: 500, key: "data.k" };
+const rateLimit = { limit: 15, periodMs: 1_000, key: "data.k" };
 /** Beyond a hundred starts are counted by slices of the period. */
 const wide = { limit: 110, periodMs: 3_600_000 };
 const throttle = { limit: 40, periodMs: 1_000, burst: 8, key: "data.k" };
@@ -191,13 +191,14 @@ test("the other options hold, and what waits for others or for its time is neith
 
   const runs = await store.all<{
     id: string;
+    event_id: string;
     function_id: string;
     status: string;
     cause: string | null;
     began: number | null;
     data: string;
     key: string | null;
-  }>(sql`SELECT r.id, r.function_id, r.status, r.cancellation_cause AS cause, v.data, v.idempotency_key AS key,
+  }>(sql`SELECT r.id, r.event_id, r.function_id, r.status, r.cancellation_cause AS cause, v.data, v.idempotency_key AS key,
       (SELECT min(h.at) FROM run_history h WHERE h.run_id = r.id AND h.type = 'run.started') AS began
     FROM runs r JOIN events v ON v.id = r.event_id WHERE v.name IN ('more', 'later') ORDER BY v.position`);
   const of = (functionId: string) => runs.filter((run) => run.function_id === functionId);
@@ -237,7 +238,13 @@ test("the other options hold, and what waits for others or for its time is neith
       .map(({ key }) => key!)
       .toSorted(),
   ).toEqual([...delayed].toSorted());
-  expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
+  // The run of a batch begins behind the answers: its first event has it all the same.
+  const late = new Map(of("batched").map(({ id, event_id }) => [event_id, id]));
+  const told = acked.map((one) => ({
+    ...one,
+    runIds: [...one.runIds, ...[late.get(one.eventId)].filter((id) => id !== undefined)],
+  }));
+  expect(await checkAll(store, { acked: told, now: clock.now() })).toEqual([]);
 }, 600_000);
 
 test("a quota is exact, whichever node is asked and dies", async () => {
