@@ -52,10 +52,10 @@ export interface BatchedRow {
   turn: number;
 }
 
-/** The first events of each of these, and one more than is taken out at once. */
+/** The first events of each of these, in no order, and one more than is taken out at once. */
 export const waitingIn = (store: Store, batches: readonly DueBatch[]): Promise<BatchedRow[]> =>
   store.all(
-    sql`SELECT w.position, w.event_id, w.bytes, w.at, w.turn FROM (${store.seams.firstOfEach({
+    store.seams.firstOfEach({
       places: store.seams.rowsFrom("p", {
         environment_id: column.text(batches.map((one) => one.environment_id)),
         batch_id: column.text(batches.map((one) => one.id)),
@@ -69,7 +69,7 @@ export const waitingIn = (store: Store, batches: readonly DueBatch[]): Promise<B
       ),
       order: sql.raw("d.position"),
       most: batchTakeMax + 1,
-    })}) w ORDER BY w.turn, w.position`,
+    }),
   );
 
 /** What runs are made of. */

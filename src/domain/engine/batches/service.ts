@@ -77,7 +77,7 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
     const due = await rows.dueBatches(store, now, slice);
     if (due.length === 0) return { found: 0, closed: [] };
     const waiting = Map.groupBy(await rows.waitingIn(store, due), ({ turn }) => turn);
-    const plans = due.map((one, at) => planOf(one, (waiting.get(at + 1) ?? []).map(waitingOf), now));
+    const plans = due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now));
     const room = await quotas.take(
       due.flatMap((one, at) => plans[at]?.runs.map(() => one.environment_id) ?? []),
     );
@@ -133,10 +133,10 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
   };
 }
 
-const waitingOf = ({ position, event_id, bytes, at }: rows.BatchedRow): BatchedEvent => ({
-  ...{ position, bytes, at },
-  eventId: event_id,
-});
+const inOrder = (found: readonly rows.BatchedRow[]): BatchedEvent[] =>
+  found
+    .map(({ position, event_id: eventId, bytes, at }) => ({ position, eventId, bytes, at }))
+    .sort((a, b) => a.position - b.position);
 
 /** The part of a plan that the quotas of its environment let begin. */
 function within(
