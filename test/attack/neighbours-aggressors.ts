@@ -86,7 +86,7 @@ const flowOptions: Record<string, { options: object; short?: boolean }> = {
   throttle: { options: { throttle: { limit: 1, periodMs: 60_000, key: "data.n" } } },
   "a rate limit": { options: { rateLimit: { limit: 1_000_000, periodMs: 604_800_000, key: "data.few" } } },
   idempotency: { options: { idempotency: { key: "data.n" } } },
-  "a singleton": { options: { singleton: { mode: "cancel", key: "data.few" } }, short: true },
+  "a singleton": { options: { singleton: { mode: "cancel", key: "data.few" } } },
   "times to begin": { options: { startWithinMs: 1_000 } },
   batches: { options: { batch: { size: 2, timeoutMs: 1_000, key: "data.few" } }, short: true },
 };
