@@ -18,7 +18,7 @@ import { quotasOperations } from "../domain/engine/quotas/operations.ts";
 import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
-import { openLateStart } from "../domain/engine/runs/late-start.ts";
+import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
@@ -134,9 +134,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const dispatcher = openDispatcher({
     ...{ runs, clock, ids, log, leaseMs, back, onUnsent, mayClaim: knowsTime, tracer },
   });
-  const startOf = openLateStart({ ids, newRun, definitionOf: functions.definitionAt });
+  const definitionOf = functions.definitionAt;
+  const starts = openLateStarts({ store, clock, ids, log, newRun, definitionOf });
   const quotas = openQuotas({ store, clock, raiseDefinitions });
-  const later = { store, clock, log, startOf, quotas, onQueued, onCreated, knowsTime };
+  const later = { store, clock, log, starts, quotas, onQueued, onCreated, knowsTime };
   const debounce = openDebounce({ ...later, fireIn: fires.wakeIn });
   const batches = openBatchStarts({ ...later, wake: closes.wake });
 

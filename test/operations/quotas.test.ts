@@ -107,6 +107,11 @@ describe.each(engines)("quotas on %s", (engine) => {
     ];
     expect((await server.rpc("SvcService", "TriggerBatch", { events: batch })).status).not.toBe(200);
     expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 });
+    const stream = { entityId: "e", entityType: "t", eventName: "kept", data: "x".repeat(100) };
+    const { eventId } = (await server.rpc("EntityStreamService", "AppendEvent", stream)).body;
+    expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 + 102 });
+    await server.rpc("EntityStreamService", "RedactEvent", { entityId: "e", eventId });
+    expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 + 4 });
     await write(sql`DELETE FROM executions`);
     await write(sql`UPDATE runs SET status = 'completed'`);
     await write(sql`UPDATE events SET at = 1`);
@@ -114,7 +119,7 @@ describe.each(engines)("quotas on %s", (engine) => {
     await until(
       async () => {
         await server.running.tick("events.expire");
-        return (await uses()).stored_bytes!.used === 0;
+        return (await uses()).stored_bytes!.used === 4;
       },
       { about: "the bytes to be free", deadlineMs: 20_000 },
     );

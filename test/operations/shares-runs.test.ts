@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { openBatchStarts } from "../../src/domain/engine/batches/service.ts";
 import { openDebounce } from "../../src/domain/engine/debounce/service.ts";
-import type { DefinitionsCache } from "../../src/domain/engine/functions/definition.ts";
+import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
 import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
+import { openLateStarts } from "../../src/domain/engine/runs/late-start.ts";
 import { wakeSliceMax } from "../../src/domain/engine/runs/limits.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
@@ -14,7 +15,16 @@ import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { plant } from "../support/plant.ts";
 import { engines } from "../support/server.ts";
-import { both, clock, greedy, modest, nothing, type SharedStore, sharedStore } from "../support/shares.ts";
+import {
+  both,
+  clock,
+  greedy,
+  ids,
+  modest,
+  nothing,
+  type SharedStore,
+  sharedStore,
+} from "../support/shares.ts";
 
 describe.each(engines)("what runs wait for is shared by environment on %s", (engine) => {
   let shared: SharedStore;
@@ -34,9 +44,13 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       onSilent: nothing,
     });
   const share = { clock, limit: wakeSliceMax };
-  const noStart = () => {
-    throw new Error("no function is there");
-  };
+  const starts = openLateStarts({
+    ...{ store: {} as Store, clock, ids, log: silentLog },
+    definitionOf: async () => ({}) as FunctionDefinition,
+    newRun: () => {
+      throw new Error("no function is there");
+    },
+  });
 
   test.each(["sleeping", "retrying", "leased", "waiting", "invoking"])("runs.wake: %s", async (state) => {
     const run = `'${state}_${greedy}_' || n`;
@@ -90,7 +104,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       store: shared.spied,
       clock,
       log: silentLog,
-      startOf: noStart,
+      starts,
       quotas: { take: async () => ({ share: (_id, runs) => runs, againAt: () => 0 }) },
       onQueued: nothing,
       fireIn: nothing,
@@ -108,7 +122,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       store: shared.spied,
       clock,
       log: silentLog,
-      startOf: noStart,
+      starts,
       quotas: { take: async () => ({ share: (_id, runs) => runs, againAt: () => 0 }) },
       onQueued: nothing,
       onCreated: nothing,

@@ -72,12 +72,17 @@ export const waitingIn = (store: Store, batches: readonly DueBatch[]): Promise<B
     }),
   );
 
-/** What runs are made of. */
-export const eventsById = (
-  store: Store,
-  ids: readonly string[],
-): Promise<{ id: string; name: string; data: string }[]> =>
-  store.all(sql`SELECT id, name, data FROM events WHERE id ${store.seams.among(column.text(ids))}`);
+/** The part of an event that its run is made of. */
+export interface BatchHead {
+  id: string;
+  name: string;
+  data: string;
+}
+
+export const eventsById = async (store: Store, ids: readonly string[]): Promise<BatchHead[]> =>
+  ids.length === 0
+    ? []
+    : store.all(sql`SELECT id, name, data FROM events WHERE id ${store.seams.among(column.text(ids))}`);
 
 /** The events that a run was given, in their order; none for a run of one event. */
 export const eventsOfRun = (store: Store, runId: string): Promise<(StoredEvent & { position: number })[]> =>

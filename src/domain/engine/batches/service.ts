@@ -1,9 +1,9 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
-import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
-import type { LateStart } from "../runs/late-start.ts";
+import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import { type BatchRun, type Close, closeFlush } from "./close.ts";
 import { batchSliceMax, batchTakeMax } from "./limits.ts";
@@ -24,7 +24,7 @@ export interface BatchStartsDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  startOf: LateStart;
+  starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
@@ -38,11 +38,9 @@ export interface BatchStartsDeps {
 
 /** What is locked stays due: the loop comes back after this, and does not spin. */
 const againMsMin = 20;
-/** A batch whose definition cannot be read waits this long; the others begin. */
-const unreadMs = 10_000;
 
 export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
-  const { store, clock, log, startOf, quotas, onQueued, onCreated } = deps;
+  const { store, clock, log, starts, quotas, onQueued, onCreated } = deps;
 
   /** Undefined for what is dropped. */
   function planOf(due: rows.DueBatch, waiting: readonly BatchedEvent[], now: Instant): BatchPlan | undefined {
@@ -55,61 +53,48 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
     return undefined;
   }
 
-  async function closeOf(due: rows.DueBatch, plan: BatchPlan | undefined, now: Instant): Promise<Close> {
+  async function closeOf(
+    due: rows.DueBatch,
+    plan: BatchPlan | undefined,
+    { firsts, now }: { firsts: ReadonlyMap<string, rows.BatchHead>; now: Instant },
+  ): Promise<Close> {
     const { id: batchId, environment_id: environmentId, function_status: status } = due;
     const close = { batchId, environmentId, firstPosition: due.first_position };
     if (!plan || status === null)
       return { ...close, ...takenOf(due, { runs: [], next: undefined }, now), runs: [], isDropped: true };
-    const firsts = plan.runs.map(([first]) => first!.eventId);
-    const events = new Map((await rows.eventsById(store, firsts)).map((event) => [event.id, event]));
     const runs = await Promise.all(
       plan.runs.map(async (own): Promise<BatchRun> => {
         const [first] = own;
-        const run = await startOf({ ...due, function_status: status }, events.get(first!.eventId)!, now);
+        const event = firsts.get(first!.eventId)!;
+        const run = await starts.runOf({ ...due, function_status: status }, event, now);
         return { run, from: first!.position, to: own.at(-1)!.position };
       }),
     );
     return { ...close, ...takenOf(due, plan, now), runs, isDropped: false };
   }
 
-  async function closeSlice(slice: Slice): Promise<{ found: number; closed: rows.DueBatch[] }> {
+  async function closeSlice(slice: Slice): Promise<{ found: number; taken: rows.DueBatch[] }> {
     const now = clock.now();
     const due = await rows.dueBatches(store, now, slice);
-    if (due.length === 0) return { found: 0, closed: [] };
+    if (due.length === 0) return { found: 0, taken: [] };
     const waiting = Map.groupBy(await rows.waitingIn(store, due), ({ turn }) => turn);
-    const plans = due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now));
+    const wanted = due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now));
     const room = await quotas.take(
-      due.flatMap((one, at) => plans[at]?.runs.map(() => one.environment_id) ?? []),
+      due.flatMap((one, at) => wanted[at]?.runs.map(() => one.environment_id) ?? []),
     );
-    const read = await Promise.all(
-      due.map((one, at) =>
-        closeOf(one, within(plans[at], one, room), now).catch((error) => ({ one, error })),
-      ),
-    );
-    const unread = read.flatMap((one) => ("error" in one ? one : []));
-    for (const { one, error } of unread)
-      log.warn("batch.not_closed", {
-        environmentId: one.environment_id,
-        functionId: one.function_id,
-        error,
-      });
-    if (unread.length > 0)
-      await store.write((session) =>
-        rows.putOff(
-          session,
-          unread.map(({ one }) => one),
-          now + unreadMs,
-        ),
-      );
-    const batches = due.filter((_, at) => !("error" in read[at]!));
-    const closes = read.flatMap((one) => ("error" in one ? [] : one));
+    const plans = due.map((one, at) => inRoom(wanted[at], one, room));
+    const ids = plans.flatMap((plan) => plan?.runs.map(([first]) => first!.eventId) ?? []);
+    const firsts = new Map((await rows.eventsById(store, ids)).map((event) => [event.id, event]));
+    const unread = { event: "batch.not_closed", putOff: rows.putOff };
+    const ready = await starts.each(due, (one, at) => closeOf(one, plans[at], { firsts, now }), unread);
+    const closes = ready.map(({ made }) => made);
     const closed = closes.length === 0 ? [] : await store.flush(closeFlush, { now, closes });
     const runs = closed.flatMap(({ ord }) => closes[ord - 1]!.runs.map(({ run }) => run));
     if (runs.length > 0) {
       onQueued(runs.map(({ environmentId, functionId }) => ({ environmentId, functionId })));
       onCreated(runs, now);
     }
-    return { found: due.length, closed: closed.map(({ ord }) => batches[ord - 1]!) };
+    return { found: due.length, taken: closed.map(({ ord }) => ready[ord - 1]!.row) };
   }
 
   return {
@@ -118,14 +103,7 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
 
     async closeOnce() {
       if (!deps.knowsTime()) return {};
-      const work: SharedWork = {
-        async oldest(limit) {
-          const { found, closed } = await closeSlice({ oldest: limit });
-          return { found, taken: closed.length };
-        },
-        scopes: () => rows.environmentsDueNow(store, clock.now()),
-        claim: async (turns) => countTurns(turns, (await closeSlice({ turns })).closed),
-      };
+      const work = workOnSome(closeSlice, () => rows.environmentsDueNow(store, clock.now()));
       await roundRobin([work], { clock, limit: batchSliceMax });
       const next = await rows.nextCloseAt(store);
       return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
@@ -139,7 +117,7 @@ const inOrder = (found: readonly rows.BatchedRow[]): BatchedEvent[] =>
     .sort((a, b) => a.position - b.position);
 
 /** The part of a plan that the quotas of its environment let begin. */
-function within(
+function inRoom(
   plan: BatchPlan | undefined,
   { environment_id }: rows.DueBatch,
   room: Room,

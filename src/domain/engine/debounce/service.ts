@@ -2,10 +2,10 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Quotas } from "../quotas/service.ts";
-import type { LateStart } from "../runs/late-start.ts";
+import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { NewArm } from "./arm.ts";
 import { type Fire, fireFlush } from "./fire.ts";
@@ -48,7 +48,7 @@ export interface DebounceDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  startOf: LateStart;
+  starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
@@ -62,11 +62,9 @@ export interface DebounceDeps {
 
 /** A locked entry stays due: the loop comes back after this, and does not spin. */
 const fireEveryMsMin = 20;
-/** An entry whose definition cannot be read waits this long; the other entries fire. */
-const unreadMs = 10_000;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
-  const { store, clock, log, startOf, onQueued } = deps;
+  const { store, clock, log, starts, onQueued } = deps;
 
   async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
@@ -75,47 +73,32 @@ export function openDebounce(deps: DebounceDeps): Debounce {
       log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
       return { entryId, eventId, eventPosition, run: undefined };
     }
-    const run = await startOf({ ...entry, function_status: status }, { id: eventId, name, data }, now);
+    const run = await starts.runOf({ ...entry, function_status: status }, { id: eventId, name, data }, now);
     return { entryId, eventId, eventPosition, run };
   }
 
   /** Puts off what the quotas of its environment have no room for. */
-  async function withRoom(whole: readonly Fire[], ready: readonly rows.DueEntryRow[]) {
-    const room = await deps.quotas.take(whole.flatMap(({ run }) => run?.environmentId ?? []));
-    const begins = whole.map(({ run }) => !run || room.share(run.environmentId, 1) === 1);
-    const late = Map.groupBy(
-      ready.filter((_, at) => !begins[at]),
-      ({ environment_id }) => room.againAt(environment_id),
-    );
-    for (const [until, entries] of late) await store.write((session) => rows.putOff(session, entries, until));
-    return { fires: whole.filter((_, at) => begins[at]), entries: ready.filter((_, at) => begins[at]) };
+  async function withRoom(ready: readonly { row: rows.DueEntryRow; made: Fire }[]) {
+    const room = await deps.quotas.take(ready.flatMap(({ made: { run } }) => run?.environmentId ?? []));
+    const begin: (typeof ready)[number][] = [];
+    const late: rows.DueEntryRow[] = [];
+    for (const one of ready) {
+      const { run } = one.made;
+      if (!run || room.share(run.environmentId, 1) === 1) begin.push(one);
+      else late.push(one.row);
+    }
+    for (const [until, entries] of Map.groupBy(late, (row) => room.againAt(row.environment_id)))
+      await store.write((session) => rows.putOff(session, entries, until));
+    return begin;
   }
 
-  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueEntryRow[] }> {
+  async function fireSlice(slice: Slice): Promise<{ found: number; taken: rows.DueEntryRow[] }> {
     const now = clock.now();
     const due = await rows.dueEntries(store, now, slice);
-    if (due.length === 0) return { found: 0, fired: [] };
-    const read = await Promise.all(
-      due.map((entry) => fireOf(entry, now).catch((error) => ({ entry, error }))),
-    );
-    const unread = read.flatMap((one) => ("error" in one ? one : []));
-    for (const { entry, error } of unread)
-      log.warn("debounce.not_fired", {
-        environmentId: entry.environment_id,
-        functionId: entry.function_id,
-        error,
-      });
-    if (unread.length > 0)
-      await store.write((session) =>
-        rows.putOff(
-          session,
-          unread.map(({ entry }) => entry),
-          now + unreadMs,
-        ),
-      );
-    const ready = due.filter((_, at) => !("error" in read[at]!));
-    const whole = read.flatMap((one) => ("error" in one ? [] : one));
-    const { fires, entries } = await withRoom(whole, ready);
+    if (due.length === 0) return { found: 0, taken: [] };
+    const unread = { event: "debounce.not_fired", putOff: rows.putOff };
+    const begin = await withRoom(await starts.each(due, (entry) => fireOf(entry, now), unread));
+    const fires = begin.map(({ made }) => made);
     const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
     const lanes = fired.flatMap(({ ord }): QueueHint | [] => {
       const { run } = fires[ord - 1]!;
@@ -126,7 +109,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
       fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
       now,
     );
-    return { found: due.length, fired: fired.map(({ ord }) => entries[ord - 1]!) };
+    return { found: due.length, taken: fired.map(({ ord }) => begin[ord - 1]!.row) };
   }
 
   return {
@@ -153,14 +136,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
 
     async fireOnce() {
       if (!deps.knowsTime()) return {};
-      const work: SharedWork = {
-        async oldest(limit) {
-          const { found, fired } = await fireSlice({ oldest: limit });
-          return { found, taken: fired.length };
-        },
-        scopes: () => rows.environmentsDueNow(store, clock.now()),
-        claim: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
-      };
+      const work = workOnSome(fireSlice, () => rows.environmentsDueNow(store, clock.now()));
       await roundRobin([work], { clock, limit: debounceSliceMax });
       const next = await rows.nextFireAt(store);
       return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };

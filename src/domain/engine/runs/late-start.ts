@@ -1,5 +1,7 @@
-import type { Instant } from "../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
 import type { NewRun } from "./run.ts";
 
@@ -12,8 +14,33 @@ export interface LateRow {
   function_status: string | null;
 }
 
-export interface LateStartDeps {
+/** What is done about rows of which nothing can be made. */
+export interface UnreadRows<Row> {
+  /** Of the line in the log. */
+  event: string;
+  putOff: (session: Session, rows: readonly Row[], until: Instant) => Promise<unknown>;
+}
+
+/** Runs that begin later than their events, pinned to the definition that these were matched with. */
+export interface LateStarts {
+  runOf(
+    row: LateRow & { function_status: string },
+    event: { id: string; name: string; data: string },
+    now: Instant,
+  ): Promise<NewRun>;
+  /** What is made of each row. One of which nothing can be made is told and put off; the others go on. */
+  each<Row extends LateRow, Made>(
+    rows: readonly Row[],
+    make: (row: Row, at: number) => Promise<Made>,
+    unread: UnreadRows<Row>,
+  ): Promise<{ row: Row; made: Made }[]>;
+}
+
+export interface LateStartsDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
   ids: Ids;
+  log: Log;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   newRun: (
     record: FunctionRecord,
@@ -22,22 +49,31 @@ export interface LateStartDeps {
   ) => NewRun;
 }
 
-export type LateStart = ReturnType<typeof openLateStart>;
+/** A row whose definition cannot be read waits this long. */
+const unreadMs = 10_000;
 
-/** Makes runs that begin later than their events, pinned to the definition that these were matched with. */
-export function openLateStart({ ids, definitionOf, newRun }: LateStartDeps) {
-  return async (
-    row: LateRow & { function_status: string },
-    event: { id: string; name: string; data: string },
-    now: Instant,
-  ): Promise<NewRun> => {
-    const { environment_id: environmentId, function_id: functionId, function_version: version } = row;
-    const definition = await definitionOf(environmentId, functionId, version);
-    const times = { createdAt: now, updatedAt: now };
-    const record = {
-      ...{ environmentId, definition, version, ...times },
-      status: row.function_status as FunctionStatus,
-    };
-    return newRun(record, { id: event.id, name: event.name, value: JSON.parse(event.data) }, { ids, now });
+export function openLateStarts({ store, clock, ids, log, definitionOf, newRun }: LateStartsDeps): LateStarts {
+  return {
+    async runOf(row, { id, name, data }, now) {
+      const { environment_id: environmentId, function_id: functionId, function_version: version } = row;
+      const definition = await definitionOf(environmentId, functionId, version);
+      const status = row.function_status as FunctionStatus;
+      const record = { environmentId, definition, status, version, createdAt: now, updatedAt: now };
+      return newRun(record, { id, name, value: JSON.parse(data) }, { ids, now });
+    },
+
+    async each(rows, make, { event, putOff }) {
+      const read = await Promise.allSettled(rows.map(make));
+      const unread = rows.filter((_, at) => read[at]!.status === "rejected");
+      for (const [at, one] of read.entries())
+        if (one.status === "rejected") {
+          const { environment_id: environmentId, function_id: functionId } = rows[at]!;
+          log.warn(event, { environmentId, functionId, error: one.reason });
+        }
+      if (unread.length > 0) await store.write((session) => putOff(session, unread, clock.now() + unreadMs));
+      return read.flatMap((one, at) =>
+        one.status === "fulfilled" ? { row: rows[at]!, made: one.value } : [],
+      );
+    },
   };
 }
