@@ -90,6 +90,15 @@ describe.each(engines)("quotas on %s", (engine) => {
     expect((await uses()).concurrent_runs).toMatchObject({ used: active + 1 });
     expect((await emit("held")).status).toBe(200);
     expect((await emit("held")).status).toBe(429);
+    const [failing] = await worker.poll(1);
+    await worker.report(failing!, { status: "failed", error: { message: "no", retryable: false } });
+    expect((await emit("held")).status).toBe(200);
+    const resumed = await server.rpc("SvcService", "ResumeRun", { runId: failing!.run_id });
+    expect(resumed.status).toBe(200);
+    // What a person lets go on is not refused, but counts.
+    expect((await uses()).concurrent_runs).toMatchObject({ used: active + 3 });
+    const { store } = server.running.domain;
+    expect(await store.all(sql`SELECT active_runs AS count FROM quotas`)).toEqual([{ count: active + 3 }]);
     await lift();
   });
 
