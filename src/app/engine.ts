@@ -3,6 +3,7 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Breakers } from "../domain/engine/breakers/service.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
+import type { Quotas } from "../domain/engine/quotas/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
@@ -45,6 +46,7 @@ export interface EnginePart extends Part {
   workers: Workers;
   secrets: Secrets;
   breakers: Breakers;
+  quotas: Quotas;
   /** Which addresses we may be told to call. */
   guard: AddressGuard;
   events: Events;
@@ -82,7 +84,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
     },
     flow,
   });
-  const { runs, functions, definitions, dispatcher, back, ends, onQueued, onCreated } = runsPart;
+  const { runs, functions, definitions, dispatcher, quotas, back, ends, onQueued, onCreated } = runsPart;
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
@@ -96,7 +98,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, breakers, guard, events, feeds, sequences, onQueued },
+    ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
     ...{ steering, steeringOn, onCreated, definitions },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);

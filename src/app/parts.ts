@@ -112,7 +112,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
   const { duties } = foldParts(opened);
   const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
-  open("overview", openOverviewPart(host, { flow, record, cluster, access }));
+  open("overview", openOverviewPart(host, { flow, record, cluster, engine, access }));
   const all = foldParts(opened);
   return { identity, audit, engine, realtime, members, access, debug, record, sequences, all };
 }

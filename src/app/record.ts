@@ -21,7 +21,7 @@ export interface RecordPart extends Part {
 }
 
 export interface RecordNeeds {
-  engine: Pick<EnginePart, "functions" | "runs" | "onQueued" | "steering">;
+  engine: Pick<EnginePart, "functions" | "runs" | "quotas" | "onQueued" | "steering">;
   /** Whose invariants are checked, and whose readers retention does not overtake. */
   parts: readonly Part[];
   /** What callers did, for the history of an environment. */
@@ -34,10 +34,13 @@ const expireEveryMs = 10 * 60_000;
 export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
   const { config, store, clock, log } = host;
   const { metrics } = host.watch;
-  const { functions, runs, onQueued, steering } = engine;
+  const { functions, runs, quotas, onQueued, steering } = engine;
   const definitionOf = functions.definitionAt;
   const { checks, floorGuards } = foldParts(parts);
-  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
+  const retention = openRetention({
+    ...{ store, clock, log, metrics, config, definitionOf, floorGuards },
+    forgetBytes: quotas.forgetBytes,
+  });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
   const causality = openCausality({
     store,

@@ -1,3 +1,6 @@
+import { batchesCheck } from "../domain/engine/batches/invariants.ts";
+import { leastPosition as leastBatched } from "../domain/engine/batches/rows.ts";
+import { type BatchStarts, openBatchStarts } from "../domain/engine/batches/service.ts";
 import { debounceCheck } from "../domain/engine/debounce/invariants.ts";
 import { debounceOperations } from "../domain/engine/debounce/operations.ts";
 import { leastPosition } from "../domain/engine/debounce/rows.ts";
@@ -8,10 +11,14 @@ import { openUnsent } from "../domain/engine/dispatch/unsent.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
 import { openDefinitions } from "../domain/engine/functions/definitions.ts";
 import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers.ts";
+import { raiseDefinitions } from "../domain/engine/functions/held-function.ts";
 import { functionsOperations } from "../domain/engine/functions/operations.ts";
 import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
+import { quotasOperations } from "../domain/engine/quotas/operations.ts";
+import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
+import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
@@ -43,6 +50,8 @@ export interface RunsPart extends Part {
   back: GiveBack;
   onUnsent: ReturnType<typeof openUnsent>;
   debounce: Debounce;
+  batches: BatchStarts;
+  quotas: Quotas;
   ends: RunEnds;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
@@ -61,6 +70,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const matches = new Waker();
   const childMoves = new Waker();
   const fires = new Waker();
+  const closes = new Waker();
 
   const onQueued = (queues: readonly QueueHint[]) => {
     dispatcher.queued(queues);
@@ -104,7 +114,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     activated: (target) => onQueued([target]),
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
-    onDelete: (session, target) => debounce.dropFunction(session, target),
+    async onDelete(session, target) {
+      await debounce.dropFunction(session, target);
+      await batches.dropFunction(session, target);
+    },
     announce: functionFrames(frames),
     async requireRoomFor(environmentId, definition) {
       if (definition.triggers.some(({ expression }) => expression !== undefined))
@@ -121,17 +134,27 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const dispatcher = openDispatcher({
     ...{ runs, clock, ids, log, leaseMs, back, onUnsent, mayClaim: knowsTime, tracer },
   });
-  const debounce = openDebounce({
-    ...{ store, clock, ids, log, newRun, onQueued, knowsTime, fireIn: fires.wakeIn },
-    definitionOf: functions.definitionAt,
-    onCreated,
-  });
+  const definitionOf = functions.definitionAt;
+  const starts = openLateStarts({ store, clock, ids, log, newRun, definitionOf });
+  const quotas = openQuotas({ store, clock, raiseDefinitions });
+  const later = { store, clock, log, starts, quotas, onQueued, onCreated, knowsTime };
+  const debounce = openDebounce({ ...later, fireIn: fires.wakeIn });
+  const batches = openBatchStarts({ ...later, wake: closes.wake });
 
   return {
-    ...{ runs, functions, definitions, dispatcher, back, onUnsent, debounce, ends, onQueued },
+    ...{ runs, functions, definitions, dispatcher, back, onUnsent, onQueued },
+    ...{ debounce, batches, quotas, ends },
     ...{ runFrames, onCreated, stepFrames, publishWorker },
-    operations: [...debounceOperations(debounce), ...functionsOperations(functions), ...runsOperations(runs)],
-    loops: loopsOf({ runs, debounce, ends, dispatcher }, { wakes, fires, matches, childMoves }),
+    operations: [
+      ...debounceOperations(debounce),
+      ...functionsOperations(functions),
+      ...runsOperations(runs),
+      ...quotasOperations(quotas),
+    ],
+    loops: loopsOf(
+      { runs, debounce, batches, ends, dispatcher },
+      { wakes, fires, closes, matches, childMoves },
+    ),
     duties: [
       {
         duty: "retention",
@@ -141,9 +164,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
         tick: runs.tidyLanes,
       },
     ],
-    checks: [...runChecks(store, clock), debounceCheck(store, clock)],
+    checks: [...runChecks(store, clock), debounceCheck(store, clock), batchesCheck(store, clock)],
     floorGuards: [
       (environmentId) => leastPosition(store, environmentId),
+      (environmentId) => leastBatched(store, environmentId),
       (environmentId) => leastUnmatched(store, environmentId),
     ],
     async settled() {
@@ -152,10 +176,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   };
 }
 
-type Looked = Pick<RunsPart, "runs" | "debounce" | "ends" | "dispatcher">;
-type Wakers = Record<"wakes" | "fires" | "matches" | "childMoves", Waker>;
+type Looked = Pick<RunsPart, "runs" | "debounce" | "batches" | "ends" | "dispatcher">;
+type Wakers = Record<"wakes" | "fires" | "closes" | "matches" | "childMoves", Waker>;
 
-function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
+function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
   return [
     {
       name: "runs.wake",
@@ -172,6 +196,14 @@ function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): 
       everyMs: 1_000,
       waker: wakers.fires,
       tick: debounce.fireOnce,
+    },
+    {
+      name: "batches.close",
+      about:
+        "Starts the runs of batches that are full or whose time is over; woken early for what joined here.",
+      everyMs: 500,
+      waker: wakers.closes,
+      tick: batches.closeOnce,
     },
     {
       name: "runs.deadlines",

@@ -26,7 +26,7 @@ export interface SteeringPart extends Part {
  */
 export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
   const { store, clock, log, bus } = host;
-  const { runs, functions, onQueued, runFrames, stepFrames } = needs.runsPart;
+  const { runs, functions, quotas, onQueued, runFrames, stepFrames } = needs.runsPart;
   const control = controlChannel(bus);
   const controls = openControls({ clock, send: control.publish });
   control.listen(controls.receive);
@@ -41,6 +41,7 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart
       onResumed: runFrames.resumed,
       onMoved: runFrames.moved,
       definitionOf: functions.definitionAt,
+      noteRevived: quotas.noteRevived,
     });
   const steering = steeringOn(store);
   return {

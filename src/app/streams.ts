@@ -9,12 +9,13 @@ import type { SchemasPart } from "./schemas.ts";
 /** Entities as streams of versioned events in the event log. */
 export function openStreamsPart(
   host: Host,
-  { events, runs }: Pick<EnginePart, "events" | "runs">,
+  { events, runs, quotas }: Pick<EnginePart, "events" | "runs" | "quotas">,
   { schemas }: SchemasPart,
 ): Part {
   const { store, clock, ids, log, shareEnvironment, frames } = host;
   const streams = openStreams({
     ...{ store, clock, ids, log, events, runs, shareEnvironment },
+    forgetBytes: quotas.forgetBytes,
     onFrame: streamFrames(frames),
   });
   return {

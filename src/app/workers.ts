@@ -1,4 +1,5 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
+import { eventsOfRun } from "../domain/engine/batches/rows.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
 import { type Breakers, openBreakers } from "../domain/engine/breakers/service.ts";
 import { openAssignments } from "../domain/engine/dispatch/assignments.ts";
@@ -50,6 +51,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   });
   const assignments = openAssignments({
     ...{ dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log },
+    eventsOfRun: (runId) => eventsOfRun(store, runId),
   });
   const workers = openWorkers({
     ...{ store, shareEnvironment, clock, definitions, runs, log, leaseMs, back, metrics },

@@ -160,6 +160,7 @@ export const groups: Readonly<Record<string, string>> = {
   projects: "Projects: they group environments.",
   pubsub: "Subscriptions to events, topics and frames.",
   query: "Read-only SQL over an environment.",
+  quotas: "What an environment may use.",
   repairs: "One action on many runs, in the background.",
   replays: "Starts of a function on events of the past, in the background.",
   retention: "How long events and runs are kept.",

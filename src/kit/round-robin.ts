@@ -41,6 +41,19 @@ export const workOn = <P extends WorkScope>(
   claim: async (turns) => countTurns(turns, await some({ turns })),
 });
 
+/** The same of work that may be found locked: it stays due. */
+export const workOnSome = (
+  some: (slice: Slice) => Promise<{ found: number; taken: readonly { turn: number }[] }>,
+  scopes: () => Promise<readonly WorkScope[]>,
+): SharedWork => ({
+  async oldest(limit) {
+    const { found, taken } = await some({ oldest: limit });
+    return { found, taken: taken.length };
+  },
+  scopes,
+  claim: async (turns) => countTurns(turns, (await some({ turns })).taken),
+});
+
 export interface TurnsOptions {
   clock: Pick<Clock, "elapsed">;
   /** Of one slice. */

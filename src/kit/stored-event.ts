@@ -49,3 +49,10 @@ export function eventText(
   if (event.metadata === null && noMetadata === "absent") return `${head},"data":${event.data}}`;
   return `${head},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
 }
+
+/** The events of a batch as a further member of JSON text; nothing for an event that stands alone. */
+export const eventsText = (
+  events: readonly StoredEvent[] | undefined,
+  noMetadata: "null" | "absent",
+): string =>
+  events ? `,"events":[${events.map((one) => eventText(one, keyField(one), noMetadata)).join(",")}]` : "";

@@ -15,7 +15,15 @@ import type { Assignment } from "./wire.ts";
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<
   Assignment,
-  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context" | "sequence" | "compensating"
+  | "run_id"
+  | "attempt"
+  | "max_attempts"
+  | "event"
+  | "events"
+  | "actor_id"
+  | "context"
+  | "sequence"
+  | "compensating"
 >;
 
 /**
@@ -32,12 +40,13 @@ export async function execute(
   const compensations = createCompensations(execution);
 
   async function context(): Promise<HandlerContext> {
-    const { idempotency_key, ...event } = entry.event;
-    const given: HandlerEvent =
-      idempotency_key === undefined ? event : { ...event, idempotencyKey: idempotency_key };
+    const { events: reader } = target;
+    const event = reader ? await reader.read(givenOf(entry.event)) : givenOf(entry.event);
+    const batch = entry.events?.map(givenOf);
     let bound: Logger | undefined;
     return {
-      event: target.events ? await target.events.read(given) : given,
+      event,
+      events: batch ? await Promise.all(batch.map((one) => reader?.read(one) ?? one)) : [event],
       step: createSteps(execution, compensations, target.events),
       run: {
         id: entry.run_id,
@@ -86,3 +95,6 @@ const failureOf = (thrown: unknown, stepId: string | undefined): FailedEnd["erro
   ...(stepId && { step_id: stepId }),
   ...(stepId && thrown instanceof StepFailedError && { exhausted: true }),
 });
+
+const givenOf = ({ idempotency_key, ...event }: Assignment["event"]): HandlerEvent =>
+  idempotency_key === undefined ? event : { ...event, idempotencyKey: idempotency_key };

@@ -37,6 +37,8 @@ export interface HandlerContext<
   Events extends EventMap = EventMap,
 > {
   event: HandlerEvent<Data, Name>;
+  /** Of a function with `batch`: all events of the run, in their order. Else the one event. */
+  events: HandlerEvent<Data, Name>[];
   step: Steps<Events>;
   /**
    * Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`.

@@ -15,6 +15,8 @@ export interface PushRequest {
   attempt: number;
   max_attempts?: number;
   event: ExecutionInput["event"];
+  /** Of a batch. */
+  events?: ExecutionInput["event"][];
   steps: (Omit<CompletedStep, "step_id"> & { id: string })[];
   resume?: { step_id: string; type: string; data?: unknown };
   secrets: Record<string, string>;
@@ -56,8 +58,8 @@ export function readPush(body: string): PushRequest {
     throw new PushFault(400, "INVALID_JSON", "the body is not JSON");
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
-  const { attempt, max_attempts, event, steps, resume, secrets, sequence, compensates, compensating } =
-    fields;
+  const { attempt, max_attempts, event, events, steps, resume, secrets, sequence } = fields;
+  const { compensates, compensating } = fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -65,6 +67,7 @@ export function readPush(body: string): PushRequest {
     attempt: attempt as number,
     ...(Number.isInteger(max_attempts) && { max_attempts: max_attempts as number }),
     event: readEvent(event),
+    ...(Array.isArray(events) && { events: events.map((one) => readEvent(one)) }),
     steps: readSteps(steps),
     ...(resume !== undefined && resume !== null && { resume: readResume(resume) }),
     secrets: readSecrets(secrets),

@@ -1,21 +1,24 @@
 import type { Assignment, Compensating, CompletedStep } from "./wire.ts";
 
+interface JobEventMessage {
+  id?: string;
+  name?: string;
+  data?: unknown;
+  dataValue?: unknown;
+  idempotencyKey?: string;
+  source?: string;
+  timestamp?: string;
+  metadata?: Record<string, unknown>;
+  version?: number;
+}
+
 /** A job as the stream brings it: protobuf's JSON, zero values left out, 64-bit numbers as text. */
 export interface JobMessage {
   jobId?: string;
   runId?: string;
   functionId?: string;
-  event?: {
-    id?: string;
-    name?: string;
-    data?: unknown;
-    dataValue?: unknown;
-    idempotencyKey?: string;
-    source?: string;
-    timestamp?: string;
-    metadata?: Record<string, unknown>;
-    version?: number;
-  };
+  event?: JobEventMessage;
+  events?: JobEventMessage[];
   completedSteps?: {
     stepId?: string;
     name?: string;
@@ -53,16 +56,8 @@ export function assignmentOf(job: JobMessage): Assignment {
     function_id: job.functionId ?? "",
     attempt: job.attempt ?? 1,
     max_attempts: job.maxAttempts ?? 0,
-    event: {
-      id: event.id ?? "",
-      name: event.name ?? "",
-      data: event.data ?? event.dataValue ?? null,
-      timestamp: event.timestamp ?? "",
-      version: event.version ?? 1,
-      source: event.source ?? "",
-      metadata: event.metadata ?? null,
-      ...(event.idempotencyKey && { idempotency_key: event.idempotencyKey }),
-    } as Assignment["event"],
+    event: eventOf(event),
+    ...(job.events && { events: job.events.map(eventOf) }),
     completed_steps: (job.completedSteps ?? []).map((step) => ({
       step_id: step.stepId ?? "",
       name: step.name ?? "",
@@ -87,6 +82,17 @@ export function assignmentOf(job: JobMessage): Assignment {
     ...(job.compensating && { compensating: compensatingOf(job.compensating) }),
   };
 }
+
+const eventOf = (event: JobEventMessage): Assignment["event"] => ({
+  id: event.id ?? "",
+  name: event.name ?? "",
+  data: event.data ?? event.dataValue ?? null,
+  timestamp: event.timestamp ?? "",
+  version: event.version ?? 1,
+  source: event.source ?? "",
+  metadata: event.metadata ?? null,
+  ...(event.idempotencyKey && { idempotency_key: event.idempotencyKey }),
+});
 
 function compensatingOf(sent: NonNullable<JobMessage["compensating"]>): Compensating {
   const { status, errorJson, cause, interrupted = false, triesLeft = 0 } = sent;

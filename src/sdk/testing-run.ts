@@ -45,14 +45,30 @@ function entryEventOf(
   };
 }
 
+/** The events of a run of a batch; what stands alone comes alone. */
+function batchOf(plan: TestPlan, list: readonly unknown[], startMs: number): ExecutionInput["event"][] {
+  const { id, definition } = plan.target;
+  const size = definition.batch?.size;
+  if (size === undefined) throw new TypeError(`function ${id} has no batch`);
+  if (list.length < 1 || list.length > size)
+    throw new TypeError(`a batch of function ${id} has from 1 to ${size} events`);
+  return list.map((data, at) => entryEventOf(plan, data, { id: `evt_test${at + 1}` }, startMs));
+}
+
+/** What a run of a test begins with. `batch`: its data is a list, one for each event. */
+interface GivenStart {
+  event?: GivenEvent | undefined;
+  batch?: boolean;
+}
+
 /**
  * Runs a function to its end, against a server and a worker in memory. Throws TypeError when a name of the test matches
  * nothing.
  */
-export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent = {}): Promise<TestResult> {
+export async function simulate(plan: TestPlan, data: unknown, start: GivenStart = {}): Promise<TestResult> {
   const names = new TestNames();
-  requireTriggered(plan, event.name);
-  const result = await simulateOne(plan, names, data, event);
+  requireTriggered(plan, start.event?.name);
+  const result = await simulateOne(plan, names, data, start);
   names.requireMatched(plan);
   return result;
 }
@@ -71,13 +87,14 @@ async function simulateOne(
   plan: TestPlan,
   names: TestNames,
   data: unknown,
-  event: GivenEvent,
+  { event = {}, batch = false }: GivenStart,
 ): Promise<TestResult> {
   const { target, secrets } = plan;
   const runId = `run_test${++runs}`;
   const startMs = Date.now();
   const retry = { ...retryDefault, ...target.definition.retry };
-  const entryEvent = entryEventOf(plan, data, event, startMs);
+  const events = batch ? batchOf(plan, data as readonly unknown[], startMs) : undefined;
+  const entryEvent = events?.[0] ?? entryEventOf(plan, data, event, startMs);
   names.function(target);
   const calls = new TestCalls(plan.tools, names);
   const streams = new TestStreams();
@@ -110,6 +127,7 @@ async function simulateOne(
       attempt: server.attempt,
       max_attempts: retry.maxAttempts,
       event: entryEvent,
+      ...(events && { events }),
       context: { secrets },
       ...(compensating && { compensating }),
     };

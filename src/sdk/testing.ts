@@ -41,6 +41,8 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
    * run comes by nothing of a name that the test gave.
    */
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Jsonify<Output>>>;
+  /** The same with a batch of events, of these data. Throws TypeError for more than its function takes. */
+  runBatch(list: readonly Input[]): Promise<TestResult<Jsonify<Output>>>;
 }
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
@@ -101,7 +103,8 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
       plan.log = log;
       return test;
     },
-    run: async (data, event) => (await simulate(plan, data, event)) as TestResult<Jsonify<Output>>,
+    run: async (data, event) => (await simulate(plan, data, { event })) as TestResult<Jsonify<Output>>,
+    runBatch: async (list) => (await simulate(plan, list, { batch: true })) as TestResult<Jsonify<Output>>,
   };
   return test;
 }

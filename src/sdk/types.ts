@@ -111,6 +111,11 @@ export interface FunctionDefinition {
   singleton?: { mode: "skip" | "cancel"; key?: string };
   /** A run that has not begun by then is cancelled, with the cause `start-within`. */
   startWithinMs?: number;
+  /**
+   * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeoutMs` after the first;
+   * per value at the path `key`, or of CEL over the event.
+   */
+  batch?: { size: number; timeoutMs: number; key?: string };
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */

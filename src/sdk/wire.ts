@@ -9,6 +9,8 @@ export interface Assignment {
   attempt: number;
   max_attempts?: number;
   event: Omit<HandlerEvent, "idempotencyKey"> & { idempotency_key?: string };
+  /** All events of a run that a batch began; absent for a run of one event. */
+  events?: Assignment["event"][];
   completed_steps: CompletedStep[];
   /** Highest stored sequence + 1; absent means 0. */
   step_sequence_base?: number;

@@ -80,6 +80,35 @@ function openUnread({ url, keys }: Place, pattern: string): Promise<void> {
   });
 }
 
+/** Each option of flow control, at what makes it work most. */
+const flowOptions: Record<string, { options: object; short?: boolean }> = {
+  priority: { options: { priority: "data.rank" } },
+  throttle: { options: { throttle: { limit: 1, periodMs: 60_000, key: "data.n" } } },
+  "a rate limit": { options: { rateLimit: { limit: 1_000_000, periodMs: 604_800_000, key: "data.few" } } },
+  idempotency: { options: { idempotency: { key: "data.n" } } },
+  "a singleton": { options: { singleton: { mode: "cancel", key: "data.few" } } },
+  "times to begin": { options: { startWithinMs: 1_000 } },
+  batches: { options: { batch: { size: 2, timeoutMs: 1_000, key: "data.few" } }, short: true },
+};
+
+const flowAggressors = Object.entries(flowOptions).map(
+  ([option, { options, short }]): Aggressor => ({
+    ...{ right: "developer", resource: option, ...(short && { short }) },
+    async begin(place) {
+      const { emit, register } = speakers(place);
+      for (let fn = 0; fn < 10; fn++)
+        await register(`n-flow-${fn}`, { triggers: [{ event: "n.flow" }], ...options });
+      return {
+        atOnce: 32,
+        again: () => {
+          const n = marks++;
+          return emit("n.flow", { n, few: n % 50, rank: (n % 1_200) - 600 });
+        },
+      };
+    },
+  }),
+);
+
 export const aggressors: readonly Aggressor[] = [
   {
     ...{ right: "anonymous", resource: "unfinished bodies", short: true },
@@ -258,6 +287,27 @@ export const aggressors: readonly Aggressor[] = [
         });
       };
       return { atOnce: 50, again };
+    },
+  },
+  ...flowAggressors,
+  {
+    ...{ right: "developer", resource: "delayed events" },
+    async begin(place) {
+      const { developer } = speakers(place);
+      const again = () =>
+        developer.rpc("SvcService", "Emit", { event: "n.delayed", data: {}, delayMs: 1_000 });
+      return { atOnce: 32, again };
+    },
+  },
+  {
+    ...{ right: "admin of another org", resource: "a quota that is used up", short: true },
+    async begin(place) {
+      const { admin, emit, register } = speakers(place);
+      const [{ id }] = (await admin.api("/api/v1/environments")).body;
+      await register("n-metered", { triggers: [{ event: "n.metered" }] });
+      const body = { concurrent_runs: 1_000, runs_per_minute: 5 };
+      await admin.api(`/api/v1/environments/${id}/quotas`, { method: "PUT", body });
+      return { atOnce: 32, again: () => emit("n.metered", {}) };
     },
   },
   {

@@ -81,6 +81,7 @@ export interface Emission {
   event: string;
   data?: unknown;
   idempotencyKey?: string;
+  delayMs?: number;
 }
 
 /** An answer that was not 2xx, or none at all. */

@@ -56,6 +56,7 @@ test.each(engines)(
         "runs.matcher",
         "runs.children",
         "debounce.fire",
+        "batches.close",
         "runs.deadlines",
         "events.delayed",
         "schedules.tick",

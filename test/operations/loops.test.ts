@@ -11,6 +11,7 @@ const shared: Record<string, string> = {
   "runs.matcher": "shares-runs",
   "runs.children": "shares-runs",
   "debounce.fire": "shares-runs",
+  "batches.close": "shares-runs",
   "outbox.relay": "shares-upkeep",
   "outbox.mirror": "shares-upkeep",
   "groups.look": "shares-upkeep",

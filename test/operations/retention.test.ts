@@ -38,6 +38,7 @@ describe.each(engines)("retention on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      forgetBytes: async () => {},
       definitionOf: async (_environmentId, id) => {
         if (id === more.unread) throw new Error("unreadable");
         return { ...more, recording } as unknown as FunctionDefinition;
@@ -107,6 +108,7 @@ describe.each(engines)("retention on %s", (engine) => {
     const retention = openRetention({
       ...{ store, log: silentLog, metrics: noMetrics, clock: testClock(Date.now()) },
       config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      forgetBytes: async () => {},
       definitionOf: () => Promise.reject(new Error("not asked")),
       floorGuards: [
         async (environmentId) => {

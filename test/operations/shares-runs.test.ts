@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openBatchStarts } from "../../src/domain/engine/batches/service.ts";
 import { openDebounce } from "../../src/domain/engine/debounce/service.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
 import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
+import { openLateStarts } from "../../src/domain/engine/runs/late-start.ts";
 import { wakeSliceMax } from "../../src/domain/engine/runs/limits.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
@@ -42,6 +44,13 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       onSilent: nothing,
     });
   const share = { clock, limit: wakeSliceMax };
+  const starts = openLateStarts({
+    ...{ store: {} as Store, clock, ids, log: silentLog },
+    definitionOf: async () => ({}) as FunctionDefinition,
+    newRun: () => {
+      throw new Error("no function is there");
+    },
+  });
 
   test.each(["sleeping", "retrying", "leased", "waiting", "invoking"])("runs.wake: %s", async (state) => {
     const run = `'${state}_${greedy}_' || n`;
@@ -94,12 +103,9 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     const debounce = openDebounce({
       store: shared.spied,
       clock,
-      ids,
       log: silentLog,
-      definitionOf: async () => ({}) as FunctionDefinition,
-      newRun: () => {
-        throw new Error("no function is there");
-      },
+      starts,
+      quotas: { take: async () => ({ share: (_id, runs) => runs, againAt: () => 0 }) },
       onQueued: nothing,
       fireIn: nothing,
       knowsTime: () => true,
@@ -107,6 +113,25 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     await debounce.fireOnce();
     await shared.expectShared();
     expect(await shared.count("debounces")).toBe(0);
+  });
+
+  test("batches.close", async () => {
+    await shared.pile("batches", 3_000, "closes_at", { id: `'batch_${greedy}_' || n`, first_position: "n" });
+    shared.watch(shared.gone(`batches WHERE environment_id = '${modest}'`));
+    const batches = openBatchStarts({
+      store: shared.spied,
+      clock,
+      log: silentLog,
+      starts,
+      quotas: { take: async () => ({ share: (_id, runs) => runs, againAt: () => 0 }) },
+      onQueued: nothing,
+      onCreated: nothing,
+      wake: nothing,
+      knowsTime: () => true,
+    });
+    await batches.closeOnce();
+    await shared.expectShared();
+    expect(await shared.count("batches")).toBe(0);
   });
 
   test("runs.children: starts and ends, neither behind the other", async () => {

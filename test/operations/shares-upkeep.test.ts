@@ -145,6 +145,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       config: { eventRetentionDays: 30, runRetentionDays: 30 },
+      forgetBytes: async () => {},
       definitionOf: async () => ({}) as FunctionDefinition,
     });
 

@@ -47,6 +47,7 @@ const dependenciesTable = () =>
 /** What is done about what a check finds. */
 const remedies: Record<string, string> = {
   "agents.tools": "nothing by itself: register an agent of that name and unregister it",
+  "batches.overdue": "closed when loop `batches.close` goes on; look at its progress",
   "children.overdue": "moved when loop `runs.children` goes on; look at its progress",
   "cron.ledger": "nothing by itself: a slot was lost, which is a defect",
   "cron.overdue": "fired or missed when a node leads `cron` again",

@@ -147,9 +147,13 @@ export function roomOf(path: string): Room | undefined {
  */
 const exceptions = new Set([
   "src/domain/log/events/flush.ts -> src/domain/engine/runs/create.ts",
-  // An event arms its debounce entries, and a fired entry is a run: one statement each.
-  "src/domain/log/events/flush.ts -> src/domain/engine/debounce/arm.ts",
+  // An event arms its debounce entries and joins its batches; what these start is a run: one statement each.
+  "src/domain/log/events/late-starts.ts -> src/domain/engine/debounce/arm.ts",
   "src/domain/engine/debounce/fire.ts -> src/domain/engine/runs/create.ts",
+  "src/domain/log/events/late-starts.ts -> src/domain/engine/batches/join.ts",
+  "src/domain/engine/batches/close.ts -> src/domain/engine/runs/create.ts",
+  // What events ask of quotas is taken by the statement that writes them.
+  "src/domain/log/events/metering.ts -> src/domain/engine/quotas/charge.ts",
   // Events and topics append to their logs in the same steps.
   "src/domain/log/events/flush.ts -> src/domain/log/log/append.ts",
   "src/domain/log/topics/flush.ts -> src/domain/log/log/append.ts",

@@ -32,6 +32,7 @@ test("each job that cannot be handed out is kept back alone, with its reason", a
       ],
     },
     definitions: { known: () => undefined } as never,
+    eventsOfRun: async () => [],
     async definitionAt(_environment, functionId) {
       if (functionId === "undefined") throw new Error("not there");
       return { secrets: functionId === "secretive" ? ["A"] : functionId === "spoilt" ? ["B"] : [] } as never;

@@ -2,6 +2,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Job } from "../../src/domain/engine/jobs/rules.ts";
+import { requestBody } from "../../src/domain/engine/push/rules.ts";
 import { createFunction, NonRetryableError, serve, toNodeHandler } from "../../src/sdk/index.ts";
 import { type FakeServer, startFakeServer } from "../support/fake-server.ts";
 
@@ -28,8 +30,19 @@ const order = createFunction({ id: "order", event: "placed" }, async ({ event, s
   return { a, secret: secrets.TOKEN ?? null };
 });
 
+const gathered = createFunction(
+  { id: "gathered", event: "placed", batch: { size: 9, timeoutMs: 1_000 } },
+  ({ event, events }) => [event.id, ...events.map(({ data }) => data)],
+);
+
 const handler = () =>
-  serve({ url: server.url, environment: "env_a", functions: [order], signingKey: key, log: silent });
+  serve({
+    url: server.url,
+    environment: "env_a",
+    functions: [order, gathered],
+    signingKey: key,
+    log: silent,
+  });
 const body = (more: object = {}) =>
   JSON.stringify({
     run_id: "run_1",
@@ -52,6 +65,21 @@ async function ask(text: string, signature: string | null = signed(text), method
   );
   return { status: response.status, headers: response.headers, body: (await response.json()) as never };
 }
+
+test("a batch comes as the server writes it; without one there is one event", async () => {
+  const stored = (id: string, data: number) => ({
+    ...{ id, name: "placed", version: 1, data: String(data), metadata: null, source: "api" },
+    ...{ at: 1, idempotency_key: null, position: data },
+  });
+  const events = [stored("evt_1", 1), stored("evt_2", 2)];
+  const job = {
+    ...{ runId: "run_1", functionId: "gathered", attempt: 1, event: events[0]!, completedSteps: [] },
+    ...{ events, compensating: null },
+  } as unknown as Job;
+  expect((await ask(requestBody(job, false))).body).toMatchObject({ result: ["evt_1", 1, 2] });
+  const { events: _, ...alone } = job;
+  expect((await ask(requestBody(alone, false))).body).toMatchObject({ result: ["evt_1", 1] });
+});
 
 test("a first call runs to the yield, a second one continues behind it, only what it did is told", async () => {
   const first = await ask(body({ secrets: { TOKEN: "t" } }));

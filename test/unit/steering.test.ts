@@ -43,7 +43,7 @@ test("a resume that cannot be told leaves the run as it was", async () => {
   } as unknown as Runs;
   const definitionOf = async () => ({ id: "fn" }) as unknown as FunctionDefinition;
   const deps = { store, clock, log: silentLog, controls, enqueue: promise, runs, definitionOf };
-  const steering = openSteering({ ...deps, onQueued: () => {} });
+  const steering = openSteering({ ...deps, onQueued: () => {}, noteRevived: async () => {} });
   for (const [id, status] of [
     ["run_failed", "failed"],
     ["run_asleep", "active"],

@@ -87,6 +87,8 @@ async function tenancy(client: Client): Promise<void> {
   const byId = { params: { path: { id } } };
   await must(client.GET("/api/v1/environments/{id}", byId));
   await must(client.PUT("/api/v1/environments/{id}", { ...byId, body: { color: "#2f6fed" } }));
+  await must(client.PUT("/api/v1/environments/{id}/quotas", { ...byId, body: { runs_per_minute: 600 } }));
+  await must(client.GET("/api/v1/environments/{id}/quotas", byId));
   await must(client.GET("/api/v1/environments", { params: { query: { project_id: project.id } } }));
   await must(client.DELETE("/api/v1/environments/{id}", byId));
   await must(client.DELETE("/api/v1/projects/{id}", byProject));

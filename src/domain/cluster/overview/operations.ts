@@ -2,6 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
+import { QuotaShape, quotaJson } from "../../engine/quotas/wire.ts";
 import type { Rates } from "../../record/flow/service.ts";
 import { Health } from "../nodes/wire.ts";
 import type { Overview, ReadOverview } from "./service.ts";
@@ -41,6 +42,7 @@ const Body = Type.Object({
     { connected: described(count, "How many workers have a recent heartbeat.") },
     { description: "Workers of the environment." },
   ),
+  quotas: Type.Array(QuotaShape, { description: "What the environment may use, of what is limited." }),
   integrity: Type.Optional(
     Type.Object(
       {
@@ -76,6 +78,7 @@ const overviewJson = ({ active, oldestWaitingMs, rates, integrity, ...overview }
   last_day: rateJson(rates.lastDay),
   functions: Object.fromEntries(overview.functions),
   workers: { connected: overview.workers },
+  quotas: overview.quotas.map(quotaJson),
   ...(integrity && { integrity: { balanced: integrity.balanced, checked_at: rfc3339(integrity.at) } }),
   cluster: overview.cluster,
 });

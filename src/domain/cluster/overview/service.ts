@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { countCap, workerSilenceMsMax } from "../../../kit/limits.ts";
 import { version } from "../../../kit/version.ts";
 import type { Store } from "../../../store/store.ts";
+import type { Quotas, QuotaUse } from "../../engine/quotas/service.ts";
 import { statusOf } from "../../engine/runs/rules.ts";
 import type { ExecutionState } from "../../engine/runs/run.ts";
 import type { Rates } from "../../record/flow/service.ts";
@@ -13,6 +14,7 @@ export interface OverviewDeps {
   clock: Clock;
   startedAt: Instant;
   ratesOf: (environmentId: string) => Promise<Rates>;
+  quotasOf: Quotas["usesOf"];
   lastLook: (environmentId: string) => { at: Instant; balanced: boolean } | undefined;
   health: (detailed: boolean) => Promise<ClusterHealth>;
 }
@@ -27,6 +29,7 @@ export interface Overview {
   oldestWaitingMs: number | undefined;
   functions: Map<string, number>;
   workers: number;
+  quotas: readonly QuotaUse[];
   rates: Rates;
   /** What this node last found of the invariants. */
   integrity: { at: Instant; balanced: boolean } | undefined;
@@ -39,11 +42,12 @@ export function openOverview(deps: OverviewDeps): ReadOverview {
   const { store, clock, startedAt } = deps;
   return async (environmentId, detailed) => {
     const now = clock.now();
-    const [states, oldest, functions, workers, rates, cluster] = await Promise.all([
+    const [states, oldest, functions, workers, quotas, rates, cluster] = await Promise.all([
       rows.countStates(store, environmentId),
       rows.oldestQueued(store, environmentId),
       rows.countFunctions(store, environmentId),
       rows.countWorkers(store, environmentId, now - workerSilenceMsMax),
+      deps.quotasOf(environmentId),
       deps.ratesOf(environmentId),
       deps.health(detailed),
     ]);
@@ -59,7 +63,7 @@ export function openOverview(deps: OverviewDeps): ReadOverview {
       oldestWaitingMs: typeof oldest?.at === "number" ? Math.max(0, now - oldest.at) : undefined,
       functions: new Map(functions.map(({ status, count }) => [status, count])),
       workers: workers?.count ?? 0,
-      ...{ rates, cluster },
+      ...{ quotas, rates, cluster },
       integrity: deps.lastLook(environmentId),
     };
   };

@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
+import type { Quotas } from "../quotas/service.ts";
+import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { NewArm } from "./arm.ts";
 import { type Fire, fireFlush } from "./fire.ts";
@@ -47,14 +47,9 @@ export interface Debounce {
 export interface DebounceDeps {
   store: Store;
   clock: Clock;
-  ids: Ids;
   log: Log;
-  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
-  newRun: (
-    record: FunctionRecord,
-    event: { id: string; name: string; value: unknown },
-    by: { ids: Ids; now: number },
-  ) => NewRun;
+  starts: LateStarts;
+  quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called after the commit with the runs that entries started. */
@@ -67,57 +62,43 @@ export interface DebounceDeps {
 
 /** A locked entry stays due: the loop comes back after this, and does not spin. */
 const fireEveryMsMin = 20;
-/** An entry whose definition cannot be read waits this long; the other entries fire. */
-const unreadMs = 10_000;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
-  const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
+  const { store, clock, log, starts, onQueued } = deps;
 
-  /** The run is pinned to the definition that the last event was matched with, which the entry also shows. */
   async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
-    const {
-      event_position: eventPosition,
-      event_name: name,
-      data,
-      function_status: status,
-      function_version: version,
-    } = entry;
+    const { event_position: eventPosition, event_name: name, data, function_status: status } = entry;
     if (name === null || data === null || status === null || status === "archived") {
       log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
       return { entryId, eventId, eventPosition, run: undefined };
     }
-    const definition = await definitionOf(environmentId, functionId, version);
-    const times = { createdAt: now, updatedAt: now };
-    const record = { environmentId, definition, status: status as FunctionStatus, version, ...times };
-    const run = newRun(record, { id: eventId, name, value: JSON.parse(data) }, { ids, now });
+    const run = await starts.runOf({ ...entry, function_status: status }, { id: eventId, name, data }, now);
     return { entryId, eventId, eventPosition, run };
   }
 
-  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueEntryRow[] }> {
+  /** Puts off what the quotas of its environment have no room for. */
+  async function withRoom(ready: readonly { row: rows.DueEntryRow; made: Fire }[]) {
+    const room = await deps.quotas.take(ready.flatMap(({ made: { run } }) => run?.environmentId ?? []));
+    const begin: (typeof ready)[number][] = [];
+    const late: rows.DueEntryRow[] = [];
+    for (const one of ready) {
+      const { run } = one.made;
+      if (!run || room.share(run.environmentId, 1) === 1) begin.push(one);
+      else late.push(one.row);
+    }
+    for (const [until, entries] of Map.groupBy(late, (row) => room.againAt(row.environment_id)))
+      await store.write((session) => rows.putOff(session, entries, until));
+    return begin;
+  }
+
+  async function fireSlice(slice: Slice): Promise<{ found: number; taken: rows.DueEntryRow[] }> {
     const now = clock.now();
     const due = await rows.dueEntries(store, now, slice);
-    if (due.length === 0) return { found: 0, fired: [] };
-    const read = await Promise.all(
-      due.map((entry) => fireOf(entry, now).catch((error) => ({ entry, error }))),
-    );
-    const unread = read.flatMap((one) => ("error" in one ? one : []));
-    for (const { entry, error } of unread)
-      log.warn("debounce.not_fired", {
-        environmentId: entry.environment_id,
-        functionId: entry.function_id,
-        error,
-      });
-    if (unread.length > 0)
-      await store.write((session) =>
-        rows.putOff(
-          session,
-          unread.map(({ entry }) => entry),
-          now + unreadMs,
-        ),
-      );
-    const entries = due.filter((_, at) => !("error" in read[at]!));
-    const fires = read.flatMap((one) => ("error" in one ? [] : one));
+    if (due.length === 0) return { found: 0, taken: [] };
+    const unread = { event: "debounce.not_fired", putOff: rows.putOff };
+    const begin = await withRoom(await starts.each(due, (entry) => fireOf(entry, now), unread));
+    const fires = begin.map(({ made }) => made);
     const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
     const lanes = fired.flatMap(({ ord }): QueueHint | [] => {
       const { run } = fires[ord - 1]!;
@@ -128,7 +109,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
       fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
       now,
     );
-    return { found: due.length, fired: fired.map(({ ord }) => entries[ord - 1]!) };
+    return { found: due.length, taken: fired.map(({ ord }) => begin[ord - 1]!.row) };
   }
 
   return {
@@ -155,14 +136,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
 
     async fireOnce() {
       if (!deps.knowsTime()) return {};
-      const work: SharedWork = {
-        async oldest(limit) {
-          const { found, fired } = await fireSlice({ oldest: limit });
-          return { found, taken: fired.length };
-        },
-        scopes: () => rows.environmentsDueNow(store, clock.now()),
-        claim: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
-      };
+      const work = workOnSome(fireSlice, () => rows.environmentsDueNow(store, clock.now()));
       await roundRobin([work], { clock, limit: debounceSliceMax });
       const next = await rows.nextFireAt(store);
       return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };

@@ -1,7 +1,7 @@
 import type { Log } from "../../../kit/log.ts";
 import type { LogSequences } from "../../log/log/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
-import type { Job } from "../jobs/rules.ts";
+import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { PollRequest } from "./queues.ts";
@@ -12,6 +12,8 @@ export interface AssignmentsDeps {
   definitions: DefinitionsCache;
   /** The definition that a run is pinned to. */
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  /** All events of a run that a batch began; none for another run. */
+  eventsOfRun: (runId: string) => Promise<readonly JobEvent[]>;
   secrets: Pick<Secrets, "valuesOf">;
   sequences: Pick<LogSequences, "sequenceAt">;
   /** Called with each job that cannot be sent. */
@@ -44,18 +46,21 @@ function charsOf({ event, completedSteps }: Job): number {
 export function openAssignments(deps: AssignmentsDeps): Assignments {
   const { dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log } = deps;
 
-  /**
-   * Names of the declared secrets. No promise when the current version is the pinned one, as it mostly is.
-   */
-  function secretsOf(job: Job): readonly string[] | Promise<readonly string[]> {
+  /** What the run is pinned to. No promise when that is the current version, as it mostly is. */
+  function definitionOf(job: Job): FunctionDefinition | Promise<FunctionDefinition> {
     const record = definitions.known(job.environmentId)?.functions.get(job.functionId);
-    if (record && record.version === job.functionVersion) return record.definition.secrets;
-    return definitionAt(job.environmentId, job.functionId, job.functionVersion).then(
-      (definition) => definition.secrets,
-      (error) => {
-        throw definitionUnread(job, error);
-      },
-    );
+    if (record && record.version === job.functionVersion) return record.definition;
+    return definitionAt(job.environmentId, job.functionId, job.functionVersion).catch((error) => {
+      throw definitionUnread(job, error);
+    });
+  }
+
+  /** The events of its batch. A run that was started directly has none. */
+  async function addEvents(job: Job): Promise<void> {
+    const events = await deps.eventsOfRun(job.runId).catch((error) => {
+      throw new UnsentJob("EVENTS_UNREADABLE", "the events of its batch cannot be read", error);
+    });
+    if (events.length > 0) job.events = events;
   }
 
   async function withSecrets(job: Job, { mayHave, compensates }: PollRequest): Promise<Job> {
@@ -66,10 +71,12 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
         "JOB_TOO_LARGE",
         `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
       );
-    const sequence = sequences.sequenceAt(job.environmentId, job.event.position);
+    const pinned = definitionOf(job);
+    const { batch, secrets: names } = pinned instanceof Promise ? await pinned : pinned;
+    if (batch) await addEvents(job);
+    const { position } = job.events?.at(-1) ?? job.event;
+    const sequence = sequences.sequenceAt(job.environmentId, position);
     job.sequence = typeof sequence === "object" ? await sequence : sequence;
-    const declared = secretsOf(job);
-    const names = declared instanceof Promise ? await declared : declared;
     if (names.length === 0) return job;
     if (mayHave && !(await mayHave(names))) throw secretsDenied(job);
     const values = await secrets.valuesOf(job.environmentId, names).catch((error) => {

@@ -92,6 +92,8 @@ export interface Definitions {
    * that it matches.
    */
   triggersOf(eventName: string): readonly Trigger[];
+  /** Whether the environment has quotas. */
+  readonly isMetered: boolean;
   /** Undefined when no event has to keep one. */
   readonly schemas: EventSchemas | undefined;
 }

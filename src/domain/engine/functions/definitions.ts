@@ -45,7 +45,8 @@ export function openDefinitions(
     }
     // Read after the head: should they be newer than its version, every flush that is decided by them is rolled back.
     const schemas = await readSchemas(environmentId, kept.get(environmentId)?.schemas);
-    const definitions = { ...compile(found.version, found.records), schemas };
+    const { version, records, isMetered } = found;
+    const definitions = { ...compile(version, records), isMetered, schemas };
     kept.set(environmentId, definitions, found.chars + (schemas?.chars ?? 0));
     return definitions;
   }
@@ -75,7 +76,10 @@ export function openDefinitions(
 
 const none: readonly Trigger[] = [];
 
-function compile(version: number, records: readonly FunctionRecord[]): Omit<Definitions, "schemas"> {
+function compile(
+  version: number,
+  records: readonly FunctionRecord[],
+): Omit<Definitions, "schemas" | "isMetered"> {
   const triggers = new Map<string, Trigger[]>();
   const patterns = openPatternIndex<Trigger>();
   for (const record of records) {

@@ -3,7 +3,9 @@ import { type CelBudget, CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { valueAt } from "../../../kit/data-path.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { wholeWithin, within } from "../../../kit/within.ts";
+import { isPath } from "../waits/rules.ts";
 import {
+  batchSizeMax,
   concurrencyMax,
   flowItemsMax,
   flowPeriodMsMax,
@@ -29,11 +31,13 @@ export interface FlowOptions {
   singleton?: { mode: "skip" | "cancel"; key?: string };
   /** A run that has not begun by then is cancelled. */
   startWithinMs?: number;
+  /** Events that start one run together: so many of them, or what there is after the time. The key is a path or CEL. */
+  batch?: { size: number; timeoutMs: number; key?: string };
 }
 
 /** What an option made of an event, as emit's answer tells it. */
 export interface FlowNotice {
-  option: "priority" | GateOption;
+  option: "priority" | "batch" | GateOption;
   /** `failed`: its expression does not apply to the event. `skipped`: no run was started. */
   outcome: "failed" | "skipped";
   message: string;
@@ -64,8 +68,11 @@ export interface FlowInput {
   idempotency?: { key?: string; periodMs?: number };
   singleton?: { mode?: string; key?: string };
   startWithinMs?: number;
+  batch?: { size?: number; timeoutMs?: number; key?: string };
   debounce?: object;
   concurrency?: { limit?: number; key?: string };
+  actorKey?: string;
+  cancelOn?: readonly unknown[];
 }
 
 /** What the expression of an option may name. */
@@ -76,7 +83,7 @@ const programOf = (expression: string) =>
 
 /** Throws the fault that names the option and the rule. */
 export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
-  const { priority, throttle, rateLimit, idempotency, singleton, startWithinMs } = input;
+  const { priority, throttle, rateLimit, idempotency, singleton, startWithinMs, batch } = input;
   requireOneGate(input);
   return {
     ...(priority !== undefined && priority !== null && { priority: readPriority(priority) }),
@@ -87,15 +94,36 @@ export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
     ...(startWithinMs && {
       startWithinMs: wholeWithin("startWithinMs", startWithinMs, flowPeriodMsMin, flowPeriodMsMax),
     }),
+    ...(batch && { batch: readBatch(batch, input) }),
   };
 }
 
 /** A gate that lets a run begin must be the last word: what it counted could not be taken back. */
 function requireOneGate(input: FlowInput): void {
-  const deciding = (["debounce", "rateLimit", "idempotency", "singleton"] as const).filter(
+  const deciding = (["debounce", "batch", "rateLimit", "idempotency", "singleton"] as const).filter(
     (name) => input[name],
   );
   if (deciding.length > 1) throw invalid(deciding[1]!, `cannot be combined with ${deciding[0]}`);
+}
+
+/** What looks at one event of a run would look at the first of many. */
+function readBatch({ size = 0, timeoutMs = 0, key }: NonNullable<FlowInput["batch"]>, input: FlowInput) {
+  const { concurrency, throttle, actorKey, cancelOn = [], priority } = input;
+  if (cancelOn.length > 0) throw invalid("cancelOn", "cannot be combined with batch");
+  if (typeof priority === "string") throw invalid("priority", "must be a number beside batch");
+  const sameKeys = {
+    "concurrency.key": concurrency?.key,
+    "throttle.key": throttle?.key,
+    actorKey,
+  };
+  for (const [field, other] of Object.entries(sameKeys))
+    if (other && other !== key) throw invalid(field, "must be the same as batch.key");
+  if (key && !isPath(key)) requireExpression("batch.key", key);
+  return {
+    size: wholeWithin("batch.size", size, 1, batchSizeMax),
+    timeoutMs: wholeWithin("batch.timeoutMs", timeoutMs, flowPeriodMsMin, flowPeriodMsMax),
+    ...(key && { key }),
+  };
 }
 
 function readSingleton({ mode = "", key }: NonNullable<FlowInput["singleton"]>) {
@@ -187,9 +215,15 @@ export type FlowValue = { value: unknown } | { error: string };
 const noExpressions: readonly string[] = [];
 
 /** The expressions of a function's options. */
-export function flowExpressions({ priority, idempotency }: FlowOptions): readonly string[] {
-  if (typeof priority !== "string" && idempotency === undefined) return noExpressions;
-  return [...(typeof priority === "string" ? [priority] : []), ...(idempotency ? [idempotency.key] : [])];
+export function flowExpressions({ priority, idempotency, batch }: FlowOptions): readonly string[] {
+  const batchKey = batch?.key !== undefined && !isPath(batch.key) ? batch.key : undefined;
+  if (typeof priority !== "string" && idempotency === undefined && batchKey === undefined)
+    return noExpressions;
+  return [
+    ...(typeof priority === "string" ? [priority] : []),
+    ...(idempotency ? [idempotency.key] : []),
+    ...(batchKey === undefined ? [] : [batchKey]),
+  ];
 }
 
 export function flowValue(
@@ -274,4 +308,26 @@ export function gateOf(
     ...{ kind: mode, most: 1, periodMs: singletonKeptMs, sliceMs: 1 },
     message: mode === "skip" ? "a run is not over" : "a later event takes its place",
   };
+}
+
+/**
+ * The batch that the event waits in. Events that the key does not apply to wait together with those of no key, and are
+ * told so.
+ */
+export function batchOf(
+  environmentId: string,
+  functionId: string,
+  key: string | undefined,
+  event: FlowEvent,
+): { id: string; notice?: FlowNotice } {
+  const found = key === undefined ? { value: null } : batchValue(key, event);
+  const id = gateId([environmentId, functionId, "batch", "error" in found ? null : found.value]);
+  if (!("error" in found)) return { id };
+  return { id, notice: { option: "batch", outcome: "failed", message: found.error } };
+}
+
+function batchValue(key: string, event: FlowEvent): FlowValue {
+  if (!isPath(key)) return keyValue(flowValue(key, event));
+  const value = valueAt(event.value, key);
+  return value === undefined ? { error: "the key leads to nothing" } : { value };
 }

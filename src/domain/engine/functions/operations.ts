@@ -23,6 +23,7 @@ const flowFields = {
   idempotency: Type.Optional(Type.Object({ key: text, periodMs: whole })),
   singleton: Type.Optional(Type.Object({ mode: text, key: text })),
   startWithinMs: whole,
+  batch: Type.Optional(Type.Object({ size: whole, timeoutMs: whole, key: text })),
 };
 
 const Register = Type.Object({

@@ -190,15 +190,17 @@ export async function definitionsVersion(store: Store, environmentId: string): P
 }
 
 /**
- * All functions and the version of the environment's definitions, in one snapshot; undefined when the
- * environment is gone.
+ * All functions, whether there are quotas, and the version of the environment's definitions, in one snapshot;
+ * undefined when the environment is gone.
  */
 export async function readDefinitions(
   store: Store,
   environmentId: string,
-): Promise<{ version: number; records: FunctionRecord[]; chars: number } | undefined> {
-  const rows = await store.all<FunctionRow & { definitions_version: number; id: string | null }>(sql`SELECT
-      h.definitions_version, f.id, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
+): Promise<{ version: number; records: FunctionRecord[]; isMetered: boolean; chars: number } | undefined> {
+  const rows = await store.all<
+    FunctionRow & { definitions_version: number; quotas: number; id: string | null }
+  >(sql`SELECT
+      h.definitions_version, (SELECT count(*) FROM quotas q WHERE q.environment_id = h.environment_id) AS quotas, f.id, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
     FROM heads h LEFT JOIN functions f ON f.environment_id = h.environment_id
     WHERE h.environment_id = ${environmentId}`);
   const first = rows[0];
@@ -207,6 +209,7 @@ export async function readDefinitions(
   return {
     version: first.definitions_version,
     records: found.map(toRecord),
+    isMetered: first.quotas > 0,
     chars: found.reduce((sum, { definition }) => sum + definition.length, 0),
   };
 }

@@ -27,7 +27,7 @@ import {
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 import { readCompensateOn } from "./undo-on.ts";
 
-export { flowValue, gateOf, headStartOf, laneLimitOf } from "./flow.ts";
+export { batchOf, flowValue, gateOf, headStartOf, laneLimitOf } from "./flow.ts";
 
 /**
  * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and

@@ -140,7 +140,8 @@ const flowOfMessage = ({
   idempotency,
   singleton,
   startWithinMs,
-}: RegisterFunctionRequest): Omit<FlowInput, "concurrency"> => ({
+  batch,
+}: RegisterFunctionRequest): Omit<FlowInput, "concurrency" | "actorKey" | "cancelOn"> => ({
   ...(priority && { priority: jsonOf(priority) }),
   ...(throttle && {
     throttle: {
@@ -156,6 +157,7 @@ const flowOfMessage = ({
   ...(idempotency && { idempotency: { key: idempotency.key, periodMs: idempotency.periodMs } }),
   ...(singleton && { singleton: { mode: singleton.mode, key: singleton.key } }),
   ...(startWithinMs && { startWithinMs }),
+  ...(batch && { batch: { size: batch.size, timeoutMs: batch.timeoutMs, key: batch.key } }),
 });
 
 const flowMessage = ({
@@ -165,6 +167,7 @@ const flowMessage = ({
   idempotency,
   singleton,
   startWithinMs,
+  batch,
 }: FlowOptions) => ({
   ...(priority !== undefined && {
     priority: {
@@ -179,4 +182,5 @@ const flowMessage = ({
   ...(idempotency && { idempotency: { ...idempotency } }),
   ...(singleton && { singleton: { ...singleton } }),
   ...(startWithinMs !== undefined && { startWithinMs }),
+  ...(batch && { batch: { ...batch } }),
 });

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
+import { eventsText, eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompensatingJob, CompletedStep, NewRun } from "../runs/run.ts";
 
@@ -22,6 +22,8 @@ export interface Job {
   leaseToken: string;
   leaseExpiresAt: number;
   event: JobEvent;
+  /** All events of a run that a batch began; `openAssignments` adds them. */
+  events?: readonly JobEvent[];
   completedSteps: readonly CompletedStep[];
   functionVersion: number;
   /** Its run is only to be undone; null for a run that goes on. */
@@ -147,7 +149,7 @@ export function assignmentJson(job: AssignedJob): string {
     ...(job.compensating && { compensating: job.compensating }),
   };
   const eventJson = eventText(event, keyField(event), "null");
-  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson},"completed_steps":[${steps.join(",")}]}`;
+  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson}${eventsText(job.events, "null")},"completed_steps":[${steps.join(",")}]}`;
 }
 
 /**

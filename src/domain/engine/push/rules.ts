@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
-import { eventText, keyField } from "../../../kit/stored-event.ts";
+import { eventsText, eventText, keyField } from "../../../kit/stored-event.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
 
@@ -119,5 +119,5 @@ export function requestBody(job: Job, compensates: boolean): string {
       }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}}`,
   );
   const resume = resumeText(job);
-  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson},"steps":[${steps.join(",")}]${resume}}`;
+  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson}${eventsText(job.events, "absent")},"steps":[${steps.join(",")}]${resume}}`;
 }

@@ -21,6 +21,8 @@ export interface ResumeDeps {
   controls: Pick<Controls, "publish">;
   runs: Pick<Runs, "get" | "finishResumes">;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  /** Counts a run that was over and goes on. */
+  noteRevived: (session: Session, environmentId: string) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   onResumed?: (environmentId: string, runId: string) => void;
   onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
@@ -52,7 +54,11 @@ export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise
   const { environmentId, runId } = target;
   const laneId = await laneOfFailed(deps, await requireRun(store, environmentId, runId));
   const at = deps.clock.now();
-  const begun = await store.write((session) => begin(session, target, { at, laneId }));
+  const begun = await store.write(async (session) => {
+    const some = await begin(session, target, { at, laneId });
+    if (!some.execution) await deps.noteRevived(session, environmentId);
+    return some;
+  });
   try {
     await deps.controls.publish({
       messageId: `resume-${runId}`,

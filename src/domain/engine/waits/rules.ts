@@ -26,6 +26,8 @@ export const anyPath = "";
 
 const prefix = /^(?:\$\.|event\.)?data\.(?=.)|^\$\.(?=.)/;
 const barePath = /^[\p{L}\p{N}_$-]+(?:\.[\p{L}\p{N}_$-]+)*$/u;
+/** Whether a text is a path of names and places, and no expression. */
+export const isPath = (text: string): boolean => barePath.test(text);
 /** Only what CEL reads as the same comparison: one path of identifiers, one literal without escapes. */
 const equality =
   /^\s*((?:\$\.|event\.)?data(?:\.[A-Za-z_]\w*)+)\s*==\s*("[^"\\\r\n]*"|'[^'\\\r\n]*'|-?\d{1,15}(?:\.\d{1,15})?|true|false|null)\s*$/;
@@ -45,10 +47,10 @@ export function readMatch(text: string | undefined, literal?: { value: unknown }
   if (match.includes("\0")) throw new CelError("must not contain NUL");
   const [, left, right] = equality.exec(match) ?? [];
   const path = (left ?? match).replace(prefix, "");
-  const isPath = barePath.test(match);
-  if ((isPath || left !== undefined) && Buffer.byteLength(path) > matchPathBytesMax)
+  const isBare = isPath(match);
+  if ((isBare || left !== undefined) && Buffer.byteLength(path) > matchPathBytesMax)
     throw new CelError(`a path has at most ${matchPathBytesMax} bytes`);
-  if (isPath) {
+  if (isBare) {
     return literal ? { kind: "literal", path, value: literal.value } : { kind: "trigger", path };
   }
   if (literal) throw new CelError("a value to match needs a path, not an expression");

@@ -19,7 +19,7 @@ import {
   storedJson,
 } from "../../../kit/payload-json.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
-import type { AssignedJob } from "../jobs/rules.ts";
+import type { AssignedJob, JobEvent } from "../jobs/rules.ts";
 import type { LeaseState } from "../runs/execution/leases.ts";
 import type { CompensatingJob } from "../runs/run.ts";
 import { refusedResult } from "./rules.ts";
@@ -236,23 +236,26 @@ const compensatingMessage = ({ error, tries_left: triesLeft, ...rest }: Compensa
   errorJson: error ? JSON.stringify(error) : "",
 });
 
+const eventMessage = (field: string, event: JobEvent) => ({
+  id: event.id,
+  name: event.name,
+  ...payload("data", "dataValue", encodable(`${field}.data`, event.data)),
+  idempotencyKey: event.idempotency_key ?? "",
+  source: event.source,
+  timestamp: timestampOf(event.at),
+  ...(event.metadata && {
+    metadata: storedJson(encodable(`${field}.metadata`, event.metadata)) as JsonObject,
+  }),
+  version: event.version,
+});
+
 /** A job as a message of the stream; throws when it cannot be one. */
 export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
   runId: job.runId,
   functionId: job.functionId,
-  event: {
-    id: job.event.id,
-    name: job.event.name,
-    ...payload("data", "dataValue", encodable("event.data", job.event.data)),
-    idempotencyKey: job.event.idempotency_key ?? "",
-    source: job.event.source,
-    timestamp: timestampOf(job.event.at),
-    ...(job.event.metadata && {
-      metadata: storedJson(encodable("event.metadata", job.event.metadata)) as JsonObject,
-    }),
-    version: job.event.version,
-  },
+  event: eventMessage("event", job.event),
+  events: job.events?.map((event, at) => eventMessage(`events[${at}]`, event)) ?? [],
   completedSteps: job.completedSteps.map((step) => ({
     stepId: step.step_id,
     name: step.name,

@@ -3,6 +3,7 @@ import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
+import type { NewJoin } from "../../engine/batches/join.ts";
 import type { FlowNotice } from "../../engine/functions/flow.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
@@ -36,14 +37,16 @@ export interface PreparedEvent extends NewEvent, Keyed {
 }
 
 const hasNotices = ({ notices }: NewRun): boolean => notices !== undefined;
+const hasNotice = ({ notice }: NewJoin): boolean => notice !== undefined;
 
 /** Undefined for none, as for every event whose functions have no flow control. */
-export function noticesOf({ runs, skips }: PreparedEvent): FunctionNotice[] | undefined {
-  if (skips === undefined && !runs.some(hasNotices)) return undefined;
+export function noticesOf({ runs, joins, skips }: PreparedEvent): FunctionNotice[] | undefined {
+  if (skips === undefined && !runs.some(hasNotices) && !joins?.some(hasNotice)) return undefined;
   const told = runs.flatMap(({ functionId, notices = [] }) =>
     notices.map((notice) => ({ functionId, ...notice })),
   );
-  return [...told, ...(skips ?? [])];
+  const ofJoins = joins?.flatMap(({ functionId, notice }) => (notice ? { functionId, ...notice } : []));
+  return [...told, ...(ofJoins ?? []), ...(skips ?? [])];
 }
 
 /**

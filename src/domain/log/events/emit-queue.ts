@@ -4,12 +4,14 @@ import { Fault, tryAgain } from "../../../kit/fault.ts";
 import { flushQueue, weightChars, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
 import type { Watch } from "../../../kit/watch.ts";
-import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
+import { isMarked, isOfItem, isStuck, type Store, type StoreError } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
+import { quotaSpent } from "../../engine/quotas/rules.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
 import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";
+import { openQuotaRefusals, type QuotaRefusalsDeps } from "./metering.ts";
 import {
   dropReservations,
   dropUnwritten,
@@ -34,6 +36,7 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
   store: Store;
   clock: Clock;
   definitions: DefinitionsCache;
+  quotas: QuotaRefusalsDeps["quotas"];
   dispatcher: HandOverDeps["dispatcher"] & PrepareDeps["dispatcher"];
   watch: Watch;
 }
@@ -50,6 +53,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
   const handOver = openHandOver(deps);
   const tellFlow = openFlowTold(watch);
   const streamHeads = openStreamHeads(deps);
+  const refuseOver = openQuotaRefusals(deps);
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -66,6 +70,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     const definitions = new FlushDefinitions(deps.definitions);
     await definitions.load(new Set(units.map(environmentOf)), "of");
     const streams = streamHeads.of(units);
+    const over = new Map<EmitUnit, Fault>();
     let isCurrent = false;
     let used: ReadonlyMap<string, UsedEventKey> | undefined;
 
@@ -73,7 +78,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
       const now = clock.now();
       const prepared = new PreparedUnits();
       try {
-        prepared.add(judgedOf(units, definitions.known), definitions.known, deps, now);
+        prepared.add(judgedOf(units, definitions.known), definitions.known, over, deps, now);
         // Definitions in memory may be old: a unit is refused only by those that the store says are current.
         if (prepared.refused.size > 0 && !isCurrent) {
           isCurrent = true;
@@ -82,7 +87,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
           continue;
         }
         const ofUnit = [...prepared.going.values()];
-        const input = { now, definitions: definitions.versions() };
+        const input = { now, definitions: definitions.versions(), metered: definitions.metered() };
         let claims: KeyClaims<ReservedEvent, UsedEventKey>;
         let logged: EmittedRow[];
         if (streams) ({ claims, logged } = await writeAppends(store, { streams, ofUnit, used, input }));
@@ -108,17 +113,13 @@ export function openEmitQueue(deps: EmitQueueDeps) {
       } catch (error) {
         const events = prepared.events();
         dropReservations(events);
-        if (tries >= triesMax)
-          throw isMarked(error, lostKeys)
-            ? contended()
-            : isMarked(error, staleStreams)
-              ? contendedStreams
-              : error;
+        if (tries >= triesMax) throw contention(error);
         // The mark names one environment; the definitions of the others may be as old.
         if (isMarked(error, staleDefinitions))
           await definitions.load([...definitions.known.keys()], "reload");
         else if (isMarked(error, lostKeys)) used = await usedKeys(store, events);
         else if (isMarked(error, staleStreams)) streams?.wereStale();
+        else if (isMarked(error, quotaSpent)) await refuseOver(error as StoreError, prepared.going, over);
         else throw error;
       }
     }
@@ -170,6 +171,15 @@ interface CommittedFlush {
   gone: ReadonlyMap<string, unknown>;
 }
 
+/** What is told when every try met the same trouble. */
+function contention(error: unknown): unknown {
+  if (isMarked(error, lostKeys)) return contended();
+  if (isMarked(error, staleStreams)) return contendedStreams;
+  return isMarked(error, quotaSpent) ? contendedQuotas : error;
+}
+
+const contendedQuotas = tryAgain("unavailable", "other requests use up the same quotas, try again");
+
 const contendedStreams = tryAgain("unavailable", "other requests append to the same streams, try again");
 
 /**
@@ -198,6 +208,13 @@ class FlushDefinitions {
     );
   }
 
+  /** Those with quotas. */
+  metered(): string[] {
+    const found: string[] = [];
+    for (const [id, { isMetered }] of this.known) if (isMetered) found.push(id);
+    return found;
+  }
+
   versions(): Map<string, number> {
     return new Map([...this.known].map(([id, { version }]) => [id, version]));
   }
@@ -213,10 +230,16 @@ class PreparedUnits {
   add(
     units: readonly EmitUnit[],
     known: ReadonlyMap<string, Definitions>,
+    over: ReadonlyMap<EmitUnit, Fault>,
     deps: PrepareDeps,
     now: Instant,
   ): void {
     for (const unit of units) {
+      const fault = over.get(unit);
+      if (fault) {
+        this.refused.set(unit, fault);
+        continue;
+      }
       try {
         this.going.set(unit, prepareUnit(unit, known.get(environmentOf(unit))!, deps, now));
       } catch (error) {

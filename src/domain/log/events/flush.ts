@@ -3,8 +3,8 @@ import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
-import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
-import { entryIdOf } from "../../engine/debounce/rules.ts";
+import type { NewJoin } from "../../engine/batches/join.ts";
+import type { NewArm } from "../../engine/debounce/arm.ts";
 import {
   gateColumns,
   holdRoom,
@@ -36,6 +36,8 @@ import {
 import type { LoggedEvent } from "../log/service.ts";
 import type { SchemaMark } from "../schemas/service.ts";
 import { type Arrival, arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
+import { lateStarts, lateStartsSync } from "./late-starts.ts";
+import { chargedFor, chargeSync, meteredColumns } from "./metering.ts";
 import {
   afterStreams,
   type EntityPlace,
@@ -77,6 +79,8 @@ export interface NewEvent {
   runs: readonly NewRun[];
   /** Starts that wait for repetitions to cease. */
   arms: readonly NewArm[];
+  /** Starts that wait for other events; left out for none. */
+  joins?: readonly NewJoin[] | undefined;
 }
 
 export interface EmitFlushInput {
@@ -86,6 +90,8 @@ export interface EmitFlushInput {
   bound?: ReadonlySet<NewEvent>;
   /** The definitions each environment's runs were matched with. */
   definitions: ReadonlyMap<string, number>;
+  /** Environments with quotas; one whose quota has no room raises `quotaSpent`. */
+  metered?: readonly string[];
   /** How far the streams of the events' entities move; one that is elsewhere raises `staleStreams`. */
   streams?: readonly StreamMove[];
 }
@@ -217,24 +223,12 @@ const eventTarget = (
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",
 
-  postgres({ events, bound, definitions, streams = [], now }, seams) {
+  postgres({ events, bound, definitions, metered = [], streams = [], now }, seams) {
     const keyed = isKeyed(events);
     const appends = streams.length > 0;
     const further = furtherOf(events, appends);
     const runs = events.flatMap((e) => e.runs);
-    const arms = events.flatMap((e) => e.arms);
     const arrived = arrivedIn(events);
-    // A debounce entry takes the last surviving event.
-    const armed =
-      arms.length === 0
-        ? sql.empty
-        : sql`arm AS MATERIALIZED (
-      SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
-      FROM ${seams.rowsFrom("r", armColumns(arms))}
-        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
-      ORDER BY r.id, a.place DESC),
-    armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
-    `;
     const lanes = wantedLanes(runs);
     const limited = lanes.length > 0;
     const room = limited
@@ -254,10 +248,12 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const skipped = gated ? sql`, ${skippedRuns}` : sql.empty;
     const unanswered = sql.raw(", NULL".repeat((limited ? 1 : 0) + (gated ? 1 : 0)));
     const started = runs.length === 0 ? sql.empty : runsStarted(seams, runs, { limited, gated, now });
+    const charge = metered.length === 0 ? sql.empty : chargedFor(metered, runs.length > 0, now);
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events, further),
         ...(keyed && keyColumns(events)),
+        ...(metered.length > 0 && meteredColumns(events)),
         ...boundColumn(events, bound),
       })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
@@ -280,14 +276,14 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${armed}place AS (
+    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${charge}${lateStarts(seams, events)}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}${skipped}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(`ord, position, at${limited ? ", denied" : ""}${gated ? ", skipped" : ""}`)} FROM place
     ${refuseLostKeys(eventLog, bound, unanswered)} ${appends ? refuseStaleStreams(unanswered) : sql.empty}`;
   },
 
-  libsql(session, { events, bound, definitions, streams = [], now }) {
+  libsql(session, { events, bound, definitions, metered = [], streams = [], now }) {
     const logged = append<NewEvent, { definitions_version: number }>(session, eventLog, {
       entries: events,
       bound,
@@ -300,7 +296,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       },
     });
     if (streams.length > 0) moveStreamsSync(session, streams, now);
-    const { denied, skipped } = logged.length > 0 ? write(session, logged, now) : noneHeld;
+    const { denied, skipped } = logged.length > 0 ? write(session, logged, metered, now) : noneHeld;
     if (denied.size + skipped.size === 0)
       return logged.map(({ ord, position, at }) => ({ ord, position, at }));
     return logged.map(({ ord, position, at, entry: { runs } }) => {
@@ -343,7 +339,12 @@ interface HeldBack {
 const noneHeld: HeldBack = { denied: new Set(), skipped: new Set() };
 
 /** Answers the ids of runs that did not go as they were asked for. */
-function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): HeldBack {
+function write(
+  session: SyncSession,
+  logged: readonly Appended<NewEvent>[],
+  metered: readonly string[],
+  now: Instant,
+): HeldBack {
   const { rowsFrom } = session.seams;
   const events = logged.map((l) => l.entry);
   const appends = events.some(({ entity }) => entity !== null);
@@ -359,22 +360,9 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
   if (appends && hasRuns(events)) linkRunsSync(session, events);
   const arrived = arrivedIn(events);
   if (arrived.length > 0) insertArrivals(session, arrived);
-  const arms = new Map(
-    logged.flatMap((l) =>
-      l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
-    ),
-  );
-  if (arms.size > 0) {
-    const last = [...arms.values()];
-    const source = rowsFrom("n", {
-      ...armColumns(last.map(({ arm }) => arm)),
-      position: column.bigint(last.map(({ l }) => l.position)),
-      at: column.bigint(last.map(({ l }) => l.at)),
-    });
-    session.run(insertArms(source, "MIN"));
-  }
+  lateStartsSync(session, logged);
   const asked = logged.flatMap(({ entry, position }) => entry.runs.map((run) => ({ run, position })));
-  if (asked.length === 0) return noneHeld;
+  if (asked.length === 0 && metered.length === 0) return noneHeld;
   const skipped = passGatesSync(
     session,
     asked.map(({ run }) => run),
@@ -382,6 +370,7 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
   );
   const passed = skipped.size === 0 ? asked : asked.filter(({ run }) => !skipped.has(run.id));
   const wanted = passed.map(({ run }) => run);
+  if (metered.length > 0) chargeSync(session, metered, { events, runs: wanted }, now);
   if (wanted.length === 0) return { ...noneHeld, skipped };
   const runs = leaseInRoomSync(session, wanted, now);
   const source = rowsFrom("n", {

@@ -13,6 +13,8 @@ export interface HandOverDeps {
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called after the commit with the debounced starts. */
   onArmed: (arms: readonly NewArm[]) => void;
+  /** Called after the commit when events joined batches. */
+  onJoined: () => void;
   /** Called after the commit with the runs that events started. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
   /** Called after the commit with each event that was written. */
@@ -29,7 +31,7 @@ export interface HandOverDeps {
  * readers.
  */
 export function openHandOver(deps: HandOverDeps) {
-  const { dispatcher, onQueued, onArmed, onCreated, onLogged, onAppended, feeds, matcher } = deps;
+  const { dispatcher, onQueued, onArmed, onJoined, onCreated, onLogged, onAppended, feeds, matcher } = deps;
 
   function deliverRuns(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     const rowOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
@@ -53,6 +55,7 @@ export function openHandOver(deps: HandOverDeps) {
     dispatcher.answerDelivered();
     const arms = logged.flatMap(({ ord }) => events[ord - 1]!.arms);
     if (arms.length > 0) onArmed(arms);
+    if (logged.some(({ ord }) => events[ord - 1]!.joins !== undefined)) onJoined();
     if (queued.size > 0) onQueued([...queued.values()]);
   }
 

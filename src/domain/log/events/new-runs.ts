@@ -1,11 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
 import type { FlowEvent, FlowNotice } from "../../engine/functions/flow.ts";
-import { gateOf, headStartOf, laneOf } from "../../engine/functions/rules.ts";
+import { batchOf, gateOf, headStartOf, laneOf } from "../../engine/functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../../engine/runs/run.ts";
 import { readMatch, storedMatch } from "../../engine/waits/rules.ts";
 import { actorOf } from "./actor.ts";
@@ -79,16 +80,35 @@ export function invokedBy(
 }
 
 /**
- * Refuses a debounced function to a caller that waits for the runs' ends: its run does not begin with the
- * event.
+ * Refuses a debounced function, and one of batches, to a caller that waits for the runs' ends: its run does not begin
+ * with the event.
  */
 export function requireUndelayed(started: readonly FunctionRecord[]): void {
-  const debounced = started.find(({ definition }) => definition.debounce !== undefined);
-  if (debounced)
+  const delayed = started.find(({ definition }) => definition.debounce || isBatched(definition));
+  if (delayed)
     throw new Fault(
       "failed_precondition",
-      `function ${debounced.definition.id} is debounced: its run does not begin with the event`,
+      `function ${delayed.definition.id} is ${delayed.definition.debounce ? "debounced" : "started by batches"}: its run does not begin with the event`,
     );
+}
+
+/** An event that waits for no other starts its run at once. */
+const isBatched = ({ batch }: FunctionDefinition): boolean => batch !== undefined && batch.size > 1;
+
+/** Undefined for a function whose run begins with the event. */
+export function newJoin(
+  { environmentId, definition, version }: FunctionRecord,
+  event: FlowEvent,
+  { data, metadata }: Pick<EventDraft, "data" | "metadata">,
+): NewJoin | undefined {
+  if (!isBatched(definition)) return undefined;
+  const { size, timeoutMs, key } = definition.batch!;
+  const { id: batchId, notice } = batchOf(environmentId, definition.id, key, event);
+  return {
+    ...{ environmentId, functionId: definition.id, functionVersion: version, batchId, eventId: event.id },
+    bytes: Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata)),
+    ...{ size, timeoutMs, notice },
+  };
 }
 
 /** Undefined for a function whose run begins with the event. */

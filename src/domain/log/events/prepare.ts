@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
 import type { Reservation } from "../../engine/dispatch/reservations.ts";
@@ -12,6 +13,7 @@ import {
   type InvokeTarget,
   invokedBy,
   newArm,
+  newJoin,
   newRun,
   requireUndelayed,
   startedBy,
@@ -75,9 +77,8 @@ export function prepareUnit(
       const event = eventOf(draft, { id, schema }, unit);
       events.push(event);
       for (const record of started) {
-        const arm = target ? undefined : newArm(record, { id, value: draft.value });
-        if (arm) event.arms.push(arm);
-        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target, values }));
+        if (!target && startsLater(record, draft, event, values)) continue;
+        event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target, values }));
       }
     }
     return events;
@@ -85,6 +86,24 @@ export function prepareUnit(
     dropReservations(events);
     throw error;
   }
+}
+
+/** Whether the event's run begins after it: once others cease to come, or with others. */
+function startsLater(
+  record: FunctionRecord,
+  draft: EventDraft,
+  event: ReservedEvent & { arms: NewArm[]; joins: NewJoin[] | undefined },
+  values: Judged["values"],
+): boolean {
+  const { debounce, batch } = record.definition;
+  if (debounce === undefined && batch === undefined) return false;
+  const { name, value } = draft;
+  const seen = { id: event.id, name, value, values };
+  const arm = newArm(record, seen);
+  if (arm) event.arms.push(arm);
+  const join = newJoin(record, seen, draft);
+  if (join) event.joins = [...(event.joins ?? []), join];
+  return arm !== undefined || join !== undefined;
 }
 
 interface StartDeps extends PrepareDeps, Pick<Judged, "values"> {
@@ -145,6 +164,7 @@ function eventOf(
     emitter: origin.emitter,
     runs: [] as NewRun[],
     arms: [] as NewArm[],
+    joins: undefined as NewJoin[] | undefined,
     reservations: new Map<string, Reservation>(),
   };
 }

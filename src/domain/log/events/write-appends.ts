@@ -13,7 +13,7 @@ export interface AppendFlush {
   ofUnit: readonly ReservedEvent[][];
   /** The stored uses of keys, once a flush has lost one. */
   used: ReadonlyMap<string, UsedEventKey> | undefined;
-  input: Pick<EmitFlushInput, "now" | "definitions">;
+  input: Pick<EmitFlushInput, "now" | "definitions" | "metered">;
 }
 
 /**

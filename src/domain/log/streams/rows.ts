@@ -180,13 +180,20 @@ export const markDeleted = (
     WHERE ${ofStream(environmentId, entityId)}`);
 
 /** Overwrites the payload of one event of a stream; undefined when the stream has no such event. */
-export const redactEvent = (
+export async function redactEvent(
   session: Session,
   environmentId: string,
   { entityId, eventId, now }: { entityId: string; eventId: string; now: Instant },
-): Promise<{ entity_version: number; redacted_at: Instant } | undefined> =>
-  session.one(sql`UPDATE events SET data = 'null', metadata = NULL, redacted_at = COALESCE(redacted_at, CAST(${now} AS BIGINT))
-    WHERE id = ${eventId} AND ${ofStream(environmentId, entityId)} RETURNING entity_version, redacted_at`);
+  forget: (which: Sql, left: number) => Promise<void>,
+): Promise<{ entity_version: number; redacted_at: Instant } | undefined> {
+  const which = sql`id = ${eventId} AND ${ofStream(environmentId, entityId)}`;
+  await forget(which, overwrittenBytes);
+  return session.one(sql`UPDATE events SET data = 'null', metadata = NULL, redacted_at = COALESCE(redacted_at, CAST(${now} AS BIGINT))
+    WHERE ${which} RETURNING entity_version, redacted_at`);
+}
+
+/** A payload that is overwritten is `null`. */
+const overwrittenBytes = 4;
 
 export interface PurgedStream {
   environment_id: string;
@@ -219,10 +226,13 @@ export async function purgePayloads(
   session: Session,
   { environment_id: environmentId, entity_id: entityId, version, purge_from: from }: PurgedStream,
   { now, limit }: { now: Instant; limit: number },
+  forget: (which: Sql, left: number) => Promise<void>,
 ): Promise<void> {
   const next = from + limit;
+  const which = sql`${ofStream(environmentId, entityId)} AND entity_version >= ${from} AND entity_version < ${next}`;
+  await forget(which, overwrittenBytes);
   await session.run(sql`UPDATE events SET data = 'null', metadata = NULL, redacted_at = COALESCE(redacted_at, CAST(${now} AS BIGINT))
-    WHERE ${ofStream(environmentId, entityId)} AND entity_version >= ${from} AND entity_version < ${next}`);
+    WHERE ${which}`);
   await session.run(sql`UPDATE streams SET purge_from = CAST(${next > version ? null : next} AS BIGINT)
     WHERE ${ofStream(environmentId, entityId)}`);
 }

@@ -4,6 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { LeaderWrite, Session } from "../../../store/store.ts";
+import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { EventDraft } from "../events/rules.ts";
 import type { EmitOrigin, Emitted, Events } from "../events/service.ts";
@@ -77,6 +78,8 @@ export interface StreamsDeps extends StreamReadsDeps {
    * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
    */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Takes what is overwritten out of the quotas. */
+  forgetBytes: ForgetBytes;
   /** Called after the commit. */
   onFrame: (frame: StreamFrame) => void;
 }
@@ -93,7 +96,7 @@ async function lockStream(
 }
 
 export function openStreams(deps: StreamsDeps): Streams {
-  const { store, clock, ids, events, shareEnvironment, onFrame } = deps;
+  const { store, clock, ids, events, shareEnvironment, forgetBytes, onFrame } = deps;
 
   return {
     ...openStreamReads(deps),
@@ -137,7 +140,12 @@ export function openStreams(deps: StreamsDeps): Streams {
       const now = clock.now();
       const redacted = await store.write(async (session) => {
         await lockStream(session, environmentId, entityId);
-        const row = await rows.redactEvent(session, environmentId, { entityId, eventId, now });
+        const row = await rows.redactEvent(
+          session,
+          environmentId,
+          { entityId, eventId, now },
+          (which, left) => forgetBytes(session, environmentId, which, left),
+        );
         if (row) await rows.deleteSnapshots(session, environmentId, entityId, row.entity_version);
         return row;
       });
@@ -153,13 +161,17 @@ export function openStreams(deps: StreamsDeps): Streams {
 const purgedAtOnce = 100;
 
 /** A stream comes again until all of its payloads are overwritten. */
-async function purgeDeleted({ store, clock }: StreamsDeps, write: LeaderWrite): Promise<void> {
+async function purgeDeleted({ store, clock, forgetBytes }: StreamsDeps, write: LeaderWrite): Promise<void> {
   let purged: number;
   const purgeSome = async (slice: Slice) => {
     const now = clock.now();
     const found = await rows.streamsToPurge(store, now, slice);
     for (const one of found)
-      await write((session) => rows.purgePayloads(session, one, { now, limit: purgeSliceMax }));
+      await write((session) =>
+        rows.purgePayloads(session, one, { now, limit: purgeSliceMax }, (which, left) =>
+          forgetBytes(session, one.environment_id, which, left),
+        ),
+      );
     purged += found.length;
     return found;
   };

@@ -13,6 +13,9 @@ const link = (
   relation,
 });
 
+const started = ({ event_id, id }: { event_id: string; id: string }) =>
+  link(["event", event_id], "started", ["run", id]);
+
 const emitted = ({ run_id, id, entity_id }: { run_id: string; id: string; entity_id: string | null }) =>
   link(["run", run_id], entity_id === null ? "emitted" : "appended", ["event", id]);
 
@@ -42,10 +45,8 @@ const stepLinks = async (
 /** From a thing to what it led to. */
 export const effectsOf: Record<CausalKind, readonly CausalLooking[]> = {
   event: [
-    async (reader, look) =>
-      (await rows.runsStartedBy(reader, look)).map((one) =>
-        link(["event", one.event_id], "started", ["run", one.id]),
-      ),
+    async (reader, look) => (await rows.runsStartedBy(reader, look)).map(started),
+    async (reader, look) => (await rows.runsOfBatchesWith(reader, look)).map(started),
     async (reader, look) =>
       (await rows.lettersOf(reader, look)).map((one) =>
         link(["event", one.event_id], "undelivered", ["letter", pairOf(one.endpoint_id, one.event_id)]),
@@ -94,9 +95,10 @@ export const causesOf: Record<CausalKind, readonly CausalLooking[]> = {
   run: [
     async (reader, look) =>
       (await rows.runsById(reader, look)).flatMap((one) => [
-        link(["event", one.event_id], "started", ["run", one.id]),
+        started(one),
         ...(one.parent_run_id === null ? [] : [link(["run", one.parent_run_id], "invoked", ["run", one.id])]),
       ]),
+    async (reader, look) => (await rows.furtherEventsOf(reader, look)).map(started),
   ],
   step: [
     (reader, look) => stepLinks(reader, look, (id, runId) => link(["run", runId], "took", ["step", id])),

@@ -20,6 +20,20 @@ export const runsStartedBy = (reader: CausalReader, look: CausalLook) =>
     FROM ${idsFrom(reader, look)} JOIN runs r ON r.event_id = i.id
     WHERE r.environment_id = ${look.environmentId} ORDER BY i.ord, r.id LIMIT ${look.most}`);
 
+/** The same of runs that a batch began, but for its first event, which the run names. */
+export const runsOfBatchesWith = (reader: CausalReader, look: CausalLook) =>
+  reader.all<{ event_id: string; id: string }>(sql`SELECT b.event_id, r.id
+    FROM ${idsFrom(reader, look)} JOIN batch_events b ON b.event_id = i.id JOIN runs r ON r.id = b.run_id
+    WHERE r.environment_id = ${look.environmentId} AND r.event_id <> b.event_id
+    ORDER BY i.ord, r.id LIMIT ${look.most}`);
+
+/** The other way: the further events of the runs. */
+export const furtherEventsOf = (reader: CausalReader, look: CausalLook) =>
+  reader.all<{ event_id: string; id: string }>(sql`SELECT b.event_id, r.id
+    FROM ${idsFrom(reader, look)} JOIN runs r ON r.id = i.id JOIN batch_events b ON b.run_id = r.id
+    WHERE r.environment_id = ${look.environmentId} AND r.event_id <> b.event_id
+    ORDER BY i.ord, b.position LIMIT ${look.most}`);
+
 /** Endpoints to which an event could not be delivered. */
 export const lettersOf = (reader: CausalReader, look: CausalLook) =>
   reader.all<{ event_id: string; endpoint_id: string }>(sql`SELECT l.event_id, l.endpoint_id

@@ -1,5 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Store } from "../../../store/store.ts";
+import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import * as rows from "./rows.ts";
 import { cutoff } from "./rules.ts";
 import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
@@ -15,8 +16,9 @@ export function openEventExpiry(deps: {
   store: Store;
   clock: Clock;
   floorGuards: readonly FloorGuard[];
+  forgetBytes: ForgetBytes;
 }): ExpireTurn {
-  const { store, clock, floorGuards } = deps;
+  const { store, clock, floorGuards, forgetBytes } = deps;
   const size = new SliceSize(clock);
   return async (write, environmentId, days, slices) => {
     const before = cutoff(days, clock.now());
@@ -35,7 +37,11 @@ export function openEventExpiry(deps: {
       const floor = found.needed ?? (isLast ? below : last + 1);
       await write((session) => rows.raiseFloor(session, environmentId, floor));
       gone += await size.timed(() =>
-        write((session) => rows.deleteEvents(session, environmentId, last, limit)),
+        write((session) =>
+          rows.deleteEvents(session, environmentId, { last, limit }, (which) =>
+            forgetBytes(session, environmentId, which),
+          ),
+        ),
       );
       if (found.needed !== null || isLast) break;
       await clock.sleep(breathMs);

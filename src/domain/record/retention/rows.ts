@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 export interface EnvironmentRetention {
@@ -70,15 +70,19 @@ export const raiseFloor = (session: Session, environmentId: string, floor: numbe
   session.run(sql`UPDATE heads SET retention_floor = ${sql.bigint(floor)}
     WHERE environment_id = ${environmentId} AND retention_floor < ${sql.bigint(floor)}`);
 
-export const deleteEvents = (
+/** `forget` is told first which events go. */
+export async function deleteEvents(
   session: Session,
   environmentId: string,
-  last: number,
-  limit: number,
-): Promise<number> =>
-  session.run(sql`DELETE FROM events WHERE environment_id = ${environmentId} AND position IN (
+  { last, limit }: { last: number; limit: number },
+  forget: (which: Sql) => Promise<void>,
+): Promise<number> {
+  const which = sql`environment_id = ${environmentId} AND position IN (
     SELECT position FROM events WHERE environment_id = ${environmentId} AND position <= ${last}
-      AND entity_id IS NULL ORDER BY position LIMIT ${limit})`);
+      AND entity_id IS NULL ORDER BY position LIMIT ${limit})`;
+  await forget(which);
+  return session.run(sql`DELETE FROM events WHERE ${which}`);
+}
 
 export interface OldRun {
   id: string;
@@ -111,6 +115,7 @@ export async function deleteRuns(session: Session, runIds: readonly string[]): P
   await session.run(sql`DELETE FROM steps WHERE run_id IN ${among}`);
   await session.run(sql`DELETE FROM run_history WHERE run_id IN ${among}`);
   await session.run(sql`DELETE FROM run_streams WHERE run_id IN ${among}`);
+  await session.run(sql`DELETE FROM batch_events WHERE run_id IN ${among}`);
   return session.run(sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`);
 }
 

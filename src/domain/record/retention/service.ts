@@ -4,6 +4,7 @@ import { expireSlicesMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
@@ -42,6 +43,8 @@ export interface RetentionDeps {
   definitionOf: DefinitionOf;
   /** The guards of matchers, groups, projections and every other reader that may lag behind a log's end. */
   floorGuards?: readonly FloorGuard[];
+  /** Takes what is deleted out of the quotas. */
+  forgetBytes: ForgetBytes;
 }
 
 const environmentsAtOnce = 100;
@@ -51,8 +54,8 @@ const turnSlicesMax = 20;
 const analyzeFrom = 10_000;
 
 export function openRetention(deps: RetentionDeps): Retention {
-  const { store, clock, log, config, floorGuards = [] } = deps;
-  const expireEventsOf = openEventExpiry({ store, clock, floorGuards });
+  const { store, clock, log, config, floorGuards = [], forgetBytes } = deps;
+  const expireEventsOf = openEventExpiry({ store, clock, floorGuards, forgetBytes });
   const expireRunsOf = openRunExpiry(deps);
   const expired = deps.metrics.counter({
     name: "svc_expired_rows_total",

@@ -1,0 +1,144 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Quotas, Room } from "../quotas/service.ts";
+import type { LateStarts } from "../runs/late-start.ts";
+import type { NewRun, QueueHint } from "../runs/run.ts";
+import { type BatchRun, type Close, closeFlush } from "./close.ts";
+import { batchSliceMax, batchTakeMax } from "./limits.ts";
+import * as rows from "./rows.ts";
+import { type BatchedEvent, type BatchPlan, planBatches } from "./rules.ts";
+
+/** Events that start one run together: they join in the emit flush, and begin here. */
+export interface BatchStarts {
+  /** Called with events that this node let join: the loop must look. */
+  joined(): void;
+  /** Call inside the transaction that deletes a function, while its head is locked. */
+  dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
+  /** The tick of loop `batches.close`; answers in how many milliseconds the next is due. */
+  closeOnce(): Promise<{ againInMs?: number }>;
+}
+
+export interface BatchStartsDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  starts: LateStarts;
+  quotas: Pick<Quotas, "take">;
+  /** Called with queues that got runs. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  /** Called after the commit with the runs that began. */
+  onCreated: (runs: readonly NewRun[], at: Instant) => void;
+  /** Asks the loop `batches.close` for a tick. */
+  wake: () => void;
+  /** Whether the node's clock can be trusted: without that it closes nothing. */
+  knowsTime: () => boolean;
+}
+
+/** What is locked stays due: the loop comes back after this, and does not spin. */
+const againMsMin = 20;
+
+export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
+  const { store, clock, log, starts, quotas, onQueued, onCreated } = deps;
+
+  /** Undefined for what is dropped. */
+  function planOf(due: rows.DueBatch, waiting: readonly BatchedEvent[], now: Instant): BatchPlan | undefined {
+    const { function_status: status, size, timeout_ms: timeoutMs } = due;
+    if (status !== null && status !== "archived")
+      return planBatches(waiting, { size, timeoutMs, isAll: waiting.length <= batchTakeMax }, now);
+    log.info("batch.dropped", {
+      ...{ environmentId: due.environment_id, functionId: due.function_id, status: status ?? "deleted" },
+    });
+    return undefined;
+  }
+
+  async function closeOf(
+    due: rows.DueBatch,
+    plan: BatchPlan | undefined,
+    { firsts, now }: { firsts: ReadonlyMap<string, rows.BatchHead>; now: Instant },
+  ): Promise<Close> {
+    const { id: batchId, environment_id: environmentId, function_status: status } = due;
+    const close = { batchId, environmentId, firstPosition: due.first_position };
+    if (!plan || status === null)
+      return { ...close, ...takenOf(due, { runs: [], next: undefined }, now), runs: [], isDropped: true };
+    const runs = await Promise.all(
+      plan.runs.map(async (own): Promise<BatchRun> => {
+        const [first] = own;
+        const event = firsts.get(first!.eventId)!;
+        const run = await starts.runOf({ ...due, function_status: status }, event, now);
+        return { run, from: first!.position, to: own.at(-1)!.position };
+      }),
+    );
+    return { ...close, ...takenOf(due, plan, now), runs, isDropped: false };
+  }
+
+  async function closeSlice(slice: Slice): Promise<{ found: number; taken: rows.DueBatch[] }> {
+    const now = clock.now();
+    const due = await rows.dueBatches(store, now, slice);
+    if (due.length === 0) return { found: 0, taken: [] };
+    const waiting = Map.groupBy(await rows.waitingIn(store, due), ({ turn }) => turn);
+    const wanted = due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now));
+    const room = await quotas.take(
+      due.flatMap((one, at) => wanted[at]?.runs.map(() => one.environment_id) ?? []),
+    );
+    const plans = due.map((one, at) => inRoom(wanted[at], one, room));
+    const ids = plans.flatMap((plan) => plan?.runs.map(([first]) => first!.eventId) ?? []);
+    const firsts = new Map((await rows.eventsById(store, ids)).map((event) => [event.id, event]));
+    const unread = { event: "batch.not_closed", putOff: rows.putOff };
+    const ready = await starts.each(due, (one, at) => closeOf(one, plans[at], { firsts, now }), unread);
+    const closes = ready.map(({ made }) => made);
+    const closed = closes.length === 0 ? [] : await store.flush(closeFlush, { now, closes });
+    const runs = closed.flatMap(({ ord }) => closes[ord - 1]!.runs.map(({ run }) => run));
+    if (runs.length > 0) {
+      onQueued(runs.map(({ environmentId, functionId }) => ({ environmentId, functionId })));
+      onCreated(runs, now);
+    }
+    return { found: due.length, taken: closed.map(({ ord }) => ready[ord - 1]!.row) };
+  }
+
+  return {
+    joined: deps.wake,
+    dropFunction: rows.deleteBatchesOf,
+
+    async closeOnce() {
+      if (!deps.knowsTime()) return {};
+      const work = workOnSome(closeSlice, () => rows.environmentsDueNow(store, clock.now()));
+      await roundRobin([work], { clock, limit: batchSliceMax });
+      const next = await rows.nextCloseAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
+    },
+  };
+}
+
+const inOrder = (found: readonly rows.BatchedRow[]): BatchedEvent[] =>
+  found
+    .map(({ position, event_id: eventId, bytes, at }) => ({ position, eventId, bytes, at }))
+    .sort((a, b) => a.position - b.position);
+
+/** The part of a plan that the quotas of its environment let begin. */
+function inRoom(
+  plan: BatchPlan | undefined,
+  { environment_id }: rows.DueBatch,
+  room: Room,
+): BatchPlan | undefined {
+  if (!plan) return undefined;
+  const most = room.share(environment_id, plan.runs.length);
+  if (most === plan.runs.length) return plan;
+  return {
+    runs: plan.runs.slice(0, most),
+    next: plan.runs[most]![0],
+    notBefore: room.againAt(environment_id),
+  };
+}
+
+/** What goes on waiting begins behind the last event that does not: an event may join meanwhile. */
+function takenOf({ first_position }: rows.DueBatch, { runs, next, notBefore = 0 }: BatchPlan, now: Instant) {
+  const taken = runs.flat();
+  return {
+    count: taken.length,
+    bytes: taken.reduce((sum, { bytes }) => sum + bytes, 0),
+    next: next ?? { position: (taken.at(-1)?.position ?? first_position - 1) + 1, at: now },
+    notBefore,
+  };
+}

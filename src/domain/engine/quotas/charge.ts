@@ -1,0 +1,43 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import { raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
+import { charged, type Demand, type Ledger, minuteOf, overrun, quotaSpent } from "./rules.ts";
+
+export const ledgerColumns =
+  sql.raw(`environment_id, runs_per_minute, stored_bytes, concurrent_runs, minute, minute_runs,
+    active_runs, bytes`);
+
+/**
+ * Takes what a flush needs out of the ledgers of its environments, all of it or nothing of the flush. `demand` has
+ * rows (environment_id, runs, bytes), computed behind the heads. The ledger's row is locked and read anew, so that the
+ * sums are exact on any number of nodes.
+ */
+export const chargeQuotas = (now: Instant): Sql => {
+  const minute = sql`${sql.bigint(minuteOf(now))}`;
+  const runs = sql`(CASE WHEN q.minute >= ${minute} THEN q.minute_runs ELSE 0 END + d.runs)`;
+  return sql`UPDATE quotas q SET minute = GREATEST(q.minute, ${minute}), minute_runs = ${runs},
+        active_runs = q.active_runs + d.runs, bytes = CASE
+          WHEN (d.runs > 0 AND (${runs} > q.runs_per_minute OR q.active_runs + d.runs > q.concurrent_runs))
+            OR (d.bytes > 0 AND q.bytes + d.bytes > q.stored_bytes)
+          THEN ${raiseMark(quotaSpent, sql.raw("q.environment_id"))} ELSE q.bytes + d.bytes END
+      FROM demand d
+      WHERE q.environment_id || '' = d.environment_id AND q.environment_id = ANY (ARRAY(SELECT environment_id FROM demand))`;
+};
+
+/** The same for libSQL. */
+export function chargeQuotasSync(
+  session: SyncSession,
+  demands: ReadonlyMap<string, Demand>,
+  now: Instant,
+): void {
+  for (const [environmentId, demand] of demands) {
+    const ledger = session.one<Ledger>(
+      sql`SELECT ${ledgerColumns} FROM quotas WHERE environment_id = ${environmentId}`,
+    );
+    if (!ledger) continue;
+    if (overrun(ledger, demand, now)) throw new StoreError("marked", quotaSpent + environmentId);
+    const after = charged(ledger, demand, now);
+    session.run(sql`UPDATE quotas SET minute = ${after.minute}, minute_runs = ${after.minute_runs},
+      active_runs = ${after.active_runs}, bytes = ${after.bytes} WHERE environment_id = ${environmentId}`);
+  }
+}

@@ -1,0 +1,8 @@
+/** The highest limits that a quota may have. Runs that are not over are counted one by one when they seem too many. */
+export const quotaRunsPerMinuteMax = 10_000_000;
+export const quotaConcurrentRunsMax = 100_000;
+export const quotaStoredBytesMax = 2 ** 50;
+/** A refusal for runs that are not over, or for bytes, asks to come again after so many seconds. */
+export const quotaAgainSeconds = 1;
+/** A start that no caller waits for is tried again after this, where nothing says when there is room. */
+export const quotaAgainMs = 1_000;

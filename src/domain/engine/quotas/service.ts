@@ -1,0 +1,195 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import type { Sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { quotaConcurrentRunsMax } from "./limits.ts";
+import * as rows from "./rows.ts";
+import {
+  againAt,
+  changedLimits,
+  charged,
+  type Ledger,
+  lowerOf,
+  type QuotaChange,
+  type QuotaLimits,
+  type QuotaName,
+  quotaNames,
+  roomFor,
+  usedOf,
+} from "./rules.ts";
+
+/** One quota, as it is shown. */
+export interface QuotaUse {
+  quota: QuotaName;
+  limit: number;
+  used: number;
+  /** The limits that the lower one is of. */
+  platform: number | undefined;
+  own: number | undefined;
+}
+
+/** Room for runs that no caller waits for, shared out in the order that it is asked in. */
+export interface Room {
+  /** How many of these runs may begin. */
+  share(environmentId: string, runs: number): number;
+  /** When those without room are worth another try. */
+  againAt(environmentId: string): Instant;
+}
+
+/** What environments may use. Every use stands in one ledger, the row of its environment. */
+export interface Quotas {
+  /** Those that have a limit. */
+  usesOf(environmentId: string): Promise<QuotaUse[]>;
+  /** The same for a caller. Another org's environment looks like none. */
+  show(caller: Caller, environmentId: string): Promise<QuotaUse[]>;
+  /** The platform sets its limits, others those of the environment's own, which may only be lower. */
+  set(caller: Caller, environmentId: string, change: QuotaChange): Promise<QuotaUse[]>;
+  /** The ledger after its runs were counted; undefined without quotas. */
+  recounted(environmentId: string): Promise<Ledger | undefined>;
+  /**
+   * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them counted for
+   * their minute.
+   */
+  take(environmentIds: readonly string[]): Promise<Room>;
+  /** A run that was over goes on: it counts, and is not refused. */
+  noteRevived(session: Session, environmentId: string): Promise<void>;
+  readonly forgetBytes: ForgetBytes;
+}
+
+/**
+ * The payloads of some events go, but for so many bytes of each: call before they do, in the same transaction. `which`
+ * are conditions on `events`.
+ */
+export type ForgetBytes = (
+  session: Session,
+  environmentId: string,
+  which: Sql,
+  left?: number,
+) => Promise<void>;
+
+export interface QuotasDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  /** Tells every emit flush of the environment that its cached definitions are old; holds its head. */
+  raiseDefinitions: (session: Session, environmentId: string) => Promise<void>;
+}
+
+export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quotas {
+  /** Runs that end are not noted: they are counted when the ledger says that there are too many. */
+  async function recount(session: Session, environmentId: string): Promise<rows.QuotaRow | undefined> {
+    const row = await rows.holdQuotas(session, environmentId);
+    if (!row || row.concurrent_runs === null) return row;
+    // A statement behind the lock: it sees every run that was charged for.
+    const active = await rows.countActive(session, environmentId, quotaConcurrentRunsMax + 1);
+    const ledger = { ...row, active_runs: active };
+    if (active !== row.active_runs) await rows.putLedger(session, ledger);
+    return ledger;
+  }
+
+  /** Answers how many of the runs there was room for; undefined when there are no quotas by now. */
+  const takeOf = (environmentId: string, runs: number) =>
+    store.write(async (session) => {
+      const now = clock.now();
+      const row = await recount(session, environmentId);
+      if (!row) return undefined;
+      const taken = Math.min(runs, roomFor(row, now));
+      if (taken > 0) await rows.putLedger(session, charged(row, { runs: taken, bytes: 0 }, now));
+      return { left: taken, againAt: againAt(row, now) };
+    });
+
+  async function usesOf(environmentId: string): Promise<QuotaUse[]> {
+    const row = await rows.readQuotas(store, environmentId);
+    if (!row) return [];
+    const active =
+      row.concurrent_runs === null ? 0 : await rows.countActive(store, environmentId, quotaConcurrentRunsMax);
+    const used = usedOf({ ...row, active_runs: active }, clock.now());
+    const platform = JSON.parse(row.platform) as QuotaLimits;
+    const own = JSON.parse(row.own) as QuotaLimits;
+    return quotaNames.flatMap((quota) => {
+      const limit = row[quota];
+      return limit === null
+        ? []
+        : { quota, limit, used: used[quota], platform: platform[quota], own: own[quota] };
+    });
+  }
+
+  async function requireShown({ kind, orgId }: Caller, environmentId: string): Promise<void> {
+    const found = await rows.orgOf(store, environmentId);
+    if (!found || !(isOfPlatform(kind) || found.org_id === orgId))
+      throw missing("environment", environmentId);
+  }
+
+  return {
+    usesOf,
+
+    async show(caller, environmentId) {
+      await requireShown(caller, environmentId);
+      return usesOf(environmentId);
+    },
+
+    async set(caller, environmentId, change) {
+      await requireShown(caller, environmentId);
+      await store.write(async (session) => {
+        // Holds the head: what is counted below is all there is, and later emits know of the quotas.
+        await raiseDefinitions(session, environmentId);
+        const row = await rows.holdQuotas(session, environmentId);
+        const before = {
+          platform: JSON.parse(row?.platform ?? "{}") as QuotaLimits,
+          own: JSON.parse(row?.own ?? "{}") as QuotaLimits,
+        };
+        const limits = isOfPlatform(caller.kind)
+          ? { ...before, platform: changedLimits(before.platform, change, undefined) }
+          : { ...before, own: changedLimits(before.own, change, before.platform) };
+        if (Object.keys(limits.platform).length + Object.keys(limits.own).length === 0) {
+          await rows.deleteQuotas(session, environmentId);
+          return;
+        }
+        const first = {
+          activeRuns: row ? 0 : await rows.countActive(session, environmentId, quotaConcurrentRunsMax + 1),
+          bytes: row ? 0 : await rows.countBytes(session, environmentId),
+          now: clock.now(),
+        };
+        await rows.putLimits(
+          session,
+          environmentId,
+          { ...limits, lower: lowerOf(limits.platform, limits.own) },
+          first,
+        );
+      });
+      return usesOf(environmentId);
+    },
+
+    recounted: (environmentId) => store.write((session) => recount(session, environmentId)),
+
+    async noteRevived(session, environmentId) {
+      await rows.addActive(session, environmentId);
+    },
+
+    async forgetBytes(session, environmentId, which, left = 0) {
+      await rows.forgetBytes(session, environmentId, { which, left });
+    },
+
+    async take(environmentIds) {
+      const wanted = Map.groupBy(environmentIds, (id) => id);
+      const limited = wanted.size === 0 ? [] : await rows.limitedAmong(store, [...wanted.keys()]);
+      const taken = new Map<string, { left: number; againAt: Instant }>();
+      for (const { environment_id: id } of limited) {
+        const some = await takeOf(id, wanted.get(id)!.length);
+        if (some) taken.set(id, some);
+      }
+      return {
+        share(environmentId, runs) {
+          const own = taken.get(environmentId);
+          if (!own) return runs;
+          const some = Math.min(own.left, runs);
+          own.left -= some;
+          return some;
+        },
+        againAt: (environmentId) => taken.get(environmentId)?.againAt ?? 0,
+      };
+    },
+  };
+}
+
+const isOfPlatform = (kind: Caller["kind"]): boolean => kind === "platform" || kind === "dev";

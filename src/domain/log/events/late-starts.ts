@@ -1,0 +1,68 @@
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Seams, SyncSession } from "../../../store/store.ts";
+import { insertBatchEvents, insertBatches, joinColumns, type NewJoin } from "../../engine/batches/join.ts";
+import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
+import { entryIdOf } from "../../engine/debounce/rules.ts";
+import type { Appended } from "../log/append.ts";
+
+/** The part of an event that says what it starts later. */
+interface LateStarter {
+  arms: readonly NewArm[];
+  joins?: readonly NewJoin[] | undefined;
+}
+
+const noJoins: readonly NewJoin[] = [];
+
+/** Where the surviving events of rows `r` stand. */
+const placed = sql.raw(
+  `JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id`,
+);
+
+/** What events start later, as further expressions of their flush: debounce entries, and events of batches. */
+export function lateStarts(seams: Seams, events: readonly LateStarter[]): Sql {
+  const arms = events.flatMap((e) => e.arms);
+  const joins = events.flatMap((e) => e.joins ?? noJoins);
+  return sql`${arms.length === 0 ? sql.empty : armed(seams, arms)}${joins.length === 0 ? sql.empty : joined(seams, joins)}`;
+}
+
+/** A debounce entry takes the last surviving event. */
+const armed = ({ rowsFrom }: Seams, arms: readonly NewArm[]): Sql => sql`arm AS MATERIALIZED (
+      SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
+      FROM ${rowsFrom("r", armColumns(arms))} ${placed}
+      ORDER BY r.id, a.place DESC),
+    armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
+    `;
+
+const joined = ({ rowsFrom }: Seams, joins: readonly NewJoin[]): Sql => sql`waiting AS MATERIALIZED (
+      SELECT r.*, m.base + a.place AS position, m.last_at AS at FROM ${rowsFrom("r", joinColumns(joins))} ${placed}),
+    counted AS (${insertBatches(sql.raw("waiting n"), "LEAST")}),
+    joined AS (${insertBatchEvents(sql.raw("waiting n"))}),
+    `;
+
+/** The same for libSQL. */
+export function lateStartsSync(session: SyncSession, logged: readonly Appended<LateStarter>[]): void {
+  const { rowsFrom } = session.seams;
+  const arms = new Map(
+    logged.flatMap((l) =>
+      l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
+    ),
+  );
+  if (arms.size > 0) {
+    const last = [...arms.values()];
+    const source = rowsFrom("n", {
+      ...armColumns(last.map(({ arm }) => arm)),
+      position: column.bigint(last.map(({ l }) => l.position)),
+      at: column.bigint(last.map(({ l }) => l.at)),
+    });
+    session.run(insertArms(source, "MIN"));
+  }
+  const joins = logged.flatMap((l) => (l.entry.joins ?? noJoins).map((join) => ({ join, l })));
+  if (joins.length === 0) return;
+  const source = rowsFrom("n", {
+    ...joinColumns(joins.map(({ join }) => join)),
+    position: column.bigint(joins.map(({ l }) => l.position)),
+    at: column.bigint(joins.map(({ l }) => l.at)),
+  });
+  session.run(insertBatches(source, "MIN"));
+  session.run(insertBatchEvents(source));
+}

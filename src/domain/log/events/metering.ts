@@ -1,0 +1,94 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Fault } from "../../../kit/fault.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Watch } from "../../../kit/watch.ts";
+import type { StoreError, SyncSession } from "../../../store/store.ts";
+import { chargeQuotas, chargeQuotasSync } from "../../engine/quotas/charge.ts";
+import { charged, type Demand, overrun, quotaFault, quotaSpent } from "../../engine/quotas/rules.ts";
+import type { Quotas } from "../../engine/quotas/service.ts";
+
+/** What a flush takes out of the quotas of its environments. */
+
+interface MeteredEvent {
+  environmentId: string;
+  data: string;
+  metadata: string | null;
+  runs: readonly unknown[];
+}
+
+const bytesOf = ({ data, metadata }: MeteredEvent): number =>
+  Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
+
+export const meteredColumns = (events: readonly MeteredEvent[]) => ({
+  bytes: column.bigint(events.map(bytesOf)),
+});
+
+/** As further expressions of the flush, behind the gates of its runs. */
+export const chargedFor = (environmentIds: readonly string[], hasRuns: boolean, now: Instant): Sql => {
+  const runs = hasRuns
+    ? "(SELECT count(*) FROM run n WHERE n.environment_id = a.environment_id)"
+    : "CAST(0 AS BIGINT)";
+  return sql`demand AS MATERIALIZED (
+      SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, ${sql.raw(runs)} AS runs
+      FROM alive a JOIN moved m ON m.environment_id = a.environment_id
+      WHERE a.environment_id IN ${sql.list([...environmentIds])} GROUP BY a.environment_id ORDER BY a.environment_id),
+    charged AS (${chargeQuotas(now)}),
+    `;
+};
+
+/** The same for libSQL: `events` were written, `runs` passed their gates. */
+export function chargeSync(
+  session: SyncSession,
+  environmentIds: readonly string[],
+  written: { events: readonly MeteredEvent[]; runs: readonly { environmentId: string }[] },
+  now: Instant,
+): void {
+  const demands = new Map<string, Demand>();
+  for (const environmentId of environmentIds) {
+    const own = written.events.filter((event) => event.environmentId === environmentId);
+    const runs = written.runs.filter((run) => run.environmentId === environmentId).length;
+    if (own.length > 0)
+      demands.set(environmentId, { runs, bytes: own.reduce((sum, e) => sum + bytesOf(e), 0) });
+  }
+  chargeQuotasSync(session, demands, now);
+}
+
+/**
+ * Refuses units, in their order, that the quotas of the environment that a mark names have no room for: `going` are
+ * those of the flush that raised it.
+ */
+export function openQuotaRefusals({ quotas, clock, watch }: QuotaRefusalsDeps) {
+  const refused = watch.metrics.counter({
+    name: "svc_quota_refusals_total",
+    help: "Emits and invokes refused because a quota of their environment was used up.",
+  })();
+  return async <Unit>(
+    { detail }: StoreError,
+    going: Iterable<readonly [Unit, readonly MeteredEvent[]]>,
+    over: Map<Unit, Fault>,
+  ): Promise<void> => {
+    const environmentId = detail.slice(quotaSpent.length);
+    let left = await quotas.recounted(environmentId);
+    if (!left) return;
+    const now = clock.now();
+    for (const [unit, events] of going) {
+      if (events[0]?.environmentId !== environmentId) continue;
+      const demand = {
+        runs: events.reduce((sum, { runs }) => sum + runs.length, 0),
+        bytes: events.reduce((sum, event) => sum + bytesOf(event), 0),
+      };
+      const name = overrun(left, demand, now);
+      if (!name) left = charged(left, demand, now);
+      else {
+        over.set(unit, quotaFault(name, left, now));
+        refused.add(1);
+      }
+    }
+  };
+}
+
+export interface QuotaRefusalsDeps {
+  quotas: Pick<Quotas, "recounted">;
+  clock: Pick<Clock, "now">;
+  watch: Pick<Watch, "metrics">;
+}

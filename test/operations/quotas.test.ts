@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import { pullWorker } from "../support/pull-worker.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+const root = { email: "root@example.com", password: "correct horse battery", name: "Root" };
+
+describe.each(engines)("quotas on %s", (engine) => {
+  let server: TestServer;
+  let platform: string;
+
+  interface Used {
+    quota: string;
+    limit: number;
+    used: number;
+  }
+  const path = () => `/api/v1/environments/${server.env}/quotas`;
+  const set = (body: object, key?: string) =>
+    server.api(path(), { method: "PUT", body, ...(key !== undefined && { key }) });
+  const lift = async () => {
+    const none = { runs_per_minute: null, stored_bytes: null, concurrent_runs: null };
+    await set(none);
+    await set(none, platform);
+  };
+  const uses = async () =>
+    Object.fromEntries(
+      ((await server.api("/api/v1/overview")).body.quotas as Used[]).map((one) => [one.quota, one]),
+    );
+  const emit = (event: string, data: unknown = {}, more: object = {}) =>
+    server.rpc("SvcService", "Emit", { event, data, ...more });
+  const define = (id: string, options: object = {}) =>
+    server.rpc("SvcService", "RegisterFunction", { id, triggers: [{ event: id }], ...options });
+  const write = (text: ReturnType<typeof sql>) =>
+    server.running.domain.store.write((session) => session.run(text));
+  const countRuns = async (functionId: string) =>
+    (await server.running.domain.store.all(sql`SELECT id FROM runs WHERE function_id = ${functionId}`))
+      .length;
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, settings: { pollHoldMs: 0 } });
+    await server.api("/api/v1/platform/bootstrap", { body: root });
+    const { email, password } = root;
+    platform = (await server.api("/api/v1/platform/auth/login", { body: { email, password }, key: null }))
+      .body.token;
+  });
+  afterAll(() => server.stop());
+
+  test("runs a minute: exactly so many begin, whoever asks; what is refused changes nothing", async () => {
+    await define("counted");
+    expect((await set({ runs_per_minute: 10 })).body.quotas).toMatchObject([{ limit: 10, used: 0 }]);
+    const before = Date.now();
+    const answers = await Promise.all(Array.from({ length: 25 }, (_, n) => emit("counted", { n })));
+    const isOneMinute = Math.floor(before / 60_000) === Math.floor(Date.now() / 60_000);
+    const ok = answers.filter(({ status }) => status === 200);
+    if (isOneMinute) expect(ok).toHaveLength(10);
+    expect(await countRuns("counted")).toBe(ok.length);
+    const refused = answers.find(({ status }) => status !== 200)!;
+    expect(refused.status).toBe(429);
+    expect(refused.body).toMatchObject({ code: "resource_exhausted" });
+    expect(refused.body.message).toMatch(/quota runs_per_minute .* limit 10, used 10, again at \d{4}-/);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    const logged = await server.running.domain.store.all(sql`SELECT id FROM events WHERE name = 'counted'`);
+    expect(logged).toHaveLength(ok.length);
+    // Events that start nothing pass, and a refused key stays free.
+    expect((await emit("nobody.listens")).status).toBe(200);
+    const key = { idempotencyKey: "later" };
+    expect((await emit("counted", {}, key)).status).toBe(isOneMinute ? 429 : 200);
+    await write(sql`UPDATE quotas SET minute = 0`);
+    expect((await emit("counted", {}, key)).body.runIds).toHaveLength(1);
+    expect((await uses()).runs_per_minute).toMatchObject({ limit: 10, used: 1 });
+    await lift();
+    expect((await server.api("/api/v1/overview")).body.quotas).toEqual([]);
+    expect((await emit("counted")).status).toBe(200);
+  });
+
+  test("concurrent runs: another begins once one ends", async () => {
+    await define("held");
+    const active = (await server.running.domain.store.all(sql`SELECT run_id FROM executions`)).length;
+    await set({ concurrent_runs: active + 2 });
+    const answers = await Promise.all(Array.from({ length: 9 }, () => emit("held")));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+    expect(answers.find(({ status }) => status !== 200)!.body.message).toContain("again once a run ends");
+    const invoked = await server.rpc("SvcService", "InvokeFunction", { functionId: "held", data: {} });
+    expect(invoked.status).toBe(429);
+    const worker = pullWorker(server, "w");
+    await worker.register("held");
+    const [job] = await worker.poll(1);
+    await worker.complete(job!);
+    expect((await uses()).concurrent_runs).toMatchObject({ used: active + 1 });
+    expect((await emit("held")).status).toBe(200);
+    expect((await emit("held")).status).toBe(429);
+    const [failing] = await worker.poll(1);
+    await worker.report(failing!, { status: "failed", error: { message: "no", retryable: false } });
+    expect((await emit("held")).status).toBe(200);
+    const resumed = await server.rpc("SvcService", "ResumeRun", { runId: failing!.run_id });
+    expect(resumed.status).toBe(200);
+    // What a person lets go on is not refused, but counts.
+    expect((await uses()).concurrent_runs).toMatchObject({ used: active + 3 });
+    const { store } = server.running.domain;
+    expect(await store.all(sql`SELECT active_runs AS count FROM quotas`)).toEqual([{ count: active + 3 }]);
+    await lift();
+  });
+
+  test("stored bytes: what is there counts, and what goes is free again", async () => {
+    await set({ stored_bytes: 2 ** 40 });
+    const { used } = (await uses()).stored_bytes!;
+    expect(used).toBeGreaterThan(0);
+    await set({ stored_bytes: used + 1_000 });
+    expect((await emit("stored", "x".repeat(500))).status).toBe(200);
+    const refused = await emit("stored", "x".repeat(600));
+    expect(refused.body.message).toContain("quota stored_bytes of the environment is used up");
+    const batch = [
+      { event: "stored", data: 1 },
+      { event: "stored", data: "x".repeat(600) },
+    ];
+    expect((await server.rpc("SvcService", "TriggerBatch", { events: batch })).status).not.toBe(200);
+    expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 });
+    const stream = { entityId: "e", entityType: "t", eventName: "kept", data: "x".repeat(100) };
+    const { eventId } = (await server.rpc("EntityStreamService", "AppendEvent", stream)).body;
+    expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 + 102 });
+    await server.rpc("EntityStreamService", "RedactEvent", { entityId: "e", eventId });
+    expect((await uses()).stored_bytes).toMatchObject({ used: used + 502 + 4 });
+    await write(sql`DELETE FROM executions`);
+    await write(sql`UPDATE runs SET status = 'completed'`);
+    await write(sql`UPDATE events SET at = 1`);
+    await server.api("/api/v1/retention", { method: "PUT", body: { days: 1 } });
+    await until(
+      async () => {
+        await server.running.tick("events.expire");
+        return (await uses()).stored_bytes!.used === 4;
+      },
+      { about: "the bytes to be free", deadlineMs: 20_000 },
+    );
+    await lift();
+  });
+
+  test("starts that no caller waits for wait for room, and none is lost", async () => {
+    await define("quiet", { debounce: { periodMs: 1_000, key: "data.n" } });
+    await define("many", { batch: { size: 2, timeoutMs: 600_000 } });
+    for (const n of [1, 2, 3]) await emit("quiet", { n });
+    await set({ runs_per_minute: 0 });
+    for (const n of [1, 2, 3, 4]) expect((await emit("many", { n })).status).toBe(200);
+    await write(sql`UPDATE debounces SET fires_at = 1`);
+    await server.running.tick("debounce.fire");
+    await server.running.tick("batches.close");
+    expect([await countRuns("quiet"), await countRuns("many")]).toEqual([0, 0]);
+    const due = await server.running.domain.store.all<{ at: number }>(
+      sql`SELECT fires_at AS at FROM debounces UNION ALL SELECT closes_at FROM batches`,
+    );
+    expect(due).toHaveLength(4);
+    for (const { at } of due) expect(at).toBeGreaterThan(Date.now());
+    await set({ runs_per_minute: 4 });
+    await write(sql`UPDATE debounces SET fires_at = 1`);
+    await write(sql`UPDATE batches SET closes_at = 1`);
+    await write(sql`UPDATE quotas SET minute = 0`);
+    await server.running.tick("debounce.fire");
+    await server.running.tick("batches.close");
+    const begun = (await countRuns("quiet")) + (await countRuns("many"));
+    expect(begun).toBeGreaterThanOrEqual(4);
+    await lift();
+    await write(sql`UPDATE batches SET closes_at = 1`);
+    await server.running.tick("batches.close");
+    expect([await countRuns("quiet"), await countRuns("many")]).toEqual([3, 2]);
+  });
+
+  test("the environment may only lower what the platform allows", async () => {
+    expect((await set({ runs_per_minute: 50 }, platform)).status).toBe(200);
+    const { status, body } = await set({ runs_per_minute: 51 });
+    expect({ status, message: body.error ?? body.message }).toMatchObject({ status: 400 });
+    expect(JSON.stringify(body)).toContain("runs_per_minute: must be at most 50");
+    const [own] = (await set({ runs_per_minute: 20 })).body.quotas;
+    expect(own).toMatchObject({ limit: 20, platform_limit: 50, own_limit: 20 });
+    const [lowered] = (await set({ runs_per_minute: 5 }, platform)).body.quotas;
+    expect(lowered).toMatchObject({ limit: 5, platform_limit: 5, own_limit: 20 });
+    expect((await set({ runs_per_minute: null })).body.quotas).toMatchObject([{ limit: 5 }]);
+    for (const wrong of [-1, 1.5, "10", {}, [], true, 1e300, 10_000_001])
+      expect({ wrong, status: (await set({ runs_per_minute: wrong })).status }).toEqual({
+        wrong,
+        status: 400,
+      });
+    expect((await server.api("/api/v1/environments/env_of_nobody/quotas")).status).toBe(404);
+    expect((await server.api(path(), { key: platform })).body.quotas).toHaveLength(1);
+    await lift();
+  });
+});
