@@ -30,12 +30,16 @@ export function openLog(
   const { store, clock, ids, log, watch, bus, frames } = host;
   const { definitions, dispatcher, debounce, onCreated, runs, onQueued } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
+  const tellAppended = appendFrames(frames);
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
     onArmed: debounce.armed,
     onCreated,
     onLogged: flow.logged,
-    onAppended: appendFrames(frames),
+    onAppended(event, at) {
+      tellAppended(event, at);
+      runs.states.changed(event.environmentId);
+    },
     matcher: runs.matcher,
   });
   const delays = openDelayedEvents({

@@ -14,6 +14,7 @@ import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-en
 import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
@@ -59,6 +60,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const { leaseMs } = config;
   const wakes = new Waker();
   const matches = new Waker();
+  const looks = new Waker();
   const childMoves = new Waker();
   const fires = new Waker();
 
@@ -94,6 +96,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     steps: stepFrames,
     onWakePlanned: (at) => wakes.wakeIn(at - clock.now()),
     wakeMatcher: matches.wake,
+    wakeStates: looks.wake,
     wakeChildren: childMoves.wake,
   });
   const definitions = openDefinitions(store, (environmentId, before) =>
@@ -131,7 +134,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ...{ runs, functions, definitions, dispatcher, back, onUnsent, debounce, ends, onQueued },
     ...{ runFrames, onCreated, stepFrames, publishWorker },
     operations: [...debounceOperations(debounce), ...functionsOperations(functions), ...runsOperations(runs)],
-    loops: loopsOf({ runs, debounce, ends, dispatcher }, { wakes, fires, matches, childMoves }),
+    loops: loopsOf({ runs, debounce, ends, dispatcher }, { wakes, fires, matches, looks, childMoves }),
     duties: [
       {
         duty: "retention",
@@ -141,7 +144,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
         tick: runs.tidyLanes,
       },
     ],
-    checks: [...runChecks(store, clock), debounceCheck(store, clock)],
+    checks: [...runChecks(store, clock), statesCheck(store, clock), debounceCheck(store, clock)],
     floorGuards: [
       (environmentId) => leastPosition(store, environmentId),
       (environmentId) => leastUnmatched(store, environmentId),
@@ -153,7 +156,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
 }
 
 type Looked = Pick<RunsPart, "runs" | "debounce" | "ends" | "dispatcher">;
-type Wakers = Record<"wakes" | "fires" | "matches" | "childMoves", Waker>;
+type Wakers = Record<"wakes" | "fires" | "matches" | "looks" | "childMoves", Waker>;
 
 function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
   return [
@@ -192,6 +195,14 @@ function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): 
       everyMs: 1_000,
       waker: wakers.matches,
       tick: runs.matcher.matchOnce,
+    },
+    {
+      name: "runs.states",
+      about:
+        "Wakes runs that wait for versions of entities, changes of keys and ends of children; woken by what is written here.",
+      everyMs: 1_000,
+      waker: wakers.looks,
+      tick: runs.states.lookOnce,
     },
     {
       name: "runs.children",

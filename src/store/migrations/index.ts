@@ -39,6 +39,7 @@ import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 import { repairs } from "./0045_repairs.ts";
 import { invokedFunctions } from "./0046_invoked_functions.ts";
+import { stateWaits } from "./0048_state_waits.ts";
 import { replays } from "./0051_replays.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
@@ -86,6 +87,7 @@ export const migrations = [
   causality,
   repairs,
   invokedFunctions,
+  stateWaits,
   replays,
   kvByRevision,
   deliveryLists,
