@@ -254,8 +254,9 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     }, 60_000);
 
     test("another environment's entity and key are not there, and a run that it did not start is none", async () => {
-      const environment = (await server.api("/api/v1/environments", { body: { name: "other" } })).body.id;
-      const other = createClient({ url: server.url, apiKey: server.adminKey, environment });
+      const { id } = (await server.api("/api/v1/environments", { body: { name: "other" } })).body;
+      const made = await server.api("/api/v1/apikeys", { body: { name: "far", env_id: id } });
+      const other = createClient({ url: server.url, apiKey: made.body.key });
       await other.streams.append({
         entityId: "far",
         entityType: "t",

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { environmentsDue, type WorkScope } from "../../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { bucketOf, runPlace, type StateCondition, streamPlace } from "../../waits/rules.ts";
@@ -71,15 +72,18 @@ function placesFrom(where: Sql): Sql {
 }
 
 /** Environments with waits that are to be looked at by now: new ones, and those of keys that expired. */
-export async function environmentsDue(store: Store, now: Instant): Promise<string[]> {
-  const rows = await store.all<{ id: string }>(sql`WITH RECURSIVE found(id) AS (
-      SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.due_at IS NOT NULL)
-      UNION ALL
-      SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.due_at IS NOT NULL AND w.environment_id > found.id)
-      FROM found WHERE found.id IS NOT NULL)
-    SELECT id FROM found WHERE id IS NOT NULL AND (SELECT w.run_id FROM waits w
-      WHERE w.environment_id = id AND w.due_at IS NOT NULL AND w.due_at <= ${now} LIMIT 1) IS NOT NULL`);
-  return rows.map(({ id }) => id);
+export async function environmentsWithDue(store: Store, now: Instant): Promise<string[]> {
+  const scopes = await store.all<WorkScope>(
+    environmentsDue({
+      table: "waits",
+      columns: sql.raw("d.run_id, d.step_id"),
+      where: sql.raw("d.due_at IS NOT NULL"),
+      dueAt: "due_at",
+      until: now,
+      scopeOrder: { dueAt: "due_at", by: ["due_at", "run_id", "step_id"] },
+    }),
+  );
+  return scopes.map(({ environmentId }) => environmentId);
 }
 
 export const dueWaits = (
@@ -132,14 +136,20 @@ export async function changedAfter(
   return { subjects: [...subjects], to: rows.length < limit ? Math.max(last, end) : last };
 }
 
-export const waitsAbout = (
-  store: Store,
+/** Subject by subject, whatever the statistics say. */
+export function waitsAbout(
+  { all, engine, seams }: Store,
   { environment_id: environmentId, place }: WaitedPlace,
   subjects: readonly string[],
   limit: number,
-): Promise<StateWait[]> =>
-  store.all(sql`SELECT ${waitColumns} FROM waits w WHERE w.environment_id = ${environmentId} AND w.place = ${place}
-    AND ${open} AND w.subject ${store.seams.among(column.text(subjects))} LIMIT ${limit}`);
+): Promise<StateWait[]> {
+  const from = seams.rowsFrom("i", { subject: column.text(subjects) });
+  const same = sql`w.environment_id = ${environmentId} AND w.place = ${place} AND ${open} AND w.subject = i.subject`;
+  if (engine === "libsql")
+    return all(sql`SELECT ${waitColumns} FROM ${from} CROSS JOIN waits w ON ${same} LIMIT ${limit}`);
+  return all(sql`SELECT w.* FROM ${from} CROSS JOIN LATERAL (SELECT ${waitColumns} FROM waits w WHERE ${same}
+    ORDER BY w.environment_id, w.place, w.subject LIMIT ${limit}) w LIMIT ${limit}`);
+}
 
 /** What stands there, as far as the place has it. */
 export interface FoundState {

@@ -40,7 +40,7 @@ export function openStates(deps: StatesDeps): States {
     known = new Set([...places.map((place) => place.environment_id), ...early, ...woken]);
     pass.keepOnly(known);
     const moved = places.filter((place) => pass.isMoved(place)).map((place) => place.environment_id);
-    return [...new Set([...early, ...moved, ...(await rows.environmentsDue(store, clock.now()))])];
+    return [...new Set([...early, ...moved, ...(await rows.environmentsWithDue(store, clock.now()))])];
   }
 
   async function next(): Promise<string[]> {
