@@ -129,7 +129,7 @@ export async function changedAfter(
           FROM events v WHERE v.environment_id = ${environmentId} AND v.position > ${from} AND v.position <= ${end}
           ORDER BY v.position LIMIT ${limit}`)
       : await store.all<{ subject: string | null; at: number }>(sql`SELECT e.key AS subject, e.revision AS at
-          FROM kv_keys e WHERE e.bucket_id = ${bucketId} AND e.environment_id || '' = ${environmentId}
+          FROM kv_keys e WHERE e.bucket_id || '' = ${bucketId} AND e.environment_id || '' = ${environmentId}
             AND e.revision > ${from} ORDER BY e.revision LIMIT ${limit}`);
   const subjects = new Set(rows.flatMap(({ subject }) => subject ?? []));
   const last = rows.at(-1)?.at ?? end;
