@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { isFull } from "../../src/domain/engine/runs/states/state-rows.ts";
+import { openStates } from "../../src/domain/engine/runs/states/states.ts";
+import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import {
   type Client,
@@ -125,6 +128,9 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     const runId = await start("mixed", { of: "m1" });
     await waitingAt(runId, "first");
     expect(await waitsOf(runId)).toEqual(["paid", "stock", "lock", "done"]);
+    const isFullAt = (most: number) => isFull(server.running.domain.store, server.env, most);
+    // Its child waits, too.
+    expect([await isFullAt(3), await isFullAt(5)]).toEqual([true, false]);
     await append("m1", 0);
     await waitingAt(runId, "all");
     await client.emit("order.paid", { by: "m1" });
@@ -168,6 +174,25 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     await waitingAt(cancelled, "locks/c1");
     await client.cancelRun(cancelled);
     expect(await waitsOf(cancelled)).toEqual([]);
+  }, 60_000);
+
+  test("a node that begins looks at all that waits", async () => {
+    const runId = await start("singles", { of: "w1" });
+    await waitingAt(runId, "w1");
+    const { store } = server.running.domain;
+    const isLookedAt = async () =>
+      !(await store.one(sql`SELECT run_id FROM waits WHERE run_id = ${runId} AND due_at IS NOT NULL`));
+    await until(isLookedAt, { about: "the first look" });
+    // Without an event, which a node that follows the log would read.
+    await store.write((session) =>
+      session.run(sql`INSERT INTO streams (environment_id, entity_id, entity_type, version, created_at, updated_at)
+        VALUES (${server.env}, 'w1', 't', 2, 1, 1)`),
+    );
+    const nothing = () => {};
+    const clock = systemClock();
+    await openStates({ store, clock, onQueued: nothing, wakeLoop: nothing }).lookOnce();
+    await waitingAt(runId, "locks/w1");
+    await client.cancelRun(runId);
   }, 60_000);
 
   test("a key that is deleted, expires, or whose bucket goes is not there", async () => {

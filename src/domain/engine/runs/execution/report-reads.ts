@@ -42,7 +42,7 @@ export async function decideRetries(
   const now = deps.clock.now();
   // The error is the one of the match that fails, if one does.
   for (const { runId, outcome, undo } of reports)
-    if ((comparesWithTrigger(outcome) || statesOf(outcome).length > 0) && asksUndo(undo))
+    if ((comparesWithTrigger(outcome) || waitsForStates(outcome)) && asksUndo(undo))
       decisions.set(runId, undoOf(now, unresolvedMatch(""), null));
   const failed = reports.filter(({ outcome }) => outcome.kind === "failed");
   if (failed.length === 0) return decisions;
@@ -125,6 +125,9 @@ function comparesWithTrigger(outcome: ReportOutcome): boolean {
   return outcome.conditions.some((one) => "match" in one && one.match.kind === "trigger");
 }
 
+const waitsForStates = (outcome: ReportOutcome): boolean =>
+  outcome.kind === "wait_many" && outcome.conditions.some((one) => "state" in one);
+
 const statesOf = (outcome: ReportOutcome): StateCondition[] =>
   outcome.kind === "wait_many" ? outcome.conditions.flatMap((one) => ("state" in one ? one.state : [])) : [];
 
@@ -136,7 +139,7 @@ export async function refusedWaits(
   store: Store,
   reports: readonly RunReport[],
 ): Promise<ReadonlyMap<string, RunError> | undefined> {
-  const waiting = reports.filter(({ outcome }) => statesOf(outcome).length > 0);
+  const waiting = reports.filter(({ outcome }) => waitsForStates(outcome));
   if (waiting.length === 0) return undefined;
   const named = waiting.flatMap(({ environmentId, runId, outcome }) =>
     statesOf(outcome).flatMap(({ place, subject }) =>
