@@ -90,7 +90,7 @@ async function invoking<Sent extends ReportBody>(
   return failing(sent, { message, code: "INVOKE_REFUSED" });
 }
 
-/** Who waits for a version or a value learns it: what deny policies keep from reading is not waited for. */
+/** A wait that is met tells a version or a value: what deny policies keep from reading is not waited for. */
 async function waiting<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
   sent: Sent,
