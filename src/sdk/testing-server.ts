@@ -197,7 +197,8 @@ export class TestServer {
     const { nowMs } = this;
     const { name } = condition;
     if (!("event" in condition)) {
-      const { plan, appended, startMs } = this.#options;
+      const { plan, names, appended, startMs } = this.#options;
+      names.state(condition);
       const standing = { states: plan.states, children: this.#children, appended, startMs };
       const met = stateMet(condition, standing, { nowMs, untilMs });
       return met && { name, kind: met.kind, value: () => met.value, found: undefined, atMs: met.atMs };

@@ -356,6 +356,8 @@ test("what cannot be waited for is a TypeError that names it", async () => {
   say((step) => step.waitForAll("x", { one: { run: 7 } as never }), "step x: one.run must be a text");
   const many = Object.fromEntries(Array.from({ length: 21 }, (_, at) => [`${at}`, { run: "r" }]));
   say((step) => step.waitForAny("x", many), "step x: waits for at most 20 things");
+  const nap = createFunction({ id: "nap" }, ({ step }) => step.waitForKey("b", "k", { deleted: true }));
+  expect(testFunction(nap).key("b", "l", 1).run({})).rejects.toThrow('key("b/l") matches nothing');
   for (const [work, said] of wrong) {
     const wait = createFunction({ id: "wait", retry: { maxAttempts: 1 } }, ({ step }) => work(step as never));
     expect((await testFunction(wait).run({})).error?.message).toContain(said);
