@@ -60,6 +60,8 @@ const readRun = ({
   ...(cause !== undefined && { cause }),
 });
 
+/** As on the server. */
+const conditionsMax = 20;
 const kinds = ["event", "stream", "key", "run"] as const;
 
 /** The steps that wait for several things at once, and for anything else than an event. */
@@ -97,7 +99,8 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
       conditionOf(`step ${name}: ${own}`, own, one),
     );
     if (conditions.length === 0) throw new TypeError(`step ${name}: needs something to wait for`);
-    if (conditions.length > 20) throw new TypeError(`step ${name}: waits for at most 20 things`);
+    if (conditions.length > conditionsMax)
+      throw new TypeError(`step ${name}: waits for at most ${conditionsMax} things`);
     return conditions;
   }
 

@@ -6,13 +6,13 @@ import { violationsOf } from "../../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../../record/integrity/service.ts";
 import { runPlace, streamPlace } from "../../waits/rules.ts";
 
-/** Of one place, or of all keys; those of runs that a person holds are left alone. */
+/** Of one place, or of all keys; those of runs that a person holds are left alone, and new ones. */
 const waitsIn = (environmentId: string, place: Sql): Sql => sql`(SELECT w.* FROM waits w
     WHERE w.environment_id = ${environmentId} AND ${place} AND w.place IS NOT NULL AND w.met IS NULL
     ORDER BY w.place, w.subject, w.run_id, w.step_id LIMIT ${integrityRowsMax}) w
-  JOIN executions e ON e.run_id = w.run_id AND e.state = 'waiting'`;
+  JOIN executions e ON e.run_id = w.run_id AND e.state = 'waiting' AND w.due_at IS NULL`;
 
-/** Waits whose state was there long ago, and those that nobody looked at. */
+/** Waits whose state was there long ago, and those whose look is overdue. */
 export const statesCheck = (store: Pick<Store, "all">, clock: { now(): Instant }): IntegrityCheck => ({
   name: "waits.unmet",
   about: "Runs that wait for an entity, a key or a child which has long been as they want it.",

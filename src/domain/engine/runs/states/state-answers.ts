@@ -2,10 +2,11 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { bucketOf, runPlace, streamPlace } from "../../waits/rules.ts";
 import type { FoundState, StateWait } from "./state-rows.ts";
 
-/** What the state makes of a wait: it is met, or looked at again by then without a change; null needs a change. */
-export type StateAnswer =
-  | { kind: "stream" | "key" | "run" /** JSON of what the handler gets. */; text: string }
-  | { nextLookAt: Instant | null };
+/**
+ * What the state makes of a wait: it is met by `text`, JSON of what the handler gets; or it is looked at again by then
+ * without a change, null needs a change.
+ */
+export type StateAnswer = { kind: "stream" | "key" | "run"; text: string } | { nextLookAt: Instant | null };
 
 const unmet: StateAnswer = { nextLookAt: null };
 
@@ -34,6 +35,10 @@ function ofRun({ subject }: StateWait, found: FoundState | undefined): StateAnsw
   return { kind: "run", text: `{${parts.join(",")}}` };
 }
 
+/** A key without a row: its deletion may be one of those whose markers are gone, or its bucket is gone. */
+const isForgotten = (found: FoundState | undefined, bound: number): boolean =>
+  bound > 0 && (found === undefined || bound < (found.forgotten_revision ?? 0));
+
 function ofKey(
   { place, subject, test, bound }: StateWait,
   found: FoundState | undefined,
@@ -46,8 +51,7 @@ function ofKey(
     exists: isAlive,
     equals: isAlive && found?.is_equal === 1,
     absent: !isAlive,
-    // Without a row the deletion may be one of those whose markers are gone.
-    changed: revision === null ? bound! > 0 && bound! < (found?.forgotten_revision ?? 0) : revision > bound!,
+    changed: revision === null ? isForgotten(found, bound!) : revision > bound!,
   }[test as "exists" | "equals" | "absent" | "changed"];
   if (!isMet) return { nextLookAt: test === "absent" ? expiresAt : null };
   const value = {
