@@ -30,13 +30,17 @@ export function openLog(
   const { store, clock, ids, log, watch, bus, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
+  const tellAppended = appendFrames(frames);
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, quotas },
     onArmed: debounce.armed,
     onJoined: batches.joined,
     onCreated,
     onLogged: flow.logged,
-    onAppended: appendFrames(frames),
+    onAppended(event, at) {
+      tellAppended(event, at);
+      runs.states.changed(event.environmentId);
+    },
     matcher: runs.matcher,
   });
   const delays = openDelayedEvents({

@@ -89,7 +89,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
     logs: { events: engine.sequences, topics: topics.sequences },
     waits,
   });
-  open("state", openStatePart(host));
+  open("state", openStatePart(host, engine));
   const integrations: IntegrationsPart = open(
     "integrations",
     openIntegrationsPart(host, { keyring, engine, may: (...asked) => access.may(...asked) }),

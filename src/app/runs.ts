@@ -21,6 +21,7 @@ import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
@@ -68,6 +69,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const { leaseMs } = config;
   const wakes = new Waker();
   const matches = new Waker();
+  const looks = new Waker();
   const childMoves = new Waker();
   const fires = new Waker();
   const closes = new Waker();
@@ -104,6 +106,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     steps: stepFrames,
     onWakePlanned: (at) => wakes.wakeIn(at - clock.now()),
     wakeMatcher: matches.wake,
+    wakeStates: looks.wake,
     wakeChildren: childMoves.wake,
   });
   const definitions = openDefinitions(store, (environmentId, before) =>
@@ -153,7 +156,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ],
     loops: loopsOf(
       { runs, debounce, batches, ends, dispatcher },
-      { wakes, fires, closes, matches, childMoves },
+      { wakes, fires, closes, matches, looks, childMoves },
     ),
     duties: [
       {
@@ -164,7 +167,12 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
         tick: runs.tidyLanes,
       },
     ],
-    checks: [...runChecks(store, clock), debounceCheck(store, clock), batchesCheck(store, clock)],
+    checks: [
+      ...runChecks(store, clock),
+      statesCheck(store, clock),
+      debounceCheck(store, clock),
+      batchesCheck(store, clock),
+    ],
     floorGuards: [
       (environmentId) => leastPosition(store, environmentId),
       (environmentId) => leastBatched(store, environmentId),
@@ -177,7 +185,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
 }
 
 type Looked = Pick<RunsPart, "runs" | "debounce" | "batches" | "ends" | "dispatcher">;
-type Wakers = Record<"wakes" | "fires" | "closes" | "matches" | "childMoves", Waker>;
+type Wakers = Record<"wakes" | "fires" | "closes" | "matches" | "looks" | "childMoves", Waker>;
 
 function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
   return [
@@ -224,6 +232,14 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       everyMs: 1_000,
       waker: wakers.matches,
       tick: runs.matcher.matchOnce,
+    },
+    {
+      name: "runs.states",
+      about:
+        "Wakes runs that wait for versions of entities, changes of keys and ends of children; woken by what is written here.",
+      everyMs: 1_000,
+      waker: wakers.looks,
+      tick: runs.states.lookOnce,
     },
     {
       name: "runs.children",

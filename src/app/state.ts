@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import type { Runs } from "../domain/engine/runs/service.ts";
 import { configJson, configOperations } from "../domain/state/config/operations.ts";
 import { openConfigs } from "../domain/state/config/service.ts";
 import { bucketCheck } from "../domain/state/kv/invariants.ts";
@@ -10,9 +11,10 @@ import type { Host, Part } from "./part.ts";
 const Moved = Type.Object({ environmentId: Type.String(), bucketId: Type.String() });
 
 /** What an environment keeps besides its logs: the key-value store, and config documents in it. */
-export function openStatePart(host: Host): Part {
+export function openStatePart(host: Host, { runs }: { runs: Pick<Runs, "states"> }): Part {
   const { config, store, clock, ids, log, watch, shareEnvironment } = host;
   const moved = host.bus.channel("kv.moved", Moved);
+  moved.listen(({ environmentId }) => runs.states.changed(environmentId));
   const kv = openKv({
     ...{ store, clock, ids, log, watch, moved, shareEnvironment },
     bodyBytesMax: config.requestBodyBytesMax,

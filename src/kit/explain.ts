@@ -83,12 +83,22 @@ function rule({ type, schema }: ValueError): string {
   }
 }
 
+/** The offence inside a form that may also be null: only that one says which field is wrong. */
+function inside(error: ValueError): ValueError {
+  if (error.type !== ValueErrorType.Union || error.value == null) return error;
+  const options: TSchema[] = error.schema.anyOf;
+  const forms = options.flatMap(({ type }, at) => (type === "null" ? [] : at));
+  const first = forms.length === 1 && options.length > 1 ? error.errors[forms[0]!]?.First() : undefined;
+  return first ? inside(first) : error;
+}
+
 /**
  * The first offence, named in the spelling of the wire with the rule in words. `whole` names the value
  * itself.
  */
-export function explain(error: ValueError | undefined, whole = "body"): Fault {
-  if (!error) return invalid(whole, "has the wrong form");
+export function explain(found: ValueError | undefined, whole = "body"): Fault {
+  if (!found) return invalid(whole, "has the wrong form");
+  const error = inside(found);
   // A binding that copies an absent field leaves undefined behind; to the caller that is a missing one.
   if (error.value === undefined && error.path !== "") return invalid(fieldOf(error.path), "required");
   return invalid(fieldOf(error.path) || whole, rule(error));

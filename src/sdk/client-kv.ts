@@ -71,7 +71,7 @@ const sentBucket = (name: string, options: KvBucketOptions) => ({
 });
 
 /** Bytes and texts as they are, anything else as JSON. */
-function bodyOf(value: unknown): Pick<Request, "bytes" | "text"> {
+export function bodyOf(value: unknown): Pick<Request, "bytes" | "text"> {
   if (value instanceof Uint8Array) return { bytes: value };
   const written = typeof value === "string" ? value : jsonToSend(value, "value");
   if (written === undefined) throw new TypeError("value must be bytes, a text, or what JSON can hold");

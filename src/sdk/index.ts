@@ -57,6 +57,7 @@ export {
   verifyWebhook,
   WebhookVerificationError,
 } from "./verify-webhook.ts";
+export type * from "./wait-types.ts";
 export type * from "./webhook-types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";

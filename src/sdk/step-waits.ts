@@ -1,24 +1,84 @@
+import { conditionOf } from "./conditions.ts";
+import type { ReportedError } from "./errors.ts";
 import type { Execution } from "./step.ts";
 import { lateOf, timeoutText } from "./step-yields.ts";
-import type { AwaitedEvent, ManyOptions, Steps } from "./steps.ts";
+import type { Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent } from "./svc-function.ts";
+import type { EventMap } from "./types.ts";
+import type {
+  AwaitedThings,
+  KeyTest,
+  ManyOptions,
+  MetKey,
+  MetRun,
+  MetStream,
+  NamedOptions,
+  StreamTest,
+} from "./wait-types.ts";
+import type { Condition } from "./wire.ts";
 
-type ManySteps = Pick<Steps, "waitForAny" | "waitForAll" | "waitForNone">;
-type Given = Readonly<Record<string, AwaitedEvent>>;
+type WaitSteps = Pick<
+  Steps,
+  "waitForAny" | "waitForAll" | "waitForNone" | "waitForStream" | "waitForKey" | "waitForRun"
+>;
+type Given = AwaitedThings<EventMap>;
 
-/** The steps that wait for several events at once. */
-export function waitSteps(execution: Execution, events: EventReader | undefined): ManySteps {
-  const read = async (event: HandlerEvent): Promise<unknown> => (events ? events.read(event) : event);
+/** What met a condition, as the server stores it. */
+type Stored = HandlerEvent | StoredStream | MetKey | StoredRun;
+interface StoredStream {
+  entity_id: string;
+  entity_type: string;
+  version: number;
+}
+interface StoredRun {
+  run_id: string;
+  function_id: string;
+  status: MetRun["status"];
+  output?: unknown;
+  output_left_out?: true;
+  error?: ReportedError;
+  cause?: string;
+}
 
-  async function awaited(mode: "any" | "all", name: string, given: Given, options: ManyOptions) {
+const readStream = ({ entity_id, entity_type, version }: StoredStream): MetStream => ({
+  ...{ entityId: entity_id, entityType: entity_type, version },
+});
+
+const readRun = ({
+  run_id,
+  function_id,
+  status,
+  output,
+  output_left_out,
+  error,
+  cause,
+}: StoredRun): MetRun => ({
+  ...{ runId: run_id, functionId: function_id, status },
+  ...(output !== undefined && { output }),
+  ...(output_left_out && { outputLeftOut: true }),
+  ...(error && { error }),
+  ...(cause !== undefined && { cause }),
+});
+
+/** As on the server. */
+const conditionsMax = 20;
+const kinds = ["event", "stream", "key", "run"] as const;
+
+/** The steps that wait for several things at once, and for anything else than an event. */
+export function waitSteps(execution: Execution, events: EventReader | undefined): WaitSteps {
+  async function read(kind: (typeof kinds)[number], met: Stored): Promise<unknown> {
+    if (kind === "stream") return readStream(met as StoredStream);
+    if (kind === "run") return readRun(met as StoredRun);
+    return kind === "event" && events ? events.read(met as HandlerEvent) : met;
+  }
+
+  async function awaited(
+    mode: "any" | "all",
+    name: string,
+    conditions: readonly Condition[],
+    options: ManyOptions,
+  ) {
     const { timeout, onTimeout = "null" } = options;
-    const conditions = Object.entries(given).map(([own, { event, match, matchValue }]) => ({
-      name: own,
-      event,
-      ...(match !== undefined && { match }),
-      ...(matchValue !== undefined && { match_value: matchValue }),
-    }));
-    if (conditions.length === 0) throw new TypeError(`step ${name}: needs an event to wait for`);
     const late = lateOf(name, onTimeout);
     return execution.awaitStored(
       name,
@@ -26,7 +86,7 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
         ...base,
         type: "wait_for_events",
         mode,
-        conditions,
+        conditions: [...conditions],
         on_timeout: onTimeout,
         ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
       }),
@@ -34,20 +94,58 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
     );
   }
 
+  function conditionsOf(name: string, given: Given): Condition[] {
+    const conditions = Object.entries(given).map(([own, one]) =>
+      conditionOf(`step ${name}: ${own}`, own, one),
+    );
+    if (conditions.length === 0) throw new TypeError(`step ${name}: needs something to wait for`);
+    if (conditions.length > conditionsMax)
+      throw new TypeError(`step ${name}: waits for at most ${conditionsMax} things`);
+    return conditions;
+  }
+
   async function first(name: string, given: Given, options: ManyOptions = {}) {
-    const met = (await awaited("any", name, given, options)) as { name: string; event: HandlerEvent } | null;
-    return met && { name: met.name, event: await read(met.event) };
+    const met = (await awaited("any", name, conditionsOf(name, given), options)) as
+      | ({ name: string } & Partial<Record<(typeof kinds)[number], Stored>>)
+      | null;
+    if (met === null) return null;
+    const kind = kinds.find((one) => met[one] !== undefined)!;
+    return { name: met.name, [kind]: await read(kind, met[kind]!) };
+  }
+
+  /** A wait for one thing, which gives that thing. */
+  async function only(name: string, one: Given[string], options: ManyOptions) {
+    const { timeout, onTimeout } = options;
+    const condition = conditionOf(`step ${name}`, "it", one);
+    const rest = { ...(timeout !== undefined && { timeout }), ...(onTimeout !== undefined && { onTimeout }) };
+    const met = (await awaited("any", name, [condition], rest)) as Partial<Record<string, Stored>> | null;
+    const kind = kinds.find((word) => word in condition)!;
+    return met && (await read(kind, met[kind]!));
   }
 
   return {
-    waitForAny: first as ManySteps["waitForAny"],
-    waitForNone: first as ManySteps["waitForNone"],
+    waitForAny: first as WaitSteps["waitForAny"],
+    waitForNone: first as WaitSteps["waitForNone"],
     waitForAll: (async (name: string, given: Given, options: ManyOptions = {}) => {
-      const met = (await awaited("all", name, given, options)) as Record<string, HandlerEvent> | null;
+      const conditions = conditionsOf(name, given);
+      const met = (await awaited("all", name, conditions, options)) as Record<string, Stored> | null;
       if (met === null) return null;
       const all: [string, unknown][] = [];
-      for (const own of Object.keys(given)) all.push([own, await read(met[own]!)]);
+      for (const condition of conditions) {
+        const kind = kinds.find((word) => word in condition)!;
+        all.push([condition.name, await read(kind, met[condition.name]!)]);
+      }
       return Object.fromEntries(all);
-    }) as ManySteps["waitForAll"],
+    }) as WaitSteps["waitForAll"],
+    waitForStream: ((stream: string, options: Partial<StreamTest> & NamedOptions = {}) => {
+      const { version, after } = options;
+      return only(options.name ?? stream, { stream, version, after } as Given[string], options);
+    }) as WaitSteps["waitForStream"],
+    waitForKey: ((bucket: string, key: string, options: Partial<KeyTest> & NamedOptions = {}) => {
+      const { name = `${bucket}/${key}`, timeout, onTimeout, ...state } = options;
+      return only(name, { bucket, key, ...state } as Given[string], options);
+    }) as WaitSteps["waitForKey"],
+    waitForRun: ((run: string, options: NamedOptions = {}) =>
+      only(options.name ?? run, { run }, options)) as WaitSteps["waitForRun"],
   };
 }

@@ -2,8 +2,9 @@ import { type Duration, durationMs } from "./duration.ts";
 import { WaitTimeoutError } from "./errors.ts";
 import { outputText } from "./payload.ts";
 import type { Execution } from "./step.ts";
-import type { InvokeOptions, Steps, WaitOptions } from "./steps.ts";
+import type { InvokeOptions, Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
+import type { WaitOptions } from "./wait-types.ts";
 
 type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
 

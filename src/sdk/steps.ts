@@ -4,6 +4,19 @@ import type { StepRetry } from "./step-retry.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Tool } from "./tool-types.ts";
 import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
+import type {
+  AwaitedThings,
+  FirstMet,
+  KeyTest,
+  ManyOptions,
+  MetKey,
+  MetRun,
+  MetStream,
+  MetThings,
+  NamedOptions,
+  StreamTest,
+  WaitOptions,
+} from "./wait-types.ts";
 
 /** What the code of a step is given. */
 export interface StepContext {
@@ -27,44 +40,6 @@ export interface RunOptions<Output = unknown> {
   /** Registers `compensate(name, …)` once the step has its result. */
   compensate?: (output: Output) => unknown;
 }
-
-export interface WaitOptions {
-  /** The step's name; default: the event's. */
-  name?: string;
-  /** A path inside the data that must be equal in the awaited and the triggering event; or CEL over `event` and `data`. */
-  match?: string;
-  /** The value that the awaited event must have at `match`, in place of the triggering event's. */
-  matchValue?: unknown;
-  /** Default 7 days. */
-  timeout?: Duration;
-  /** When that is over: `null` (default) gives null, `throw` throws WaitTimeoutError, which ends the run unless it is caught. */
-  onTimeout?: "null" | "throw";
-  /** Kept as the input of the waiting step, to be shown. */
-  payload?: unknown;
-}
-
-/** One of several events that a step waits for. */
-export interface AwaitedEvent<Name extends string = string>
-  extends Pick<WaitOptions, "match" | "matchValue"> {
-  event: Name;
-}
-
-/** By names of your own. */
-export type AwaitedEvents<Events extends EventMap> = Readonly<
-  Record<string, AwaitedEvent<keyof Events & string>>
->;
-
-/** The events that met these conditions, by their names. */
-export type MetEvents<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
-  -readonly [Key in keyof Given]: HandlerEvent<Events[Given[Key]["event"]], Given[Key]["event"]>;
-};
-
-/** The event that came first, and the name of the condition that it met. */
-export type FirstMetEvent<Events extends EventMap, Given extends AwaitedEvents<Events>> = {
-  [Key in keyof Given & string]: { name: Key; event: MetEvents<Events, Given>[Key] };
-}[keyof Given & string];
-
-export type ManyOptions = Pick<WaitOptions, "timeout" | "onTimeout">;
 
 export interface InvokeOptions<Input = unknown> {
   /** The data of the child's event. */
@@ -136,34 +111,59 @@ export interface Steps<Events extends EventMap = EventMap> {
     event: Name,
     options?: WaitOptions,
   ): Promise<HandlerEvent<Events[Name], Name> | null>;
-  /** Waits until one of these events comes, and says which; the others are not waited for any longer. Null when none came in time. */
-  waitForAny<const Given extends AwaitedEvents<Events>>(
+  /** Waits until one of these conditions is met, and says which; the others are not waited for any longer. Null when none was in time. */
+  waitForAny<const Given extends AwaitedThings<Events>>(
     name: string,
-    events: Given,
+    things: Given,
     options: ManyOptions & { onTimeout: "throw" },
-  ): Promise<FirstMetEvent<Events, Given>>;
-  waitForAny<const Given extends AwaitedEvents<Events>>(
+  ): Promise<FirstMet<Events, Given>>;
+  waitForAny<const Given extends AwaitedThings<Events>>(
     name: string,
-    events: Given,
+    things: Given,
     options?: ManyOptions,
-  ): Promise<FirstMetEvent<Events, Given> | null>;
-  /** Waits until all of these events have come. Null when one did not come in time. */
-  waitForAll<const Given extends AwaitedEvents<Events>>(
+  ): Promise<FirstMet<Events, Given> | null>;
+  /** Waits until all of these conditions are met. Null when one was not in time. */
+  waitForAll<const Given extends AwaitedThings<Events>>(
     name: string,
-    events: Given,
+    things: Given,
     options: ManyOptions & { onTimeout: "throw" },
-  ): Promise<MetEvents<Events, Given>>;
-  waitForAll<const Given extends AwaitedEvents<Events>>(
+  ): Promise<MetThings<Events, Given>>;
+  waitForAll<const Given extends AwaitedThings<Events>>(
     name: string,
-    events: Given,
+    things: Given,
     options?: ManyOptions,
-  ): Promise<MetEvents<Events, Given> | null>;
-  /** Waits for `timeout` that none of these events comes: null then, otherwise at once the one that came. */
-  waitForNone<const Given extends AwaitedEvents<Events>>(
+  ): Promise<MetThings<Events, Given> | null>;
+  /** Waits for `timeout` that none of these conditions is met: null then, otherwise at once the one that was. */
+  waitForNone<const Given extends AwaitedThings<Events>>(
     name: string,
-    events: Given,
+    things: Given,
     options: { timeout: Duration },
-  ): Promise<FirstMetEvent<Events, Given> | null>;
+  ): Promise<FirstMet<Events, Given> | null>;
+  /**
+   * Waits until the stream of an entity has this version, or more than `after`; one that has it already ends the wait at once.
+   * Null when it was not in time.
+   */
+  waitForStream(
+    entityId: string,
+    options: StreamTest & NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetStream>;
+  waitForStream(entityId: string, options: StreamTest & NamedOptions): Promise<MetStream | null>;
+  /**
+   * Waits until a key is as it says, or changes after a revision; one that is so already ends the wait at once. A value that is
+   * replaced in the same moment may be missed, its revision never. Null when it was not in time.
+   */
+  waitForKey(
+    bucket: string,
+    key: string,
+    options: KeyTest & NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetKey>;
+  waitForKey(bucket: string, key: string, options: KeyTest & NamedOptions): Promise<MetKey | null>;
+  /** Waits until a run that this run started is over, however it ended. Null when it was not in time. */
+  waitForRun<Output = unknown>(
+    runId: string,
+    options: NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetRun<Output>>;
+  waitForRun<Output = unknown>(runId: string, options?: NamedOptions): Promise<MetRun<Output> | null>;
   /**
    * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.

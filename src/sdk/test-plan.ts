@@ -1,5 +1,6 @@
 import type { ReportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
+import type { TestStates } from "./testing-states.ts";
 import type { TestAppend } from "./testing-streams.ts";
 import type { Logger } from "./types.ts";
 
@@ -74,6 +75,7 @@ export interface TestPlan {
   crashes: { step: string | number; stored: boolean }[];
   deliveries: { event: string; data: unknown; afterMs: number | undefined }[];
   answers: Map<string, (wait: TestWait) => unknown>;
+  states: TestStates;
   secrets: Record<string, string>;
   log: Logger;
 }

@@ -1,5 +1,6 @@
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestPlan } from "./test-plan.ts";
+import type { Condition } from "./wire.ts";
 
 /** What a test run came by, its children included: a name of the test that matches none of it is a mistake of the test. */
 export class TestNames {
@@ -7,6 +8,8 @@ export class TestNames {
   readonly #invokes = new Set<string>();
   readonly #tools = new Set<string>();
   readonly #events = new Set<string>();
+  readonly #streams = new Set<string>();
+  readonly #keys = new Set<string>();
   readonly #secrets = new Set<string>();
   #stepCount = 0;
 
@@ -35,8 +38,24 @@ export class TestNames {
     this.#events.add(event);
   }
 
+  /** A wait for something else than an event. */
+  state(condition: Exclude<Condition, { event: string }>): void {
+    if ("stream" in condition) this.#streams.add(condition.stream.entity_id);
+    if ("key" in condition) this.#keys.add(`${condition.key.bucket}/${condition.key.key}`);
+  }
+
   /** Throws TypeError that lists the names of the test which match nothing, and those that there are. */
-  requireMatched({ steps, failures, crashes, invokes, tools, deliveries, answers, ...plan }: TestPlan): void {
+  requireMatched({
+    steps,
+    failures,
+    crashes,
+    invokes,
+    tools,
+    deliveries,
+    answers,
+    states,
+    ...plan
+  }: TestPlan): void {
     const lacking = [
       ...unmatched("mockStep", steps.keys(), this.#steps),
       ...unmatched(
@@ -53,6 +72,16 @@ export class TestNames {
         this.#events,
       ),
       ...unmatched("on", answers.keys(), this.#events),
+      ...unmatched(
+        "stream",
+        states.streams.map(({ entityId }) => entityId),
+        this.#streams,
+      ),
+      ...unmatched(
+        "key",
+        states.keys.map(({ bucket, key }) => `${bucket}/${key}`),
+        this.#keys,
+      ),
       ...unmatched("secrets", Object.keys(plan.secrets), this.#secrets),
     ];
     if (lacking.length > 0)

@@ -103,6 +103,7 @@ async function simulateOne(
     names,
     trigger: entryEvent.data,
     startMs,
+    appended: streams.appended,
     runChild: (child, input) => simulateOne({ ...plan, target: child }, names, input, {}),
   });
   const worker = new TestWorker({ plan, names, server, calls });

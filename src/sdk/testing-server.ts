@@ -6,7 +6,9 @@ import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 import { findDelivery, type TestEvent } from "./testing-match.ts";
 import type { TestNames } from "./testing-names.ts";
-import type { CompletedStep, ReportedStep, Yield } from "./wire.ts";
+import { stateMet, type TestChild } from "./testing-states.ts";
+import type { TestAppend } from "./testing-streams.ts";
+import type { CompletedStep, Condition, ReportedStep, Yield } from "./wire.ts";
 
 const waitMsDefault = 7 * 86_400_000;
 
@@ -20,6 +22,8 @@ export interface TestServerOptions {
   /** The data of the event that started the run. */
   trigger: unknown;
   startMs: number;
+  /** What the run appended to streams. */
+  appended: readonly TestAppend[];
   /** Runs a child that a test answers with another function. */
   runChild: (target: SvcFunction, input: unknown) => Promise<TestResult>;
 }
@@ -33,8 +37,19 @@ const baseOf = ({ step_id: id, step_name: name, type }: Exclude<Yield, { type: "
   type,
 });
 
-const waitTimedOut = (name: string): ReportedError => ({
-  message: `timed out waiting for the event "${name}"`,
+/** As the server names them. */
+function nameOf(condition: Condition): string {
+  if ("event" in condition) return condition.event;
+  if ("stream" in condition) return `stream ${condition.stream.entity_id}`;
+  return "run" in condition
+    ? `run ${condition.run.run_id}`
+    : `key ${condition.key.bucket}/${condition.key.key}`;
+}
+
+const waitTimedOut = (names: string): ReportedError => ({
+  message: /(?<!,) /.test(names)
+    ? `timed out waiting for ${names}`
+    : `timed out waiting for the event "${names}"`,
   code: "WAIT_TIMEOUT",
   retryable: false,
 });
@@ -46,6 +61,10 @@ export class TestServer {
   readonly #deliveries: TestEvent[];
   /** When failed steps are tried again, by their ids. */
   readonly #retryAt = new Map<string, number>();
+  /** Runs that the function started and did not wait for. */
+  readonly #children = new Map<string, TestChild>();
+  /** When the child that was started last is over. */
+  #childEndMs = 0;
   nowMs: number;
   /** The attempt of the run that is going on, from 1. */
   attempt = 1;
@@ -154,33 +173,42 @@ export class TestServer {
 
   /** By the rules of the single wait; what does not end the wait is left for the next one. */
   #settleMany(wait: WaitMany): void {
-    const { conditions, mode, timeout, step_name } = wait;
+    const { conditions, mode, timeout } = wait;
     const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
-    const met = conditions.flatMap(({ name, ...filter }) => {
-      const single = {
-        type: "wait_for_event" as const,
-        step_id: wait.step_id,
-        step_name,
-        event_filter: filter,
-      };
-      const found = this.#findAwaited(single, untilMs);
-      return found
-        ? { name, event: filter.event, data: found.data, found, atMs: found.atMs ?? this.nowMs }
-        : [];
-    });
+    const met = conditions.flatMap((condition) => this.#metOf(wait, condition, untilMs) ?? []);
     const inOrder = met.toSorted((a, b) => a.atMs - b.atMs);
     const used = mode === "any" ? inOrder.slice(0, 1) : inOrder.length === conditions.length ? inOrder : [];
-    for (const { found } of inOrder) if (!used.some((one) => one.found === found)) found.taken = false;
+    for (const one of inOrder) if (one.found && !used.includes(one)) one.found.taken = false;
     const last = used.at(-1);
     this.nowMs = last?.atMs ?? untilMs;
     if (!last) {
-      const names = conditions.map(({ event }) => event).join(", ");
+      const names = conditions.map(nameOf).join(", ");
       this.#store({ ...baseOf(wait), status: "timed_out", output: null, error: waitTimedOut(names) });
       return;
     }
-    const events = used.map(({ name, event, data }) => [name, this.#awaited(event, data)] as const);
-    const output = mode === "any" ? { name: last.name, event: events[0]![1] } : Object.fromEntries(events);
+    const values = used.map((one) => [one.name, one.value()] as const);
+    const output =
+      mode === "any" ? { name: last.name, [last.kind]: values[0]![1] } : Object.fromEntries(values);
     this.#store({ ...baseOf(wait), status: "completed", output });
+  }
+
+  /** What meets a condition in time; an event is taken until it is given back. */
+  #metOf(wait: WaitMany, condition: Condition, untilMs: number) {
+    const { nowMs } = this;
+    const { name } = condition;
+    if (!("event" in condition)) {
+      const { plan, names, appended, startMs } = this.#options;
+      names.state(condition);
+      const standing = { states: plan.states, children: this.#children, appended, startMs };
+      const met = stateMet(condition, standing, { nowMs, untilMs });
+      return met && { name, kind: met.kind, value: () => met.value, found: undefined, atMs: met.atMs };
+    }
+    const { step_id, step_name } = wait;
+    const single = { type: "wait_for_event" as const, step_id, step_name, event_filter: condition };
+    const found = this.#findAwaited(single, untilMs);
+    if (!found) return undefined;
+    const value = () => this.#awaited(condition.event, found.data);
+    return { name, kind: "event" as const, value, found, atMs: found.atMs ?? nowMs };
   }
 
   #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data" | "taken"> | undefined {
@@ -209,24 +237,33 @@ export class TestServer {
     if (!invokes.has(id) && !isAsync)
       throw new TypeError(`the test has no answer for ${id}: say mockInvoke("${id}", …)`);
     const base = baseOf(invoke);
-    const started = { run_id: `run_child_${id}` };
+    const { size } = this.#children;
+    const started = { run_id: `run_child_${id}${size === 0 ? "" : `_${size + 1}`}` };
     try {
-      const output = await this.#childOutput(invoke, invokes.get(id));
-      this.#store({ ...base, status: "completed", output: isAsync ? started : asJson(output) });
+      const output = asJson(await this.#childOutput(invoke, invokes.get(id)));
+      if (isAsync) this.#children.set(started.run_id, { functionId: id, endedMs: this.#childEndMs, output });
+      this.#store({ ...base, status: "completed", output: isAsync ? started : output });
     } catch (error) {
-      // A parent that does not wait never learns how its child ended.
-      if (isAsync) return this.#store({ ...base, status: "completed", output: started });
-      const failure = { ...reportedError(error), code: "INVOKE_FAILED", retryable: false };
-      this.#store({ ...base, status: "failed", output: null, error: failure });
+      const failure = reportedError(error);
+      if (isAsync) {
+        // A parent that does not wait learns how its child ended by a wait for the run.
+        const child = { functionId: id, endedMs: this.#childEndMs, error: failure };
+        this.#children.set(started.run_id, child);
+        return this.#store({ ...base, status: "completed", output: started });
+      }
+      const refused = { ...failure, code: "INVOKE_FAILED", retryable: false };
+      this.#store({ ...base, status: "failed", output: null, error: refused });
     }
   }
 
   /** Throws when the child failed, or took longer than the parent waits. */
   async #childOutput(invoke: Invoke, answer: unknown): Promise<unknown> {
     const input = asJson(invoke.input);
+    this.#childEndMs = this.nowMs;
     if (!isFunction(answer))
       return typeof answer === "function" ? answer({ functionId: invoke.function_id, input }) : answer;
     const child = await this.#options.runChild(answer, input);
+    this.#childEndMs += child.elapsedMs;
     if (invoke.type === "invoke_function") {
       this.nowMs += child.elapsedMs;
       const limitMs = invoke.invoke_timeout_ms ?? invokeMsMax;

@@ -1,3 +1,4 @@
+import { encodedValue } from "./conditions.ts";
 import { type Duration, durationMs } from "./duration.ts";
 import type { Jsonify } from "./jsonify.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
@@ -30,6 +31,10 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
    * wait is there by then.
    */
   deliver(event: string, data: unknown, options?: { after?: Duration }): this;
+  /** The stream of an entity has this version: from the beginning, or from `after` the start on. */
+  stream(entityId: string, version: number, options?: { after?: Duration }): this;
+  /** A key of a bucket has this value, undefined for none: from the beginning, or from `after` the start on. */
+  key(bucket: string, key: string, value: unknown, options?: { after?: Duration }): this;
   /** Answers every wait for an event with this data, at once. */
   on(event: string, answer: (wait: TestWait) => unknown): this;
   secrets(values: Record<string, string>): this;
@@ -44,6 +49,9 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   /** The same with a batch of events, of these data. Throws TypeError for more than its function takes. */
   runBatch(list: readonly Input[]): Promise<TestResult<Jsonify<Output>>>;
 }
+
+const afterMsOf = (after: Duration | undefined): number | undefined =>
+  after === undefined ? undefined : durationMs(after);
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -63,6 +71,7 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
     crashes: [],
     deliveries: [],
     answers: new Map(),
+    states: { streams: [], keys: [] },
     secrets: {},
     log: silent,
   };
@@ -88,7 +97,16 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
       return test;
     },
     deliver(event, data, { after } = {}) {
-      plan.deliveries.push({ event, data, afterMs: after === undefined ? undefined : durationMs(after) });
+      plan.deliveries.push({ event, data, afterMs: afterMsOf(after) });
+      return test;
+    },
+    stream(entityId, version, { after } = {}) {
+      plan.states.streams.push({ entityId, version, afterMs: afterMsOf(after) });
+      return test;
+    },
+    key(bucket, key, value, { after } = {}) {
+      const encoded = value === undefined ? undefined : encodedValue(`key ${bucket}/${key}`, value);
+      plan.states.keys.push({ bucket, key, value: encoded, afterMs: afterMsOf(after) });
       return test;
     },
     on(event, answer) {

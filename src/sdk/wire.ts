@@ -49,6 +49,24 @@ export interface CompletedStep {
   error?: unknown;
 }
 
+/** One of the things that a step waits for. */
+export type Condition = { name: string } & (
+  | { event: string; match?: string; match_value?: unknown }
+  | { stream: { entity_id: string; version?: number; after?: number } }
+  | { key: KeyCondition }
+  | { run: { run_id: string } }
+);
+
+export interface KeyCondition {
+  bucket: string;
+  key: string;
+  after?: number;
+  /** Base64. */
+  equals?: string;
+  exists?: true;
+  deleted?: true;
+}
+
 /** Why an execution stops although its run goes on. */
 export type Yield = { step_id: string; step_name: string } & (
   | {
@@ -76,7 +94,7 @@ export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "wait_for_events";
       mode: "any" | "all";
-      conditions: { name: string; event: string; match?: string; match_value?: unknown }[];
+      conditions: Condition[];
       timeout?: string;
       on_timeout: "null" | "throw";
     }

@@ -338,11 +338,11 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     texts: { name: eventNameBytesMax },
   },
   waits: {
-    holds: "events that runs wait for",
+    holds: "events, versions of entities, changes of keys and ends of children that runs wait for",
     scope: "environment",
     endsWith: "their match, their deadline or their run's end",
     purge: { at: 60, key: ["run_id", "kind", "step_id"], under: "runs" },
-    texts: { kind: ours, match_path: 512, value_hash: ours },
+    texts: { kind: ours, match_path: 512, value_hash: ours, place: ours, subject: 512 },
   },
   webhook_dead_letters: {
     holds: "events that an endpoint of outbound webhooks did not take",

@@ -42,7 +42,7 @@ async function allJobs(about: string): Promise<{ job: Assignment; worker: PullWo
 
 const idOf = (job: Assignment) => (job.event.data as { id: number }).id;
 
-test("two nodes: no event between a yield and its registration is lost, none counts twice, each child is one", async () => {
+test("two nodes: no event, append or put between a yield and its registration is lost, none counts twice, each child is one", async () => {
   for (let from = 0; from < runs; from += 40)
     await nodes[0]!.rpc("SvcService", "TriggerBatch", {
       events: Array.from({ length: 40 }, (_, at) => ({ event: "asked", data: { id: from + at } })),
@@ -76,10 +76,35 @@ test("two nodes: no event between a yield and its registration is lost, none cou
   for (const { job } of third)
     expect(job.completed_steps[1]).toMatchObject({ output: { data: { id: idOf(job), round: 2 } } });
 
+  // An append and a put at the same time as the yield, each at another node.
+  await nodes[0]!.api("/api/v1/kv/buckets", { body: { name: "b" } });
+  await Promise.all(
+    third.flatMap(({ job, worker, at }) => {
+      const id = idOf(job);
+      const stream = { name: "stream", stream: { entity_id: `e${id}`, version: 1 } };
+      const key = { name: "key", key: { bucket: "b", key: `k${id}`, after: 0 } };
+      const wait = { type: "wait_for_events", mode: "all", conditions: [stream, key] };
+      const append = { entityId: `e${id}`, entityType: "t", eventName: "made", data: {} };
+      return [
+        worker.leave(job, "three", wait),
+        nodes[1 - at]!.rpc("EntityStreamService", "AppendEvent", append),
+        nodes[at]!.api(`/api/v1/kv/buckets/b/keys/k${id}`, { method: "PUT", body: id }),
+      ];
+    }),
+  );
+  const fourth = await allJobs("runs woken by an entity and a key");
+  for (const { job } of fourth)
+    expect(job.completed_steps[2]).toMatchObject({
+      output: {
+        stream: { entity_id: `e${idOf(job)}`, version: 1 },
+        key: { key: `k${idOf(job)}`, exists: true },
+      },
+    });
+
   const child = pullWorker(nodes[1]!, "w-child");
   await child.register("child");
   await Promise.all(
-    third.map(({ job, worker }) =>
+    fourth.map(({ job, worker }) =>
       worker.leave(job, "call", {
         type: "invoke_function",
         function_id: "child",
@@ -99,7 +124,7 @@ test("two nodes: no event between a yield and its registration is lost, none cou
     { about: "all children" },
   );
   const last = await allJobs("parents of ended children");
-  for (const { job } of last) expect(job.completed_steps[2]).toMatchObject({ output: { of: idOf(job) } });
+  for (const { job } of last) expect(job.completed_steps[3]).toMatchObject({ output: { of: idOf(job) } });
   await Promise.all(last.map(({ job, worker }) => worker.complete(job)));
   expect(children).toBe(runs);
   const { store } = nodes[0]!.running.domain;

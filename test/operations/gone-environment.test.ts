@@ -39,6 +39,9 @@ test.each(engines)(
       await store.write(async (session) => {
         await session.run(sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash,
         from_position, fresh_at) VALUES (${run}, 'event', 's', ${id}, 'go', '', '', 0, 1)`);
+        await session.run(sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash,
+        from_position, of_step, condition, mode, place, subject, test, bound, due_at)
+        VALUES (${run}, 'wait', 's#0', ${id}, '', '', '', 0, 's', 'c', 'any', 'stream', 'e', 'reaches', 1, 1)`);
         await session.run(sql`INSERT INTO matchers (environment_id, position) VALUES (${id}, 0)
         ON CONFLICT (environment_id) DO NOTHING`);
         await session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at,
@@ -54,6 +57,7 @@ test.each(engines)(
       for (const name of [
         "runs.wake",
         "runs.matcher",
+        "runs.states",
         "runs.children",
         "debounce.fire",
         "batches.close",

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
 import { runChecks } from "../../src/domain/engine/runs/invariants.ts";
+import { statesCheck } from "../../src/domain/engine/runs/states/invariants.ts";
 import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
 import { openSweep } from "../../src/domain/engine/runs/wakes/sweep.ts";
 import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
@@ -260,6 +261,20 @@ describe.each(engines)("integrity on %s", (engine) => {
       [sql`DELETE FROM waits WHERE run_id = 'run_none'`],
     ],
     [
+      "waits.unmet",
+      [
+        sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq,
+            attempt, max_attempts, step_count, history_count, lost_count, waiting_step_id)
+          VALUES ('run_none', 'env_default', 'none', 1, 'waiting', ${4e15}, 1, 1, 3, 0, 1, 0, 's')`,
+        sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, from_position,
+            of_step, condition, mode, place, subject, test, bound)
+          VALUES ('run_none', 'wait', 's#0', 'env_default', '', '', '', 0, 's', 'c', 'any', 'stream', 'e', 'reaches', 2)`,
+        sql`INSERT INTO streams (environment_id, entity_id, entity_type, version, created_at, updated_at)
+          VALUES ('env_default', 'e', 't', 2, 1, 1)`,
+      ],
+      [sql`UPDATE waits SET bound = 3 WHERE run_id = 'run_none'`],
+    ],
+    [
       "children.overdue",
       [
         sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at) VALUES ('run_none', 'env_default', 1)`,
@@ -306,6 +321,7 @@ describe.each(engines)("integrity on %s", (engine) => {
           const reader = { ...store, all: session.all.bind(session), one: session.one.bind(session) };
           const checks = [
             ...runChecks(reader, testClock(Date.now())),
+            statesCheck(reader, testClock(Date.now())),
             debounceCheck(reader, testClock(Date.now())),
             ...scheduleChecks(reader, testClock(Date.now())),
           ];

@@ -9,6 +9,7 @@ const shared: Record<string, string> = {
   "runs.wake": "shares-runs",
   "runs.deadlines": "shares-runs",
   "runs.matcher": "shares-runs",
+  "runs.states": "shares-runs",
   "runs.children": "shares-runs",
   "debounce.fire": "shares-runs",
   "batches.close": "shares-runs",

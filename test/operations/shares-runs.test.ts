@@ -6,6 +6,7 @@ import { openChildren } from "../../src/domain/engine/runs/children/children.ts"
 import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
 import { openLateStarts } from "../../src/domain/engine/runs/late-start.ts";
 import { wakeSliceMax } from "../../src/domain/engine/runs/limits.ts";
+import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { openSchedules } from "../../src/domain/engine/schedules/service.ts";
@@ -164,6 +165,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       },
       onQueued: nothing,
       onFailed: nothing,
+      onEnded: nothing,
     });
     await children.moveOnce();
     await shared.expectShared();
@@ -205,6 +207,27 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     expect(fired.indexOf(modest)).toBeWithin(0, 201);
     expect(answer.againInMs ?? 1_000).toBeLessThanOrEqual(1_000);
     await shared.bare.write((session) => session.run(sql`DELETE FROM schedules`));
+  });
+
+  test("runs.states", async () => {
+    await shared.pile("waits", 3_000, "due_at", {
+      run_id: `'state_${greedy}_' || n`,
+      kind: "'wait'",
+      step_id: "'s#0'",
+      of_step: "'s'",
+      condition: "'c'",
+      mode: "'any'",
+      place: "'stream'",
+      subject: "'entity' || n",
+      test: "'reaches'",
+      bound: "1",
+    });
+    shared.watch(shared.gone(`waits WHERE environment_id = '${modest}' AND due_at IS NOT NULL`));
+    const states = openStates({ store: shared.spied, clock, onQueued: nothing, wakeLoop: nothing });
+    await states.lookOnce();
+    await shared.expectShared();
+    expect(await shared.count("waits WHERE due_at IS NOT NULL")).toBe(0);
+    await shared.bare.write((session) => session.run(sql`DELETE FROM waits`));
   });
 
   test("runs.matcher: who is heard of while another's long log is read does not wait for its end", async () => {

@@ -13,7 +13,13 @@ import {
 } from "../../src/sdk/index.ts";
 import { type RunningProgram, startProgram } from "../support/process.ts";
 import { sagaEnds, sagasOf } from "../support/sagas.ts";
-import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import {
+  engines,
+  type SpawnedServer,
+  spawnServer,
+  startTestServer,
+  type TestServer,
+} from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
@@ -151,15 +157,15 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
   }, 60_000);
 });
 
-describe.each(engines)("sagas whose workers are killed, on %s", (engine) => {
-  let server: TestServer;
+describe.each(engines)("sagas whose workers and servers are killed, on %s", (engine) => {
+  let server: SpawnedServer;
   let client: Client;
   let program: RunningProgram | undefined;
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { leaseMs: 1_000 } });
+    server = await spawnServer({ engine, settings: { leaseMs: 1_000 } });
     client = createClient({ url: server.url, apiKey: server.adminKey });
-  });
+  }, 90_000);
   afterAll(async () => {
     program?.signal("SIGKILL");
     await server.stop();
@@ -167,10 +173,11 @@ describe.each(engines)("sagas whose workers are killed, on %s", (engine) => {
 
   test("what they reserved is released, or listed as not undone", async () => {
     const journal = join(server.home.folder, "journal");
-    const runProgram = (deeds: number) => {
+    const linesOf = async () => (await readFile(journal, "utf8")).trim().split("\n");
+    const runProgram = (deeds: number, releaseMs = 0) => {
       const script = resolve(import.meta.dir, "../support/saga-worker.ts");
-      const words = [process.execPath, script, server.url, server.adminKey, journal, String(deeds)];
-      program = startProgram(words, server.home.folder);
+      const asked = [server.url, server.adminKey, journal, String(deeds), String(releaseMs)];
+      program = startProgram([process.execPath, script, ...asked], server.home.folder);
       return program;
     };
     const first = runProgram(3);
@@ -183,15 +190,19 @@ describe.each(engines)("sagas whose workers are killed, on %s", (engine) => {
     const cancelled = runs[sagaEnds.indexOf("cancel")]!;
     await first.exited;
     await runProgram(8).exited;
-    const last = runProgram(0);
+    const last = runProgram(0, 500);
     await until(async () => (await client.getRun(cancelled)).pauseReason === "wait_event", {
       about: "the wait",
     });
     await client.cancelRun(cancelled);
+    const isReleased = async () => (await linesOf()).includes(`release ${cancelled} room`);
+    await until(isReleased, { about: "a compensation to be under way" });
+    await server.kill9();
+    await server.restart();
     for (const runId of runs) await client.waitForRun(runId, { timeoutMs: 30_000 });
     last.signal("SIGKILL");
 
-    const lines = (await readFile(journal, "utf8")).trim().split("\n");
+    const lines = await linesOf();
     for (const runId of runs) {
       const left = new Map<string, boolean>();
       for (const line of lines) {

@@ -92,7 +92,7 @@ export async function checkWaits(store: Checked): Promise<string[]> {
     store,
     sql`SELECT e.run_id, e.state FROM executions e
       LEFT JOIN steps s ON s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND s.status = 'waiting'
-      LEFT JOIN waits w ON w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id
+      LEFT JOIN waits w ON w.run_id = e.run_id AND w.kind = 'wait' AND COALESCE(w.of_step, w.step_id) = e.waiting_step_id
       LEFT JOIN invocations i ON i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id
       LEFT JOIN runs c ON c.id = s.child_run_id
       LEFT JOIN child_ends d ON d.child_run_id = c.id
@@ -105,8 +105,8 @@ export async function checkWaits(store: Checked): Promise<string[]> {
   const lost = await find<{ run_id: string; kind: string; state: string | null }>(
     store,
     sql`SELECT w.run_id, w.kind, e.state FROM waits w LEFT JOIN executions e ON e.run_id = w.run_id
-    WHERE e.run_id IS NULL OR (w.kind = 'wait' AND (e.state <> 'waiting' OR e.waiting_step_id <> w.step_id))
-      OR NOT EXISTS (SELECT 1 FROM matchers m WHERE m.environment_id = w.environment_id) LIMIT ${breachesMax}`,
+    WHERE e.run_id IS NULL OR (w.kind = 'wait' AND (e.state <> 'waiting' OR e.waiting_step_id <> COALESCE(w.of_step, w.step_id)))
+      OR (w.place IS NULL AND NOT EXISTS (SELECT 1 FROM matchers m WHERE m.environment_id = w.environment_id)) LIMIT ${breachesMax}`,
     (row) => `run ${row.run_id} has a ${row.kind}, its execution is ${row.state ?? "gone"}`,
   );
   const ahead = await find<{ environment_id: string; position: number; head: number }>(

@@ -68,6 +68,7 @@ const remedies: Record<string, string> = {
   "runs.without_execution":
     "the sweeper queues them again behind every fence they had, or restores their pause",
   "runs.without_wake": "the sweeper queues them, and their handler asks again",
+  "waits.unmet": "looked at when loop `runs.states` goes on; look at its progress",
   "timers.overdue": "the sweeper moves them; look at the progress of loop `runs.wake`",
   "topics.gaps": "nothing by itself, as `events.head`; the oldest that is missing is named",
   "topics.head": "nothing by itself, as `events.head`",

@@ -2,8 +2,8 @@ import { appendFileSync } from "node:fs";
 import { createWorker } from "../../src/sdk/index.ts";
 import { sagasOf } from "./sagas.ts";
 
-/** A worker that writes what it does to a file, and kills itself after the `deeds`th deed. */
-const [url = "", apiKey = "", journal = "", deeds = ""] = process.argv.slice(2);
+/** A worker that writes what it does to a file, kills itself after the `deeds`th deed, and takes so long for a release. */
+const [url = "", apiKey = "", journal = "", deeds = "", releaseMs = "0"] = process.argv.slice(2);
 let left = Number(deeds);
 
 const worker = createWorker({
@@ -11,6 +11,7 @@ const worker = createWorker({
   functions: sagasOf((deed, runId, what) => {
     appendFileSync(journal, `${deed} ${runId} ${what}\n`);
     if (--left === 0) process.kill(process.pid, "SIGKILL");
+    return deed === "release" ? Bun.sleep(Number(releaseMs)) : undefined;
   }),
 });
 await worker.start();

@@ -1,7 +1,7 @@
 import { createFunction, NonRetryableError, type SvcFunction } from "../../src/sdk/index.ts";
 
 /** What the sagas do to the world: it is told of each reservation and each release, by the run's id. */
-export type World = (deed: "reserve" | "release", runId: string, what: string) => void;
+export type World = (deed: "reserve" | "release", runId: string, what: string) => void | Promise<void>;
 
 export const sagaEnds = ["fatal", "attempts", "wait", "timeout", "cancel"] as const;
 

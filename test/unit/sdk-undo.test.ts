@@ -10,11 +10,12 @@ interface Stock {
 
 const endings: Record<
   string,
-  { retry?: object; timeoutMs?: number; fail: "no" | "again" | "wait" | "sleep" }
+  { retry?: object; timeoutMs?: number; fail: "no" | "again" | "wait" | "key" | "sleep" }
 > = {
   "not to be retried": { fail: "no" },
   "out of attempts": { fail: "again", retry: { maxAttempts: 2, initialDelayMs: 1 } },
   "wait timed out": { fail: "wait" },
+  "wait for a key and an entity timed out": { fail: "key" },
   "run timed out": { fail: "sleep", timeoutMs: 1_000 },
 };
 
@@ -41,6 +42,13 @@ function sagaOf(stock: Stock, { fail, ...options }: (typeof endings)[string]) {
       () => step.run("car", reserve("car"), { compensate: release }),
     ]);
     if (fail === "wait") await step.waitForEvent("paid", { timeout: "1h", onTimeout: "throw" });
+    if (fail === "key") {
+      const things = {
+        key: { bucket: "b", key: "k", exists: true },
+        entity: { stream: "e", version: 1 },
+      } as const;
+      await step.waitForAll("things", things, { timeout: "1h", onTimeout: "throw" });
+    }
     if (fail === "sleep") await step.sleep("long", "1h");
     if (fail === "no") throw new NonRetryableError("sold out");
     throw new Error("again");

@@ -26,3 +26,12 @@ export const compensatingMsMax = 24 * 60 * 60 * 1000;
 export const compensationTriesMax = 5;
 /** A worker whose run was ended has this long to hand in what it has finished, before the run is undone. */
 export const handInMsMax = 10_000;
+
+/** Waits of one environment for states that are not events. */
+export const stateWaitsMax = 100_000;
+/** States looked at in one query, changes read in one, and places of an environment in one pass. */
+export const stateSliceMax = 500;
+export const stateChangesMax = 2_000;
+export const statePlacesMax = 20;
+/** Of the output of a run that was waited for; twenty stay within what a step may hold. */
+export const metOutputCharsMax = 200_000;

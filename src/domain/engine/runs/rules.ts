@@ -79,9 +79,25 @@ export const timedOut = (timeoutMs: number): RunError => ({
   retryable: false,
 });
 
-export const waitTimedOut = (eventName: string): RunError => ({
-  message: `timed out waiting for the event "${eventName}"`,
+/** `names` of one event, or of all conditions; only those of other things than events have a blank inside. */
+export const waitTimedOut = (names: string): RunError => ({
+  message: /(?<!,) /.test(names)
+    ? `timed out waiting for ${names}`
+    : `timed out waiting for the event "${names}"`,
   code: "WAIT_TIMEOUT",
+  retryable: false,
+});
+
+/** No run of that id was started by the run that waits, or it is not kept any more. */
+export const unknownChild = (runId: string): RunError => ({
+  message: `wait_for_events: this run did not start a run ${runId}`,
+  code: "WAIT_RUN_UNKNOWN",
+  retryable: false,
+});
+
+export const tooManyWaits = (most: number): RunError => ({
+  message: `wait_for_events: runs of the environment wait for ${most} entities, keys and runs already, which is the most`,
+  code: "WAITS_FULL",
   retryable: false,
 });
 

@@ -39,6 +39,7 @@ import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, QueueHint, Run, Step } from "./run.ts";
+import { openStates, type States } from "./states/states.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { type EndedRun, openTally } from "./tally.ts";
 import { endRuns, type Undoing } from "./undo/end-runs.ts";
@@ -124,6 +125,8 @@ export interface Runs {
   wakeOnce(): Promise<{ againInMs?: number }>;
   /** Resumes runs whose event came, and ends runs that an event cancels. */
   matcher: Matcher;
+  /** Resumes runs whose entity, key or child is what they wait for. */
+  states: States;
   /** The tick of loop `runs.deadlines`. */
   deadlinesOnce: ReturnType<typeof openDeadlines>;
   /** The tick of loop `runs.children`. */
@@ -153,8 +156,9 @@ export interface RunsDeps {
   onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
   /** Starts a child (see `Children`). */
   invoke: ChildrenDeps["invoke"];
-  /** Ask for a tick of `matcher.matchOnce` and of `childrenOnce` now. */
+  /** Ask for a tick of `matcher.matchOnce`, of `states.lookOnce` and of `childrenOnce` now. */
   wakeMatcher: () => void;
+  wakeStates: () => void;
   wakeChildren: () => void;
 }
 
@@ -183,10 +187,13 @@ export function openRuns(deps: RunsDeps): Runs {
     tally.ended("failed", runs, clock.now());
     onChildren();
   };
-  const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed });
-  const reports = openReports({ ...deps, onWaiting: matcher.wake, onChildren }, tally);
+  const states = openStates({ store, clock, onQueued, wakeLoop: deps.wakeStates });
+  const onEnded = deps.wakeStates;
+  const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed, onEnded });
+  const onWaiting = { onWaiting: matcher.wake, onWaitingStates: states.awaited };
+  const reports = openReports({ ...deps, ...onWaiting, onChildren }, tally);
   gaugeActive(deps);
-  const { wakes, timeouts } = openWakes({ ...deps, matcher, onFailed });
+  const { wakes, timeouts } = openWakes({ ...deps, matcher: allOf([matcher, states]), onFailed });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -205,6 +212,7 @@ export function openRuns(deps: RunsDeps): Runs {
     leaseStates: (asked) => leaseStates(store, asked),
     handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     matcher,
+    states,
     childrenOnce: children.moveOnce,
     deadlinesOnce: openDeadlines({
       ...{ store, clock, onQueued },
@@ -275,6 +283,15 @@ export function openRuns(deps: RunsDeps): Runs {
     },
   };
 }
+
+/** An environment is behind where any of these is. */
+const allOf = (waits: readonly Pick<Matcher, "catchUp">[]): Pick<Matcher, "catchUp"> => ({
+  async catchUp(environmentIds) {
+    const ids = [...environmentIds];
+    const behind = await Promise.all(waits.map((one) => one.catchUp(ids)));
+    return new Set(behind.flatMap((some) => [...some]));
+  },
+});
 
 /** `svc_active_runs`: the query is shared by readings within `gaugeKeptMs`. */
 function gaugeActive({

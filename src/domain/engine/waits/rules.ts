@@ -119,3 +119,33 @@ export function holds(expression: string, event: SeenEvent): boolean {
     return false;
   }
 }
+
+/** What must be true of an entity (`reaches`), of a run (`ends`), or of a key. */
+export type StateTest = "reaches" | "ends" | "changed" | "equals" | "exists" | "absent";
+
+/** A condition on what stands somewhere, and not on an event. */
+export interface StateCondition {
+  /** `stream`, `run`, or that of a bucket. */
+  place: string;
+  /** The entity, the run or the key. */
+  subject: string;
+  test: StateTest;
+  /** The version to reach, or the revision after which the key changes. */
+  bound: number | null;
+  /** The value to equal, in base64. */
+  wanted: string | null;
+}
+
+export const streamPlace = "stream";
+export const runPlace = "run";
+const keyPrefix = "key:";
+export const placeOfBucket = (bucket: string): string => keyPrefix + bucket;
+/** Undefined of a place that is no bucket's. */
+export const bucketOf = (place: string): string | undefined =>
+  place.startsWith(keyPrefix) ? place.slice(keyPrefix.length) : undefined;
+
+/** As history and errors name it; the blank tells it from the name of an event. */
+export function nameOfState({ place, subject }: Pick<StateCondition, "place" | "subject">): string {
+  const bucket = bucketOf(place);
+  return bucket === undefined ? `${place} ${subject}` : `key ${bucket}/${subject}`;
+}

@@ -12,5 +12,7 @@ export const invokeMsDefault = 30_000;
 export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
 /** A worker's clock may differ from the server's by this much, the way of the message included. */
 export const clockOffMsMax = 1_000;
-/** Events that one step waits for. */
+/** Conditions that one step waits for. */
 export const waitConditionsMax = 20;
+/** Of the value that a key shall equal. */
+export const waitValueBytesMax = 1_024;

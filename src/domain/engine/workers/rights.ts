@@ -11,8 +11,8 @@ export interface Rights {
   /** False when no policy denies any secret. */
   secretsAreScreened(): boolean | Promise<boolean>;
   /**
-   * The report to commit. A yield that invokes a function the credential may not invoke becomes a failure of
-   * the run.
+   * The report to commit. A yield that invokes a function the credential may not invoke, or waits for what it may not
+   * read, becomes a failure of the run.
    */
   reported<Sent extends ReportBody>(sent: Sent): Sent | Promise<Sent>;
 }
@@ -71,14 +71,13 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
   },
   reported(sent) {
     // A malformed yield is refused by `checkReport`.
-    const functionId: unknown = sent.status === "yielded" ? sent.yield?.function_id : undefined;
-    return typeof functionId !== "string" ? sent : invoking(call, sent, functionId);
+    const asked = sent.status === "yielded" ? sent.yield : undefined;
+    const functionId: unknown = asked?.function_id;
+    if (typeof functionId === "string") return invoking(call, sent, functionId);
+    return Array.isArray(asked?.conditions) ? waiting(call, sent, asked.conditions) : sent;
   },
 });
 
-/**
- * Refusing the report would not help, because the next attempt would send it again. The run fails instead.
- */
 async function invoking<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
   sent: Sent,
@@ -87,7 +86,47 @@ async function invoking<Sent extends ReportBody>(
   const screen = await call.screen("functions:invoke", "function");
   const refused = await screen?.refusalOf([functionId]);
   if (!refused) return sent;
-  const { yield: _, ...rest } = sent;
   const message = `function ${functionId.slice(0, 200)} may not be invoked by this worker: ${refused.message}`;
-  return { ...rest, status: "failed", error: { message, code: "INVOKE_REFUSED", retryable: false } } as Sent;
+  return failing(sent, { message, code: "INVOKE_REFUSED" });
+}
+
+/** A wait that is met tells a version or a value: what deny policies keep from reading is not waited for. */
+async function waiting<Sent extends ReportBody>(
+  call: Pick<Call, "screen">,
+  sent: Sent,
+  conditions: readonly unknown[],
+): Promise<Sent> {
+  for (const { names, screens } of conditions.flatMap(readThing))
+    for (const [action, type] of screens) {
+      const refused = await (await call.screen(action, type))?.refusalOf(names);
+      if (!refused) continue;
+      const message = `${type} ${names[0]!.slice(0, 200)} may not be waited for by this worker: ${refused.message}`;
+      return failing(sent, { message, code: "WAIT_REFUSED" });
+    }
+  return sent;
+}
+
+const streamScreens = [
+  ["entities:read", "stream"],
+  ["streams:read", "stream"],
+] as const;
+const keyScreens = [["secrets:read", "kv"]] as const;
+
+/** What a condition reads, as policies name it. */
+function readThing(condition: unknown): {
+  names: string[];
+  screens: readonly (readonly [action: string, type: string])[];
+}[] {
+  const { stream, key } = (condition ?? {}) as { stream?: unknown; key?: unknown };
+  const { entity_id: id } = (stream ?? {}) as { entity_id?: unknown };
+  if (typeof id === "string") return [{ names: [id], screens: streamScreens }];
+  const { bucket, key: own } = (key ?? {}) as { bucket?: unknown; key?: unknown };
+  if (typeof bucket !== "string" || typeof own !== "string") return [];
+  return [{ names: [`${bucket}/${own}`, bucket], screens: keyScreens }];
+}
+
+/** Refusing the report would not help, because the next attempt would send it again. The run fails instead. */
+function failing<Sent extends ReportBody>(sent: Sent, error: { message: string; code: string }): Sent {
+  const { yield: _, ...rest } = sent;
+  return { ...rest, status: "failed", error: { ...error, retryable: false } } as Sent;
 }

@@ -1,5 +1,4 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { CelError } from "../../../kit/cel/cel.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
@@ -7,8 +6,8 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
-import { readMatch } from "../waits/rules.ts";
-import { invokeMsDefault, invokeMsMax, waitConditionsMax, waitMsDefault, waitMsMax } from "./limits.ts";
+import { ConditionsShape, readCondition, readMatchField } from "./awaited.ts";
+import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };
@@ -62,35 +61,10 @@ export const YieldShape = Type.Object(
     mode: Type.Optional(
       Type.Union([Type.Literal("any"), Type.Literal("all")], {
         description:
-          "Which events end a `wait_for_events`: the first one (`any`, when left out), or all together.",
+          "Which conditions end a `wait_for_events`: the first one (`any`, when left out), or all together.",
       }),
     ),
-    conditions: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            name: Type.String({
-              minLength: 1,
-              maxLength: 256,
-              description: "Name of the condition, of its own.",
-            }),
-            event: Type.String({ description: "Name of the event." }),
-            match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
-            match_value: Type.Optional(
-              Type.Unknown({
-                description: "What the path must equal; compared with the run's own event when left out.",
-              }),
-            ),
-          },
-          lenient,
-        ),
-        {
-          minItems: 1,
-          maxItems: waitConditionsMax,
-          description: `The events of a \`wait_for_events\`: at most ${waitConditionsMax}.`,
-        },
-      ),
-    ),
+    conditions: Type.Optional(ConditionsShape),
     timeout: described(
       maybe(Type.Union([Type.String(), Type.Number()])),
       "Of a `wait_for_events`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
@@ -169,7 +143,7 @@ function readFilter(filter: Yield["event_filter"], now: number) {
   const literal = value === undefined || value === null ? undefined : { value };
   return {
     eventName: filter.event,
-    match: readMatchField(filter.match ?? undefined, literal),
+    match: readMatchField("yield.event_filter.match", filter.match ?? undefined, literal),
     timeoutAt: now + readTimeout(filter.timeout),
     input: payload === undefined ? null : jsonText("yield.event_filter.payload", payload),
     ...(filter.on_timeout && { onTimeout: filter.on_timeout }),
@@ -186,31 +160,9 @@ function readConditions(
   return {
     mode,
     onTimeout,
-    conditions: conditions.map(({ name, event, match, match_value: value }, at) => {
-      const field = `yield.conditions[${at}]`;
-      requireEventName(`${field}.event`, event);
-      const literal = value === undefined || value === null ? undefined : { value };
-      return {
-        name: plainText(`${field}.name`, name),
-        eventName: event,
-        match: readMatchField(match ?? undefined, literal, `${field}.match`),
-      };
-    }),
+    conditions: conditions.map((sent, at) => readCondition(`yield.conditions[${at}]`, sent)),
     timeoutAt: now + readTimeout(timeout, "yield.timeout"),
   };
-}
-
-function readMatchField(
-  text: string | undefined,
-  literal: { value: unknown } | undefined,
-  field = "yield.event_filter.match",
-) {
-  try {
-    return readMatch(text, literal);
-  } catch (error) {
-    if (error instanceof CelError) throw invalid(field, error.message);
-    throw error;
-  }
 }
 
 /** Milliseconds; text has a unit: `250ms`, `10s`, `1.5h`, `7d`. */

@@ -3,18 +3,22 @@ import type { Expected } from "../../../kit/expected.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { bucketNameCharsMax, keyBytesMax, ownPrefix } from "./limits.ts";
 
-export function requireBucketName(name: string): void {
+export const requireBucketName = (name: string): void => requireBucketNameAt("name", name);
+
+export function requireBucketNameAt(field: string, name: string): void {
   if (!/^[A-Za-z0-9_-]+$/.test(name) || name.length > bucketNameCharsMax)
-    throw invalid("name", `must be 1 to ${bucketNameCharsMax} characters of A-Z, a-z, 0-9, _ and -`);
-  if (name.startsWith(ownPrefix)) throw invalid("name", `must not begin with ${ownPrefix}`);
+    throw invalid(field, `must be 1 to ${bucketNameCharsMax} characters of A-Z, a-z, 0-9, _ and -`);
+  if (name.startsWith(ownPrefix)) throw invalid(field, `must not begin with ${ownPrefix}`);
 }
 
-export function requireKey(key: string): void {
-  if (key === "") throw invalid("key", "must not be empty");
-  requireKeyText("key", key);
+export const requireKey = (key: string): void => requireKeyAt("key", key);
+
+export function requireKeyAt(field: string, key: string): void {
+  if (key === "") throw invalid(field, "must not be empty");
+  requireKeyText(field, key);
   // HTTP clients resolve such a path away before they send it, so that it would name another key.
   if (key.split("/").some((segment) => segment === "." || segment === ".."))
-    throw invalid("key", "must not have . or .. between slashes");
+    throw invalid(field, "must not have . or .. between slashes");
 }
 
 function requireKeyText(field: string, text: string): void {

@@ -9,6 +9,7 @@ import {
 } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import { noteEnds } from "../states/state-rows.ts";
 import { lockWaiting, queueHintsOfRows, type Resolution, resolveSteps } from "../waits/resolve-steps.ts";
 import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns } from "./invokes.ts";
 
@@ -207,7 +208,7 @@ interface EndRow {
 
 const endedChildren: DueRows = {
   table: "child_ends",
-  columns: sql.raw("d.child_run_id"),
+  columns: sql.raw("d.child_run_id, d.environment_id"),
   where: sql`d.ended_at >= 0`,
   dueAt: "ended_at",
   until: Number.MAX_SAFE_INTEGER,
@@ -226,12 +227,12 @@ export async function resolveParents(
   session: Session,
   slice: Slice,
   now: Instant,
-): Promise<{ counts: number[]; moved: ResolvedRuns }> {
-  const ended = await session.all<{ child_run_id: string; turn: number }>(
+): Promise<{ counts: number[]; moved: ResolvedRuns; isAwaited: boolean }> {
+  const ended = await session.all<{ child_run_id: string; environment_id: string; turn: number }>(
     sliceOf(session.seams, { ...endedChildren, lock: session.seams.skipLocked }, slice),
   );
   const counts = "turns" in slice ? countTurns(slice.turns, ended) : [ended.length];
-  if (ended.length === 0) return { counts, moved: { lanes: [], failed: [] } };
+  if (ended.length === 0) return { counts, moved: { lanes: [], failed: [] }, isAwaited: false };
   const { rowsFrom } = session.seams;
   const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
   const children = await session.all<EndRow>(sql`SELECT r.id AS child_run_id, r.status, r.output, r.error,
@@ -281,8 +282,15 @@ export async function resolveParents(
     now,
   );
   await session.run(sql`DELETE FROM child_ends WHERE child_run_id IN (SELECT v.id FROM ${ids})`);
+  const awaited = await noteEnds(
+    session,
+    ended.map((row) => ({ environmentId: row.environment_id, runId: row.child_run_id })),
+  );
   const lanes = queueHintsOfRows(completed.map(({ row }) => row));
-  return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
+  return {
+    ...{ counts, isAwaited: awaited > 0 },
+    moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed },
+  };
 }
 
 /** The error that the parent's handler gets. */

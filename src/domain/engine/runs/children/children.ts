@@ -42,6 +42,8 @@ export interface ChildrenDeps {
   ) => Promise<{ runIds: string[] }>;
   onQueued: (lanes: readonly QueueHint[]) => void;
   onFailed: (runs: ResolvedRuns["failed"]) => void;
+  /** Called after the commit when children ended that runs may wait for as a state. */
+  onEnded: () => void;
 }
 
 /** Another node may claim an invocation this long after a node that has not finished it. */
@@ -59,7 +61,7 @@ const isRefusal = (error: unknown): error is Fault =>
 const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, stepId)}`;
 
 export function openChildren(deps: ChildrenDeps): Children {
-  const { store, clock, log, onQueued, onFailed } = deps;
+  const { store, clock, log, onQueued, onFailed, onEnded } = deps;
 
   const onResolved = (moved: ResolvedRuns) => {
     if (moved.lanes.length > 0) onQueued(moved.lanes);
@@ -115,10 +117,11 @@ export function openChildren(deps: ChildrenDeps): Children {
   }
 
   async function resolveSome(slice: Slice): Promise<number[]> {
-    const { counts, moved } = await store.write((session) =>
+    const { counts, moved, isAwaited } = await store.write((session) =>
       rows.resolveParents(session, slice, clock.now()),
     );
     onResolved(moved);
+    if (isAwaited) onEnded();
     return counts;
   }
 

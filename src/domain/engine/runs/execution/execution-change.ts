@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import type { StoredMatch } from "../../waits/rules.ts";
+import { nameOfState, type StateCondition, type StoredMatch } from "../../waits/rules.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
 
 /**
@@ -63,14 +63,16 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
-/** One of several events that a step waits for. */
-export interface StoredCondition {
-  name: string;
-  eventName: string;
-  match: StoredMatch;
-}
+/** One of several things that a step waits for. */
+export type StoredCondition = { name: string } & (
+  | { eventName: string; match: StoredMatch }
+  | { state: StateCondition }
+);
 
-/** A yielded step that an event or a child run resolves. */
+export const nameOfCondition = (condition: StoredCondition): string =>
+  "state" in condition ? nameOfState(condition.state) : condition.eventName;
+
+/** A yielded step that an event, a state or a child run resolves. */
 export interface PendingStep {
   stepId: string;
   name: string;
@@ -86,6 +88,7 @@ export interface PendingStep {
   takesFailedSteps: boolean;
   for:
     | { kind: "event"; name: string; match: StoredMatch }
-    | { kind: "events"; mode: "any" | "all"; conditions: readonly StoredCondition[] }
+    /** `states` when none of the conditions is an event. */
+    | { kind: "events" | "states"; mode: "any" | "all"; conditions: readonly StoredCondition[] }
     | { kind: "invoke" | "invoke_async"; functionId: string; anyFunction: boolean };
 }

@@ -1,7 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../../store/store.ts";
-import type { ExecutionChange, PendingStep } from "./execution-change.ts";
+import { anyPath } from "../../waits/rules.ts";
+import { type ExecutionChange, nameOfCondition, type PendingStep } from "./execution-change.ts";
 
 interface PendingOfReport {
   /** Place of the report in its flush, from 1. */
@@ -13,9 +14,8 @@ export const pendingOf = (changes: readonly ExecutionChange[]): PendingOfReport[
   changes.flatMap(({ pending }, at) => (pending ? { report: at + 1, step: pending } : []));
 
 const eventOf = ({ step }: PendingOfReport) => (step.for.kind === "event" ? step.for : undefined);
-const invokeOf = ({ step }: PendingOfReport) =>
-  step.for.kind === "event" || step.for.kind === "events" ? undefined : step.for;
-const manyOf = ({ step }: PendingOfReport) => (step.for.kind === "events" ? step.for : undefined);
+const invokeOf = ({ step }: PendingOfReport) => ("functionId" in step.for ? step.for : undefined);
+const manyOf = ({ step }: PendingOfReport) => ("conditions" in step.for ? step.for : undefined);
 
 const pendingColumns = (list: readonly PendingOfReport[]) => ({
   report: column.bigint(list.map((p) => p.report)),
@@ -37,29 +37,31 @@ const pendingColumns = (list: readonly PendingOfReport[]) => ({
 });
 
 const namesOf = (pending: PendingOfReport): string | undefined =>
-  manyOf(pending)
-    ?.conditions.map(({ eventName }) => eventName)
-    .join(", ");
+  manyOf(pending)?.conditions.map(nameOfCondition).join(", ");
 
-/** The conditions of steps that wait for several events. */
+/** The conditions of steps that wait for several things. */
 const conditionColumns = (list: readonly PendingOfReport[]) => {
   const all = list.flatMap((pending) =>
-    (manyOf(pending)?.conditions ?? []).map((one, place) => ({
-      ...one,
-      report: pending.report,
-      place,
-      mode: manyOf(pending)!.mode,
+    (manyOf(pending)?.conditions ?? []).map((one, number) => ({
+      ...{ name: one.name, report: pending.report, number, mode: manyOf(pending)!.mode },
+      event: "eventName" in one ? one : undefined,
+      state: "state" in one ? one.state : undefined,
     })),
   );
   return {
     report: column.bigint(all.map((one) => one.report)),
-    place: column.bigint(all.map((one) => one.place)),
+    number: column.bigint(all.map((one) => one.number)),
     condition: column.text(all.map((one) => one.name)),
     mode: column.text(all.map((one) => one.mode)),
-    event_name: column.text(all.map((one) => one.eventName)),
-    match_path: column.text(all.map((one) => one.match.path)),
-    value_hash: column.text(all.map((one) => one.match.valueHash)),
-    expression: column.text(all.map((one) => one.match.expression)),
+    event_name: column.text(all.map(({ event }) => event?.eventName ?? "")),
+    match_path: column.text(all.map(({ event }) => event?.match.path ?? anyPath)),
+    value_hash: column.text(all.map(({ event }) => event?.match.valueHash ?? "")),
+    expression: column.text(all.map(({ event }) => event?.match.expression ?? null)),
+    place: column.text(all.map(({ state }) => state?.place ?? null)),
+    subject: column.text(all.map(({ state }) => state?.subject ?? null)),
+    test: column.text(all.map(({ state }) => state?.test ?? null)),
+    bound: column.bigint(all.map(({ state }) => state?.bound ?? null)),
+    wanted: column.text(all.map(({ state }) => state?.wanted ?? null)),
   };
 };
 
@@ -73,7 +75,7 @@ const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
     steps: sql`INSERT INTO steps (run_id, step_id, environment_id, name, type, sequence, status, attempt, started_at,
         input, wait_event_name, wait_timeout_at, on_timeout, failure_told_at, created_at, updated_at)
       SELECT a.run_id, a.step_id, a.environment_id, a.name,
-        CASE WHEN a.kind IN ('event', 'events') THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
+        CASE WHEN a.kind IN ('event', 'events', 'states') THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
         a.started_at, a.input, a.event_name, CASE WHEN a.kind <> 'invoke_async' THEN a.timeout_at END,
         a.on_timeout,
         CASE WHEN a.told IS NOT NULL THEN ${at} END, ${at}, ${at}
@@ -95,23 +97,26 @@ const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
         from_position = excluded.from_position, fresh_at = excluded.fresh_at`,
     // Each condition is a row of its own, which no step of the run has as its id.
     many: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,
-        from_position, fresh_at, of_step, condition, mode)
-      SELECT a.run_id, 'wait', a.step_id || '#' || c.place, a.environment_id, c.event_name, c.match_path, c.value_hash,
+        from_position, fresh_at, of_step, condition, mode, place, subject, test, bound, wanted, due_at)
+      SELECT a.run_id, 'wait', a.step_id || '#' || c.number, a.environment_id, c.event_name, c.match_path, c.value_hash,
         c.expression, COALESCE(NULLIF(a.seen_position, 0),
-          (SELECT h.position FROM heads h WHERE h.environment_id = a.environment_id), 0), ${at},
-        a.step_id, c.condition, c.mode
+          (SELECT h.position FROM heads h WHERE h.environment_id = a.environment_id), 0),
+        CASE WHEN c.place IS NULL THEN ${at} END, a.step_id, c.condition, c.mode,
+        c.place, c.subject, c.test, c.bound, c.wanted, CASE WHEN c.place IS NOT NULL THEN ${at} END
       FROM ${conditions} JOIN ${source} ON a.report = c.report WHERE true
       ON CONFLICT (run_id, kind, step_id) DO UPDATE SET event_name = excluded.event_name,
         match_path = excluded.match_path, value_hash = excluded.value_hash, expression = excluded.expression,
         from_position = excluded.from_position, fresh_at = excluded.fresh_at, of_step = excluded.of_step,
-        condition = excluded.condition, mode = excluded.mode, met = NULL`,
+        condition = excluded.condition, mode = excluded.mode, met = NULL, place = excluded.place,
+        subject = excluded.subject, test = excluded.test, bound = excluded.bound, wanted = excluded.wanted,
+        due_at = excluded.due_at`,
     matchers: sql`INSERT INTO matchers (environment_id, position)
       SELECT DISTINCT a.environment_id, 0 FROM ${source} WHERE a.kind IN ('event', 'events') ORDER BY 1
       ON CONFLICT (environment_id) DO NOTHING`,
     invocations: sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, any_function, due_at,
         created_at)
       SELECT a.run_id, a.step_id, a.environment_id, a.function_id, a.kind, a.any_function, ${at}, ${at}
-      FROM ${source} WHERE a.kind NOT IN ('event', 'events')
+      FROM ${source} WHERE a.kind NOT IN ('event', 'events', 'states')
       ON CONFLICT (parent_run_id, step_id) DO UPDATE SET function_id = excluded.function_id, kind = excluded.kind,
         any_function = excluded.any_function, due_at = excluded.due_at`,
   };

@@ -11,7 +11,7 @@ import { commitReportsFlush } from "./commit-reports.ts";
 import type { ExecutionChange, PendingStep } from "./execution-change.ts";
 import { handIn } from "./hand-in.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
-import { decideRetries, type RetryDeps, triggersFor } from "./report-reads.ts";
+import { decideRetries, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
 
 export interface ReportsDeps extends RetryDeps {
   clock: Clock;
@@ -19,6 +19,8 @@ export interface ReportsDeps extends RetryDeps {
   onWakePlanned: (at: number) => void;
   /** Called when runs of the environment began to wait for events. */
   onWaiting: (environmentId: string) => void;
+  /** The same of runs that wait for anything else than events, too. */
+  onWaitingStates: (environmentId: string) => void;
   /** Called after the commit with a run's function and the event that the run began to wait for. */
   onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
   /** Called when children are to be started, or parents wait for a run that ended. */
@@ -53,10 +55,12 @@ function noteAwaited(
   note: NonNullable<ReportsDeps["onAwaited"]>,
   { environmentId }: ExecutionChange,
   functionId: string,
-  awaited: Extract<PendingStep["for"], { kind: "event" | "events" }>,
+  awaited: Exclude<PendingStep["for"], { functionId: string }>,
 ): void {
   if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
-  else for (const { eventName } of awaited.conditions) note(environmentId, functionId, eventName);
+  else
+    for (const condition of awaited.conditions)
+      if ("eventName" in condition) note(environmentId, functionId, condition.eventName);
 }
 
 /** Combines reports of all workers into flushes. */
@@ -65,15 +69,17 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
 
   async function flush(items: readonly ReportItem[], committed: () => void): Promise<ItemOutcome<void>[]> {
     const reports = items.flatMap((item) => ("report" in item ? item.report : []));
-    const [decisions, triggers] = await Promise.all([
+    const [decisions, triggers, refusals] = await Promise.all([
       decideRetries(deps, reports),
       triggersFor(store, reports),
+      refusedWaits(store, reports),
     ]);
     const changes = items.map((item) =>
       "report" in item
         ? toExecutionChange(item.report, {
             decision: decisions.get(item.report.runId) ?? "ends",
             triggerData: triggers?.get(item.report.runId),
+            refused: refusals?.get(item.report.runId),
           })
         : toRelease(item.release, clock.now(), item.putOff),
     );
@@ -97,8 +103,10 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       else {
         if (change.wakeAt !== null && change.ends === null) onWakePlanned(change.wakeAt);
         const pending = change.pending?.for;
-        if (pending?.kind === "event" || pending?.kind === "events") {
+        if (pending && !("functionId" in pending)) {
           deps.onWaiting(change.environmentId);
+          if ("conditions" in pending && pending.conditions.some((one) => "state" in one))
+            deps.onWaitingStates(change.environmentId);
           if (function_id !== null && deps.onAwaited)
             noteAwaited(deps.onAwaited, change, function_id, pending);
         } else if (pending) children = true;

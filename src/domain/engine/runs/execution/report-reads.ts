@@ -2,10 +2,19 @@ import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { Log } from "../../../../kit/log.ts";
 import { type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
-import { compensatingMsMax, compensationTriesMax } from "../limits.ts";
+import { runPlace, type StateCondition } from "../../waits/rules.ts";
+import { compensatingMsMax, compensationTriesMax, stateWaitsMax } from "../limits.ts";
 import { type AttemptRow, attemptsOf, triggersOf } from "../rows.ts";
-import { afterFailure, readEnding, retryDelayMs, unresolvedMatch } from "../rules.ts";
+import {
+  afterFailure,
+  readEnding,
+  retryDelayMs,
+  tooManyWaits,
+  unknownChild,
+  unresolvedMatch,
+} from "../rules.ts";
 import type { RunError } from "../run.ts";
+import { isFull, notStartedBy } from "../states/state-rows.ts";
 import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./report.ts";
 
 /**
@@ -33,7 +42,7 @@ export async function decideRetries(
   const now = deps.clock.now();
   // The error is the one of the match that fails, if one does.
   for (const { runId, outcome, undo } of reports)
-    if (comparesWithTrigger(outcome) && asksUndo(undo))
+    if ((comparesWithTrigger(outcome) || waitsForStates(outcome)) && asksUndo(undo))
       decisions.set(runId, undoOf(now, unresolvedMatch(""), null));
   const failed = reports.filter(({ outcome }) => outcome.kind === "failed");
   if (failed.length === 0) return decisions;
@@ -112,5 +121,42 @@ export async function triggersFor(
 
 function comparesWithTrigger(outcome: ReportOutcome): boolean {
   if (outcome.kind === "wait") return outcome.match.kind === "trigger";
-  return outcome.kind === "wait_many" && outcome.conditions.some(({ match }) => match.kind === "trigger");
+  if (outcome.kind !== "wait_many") return false;
+  return outcome.conditions.some((one) => "match" in one && one.match.kind === "trigger");
+}
+
+const waitsForStates = (outcome: ReportOutcome): boolean =>
+  outcome.kind === "wait_many" && outcome.conditions.some((one) => "state" in one);
+
+const statesOf = (outcome: ReportOutcome): StateCondition[] =>
+  outcome.kind === "wait_many" ? outcome.conditions.flatMap((one) => ("state" in one ? one.state : [])) : [];
+
+/**
+ * Why waits for states cannot begin, by run: one names a run that its run did not start, or its environment has as many
+ * as it may; undefined when no report has such a wait.
+ */
+export async function refusedWaits(
+  store: Store,
+  reports: readonly RunReport[],
+): Promise<ReadonlyMap<string, RunError> | undefined> {
+  const waiting = reports.filter(({ outcome }) => waitsForStates(outcome));
+  if (waiting.length === 0) return undefined;
+  const named = waiting.flatMap(({ environmentId, runId, outcome }) =>
+    statesOf(outcome).flatMap(({ place, subject }) =>
+      place === runPlace ? { environmentId, runId, childRunId: subject } : [],
+    ),
+  );
+  const strangers = named.length === 0 ? new Map<string, string>() : await notStartedBy(store, named);
+  const environments = [...new Set(waiting.map(({ environmentId }) => environmentId))];
+  const full = new Set<string>();
+  await Promise.all(
+    environments.map(async (id) => (await isFull(store, id, stateWaitsMax - 1)) && full.add(id)),
+  );
+  return new Map(
+    waiting.flatMap(({ environmentId, runId }): [string, RunError][] => {
+      const stranger = strangers.get(runId);
+      if (stranger !== undefined) return [[runId, unknownChild(stranger)]];
+      return full.has(environmentId) ? [[runId, tooManyWaits(stateWaitsMax)]] : [];
+    }),
+  );
 }

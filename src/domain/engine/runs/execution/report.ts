@@ -1,9 +1,15 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { type Match, storedMatch } from "../../waits/rules.ts";
+import { type Match, type StateCondition, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
-import type { ExecutionChange, NewStep, PendingStep, StoredCondition } from "./execution-change.ts";
+import {
+  type ExecutionChange,
+  type NewStep,
+  nameOfCondition,
+  type PendingStep,
+  type StoredCondition,
+} from "./execution-change.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {
@@ -66,12 +72,11 @@ export type ReportOutcome =
       anyFunction: boolean;
     });
 
-/** One of the events that a step waits for, by the name that its handler gave it. */
-export interface WaitCondition {
-  name: string;
-  eventName: string;
-  match: Match;
-}
+/** One of the things that a step waits for, by the name that its handler gave it. */
+export type WaitCondition = { name: string } & (
+  | { eventName: string; match: Match }
+  | { state: StateCondition }
+);
 
 /** The step at which the handler yielded. */
 interface Yielded {
@@ -114,12 +119,14 @@ export interface ReportContext {
    * Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone.
    */
   triggerData: unknown;
+  /** Why the wait cannot begin. */
+  refused?: RunError | undefined;
 }
 
 /** What a report changes: a pure decision, without the store. */
 export function toExecutionChange(
   report: RunReport,
-  { decision, triggerData }: ReportContext,
+  { decision, triggerData, refused }: ReportContext,
 ): ExecutionChange {
   const { outcome, stepOffset } = report;
   const base: ExecutionChange = {
@@ -184,22 +191,21 @@ export function toExecutionChange(
       };
     case "wait": {
       const match = storedMatch(outcome.match, triggerData);
-      if (match === undefined)
-        return unresolved(base, report, { ...outcome, path: pathOf(outcome) }, decision);
+      if (match === undefined) return unresolved(base, report, outcome, unmatched(outcome), decision);
       const wanted = { kind: "event" as const, name: outcome.eventName, match };
       return waitingFor(base, report, outcome, wanted, "waiting");
     }
     case "wait_many": {
-      const stored = outcome.conditions.map(({ name, eventName, match }) => ({
-        ...{ name, eventName, match: storedMatch(match, triggerData) },
-      }));
-      const lost = stored.findIndex(({ match }) => match === undefined);
-      if (lost >= 0) {
-        const path = pathOf(outcome.conditions[lost]!);
-        return unresolved(base, report, { ...outcome, path }, decision);
+      if (refused) return unresolved(base, report, outcome, refused, decision);
+      const conditions: StoredCondition[] = [];
+      for (const condition of outcome.conditions) {
+        const match = "state" in condition ? undefined : storedMatch(condition.match, triggerData);
+        if ("state" in condition) conditions.push(condition);
+        else if (match) conditions.push({ ...condition, match });
+        else return unresolved(base, report, outcome, unmatched(condition), decision);
       }
-      const { mode } = outcome;
-      const wanted = { kind: "events" as const, mode, conditions: stored as StoredCondition[] };
+      const kind = conditions.every((one) => "state" in one) ? ("states" as const) : ("events" as const);
+      const wanted = { kind, mode: outcome.mode, conditions };
       return waitingFor(base, report, { ...outcome, input: null }, wanted, "waiting");
     }
     case "invoke": {
@@ -270,20 +276,21 @@ function waitingFor(
 /** What the history says that the run waits for. */
 function subjectOf(wanted: PendingStep["for"]): object {
   if (wanted.kind === "event") return { event: wanted.name };
-  if (wanted.kind === "events") return { events: wanted.conditions.map(({ eventName }) => eventName) };
+  if ("conditions" in wanted) return { events: wanted.conditions.map(nameOfCondition) };
   return { function_id: wanted.functionId };
 }
 
-const pathOf = ({ match }: { match: Match }): string => (match.kind === "trigger" ? match.path : "");
+const unmatched = ({ match }: { match: Match }): RunError =>
+  unresolvedMatch(match.kind === "trigger" ? match.path : "");
 
-/** A wait that no event could match fails the run now, and not at its timeout. */
+/** A wait that nothing could end fails the run now, and not at its timeout. */
 function unresolved(
   base: ExecutionChange,
   report: RunReport,
-  outcome: Yielded & { path: string },
+  outcome: Yielded,
+  error: RunError,
   decision: RetryDecision,
 ): ExecutionChange {
-  const error = unresolvedMatch(outcome.path);
   const step: NewStep = {
     ...yieldedStep(report, outcome),
     type: "wait_for_event",

@@ -10,7 +10,7 @@ import {
   resolveSteps,
   type WaitingRow,
 } from "./resolve-steps.ts";
-import { eventJson, type MatchedWait, meetConditions } from "./wait-conditions.ts";
+import { eventJson, type MatchedWait, meetConditions, metBy } from "./wait-conditions.ts";
 import type { WaitRow } from "./wait-rows.ts";
 
 export interface Matches {
@@ -127,7 +127,7 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
   }
   const many = await meetConditions(
     session,
-    free.filter(({ wait }) => wait.of_step !== null),
+    free.filter(({ wait }) => wait.of_step !== null).map(metBy),
     locked,
     texts.size,
   );

@@ -70,8 +70,8 @@ export const readCursor = (store: Store, environmentId: string): Promise<CursorR
  * and head.
  */
 export const anyCompared = async (store: Store, environmentId: string): Promise<boolean> =>
-  (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL
-    LIMIT 1`)) !== undefined;
+  (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name > ''
+    AND w.fresh_at IS NULL LIMIT 1`)) !== undefined;
 
 /**
  * The lowest position of the log that a matcher has not yet compared with the environment's waits; undefined
@@ -83,7 +83,8 @@ export async function leastUnmatched(
 ): Promise<number | undefined> {
   const row = await store.one<{ settled: number | null; fresh: number | null }>(sql`SELECT
       (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId} AND EXISTS (
-        SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL)) AS settled,
+        SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name > ''
+          AND w.fresh_at IS NULL)) AS settled,
       (SELECT min(w.from_position) FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL)
         AS fresh`);
   const seen = [row?.settled, row?.fresh].filter((position) => position != null);

@@ -39,7 +39,8 @@ async function goOn(
 ): Promise<boolean> {
   if (state === "waiting") {
     const found =
-      await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(now)}, from_position = COALESCE(
+      await session.run(sql`UPDATE waits SET fresh_at = CASE WHEN place IS NULL THEN ${sql.bigint(now)} END,
+          due_at = CASE WHEN place IS NOT NULL THEN ${sql.bigint(now)} END, from_position = COALESCE(
           (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
         WHERE run_id = ${row.run_id} AND kind = 'wait' AND COALESCE(of_step, step_id) = ${stepId}
           AND met IS NULL`);

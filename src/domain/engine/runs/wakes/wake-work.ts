@@ -35,8 +35,8 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; time
   }
 
   /**
-   * The matcher reads these environments first: an event that was logged before the deadline still resolves
-   * its wait.
+   * These environments are looked at first: what was logged, or stood, before the deadline still resolves its
+   * wait.
    */
   async function timeOut(now: Instant, waitedIn: Iterable<string>, slice: Slice<WakeQueue>) {
     const behind = await matcher.catchUp(waitedIn);

@@ -1,0 +1,110 @@
+import { StatePass, type StatePassDeps } from "./state-pass.ts";
+import * as rows from "./state-rows.ts";
+
+/** Wakes runs that wait for versions of entities, changes of keys and ends of children. */
+export interface States {
+  /** Runs of the environment began to wait for such. */
+  awaited(environmentId: string): void;
+  /** Something was appended or put there: asks for a tick where a run waits. */
+  changed(environmentId: string): void;
+  /** The tick of loop `runs.states`: looks at woken environments; at all of them once a second. */
+  lookOnce(): Promise<void>;
+  /** Looks at these environments beside the loop; answers those that are still behind. */
+  catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>>;
+}
+
+export interface StatesDeps extends StatePassDeps {
+  /** Asks for a tick now. */
+  wakeLoop: () => void;
+}
+
+/** Every place that is waited for is looked at this often, woken or not: a hint of another node may be lost. */
+const lookEveryMs = 1_000;
+const catchUpPassesMax = 3;
+
+export function openStates(deps: StatesDeps): States {
+  const { store, clock, wakeLoop } = deps;
+  const pass = new StatePass(deps);
+  /** Environments with waits. */
+  let known = new Set<string>();
+  const woken = new Set<string>();
+  let lookedAt = Number.NEGATIVE_INFINITY;
+  let running: Promise<void> = Promise.resolve();
+
+  /** Environments with a wait to look at, or a place that has moved. */
+  async function look(): Promise<string[]> {
+    const early = [...woken];
+    woken.clear();
+    const places = await rows.placesWaited(store);
+    // Woken during the read: their waits may be younger than it.
+    known = new Set([...places.map((place) => place.environment_id), ...early, ...woken]);
+    pass.keepOnly(known);
+    const moved = places.filter((place) => pass.isMoved(place)).map((place) => place.environment_id);
+    return [...new Set([...early, ...moved, ...(await rows.environmentsWithDue(store, clock.now()))])];
+  }
+
+  async function next(): Promise<string[]> {
+    const now = clock.elapsed();
+    if (woken.size === 0 || now - lookedAt >= lookEveryMs) {
+      lookedAt = now;
+      return look();
+    }
+    const some = [...woken];
+    woken.clear();
+    return some;
+  }
+
+  async function round(): Promise<void> {
+    let failure: { error: unknown } | undefined;
+    // One pass of each environment in turn: what changes much in one holds up no other.
+    for (let queue = await next(); queue.length > 0; ) {
+      const again: string[] = [];
+      for (const environmentId of queue) {
+        // The failure of one environment is thrown once the others had their turn.
+        const more = await pass.run(environmentId).catch((error: unknown) => {
+          failure ??= { error };
+          return false;
+        });
+        if (more) again.push(environmentId);
+      }
+      const isLookDue = again.length > 0 && (woken.size > 0 || clock.elapsed() - lookedAt >= lookEveryMs);
+      queue = [...new Set([...again, ...(isLookDue ? await next() : [])])];
+    }
+    if (failure) throw failure.error;
+  }
+
+  async function isBehind(environmentId: string): Promise<boolean> {
+    for (let passes = 0; passes < catchUpPassesMax; passes++)
+      if (!(await pass.run(environmentId))) return false;
+    return true;
+  }
+
+  const wake = (environmentId: string) => {
+    woken.add(environmentId);
+    wakeLoop();
+  };
+  return {
+    awaited(environmentId) {
+      known.add(environmentId);
+      wake(environmentId);
+    },
+    changed(environmentId) {
+      if (known.has(environmentId)) wake(environmentId);
+    },
+    lookOnce() {
+      const turn = running.then(round);
+      running = turn.catch(() => {});
+      return turn;
+    },
+    async catchUp(environmentIds) {
+      const ids = [...environmentIds];
+      // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
+      const outcomes = await Promise.allSettled(ids.map(isBehind));
+      return new Set(
+        ids.filter(
+          (_, at) => outcomes[at]!.status === "rejected" || (outcomes[at] as { value: boolean }).value,
+        ),
+      );
+    },
+  };
+}
