@@ -28,10 +28,10 @@ export function openLog(
   { runsPart, schemas, flow }: { runsPart: RunsPart; schemas: Upcasts; flow: Flow },
 ): LogPart {
   const { store, clock, ids, log, watch, bus, frames } = host;
-  const { definitions, dispatcher, debounce, onCreated, runs, onQueued } = runsPart;
+  const { definitions, dispatcher, debounce, onCreated, runs, onQueued, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
   const events = openEvents({
-    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
+    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, serving },
     onArmed: debounce.armed,
     onCreated,
     onLogged: flow.logged,

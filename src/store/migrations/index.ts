@@ -39,6 +39,7 @@ import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 import { repairs } from "./0045_repairs.ts";
 import { invokedFunctions } from "./0046_invoked_functions.ts";
+import { checks } from "./0047_checks.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
 
@@ -85,6 +86,7 @@ export const migrations = [
   causality,
   repairs,
   invokedFunctions,
+  checks,
   kvByRevision,
   deliveryLists,
 ];

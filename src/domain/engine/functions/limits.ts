@@ -18,3 +18,5 @@ export const idempotencyMsDefault = 24 * 60 * 60 * 1000;
 export const singletonKeptMs = 60 * 60 * 1000;
 /** What the expression of an option may look at: it is evaluated while a flush is prepared. */
 export const flowItemsMax = 1_000;
+/** A path into the data of an event, where registrations are checked. */
+export const pathBytesMax = 512;

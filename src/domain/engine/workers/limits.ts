@@ -14,3 +14,10 @@ export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
 export const clockOffMsMax = 1_000;
 /** Events that one step waits for. */
 export const waitConditionsMax = 20;
+
+export const definitionHashCharsMax = 64;
+
+/** Stored steps that one report says its handler did not come to as before. */
+export const deviationsMax = 20;
+/** Versions of functions that a node remembers to have logged them of. */
+export const deviationsToldMax = 10_000;

@@ -6,6 +6,7 @@ import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key
 import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
+import type { ConnectedWorkers } from "../../engine/serving/service.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
 import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
@@ -36,6 +37,7 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
   definitions: DefinitionsCache;
   dispatcher: HandOverDeps["dispatcher"] & PrepareDeps["dispatcher"];
   watch: Watch;
+  serving: Pick<ConnectedWorkers, "unservedOf">;
 }
 
 /**
@@ -129,7 +131,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     units: readonly EmitUnit[],
     { prepared, claims, logged, gone }: CommittedFlush,
   ): Promise<ItemOutcome<Emitted[]>[]> {
-    const answers = await answersOf(store, claims.written, logged);
+    const answers = await answersOf(deps, claims.written, logged);
     const refusals = await answersToRefused(store, prepared.refused);
     for (const [unit, fault] of prepared.refused) {
       const outcome = refusals.get(unit);
