@@ -6,6 +6,7 @@ import {
   createFunction,
   createWorker,
   type SvcFunction,
+  serve,
   type Worker,
 } from "../../src/sdk/index.ts";
 import { type LoggedLine, loggedLines } from "../support/logged.ts";
@@ -34,7 +35,11 @@ describe.each(engines)("checks on %s", (engine) => {
   };
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, log: serverLog, settings: { pollHoldMs: 200 } });
+    server = await startTestServer({
+      engine,
+      log: serverLog,
+      settings: { pollHoldMs: 200, pushAllowPrivate: ["127.0.0.0/8"] },
+    });
     client = createClient({ url: server.url, apiKey: server.adminKey });
   });
   afterAll(async () => {
@@ -221,6 +226,29 @@ describe.each(engines)("checks on %s", (engine) => {
       expect(run).toMatchObject({ status: "failed", error: { code: "NONDETERMINISM" } });
       expect(run.nondeterminism).toHaveLength(1);
       expect((await client.getFunction("changed")).nondeterminism).toBe("fail");
+    });
+
+    test("are told by endpoints too, which are no worker and lack none", async () => {
+      let name = "charge";
+      const called = createFunction({ id: "called", event: "called" }, async ({ step }) => {
+        await step.run(name, () => 1);
+        await step.waitForEvent("called.on", { timeout: "1h" });
+      });
+      const handler = serve({ client, functions: [called], signingKey: null, log: loggedLines().log });
+      const endpoint = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: handler });
+      try {
+        await handler.register(endpoint.url.href);
+        const { runIds, unserved } = await client.emit("called", {});
+        const [runId = ""] = runIds;
+        expect(unserved).toBeUndefined();
+        const isWaiting = async () => (await client.getRun(runId)).status === "paused";
+        await until(isWaiting, { ...waiting, about: "the wait" });
+        name = "charge-card";
+        await client.emit("called.on", {});
+        expect((await client.waitForRun(runId)).nondeterminism).toMatchObject([{ name: "charge" }]);
+      } finally {
+        await endpoint.stop(true);
+      }
     });
 
     test("no alarm where a person steered the run", async () => {
