@@ -28,11 +28,11 @@ export function openLog(
   { runsPart, schemas, flow }: { runsPart: RunsPart; schemas: Upcasts; flow: Flow },
 ): LogPart {
   const { store, clock, ids, log, watch, bus, frames } = host;
-  const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued } = runsPart;
+  const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
   const tellAppended = appendFrames(frames);
   const events = openEvents({
-    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, quotas },
+    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, quotas, serving },
     onArmed: debounce.armed,
     onJoined: batches.joined,
     onCreated,

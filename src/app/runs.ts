@@ -25,10 +25,11 @@ import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
+import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
 import type { Events } from "../domain/log/events/service.ts";
 import { readSchemas } from "../domain/log/schemas/governed.ts";
-import { functionFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { functionFrames, unservedFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
 import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
@@ -61,6 +62,7 @@ export interface RunsPart extends Part {
   onCreated: RunFrames["created"];
   stepFrames: StepFrames;
   publishWorker: ReturnType<typeof workerFrames>;
+  serving: ConnectedWorkers;
 }
 
 /** Functions, their runs, and the queues that runs wait in. */
@@ -109,9 +111,17 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     wakeStates: looks.wake,
     wakeChildren: childMoves.wake,
   });
-  const definitions = openDefinitions(store, (environmentId, before) =>
-    readSchemas(store, environmentId, before),
-  );
+  const serving = new ConnectedWorkers({
+    ...{ store, clock, log, metrics: watch.metrics },
+    announce: unservedFrames(frames, clock),
+  });
+  const definitions = openDefinitions(store, async (environmentId, before) => {
+    const [schemas] = await Promise.all([
+      readSchemas(store, environmentId, before),
+      serving.warm(environmentId),
+    ]);
+    return schemas;
+  });
   const functions = openFunctions({
     ...{ store, clock, ids },
     activated: (target) => onQueued([target]),
@@ -147,11 +157,11 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   return {
     ...{ runs, functions, definitions, dispatcher, back, onUnsent, onQueued },
     ...{ debounce, batches, quotas, ends },
-    ...{ runFrames, onCreated, stepFrames, publishWorker },
+    ...{ runFrames, onCreated, stepFrames, publishWorker, serving },
     operations: [
       ...debounceOperations(debounce),
-      ...functionsOperations(functions),
-      ...runsOperations(runs),
+      ...functionsOperations(functions, serving),
+      ...runsOperations(runs, serving),
       ...quotasOperations(quotas),
     ],
     loops: loopsOf(

@@ -23,7 +23,7 @@ export interface StartsNeeds {
  */
 export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining } = host;
-  const { definitions, dispatcher, ends } = runsPart;
+  const { definitions, dispatcher, ends, serving } = runsPart;
   const publishCron = cronFrames(frames);
   const schedules = openSchedules({
     ...{ store, clock, log, definitions, events },
@@ -40,7 +40,7 @@ export function openStartsPart(host: Host, { runsPart, events, steering }: Start
       void (await steering.cancel(environmentId, runId, "the caller of a synchronous start went away")),
   });
   const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
-  const capacity = openCapacity({ store, askNodes });
+  const capacity = openCapacity({ store, askNodes, serving });
   return {
     operations: [...startsOperations(starts), ...capacityOperations(capacity)],
     loops: [],

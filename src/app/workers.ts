@@ -1,3 +1,5 @@
+import { Type } from "@sinclair/typebox";
+import { hasOthers } from "../bus/bus.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import { eventsOfRun } from "../domain/engine/batches/rows.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
@@ -16,6 +18,9 @@ import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
+
+/** What a node tells the others: a worker of this environment registered. */
+const WorkerRegistered = Type.Object({ environmentId: Type.String() });
 
 const pushAnswerBytesMax = 8 * 1024 * 1024;
 
@@ -42,7 +47,9 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
-  const { runs, functions, definitions, dispatcher, back, onUnsent } = runsPart;
+  const { runs, functions, definitions, dispatcher, back, onUnsent, serving } = runsPart;
+  const registered = host.bus.channel("worker.registered", WorkerRegistered);
+  registered.listen(({ environmentId }) => serving.changed(environmentId));
   const { definitionAt } = functions;
 
   const secrets = openSecrets({
@@ -60,6 +67,10 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     unknownFunctions: (environmentId, functionIds) => unknownFunctions(store, environmentId, functionIds),
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
+    serving,
+    publishRegistered(environmentId) {
+      if (hasOthers(host.bus)) registered.publish({ environmentId });
+    },
     announce: runsPart.publishWorker,
   });
   const breakers = openBreakers({ store, clock, log });
@@ -107,6 +118,13 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
         about: "Writes the heartbeats of workers that this node has heard from.",
         everyMs: 5_000,
         tick: workers.flushHeartbeats,
+      },
+      {
+        name: "workers.serving",
+        about:
+          "Reads which functions connected workers serve, in the environments that were asked about lately.",
+        everyMs: 2_000,
+        tick: () => serving.refreshOnce(),
       },
     ],
     duties: [

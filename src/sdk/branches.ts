@@ -1,10 +1,12 @@
-import { type Scope, type Scopes, Suspended } from "./scope.ts";
+import type { Deviations } from "./deviations.ts";
+import { escapeName, type Scope, type Scopes, Suspended } from "./scope.ts";
 
 export interface BranchesHost {
   scopes: Scopes;
   requireGoing(name?: string): void;
   /** Notes that branches run; what it returns notes that they have ended. */
   begin(): () => void;
+  readonly deviations?: Pick<Deviations, "cutShort"> | undefined;
 }
 
 type Settled = PromiseSettledResult<unknown>;
@@ -55,6 +57,7 @@ export async function runBranches(
   } finally {
     end();
   }
+  if (next < works.length) host.deviations?.cutShort(`${parent.id}:${escapeName(name)}:`);
   if (failFast && failed) throw failed.reason;
   if (last) {
     parent.suspended = last;

@@ -8,6 +8,8 @@ import type { Transport } from "./transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "./types.ts";
 
 const emitBatchMax = 100;
+/** The answer is to tell what no worker serves. */
+const told = { tellUnserved: true };
 /** How much longer than the server a call waits for a synchronous answer. */
 export const syncSlackMs = 5_000;
 export const syncMsDefault = 30_000;
@@ -41,7 +43,11 @@ export function eventCalls<Events extends EventMap>(
     async emit(event, data, given = {}) {
       const repeatable = given.idempotencyKey !== undefined;
       return readEmitted(
-        await transport.rpc("SvcService/Emit", await message(event, data, given), { repeatable }),
+        await transport.rpc(
+          "SvcService/Emit",
+          { ...(await message(event, data, given)), ...told },
+          { repeatable },
+        ),
       );
     },
 
@@ -54,7 +60,7 @@ export function eventCalls<Events extends EventMap>(
         const repeatable = batch.every((one) => one.idempotencyKey !== undefined);
         const answer = await transport.rpc<{ results?: Message[] }>(
           "SvcService/TriggerBatch",
-          { events: messages.slice(at, at + emitBatchMax) },
+          { events: messages.slice(at, at + emitBatchMax).map((one) => ({ ...one, ...told })) },
           { repeatable },
         );
         for (const result of answer.results ?? []) emitted.push(readEmitted(result));

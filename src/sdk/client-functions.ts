@@ -27,12 +27,20 @@ export function functionCalls<Events extends EventMap>(
       const pushes = mode === undefined ? definition.endpointUrl !== undefined : mode === "push";
       const preferredMode = pushes ? "EXECUTION_MODE_PUSH" : "EXECUTION_MODE_PULL";
       // Registering the same definition twice changes nothing, so the call may be repeated.
-      const answer = await rpc<{ function?: Message; created?: boolean }>(
-        "RegisterFunction",
-        { preferredMode, ...definition },
-        safe,
-      );
-      return { function: readFunction(answer.function ?? {}), created: answer.created === true };
+      const {
+        created = false,
+        definitionHash,
+        ...answer
+      } = await rpc<{
+        function?: Message;
+        created?: boolean;
+        definitionHash?: string;
+      }>("RegisterFunction", { preferredMode, checked: true, ...definition }, safe);
+      return {
+        function: readFunction(answer.function ?? {}),
+        created,
+        ...(definitionHash !== undefined && { definitionHash }),
+      };
     },
 
     getFunction: async (id) => readFunction(await rpc("GetFunction", { id }, safe)),

@@ -124,9 +124,10 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     options: FunctionOptions<Name, Events[Name], Events>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
+  /** `definitionHash` tells the definition from others. */
   registerFunction(
     definition: RegisteredDefinition,
-  ): Promise<{ function: RegisteredFunction; created: boolean }>;
+  ): Promise<{ function: RegisteredFunction; created: boolean; definitionHash?: string }>;
   /** By id or slug. */
   getFunction(id: string): Promise<RegisteredFunction>;
   listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;

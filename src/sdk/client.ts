@@ -16,9 +16,16 @@ import { toolCalls } from "./client-tools.ts";
 import type { Client } from "./client-types.ts";
 import { webhookCalls } from "./client-webhooks.ts";
 import type { EventRegistry } from "./events.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { createProjectionOf } from "./projection.ts";
 import { safe } from "./retry.ts";
-import { type ConnectionOptions, consistent, createTransport, type Transport } from "./transport.ts";
+import {
+  type ConnectionOptions,
+  consistent,
+  createTransport,
+  knownConnection,
+  type Transport,
+} from "./transport.ts";
 import type { EventMap } from "./types.ts";
 
 export type { Client } from "./client-types.ts";
@@ -28,10 +35,16 @@ export interface ClientOptions<Events extends EventMap = EventMap> extends Conne
   events?: EventRegistry<Events>;
 }
 
-/** A client of one server and environment. Costs nothing until its first call; needs no closing. */
+const known: KnownOptions<ClientOptions> = { ...knownConnection, events: true };
+
+/**
+ * A client of one server and environment. Costs nothing until its first call; needs no closing. Throws TypeError on an
+ * option that does not exist.
+ */
 export function createClient<Events extends EventMap = EventMap>(
   options: ClientOptions<Events> = {},
 ): Client<Events> {
+  requireKnown("createClient", options, known);
   return clientOf(createTransport(options), options.events);
 }
 

@@ -81,7 +81,12 @@ export class StepFailedError extends NonRetryableError {
   }
 }
 
-const finalNames: ReadonlySet<string> = new Set(["NonRetryableError", "WaitTimeoutError", "StepFailedError"]);
+const finalNames: ReadonlySet<string> = new Set([
+  "NonRetryableError",
+  "WaitTimeoutError",
+  "StepFailedError",
+  "NondeterminismError",
+]);
 
 /** The error of a run or step on the wire. */
 export interface ReportedError {

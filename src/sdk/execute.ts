@@ -1,4 +1,5 @@
 import { createCompensations } from "./compensations.ts";
+import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
 import { reportedError, StepFailedError } from "./errors.ts";
 import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
@@ -36,7 +37,8 @@ export async function execute(
   host: ExecutionHost,
   log: Logger,
 ): Promise<ExecutionEnd> {
-  const execution = createExecution(entry.run_id, host, log);
+  const deviations = entry.compensating ? undefined : followSteps(entry.run_id, host.stored());
+  const execution = createExecution(entry.run_id, host, log, deviations);
   const compensations = createCompensations(execution);
 
   async function context(): Promise<HandlerContext> {
@@ -85,7 +87,15 @@ export async function execute(
   }
   // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
-  if (suspended?.yielded) return { status: "yielded", yield: suspended.yielded };
+  if (suspended?.yielded) end = { status: "yielded", yield: suspended.yielded };
+  const looking = deviations?.atEnd(end.status);
+  const found = looking && (await looking);
+  if (found) {
+    tellDeviations(log, target, entry.run_id, found);
+    if (target.definition.nondeterminism === "fail")
+      end = { status: "failed", error: reportedError(new NondeterminismError(found)) };
+    end.deviations = found;
+  }
   if (end.status === "failed" && !end.error.retryable && !host.undoes) await compensations.run();
   return end;
 }

@@ -1,4 +1,5 @@
 import type { ReportedError } from "./errors.ts";
+import type { StepDeviation } from "./types.ts";
 import type { Yield } from "./wire.ts";
 
 export interface FailedEnd {
@@ -12,7 +13,7 @@ export interface FailedEnd {
 }
 
 /** How an execution ended. It means nothing when the job was lost meanwhile. */
-export type ExecutionEnd =
-  | { status: "completed"; outputText: string }
-  | { status: "yielded"; yield: Yield }
-  | FailedEnd;
+export type ExecutionEnd = {
+  /** Stored steps that the handler did not come to as before; absent for none. */
+  deviations?: StepDeviation[];
+} & ({ status: "completed"; outputText: string } | { status: "yielded"; yield: Yield } | FailedEnd);

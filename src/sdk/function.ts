@@ -1,4 +1,5 @@
 import type { ReportedError } from "./errors.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { digestHex } from "./payload.ts";
 import type { Steps } from "./steps.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
@@ -19,6 +20,30 @@ export interface FunctionOptions<
    */
   onFailure?: (context: FailureContext<Data, Name, Events>) => unknown;
 }
+
+const named = (...names: string[]): Readonly<Record<string, true>> =>
+  Object.fromEntries(names.map((name) => [name, true]));
+
+const known: KnownOptions<FunctionOptions> = {
+  ...{ id: true, name: true, description: true, event: true, expression: true, cron: true },
+  triggers: named("event", "expression", "cron"),
+  retry: named("maxAttempts", "initialDelayMs", "backoffFactor", "maxDelayMs"),
+  timeoutMs: true,
+  concurrency: named("limit", "key"),
+  debounce: named("periodMs", "key", "maxWaitMs"),
+  priority: true,
+  throttle: named("limit", "periodMs", "burst", "key"),
+  rateLimit: named("limit", "periodMs", "key"),
+  idempotency: named("key", "periodMs"),
+  singleton: named("mode", "key"),
+  startWithinMs: true,
+  batch: named("size", "timeoutMs", "key"),
+  actorKey: true,
+  cancelOn: named("event", "match"),
+  ...{ secrets: true, recording: true, recordingProfile: true, recordingRetention: true },
+  ...{ mode: true, endpointUrl: true, metadata: true, changeReason: true },
+  ...{ compensateOnCancel: true, nondeterminism: true, onFailure: true },
+};
 
 /** What a handler of failures gets. */
 export interface FailureContext<
@@ -74,7 +99,8 @@ export type Handler<
 /**
  * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
  * events its handler is typed: `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a
- * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id.
+ * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, and on an option that
+ * does not exist.
  */
 export function createFunction<
   Events extends EventMap = EventMap,
@@ -84,6 +110,7 @@ export function createFunction<
   options: FunctionOptions<Name, Events[Name], Events>,
   handler: Handler<Events[Name], Name, Events, Output>,
 ): SvcFunction<Events[Name], Output> {
+  requireKnown("createFunction", options, known);
   const { event, expression, cron, triggers = [], onFailure, ...rest } = options;
   if (!rest.id) throw new TypeError("a function needs an id");
   const own = {

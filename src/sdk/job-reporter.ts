@@ -1,6 +1,7 @@
 import type { Courier, Sending } from "./courier.ts";
+import { deviationFields } from "./deviations.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "./errors.ts";
-import type { Logger } from "./types.ts";
+import type { Logger, StepDeviation } from "./types.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
 import type { Assignment, Yield } from "./wire.ts";
 
@@ -45,6 +46,8 @@ export class JobReporter {
   #tellingUndo: Promise<void> | undefined;
   /** The run was ended, and what it has done is to be undone: the steps under way still count. */
   #ended: SvcError | undefined;
+  /** Fields of the last report. */
+  #deviations = "";
 
   constructor(options: JobReporterOptions) {
     const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
@@ -164,6 +167,11 @@ export class JobReporter {
     return new SvcError(code, this.#steps.named(message), detail);
   }
 
+  /** Goes with the last report. */
+  deviates(deviations: readonly StepDeviation[]): void {
+    this.#deviations = `${deviationFields(deviations)},`;
+  }
+
   endYielded(reason: Yield): Promise<void> {
     return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
   }
@@ -237,7 +245,7 @@ export class JobReporter {
     if (this.#refused) return this.#settleRefused(this.#refused);
     const { count } = this.#steps;
     const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
-    await this.#deliver(`${this.#head}${this.#undoFields()}${fields}${steps}}`);
+    await this.#deliver(`${this.#head}${this.#undoFields()}${this.#deviations}${fields}${steps}}`);
   }
 
   async #deliver(text: string): Promise<void> {

@@ -57,6 +57,7 @@ export function startJob(options: JobOptions): RunningJob {
   const host: ExecutionHost = {
     requireHeld: reporter.requireHeld,
     memo: (stepId) => memos.get(stepId),
+    stored: () => assignment.completed_steps,
     sure: () => lease.sure()?.catch(reporter.failed).then(reporter.requireHeld),
     record: (text) => reporter.record(text),
     signal() {
@@ -79,6 +80,7 @@ export function startJob(options: JobOptions): RunningJob {
     }
     const end = await execute(target, assignment, host, log);
     if (reporter.over) return reporter.handIn();
+    if (end.deviations) reporter.deviates(end.deviations);
     switch (end.status) {
       case "yielded":
         return reporter.endYielded(end.yield);

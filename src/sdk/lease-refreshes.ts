@@ -13,6 +13,7 @@ interface LeaseRefresh {
 /** The `leaseRefresh` message of the server: the state of each lease, in the order of the heartbeat. */
 export interface LeaseRefreshMessage {
   segments?: { state?: string }[];
+  definitionConflicts?: string[];
 }
 
 /** Heartbeats on a stream that the server has not answered. It answers them in their order. */

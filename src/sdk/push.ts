@@ -1,5 +1,6 @@
 import { logFailedAttempt } from "./attempts.ts";
 import type { callForRun } from "./calls.ts";
+import { deviationFields } from "./deviations.ts";
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
 import { pause } from "./retry.ts";
@@ -145,6 +146,7 @@ export async function performPush(
       if (options.signal.aborted) throw new SvcError("aborted_by_caller", "the server gave this request up");
     },
     memo: (stepId) => memos.get(stepId),
+    stored: () => [...memos.values()],
     sure: () => undefined,
     record(stepText) {
       executed.push(stepText);
@@ -168,7 +170,8 @@ export async function performPush(
   const own = request.compensates
     ? `"compensations":${compensations ?? 0},"on_failure":${target.onFailure !== undefined},`
     : "";
-  const head = `{${own}"status":"${end.status}","steps":[${executed.join(",")}]`;
+  const deviations = end.deviations ? `${deviationFields(end.deviations)},` : "";
+  const head = `{${own}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {
     case "completed":
       return `${head},"result":${end.outputText}}`;

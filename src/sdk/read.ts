@@ -59,7 +59,7 @@ export function readRun(message: Message): Run {
     updatedAt: text(message.updatedAt),
     ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
     ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
-    ...present(message, ["phase", "compensationFailed"]),
+    ...present(message, ["phase", "compensationFailed", "blockingReason", "nondeterminism"]),
     ...errorOf(message),
   };
 }
@@ -110,6 +110,7 @@ export const readEmitted = (message: Message): Emitted => ({
     delayed: { id: text(message.delayedId), dueAt: text(message.dueAt) },
   }),
   ...(message.notices !== undefined && { notices: message.notices as EmitNotice[] }),
+  ...(message.unserved !== undefined && { unserved: message.unserved as string[] }),
 });
 
 /** How a synchronous call found a run. */

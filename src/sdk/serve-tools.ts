@@ -3,7 +3,7 @@ import { consoleLogger } from "./log.ts";
 import { readBody } from "./request-body.ts";
 import { bytesOfHex, isSigned } from "./signature.ts";
 import type { AgentTools, Tool } from "./tool-types.ts";
-import type { ConnectionOptions } from "./transport.ts";
+import { type ConnectionOptions, connectionOf } from "./transport.ts";
 import type { Logger } from "./types.ts";
 
 export interface ServeToolsOptions extends ConnectionOptions {
@@ -133,7 +133,7 @@ export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
 
   return Object.assign(handle, {
     async register(callbackUrl: string): Promise<void> {
-      const client = options.client ?? createClient(options);
+      const client = options.client ?? createClient(connectionOf(options));
       const made = await client.tools.register(tools, { callbackUrl });
       // Calls that are under way are still signed with the one before.
       secrets = [made.secret, ...secrets.slice(0, 1)];

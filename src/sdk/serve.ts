@@ -7,7 +7,7 @@ import { readBody } from "./request-body.ts";
 import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 import { verifySignature } from "./signature.ts";
 import type { SvcFunction } from "./svc-function.ts";
-import type { ConnectionOptions } from "./transport.ts";
+import { type ConnectionOptions, connectionOf } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { answerWebhook, type WebhookRule } from "./webhooks.ts";
 
@@ -58,7 +58,7 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
     throw new TypeError("serve needs signingKey or SVC_SIGNING_KEY; null takes unsigned requests");
   const keys = signingKey == null ? [] : typeof signingKey === "string" ? [signingKey] : signingKey;
   const log = options.log ?? consoleLogger();
-  const client = options.client ?? createClient<Events>(options);
+  const client = options.client ?? createClient<Events>(connectionOf(options));
   const environment = options.environment ?? variable("SVC_ENV");
   const headers = {
     "content-type": "application/json",

@@ -1,4 +1,5 @@
 import type { Compensations } from "./compensations.ts";
+import type { Deviations } from "./deviations.ts";
 import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
@@ -46,7 +47,7 @@ export function createSteps(
       known?.catch(() => {});
     },
   };
-  return Object.assign(steps, mapMethods(steps, heard));
+  return Object.assign(steps, mapMethods(steps, heard(execution.deviations)));
 }
 
 /** Throws TypeError that names the option. */
@@ -60,12 +61,17 @@ const performOptions = (name: string, { timeout, retry }: RunOptions<never>): Pe
  * that would end the process, and every other run in it.
  */
 const heard =
+  (deviations: Deviations | undefined) =>
   <Given extends unknown[], Result>(method: (...given: Given) => Result) =>
   (...given: Given): Result => {
+    const closed = deviations?.opened() ?? ignored;
     const result = method(...given);
-    if (result instanceof Promise) result.catch(() => {});
+    if (result instanceof Promise) result.then(closed, closed);
+    else closed();
     return result;
   };
+
+const ignored = () => {};
 
 function mapMethods(steps: Steps, change: (method: never) => unknown): Partial<Steps> {
   return Object.fromEntries(

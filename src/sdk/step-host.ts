@@ -9,6 +9,8 @@ export interface ExecutionHost {
   /** Throws when the execution may not go on: another worker has the run, it was cancelled, or a step was refused. */
   requireHeld(): void;
   memo(stepId: string): CompletedStep | undefined;
+  /** Everything that `memo` has, in the order in which it was stored. */
+  stored(): readonly Pick<CompletedStep, "step_id" | "name">[];
   /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, and throws when it is lost. */
   sure(): Promise<void> | undefined;
   /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */

@@ -1,3 +1,4 @@
+import type { Deviations } from "./deviations.ts";
 import { NonRetryableError, type ReportedError, StepFailedError } from "./errors.ts";
 import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
@@ -11,6 +12,8 @@ export interface Execution {
   readonly runId: string;
   readonly host: ExecutionHost;
   readonly scopes: Scopes;
+  /** Undefined where nothing is stored that the handler is to come to again. */
+  readonly deviations: Deviations | undefined;
   /** Throws when no further step may begin here; with the name of one also when that one may not. */
   requireGoing(name?: string): void;
   /** The handler has returned its result: from here on no step begins. */
@@ -39,7 +42,12 @@ export interface Execution {
   stepOf(thrown: unknown): string | undefined;
 }
 
-export function createExecution(runId: string, host: ExecutionHost, log: Logger): Execution {
+export function createExecution(
+  runId: string,
+  host: ExecutionHost,
+  log: Logger,
+  deviations?: Deviations | undefined,
+): Execution {
   const scopes = createScopes(runId);
   const root = scopes.current();
   const culprits = new WeakMap<object, string>();
@@ -52,11 +60,15 @@ export function createExecution(runId: string, host: ExecutionHost, log: Logger)
   function requireGoing(name?: string): void {
     host.requireHeld();
     const suspension = suspensionOf(scopes.current());
-    if (suspension) throw suspension;
+    if (suspension) {
+      deviations?.cut();
+      throw suspension;
+    }
     if (name === undefined) return;
     const outer = scopes.currentStep();
     if (outer !== undefined) throw nestedStep(name, outer);
     if (!hasReturned) return;
+    deviations?.leftOver();
     const message = `step ${name} was called after its handler had returned: await every step`;
     // Its caller may await nothing, and would not learn of it.
     log.warn(message, { runId });
@@ -72,7 +84,9 @@ export function createExecution(runId: string, host: ExecutionHost, log: Logger)
     // Rows of older SDKs carry the name as it is.
     const legacyId = `${scope.id}:${name}:${n}`;
     const isLegacy = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId);
-    return { name, stepId: isLegacy ? legacyId : stepId, scope };
+    const usedId = isLegacy ? legacyId : stepId;
+    deviations?.reached(usedId);
+    return { name, stepId: usedId, scope };
   }
 
   function suspend(scope: Scope, yielded: Yield | undefined): Suspended {
@@ -90,6 +104,7 @@ export function createExecution(runId: string, host: ExecutionHost, log: Logger)
     runId,
     host,
     scopes,
+    deviations,
     requireGoing,
     use,
     begin,

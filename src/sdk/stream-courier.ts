@@ -14,6 +14,8 @@ export interface StreamCourierOptions extends CourierOptions {
   workerId: string;
   /** Takes by how many milliseconds this machine's clock is ahead of the server's. */
   tellClock: (offMs: number | undefined) => void;
+  /** Takes the functions of which another worker serves another definition. */
+  tellConflicts: (functionIds: readonly string[] | undefined) => void;
   /** Fields of the `register` message besides the id. */
   registration: object;
   /** The server ended a run that this worker works on. */
@@ -95,8 +97,9 @@ export class StreamCourier implements Courier {
     return openWorkerStream({
       transport,
       registration: { workerId, ...registration },
-      onRegistered: (socket, askedAt, { clockOffMs }) => {
+      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts }) => {
         this.#options.tellClock(Number(clockOffMs ?? 0));
+        this.#options.tellConflicts(definitionConflicts);
         if (this.#stopped) return socket.destroy();
         this.#knownAt = askedAt;
         this.#reopening.opened();
@@ -115,6 +118,7 @@ export class StreamCourier implements Courier {
     else if (message.reported) this.#reports.answered(message.reported as ReportedMessage);
     else if (message.leaseRefresh) {
       const refresh = message.leaseRefresh as LeaseRefreshMessage;
+      this.#options.tellConflicts(refresh.definitionConflicts);
       this.#knownAt = this.#refreshes.answered(refresh, this.#reports.jobIds()) ?? this.#knownAt;
     } else if (message.cancel) {
       const { jobId = "", reason = "" } = message.cancel as { jobId?: string; reason?: string };

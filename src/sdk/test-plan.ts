@@ -2,7 +2,7 @@ import type { ReportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestStates } from "./testing-states.ts";
 import type { TestAppend } from "./testing-streams.ts";
-import type { Logger } from "./types.ts";
+import type { Logger, StepDeviation } from "./types.ts";
 
 /** A step of a finished test run, as the server would have stored it. */
 export interface TestStep {
@@ -38,6 +38,8 @@ export interface TestResult<Output = unknown> {
   steps: TestStep[];
   /** How many compensations failed for good; their steps have the errors. */
   compensationFailed: number;
+  /** Stored steps that the handler did not come to as before, when it was entered again. */
+  nondeterminism: StepDeviation[];
   attempts: number;
   /** How often the handler was entered: attempts, yields and crashes. */
   executions: number;

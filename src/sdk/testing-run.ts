@@ -10,6 +10,7 @@ import { TestNames } from "./testing-names.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
 import { TestWorker } from "./testing-worker.ts";
+import type { StepDeviation } from "./types.ts";
 import type { Compensating } from "./wire.ts";
 
 const executionsMax = 100_000;
@@ -113,6 +114,7 @@ async function simulateOne(
   let end: { output: unknown } | { error: ReportedError } | undefined;
   let compensating: Compensating | undefined;
   let compensationFailed = 0;
+  let nondeterminism: StepDeviation[] = [];
 
   /** The run fails for good: it is undone first, if there is anything to undo. */
   function fail(error: ReportedError): void {
@@ -135,6 +137,7 @@ async function simulateOne(
     const ended = await streams.during(() => worker.execute(entry));
     if (calls.lacking) throw calls.lacking;
     if (ended === undefined) continue;
+    if (ended.deviations) nondeterminism = ended.deviations;
     if (compensating) {
       const { error: failure, compensationsFailed = 0 } = ended as ExecutionEnd & { status: "failed" };
       if (failure.retryable) {
@@ -162,6 +165,7 @@ async function simulateOne(
     error: "error" in end ? end.error : undefined,
     steps: server.steps(),
     compensationFailed,
+    nondeterminism,
     attempts: server.attempt,
     executions,
     elapsedMs: server.nowMs - startMs,

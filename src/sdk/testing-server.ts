@@ -99,6 +99,15 @@ export class TestServer {
     };
   }
 
+  /** The steps that a worker gets with the run: what failed is done again, unless others did it or it has tries of its own. */
+  handedOut(): Pick<CompletedStep, "step_id" | "name">[] {
+    return this.steps().flatMap(({ id, name, type, status, tries }) =>
+      status === "failed" && tries === undefined && (type === "invoke" || type === "compensate")
+        ? []
+        : { step_id: id, name },
+    );
+  }
+
   storeReported({ id, name, type, status, output, error, compensation_for, ...own }: ReportedStep): void {
     const { tries, max_tries: maxTries, retry_in_ms: dueInMs = 0 } = own;
     if (tries !== undefined) this.#retryAt.set(id, this.nowMs + dueInMs);

@@ -44,6 +44,7 @@ export class TestWorker {
     const host: ExecutionHost = {
       requireHeld,
       memo: (stepId) => this.#server.memo(stepId),
+      stored: () => this.#server.handedOut(),
       sure: () => undefined,
       undoes: (count) => {
         this.undoCount = count;

@@ -1,4 +1,5 @@
 import { errorOfAnswer, SvcError } from "./errors.ts";
+import type { KnownOptions } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
 import { withRetries } from "./retry.ts";
 import { LastSequence } from "./sequence.ts";
@@ -13,6 +14,26 @@ export interface ConnectionOptions {
   /** How long a call may take, in milliseconds. Default 30,000. */
   timeoutMs?: number;
 }
+
+export const knownConnection: KnownOptions<ConnectionOptions> = {
+  url: true,
+  apiKey: true,
+  environment: true,
+  timeoutMs: true,
+};
+
+/** Those of the options of a worker or an endpoint that its client is made with. */
+export const connectionOf = ({
+  url,
+  apiKey,
+  environment,
+  timeoutMs,
+}: ConnectionOptions): ConnectionOptions => ({
+  ...(url !== undefined && { url }),
+  ...(apiKey !== undefined && { apiKey }),
+  ...(environment !== undefined && { environment }),
+  ...(timeoutMs !== undefined && { timeoutMs }),
+});
 
 export interface Request {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";

@@ -46,6 +46,17 @@ export interface Run {
   phase?: "compensating";
   /** How many of its compensations failed for good; its steps of type `compensate` have the errors. */
   compensationFailed?: number;
+  /** `no_worker` while it is queued and no connected worker serves its function. */
+  blockingReason?: "no_worker";
+  /** Stored steps that its handler did not come to as before, at most 20. */
+  nondeterminism?: StepDeviation[];
+}
+
+/** A stored step that a handler which was entered again did not come to (`unreached`), or came to in another `order`. */
+export interface StepDeviation {
+  stepId: string;
+  name: string;
+  kind: "unreached" | "order";
 }
 
 export interface Step {
@@ -135,6 +146,11 @@ export interface FunctionDefinition {
   changeReason?: string;
   /** Whether a run that is cancelled is undone first, as one that failed is. Default true. */
   compensateOnCancel?: boolean;
+  /**
+   * What becomes of a run whose handler does not come its way again over the stored steps: it goes on, and shows them
+   * (`warn`, the default), or fails with the code NONDETERMINISM at its next wait or its end (`fail`).
+   */
+  nondeterminism?: "warn" | "fail";
 }
 
 /** What a worker registers beyond the definition. */
@@ -152,6 +168,10 @@ export interface RegisteredFunction extends RegisteredDefinition {
   version: number;
   createdAt: string;
   updatedAt: string;
+  /** No connected worker serves it. */
+  unserved?: boolean;
+  /** Connected workers serve different definitions of it. */
+  definitionsDiffer?: boolean;
 }
 
 export interface EmitOptions {
@@ -175,6 +195,8 @@ export interface Emitted {
   delayed?: { id: string; dueAt: string };
   /** What flow control made of the event; left out for nothing. */
   notices?: EmitNotice[];
+  /** Functions whose runs wait because no connected worker serves them, as far as the node knows; left out for none. */
+  unserved?: string[];
 }
 
 /** An event that is emitted later. */

@@ -25,6 +25,8 @@ export interface WorkerIdentity {
   maxConcurrentJobs: number;
   labels: Record<string, string>;
   version: { sdk: string; runtime: string };
+  /** By function, as the server answered its registration; filled before the worker registers. */
+  definitionHashes: Readonly<Record<string, string>>;
 }
 
 export interface WorkerLinkOptions extends CourierOptions {
@@ -33,6 +35,11 @@ export interface WorkerLinkOptions extends CourierOptions {
   insist: (work: () => Promise<void>) => Promise<void>;
   /** The server ended a run that this worker works on; only a stream brings this. */
   onCancel: (jobId: string, reason: SvcError) => void;
+}
+
+/** In the answers to registrations and heartbeats. */
+interface ConflictsTold {
+  definition_conflicts?: string[];
 }
 
 /** What this SDK's workers understand beyond the common protocol. */
@@ -50,16 +57,32 @@ function clockTeller(log: Logger): (offMs: number | undefined) => void {
   };
 }
 
+/** Logs once for each function that another worker serves another definition of it. */
+function conflictTeller(log: Logger): (functionIds: readonly string[] | undefined) => void {
+  const told = new Set<string>();
+  return (functionIds = []) => {
+    for (const functionId of functionIds) {
+      if (told.has(functionId)) continue;
+      told.add(functionId);
+      log.warn(
+        "another connected worker serves another definition of this function, or other code; runs get either",
+        { functionId },
+      );
+    }
+  };
+}
+
 const noneLost: ReadonlySet<string> = new Set();
 
 export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): WorkerLink {
   const { transport } = travel;
-  const { id, hostname, functionIds, maxConcurrentJobs, labels, version } = identity;
+  const { id, hostname, functionIds, maxConcurrentJobs, labels, version, definitionHashes } = identity;
   const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
   const tellClock = clockTeller(travel.log);
+  const tellConflicts = conflictTeller(travel.log);
 
   async function register(): Promise<void> {
-    const answer = await transport.send<{ clock_off_ms?: number } | undefined>({
+    const answer = await transport.send<({ clock_off_ms?: number } & ConflictsTold) | undefined>({
       method: "POST",
       path: `${workerPath}/register`,
       body: {
@@ -71,9 +94,11 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
         version,
         features: workerFeatures,
         clock_ms: Date.now(),
+        ...(Object.keys(definitionHashes).length > 0 && { definition_hashes: definitionHashes }),
       },
     });
     tellClock(answer?.clock_off_ms);
+    tellConflicts(answer?.definition_conflicts);
   }
 
   return {
@@ -85,7 +110,8 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
     },
     async heartbeat(jobs, timeoutMs) {
       const body = { worker_id: id, active_jobs: jobs.length, jobs };
-      await transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
+      const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
+      tellConflicts((await transport.send<ConflictsTold | undefined>(request))?.definition_conflicts);
       return noneLost;
     },
   };
@@ -98,7 +124,8 @@ export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions
   const { id, hostname, ...described } = identity;
   const registration = { ...(hostname && { hostname }), ...described, features: workerFeatures };
   const tellClock = clockTeller(travel.log);
-  const courier = new StreamCourier({ ...travel, workerId: id, registration, tellClock });
+  const tellConflicts = conflictTeller(travel.log);
+  const courier = new StreamCourier({ ...travel, workerId: id, registration, tellClock, tellConflicts });
   return {
     courier,
     register: () => courier.open(),

@@ -3,12 +3,18 @@ import { type Stamp, stamp } from "./lease.ts";
 import { openStreamSocket, type StreamSocket } from "./stream-socket.ts";
 import type { Transport } from "./transport.ts";
 
+/** The server's answer to `register`, as far as it is read. */
+export interface RegisteredMessage {
+  clockOffMs?: string;
+  definitionConflicts?: string[];
+}
+
 export interface WorkerStreamOptions {
   transport: Transport;
   /** Fields of the `register` message. */
   registration: object;
   /** The server knows the worker; what it says from now on left it later than `askedAt`. */
-  onRegistered: (socket: StreamSocket, askedAt: Stamp, registered: { clockOffMs?: string }) => void;
+  onRegistered: (socket: StreamSocket, askedAt: Stamp, registered: RegisteredMessage) => void;
   onMessage: (message: Record<string, unknown>, socket: StreamSocket) => void;
   /** The stream has ended, whether the server knew the worker or not. Undefined for an end without an error. */
   onEnd: (error: SvcError | undefined, socket: StreamSocket) => void;

@@ -4,13 +4,14 @@ import { type Deferred, deferred } from "./deferred.ts";
 import { SvcError } from "./errors.ts";
 import { registration } from "./function.ts";
 import { Heartbeats } from "./heartbeats.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
 import type { SvcProjection } from "./projection-types.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
 import type { SvcFunction } from "./svc-function.ts";
-import type { ConnectionOptions } from "./transport.ts";
+import { type ConnectionOptions, connectionOf, knownConnection } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
@@ -66,6 +67,22 @@ export interface Worker {
   readonly closed: Promise<void>;
 }
 
+const known: KnownOptions<WorkerOptions> = {
+  ...knownConnection,
+  client: true,
+  functions: true,
+  projections: true,
+  transport: true,
+  maxConcurrentJobs: true,
+  checkpointMs: true,
+  heartbeatMs: true,
+  workerId: true,
+  labels: true,
+  handleSignals: true,
+  drainTimeoutMs: true,
+  log: true,
+};
+
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
 
@@ -79,7 +96,10 @@ function newWorkerId(): string {
   return `worker-${Date.now().toString(36)}-${letters.join("")}`;
 }
 
-/** A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
+/**
+ * A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs` decides how much
+ * it does at a time. Throws TypeError on an option that does not exist.
+ */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
   const running = new RunningWorker(options);
   // Callers may pass `worker.stop` on without its worker (U2).
@@ -108,6 +128,8 @@ class RunningWorker<Events extends EventMap> {
   readonly #projections: WorkerProjections;
   /** Functions whose registration the server answered with `compensateOn`: servers of before leave it out. */
   readonly #undoneLater = new Set<string>();
+  /** By function, what tells the definition that this worker serves from others. */
+  readonly #definitionHashes: Record<string, string> = {};
   readonly #log: Logger;
   readonly #heartbeats: Heartbeats;
   readonly #halt = new AbortController();
@@ -123,7 +145,8 @@ class RunningWorker<Events extends EventMap> {
       heartbeatMs = 30_000,
     } = options;
     this.#options = options;
-    this.#client = options.client ?? createClient<Events>(options);
+    requireKnown("createWorker", options, known);
+    this.#client = options.client ?? createClient<Events>(connectionOf(options));
     this.#log = options.log ?? consoleLogger();
     this.id = options.workerId ?? newWorkerId();
     this.#functions = new Map(functions.map((one) => [one.id, one]));
@@ -164,6 +187,7 @@ class RunningWorker<Events extends EventMap> {
         maxConcurrentJobs,
         labels,
         version: { sdk: sdkVersion, runtime: runtimeName() },
+        definitionHashes: this.#definitionHashes,
       },
       room: () => this.jobs.room,
       onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),
@@ -257,8 +281,11 @@ class RunningWorker<Events extends EventMap> {
 
   async #registerFunctions(): Promise<void> {
     for (const one of this.#functions.values()) {
-      const { function: registered } = await this.#client.registerFunction(await registration(one));
+      const { function: registered, definitionHash } = await this.#client.registerFunction(
+        await registration(one),
+      );
       if (registered.compensateOn?.length) this.#undoneLater.add(one.id);
+      if (definitionHash !== undefined) this.#definitionHashes[one.id] = definitionHash;
     }
   }
 

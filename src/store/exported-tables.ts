@@ -139,7 +139,7 @@ export const exportedTables: readonly ExportedTable[] = [
     text: "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause parent_run_id parent_step_id",
     number:
       "function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed",
-    json: "output error",
+    json: "output error nondeterminism",
     left: "lease_hash",
   }),
   exported("steps", "steps", {

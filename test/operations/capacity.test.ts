@@ -114,7 +114,7 @@ describe.each(engines)("capacity on %s", (engine) => {
         function_id: "plain",
         queue_seq: 1,
         execution_mode: "pull",
-        blocking_reason: "awaiting_worker",
+        blocking_reason: "no_worker",
         execution_seq: 0,
         timeout_ms: 3_600_000,
       },

@@ -60,6 +60,7 @@ const notShared: Record<string, string> = {
   "keys.used": "one statement for the keys that this node saw",
   "edge.standing": ofThisNode,
   "groups.refresh": ofThisNode,
+  "workers.serving": ofThisNode,
   "kv.watches": ofThisNode,
   "projections.waits": ofThisNode,
   "projections.fold":

@@ -28,6 +28,7 @@ const everywhere = [
   "svc_websockets_open",
   "svc_workers_connected",
   "svc_worker_disconnects_total",
+  "svc_unserved_runs_total",
   'svc_loop_last_progress_timestamp_seconds{loop="runs.wake"}',
   'svc_loop_failures_total{loop="workers.heartbeats"}',
   'svc_flush_items_count{flush="events.emit"}',

@@ -20,8 +20,8 @@ test("data that is no object travels in its own field", async () => {
   await client().emit("n", 5);
   await client().emit("o", { a: 1 });
   expect(server.requests.map((request) => request.body)).toEqual([
-    { event: "n", dataValue: 5 },
-    { event: "o", data: { a: 1 } },
+    { event: "n", dataValue: 5, tellUnserved: true },
+    { event: "o", data: { a: 1 }, tellUnserved: true },
   ]);
 });
 

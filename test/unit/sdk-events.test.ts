@@ -90,6 +90,7 @@ test("what does not fit is not emitted; what does goes out with its version", as
     event: "order.placed",
     data: { total: 1, currency: "EUR" },
     version: 3,
+    tellUnserved: true,
   });
 });
 

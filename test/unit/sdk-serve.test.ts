@@ -236,6 +236,7 @@ test("webhooks are verified, transformed and emitted, and say what went wrong", 
     event: "shop.paid",
     data: { n: 1 },
     idempotencyKey: "m1",
+    tellUnserved: true,
   });
   expect(await post("shop", "{}", "no")).toMatchObject([401, { error: { code: "VERIFY_FAILED" } }]);
   expect(await post("toString", "{}")).toMatchObject([404, { error: { code: "WEBHOOK_NOT_FOUND" } }]);

@@ -39,6 +39,7 @@ import { kvRevisions } from "./0043_kv_revisions.ts";
 import { causality } from "./0044_causality.ts";
 import { repairs } from "./0045_repairs.ts";
 import { invokedFunctions } from "./0046_invoked_functions.ts";
+import { checks } from "./0047_checks.ts";
 import { stateWaits } from "./0048_state_waits.ts";
 import { batches } from "./0049_batches.ts";
 import { replays } from "./0051_replays.ts";
@@ -88,6 +89,7 @@ export const migrations = [
   causality,
   repairs,
   invokedFunctions,
+  checks,
   stateWaits,
   batches,
   replays,

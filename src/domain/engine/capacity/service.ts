@@ -5,6 +5,7 @@ import { workerSilenceMsMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import type { Store } from "../../../store/store.ts";
 import type { BucketFacts, SessionFacts } from "../dispatch/facts.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import { type AskNodes, capacityRowsMax } from "./node-requests.ts";
 import * as rows from "./rows.ts";
 
@@ -48,7 +49,7 @@ export interface Stat extends rows.StatRow {
  */
 export interface Capacity {
   lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
-  queue(caller: Caller, input: CapacityInput): Promise<rows.QueueRow[]>;
+  queue(caller: Caller, input: CapacityInput): Promise<QueuedRun[]>;
   leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]>;
   buckets(caller: Caller, input: CapacityInput): Promise<CapacityBucket[]>;
   sessions(caller: Caller, input: CapacityInput): Promise<WorkerSession[]>;
@@ -59,7 +60,11 @@ export interface Capacity {
 export interface CapacityDeps {
   store: Store;
   askNodes: AskNodes;
+  serving: Pick<ConnectedWorkers, "refresh" | "served">;
 }
+
+/** `unserved`: no connected worker serves its function. */
+export type QueuedRun = rows.QueueRow & { unserved: boolean };
 
 const sessionId = (
   nodeId: string,
@@ -68,7 +73,12 @@ const sessionId = (
 
 const keyOf = (environmentId: string, id: string): string => `${environmentId}\n${id}`;
 
-export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
+const isUnserved = (
+  serving: Pick<ConnectedWorkers, "served">,
+  { mode, environment_id, function_id }: rows.QueueRow,
+): boolean => mode === "pull" && serving.served(environment_id)?.has(function_id) === false;
+
+export function openCapacity({ store, askNodes, serving }: CapacityDeps): Capacity {
   async function sessionsOf({
     environmentId,
     functionId,
@@ -100,7 +110,9 @@ export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
 
     async queue(caller, input) {
       requirePlatform(caller);
-      return rows.listQueue(store, filterOf(input));
+      const queued = await rows.listQueue(store, filterOf(input));
+      await serving.refresh([...new Set(queued.map((row) => row.environment_id))]);
+      return queued.map((row) => ({ ...row, unserved: isUnserved(serving, row) }));
     },
 
     async leases(caller, input) {

@@ -2,8 +2,8 @@ import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { laneFacts } from "../functions/rules.ts";
-import type { LaneRow, LeaseRow, QueueRow } from "./rows.ts";
-import type { CapacityBucket, Credit, Stat, WorkerSession } from "./service.ts";
+import type { LaneRow, LeaseRow } from "./rows.ts";
+import type { CapacityBucket, Credit, QueuedRun, Stat, WorkerSession } from "./service.ts";
 
 const text = Type.String();
 const count = Type.Integer();
@@ -44,7 +44,7 @@ export const QueuedSchema = Type.Object({
   execution_mode: text,
   blocking_reason: described(
     text,
-    "Why it waits: `function_paused`, `concurrency_limit` or `awaiting_worker`.",
+    "Why it waits: `function_paused`, `concurrency_limit`, `no_worker` or `awaiting_worker`.",
   ),
   eligible_at: described(instant, "When it may be handed out, RFC 3339."),
   first_enqueued_at: described(instant, "When the run was created, RFC 3339."),
@@ -133,13 +133,14 @@ export const toLease = (row: LeaseRow): Static<typeof LeaseSchema> => ({
 });
 
 /** Why a run is not claimed; `awaiting_worker` when nothing but a free worker is missing. */
-function blockedBy({ function_status, lane_limit, leased }: QueueRow): string {
+function blockedBy({ function_status, lane_limit, leased, unserved }: QueuedRun): string {
   if (function_status === "paused") return "function_paused";
+  if (unserved) return "no_worker";
   return lane_limit !== null && (leased ?? 0) >= lane_limit ? "concurrency_limit" : "awaiting_worker";
 }
 
 /** `queue_seq` is the place in the run's queue among the rows of this answer, from 1. */
-export function toQueue(rows: readonly QueueRow[]): Static<typeof QueuedSchema>[] {
+export function toQueue(rows: readonly QueuedRun[]): Static<typeof QueuedSchema>[] {
   const places = new Map<string, number>();
   return rows.map((row) => {
     const queue = row.lane_id ?? `${row.environment_id}\n${row.function_id}`;

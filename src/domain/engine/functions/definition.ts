@@ -28,6 +28,8 @@ export interface FunctionDefinition extends FlowOptions {
   compensateOn?: readonly CompensateOn[];
   /** A worker is asked to handle each failure that ends a run. */
   onFailure?: true;
+  /** A run whose handler did not come its way again fails, by its worker. */
+  nondeterminism?: "fail";
 }
 
 export type CompensateOn = "failure" | "cancel";

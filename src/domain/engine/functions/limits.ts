@@ -20,3 +20,5 @@ export const singletonKeptMs = 60 * 60 * 1000;
 export const flowItemsMax = 1_000;
 /** Events of one batch. */
 export const batchSizeMax = 1_000;
+/** A path into the data of an event, where registrations are checked. */
+export const pathBytesMax = 512;

@@ -4,12 +4,19 @@ import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
 import { listed, rpc, unary } from "../../../kit/operation.ts";
 import { safeCount } from "../../../kit/wkt.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import { alsoAsks, type DeclaredReads, readThings } from "./declared-reads.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
-import type { RegisterInput } from "./rules.ts";
+import { definitionHash, type RegisterInput } from "./rules.ts";
 import type { Functions, FunctionsPage } from "./service.ts";
-import { fromRegisterMessage, statusWord, toFunctionMessage, toHistoryEntry } from "./wire.ts";
+import {
+  fromRegisterMessage,
+  type ServedRecord,
+  statusWord,
+  toFunctionMessage,
+  toHistoryEntry,
+} from "./wire.ts";
 
 const text = Type.Optional(Type.String());
 const whole = Type.Optional(Type.Integer());
@@ -60,11 +67,29 @@ const Register = Type.Object({
   changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
   compensateOn: Type.Optional(Type.Array(Type.String(), { maxItems: 10 })),
   onFailure: Type.Optional(Type.Boolean()),
+  nondeterminism: text,
+  checked: Type.Optional(Type.Boolean()),
 });
 
 const Id = Type.String({ minLength: 1, maxLength: 400 });
 
-export const functionsOperations = (functions: Functions) => [
+/** What is known of the workers that serve these functions. */
+async function served(
+  serving: ConnectedWorkers,
+  environmentId: string,
+  records: readonly FunctionRecord[],
+): Promise<ServedRecord[]> {
+  const known = await serving.fresh(environmentId);
+  if (!known) return [...records];
+  return records.map((record) => {
+    const { id, mode } = record.definition;
+    const hashes = known.get(id);
+    const unserved = mode === "pull" && hashes === undefined;
+    return { ...record, unserved, definitionsDiffer: (hashes?.size ?? 0) > 1 };
+  });
+}
+
+export const functionsOperations = (functions: Functions, serving: ConnectedWorkers) => [
   unary({
     name: "functions.register",
     action: "functions:register",
@@ -93,6 +118,7 @@ export const functionsOperations = (functions: Functions) => [
       ({ record, created }: { record: FunctionRecord; created: boolean }) => ({
         function: toFunctionMessage(record),
         created,
+        definitionHash: definitionHash(record.definition),
       }),
     ),
     handle: (input, call) => functions.register(call.environmentId, input as RegisterInput, call.caller.id),
@@ -108,7 +134,12 @@ export const functionsOperations = (functions: Functions) => [
       (m) => ({ id: m.id }),
       (record: FunctionRecord) => toFunctionMessage(record),
     ),
-    handle: (input, call) => functions.get(call.environmentId, input.id),
+    async handle(input, call) {
+      const [shown] = await served(serving, call.environmentId, [
+        await functions.get(call.environmentId, input.id),
+      ]);
+      return shown!;
+    },
     finds: ({ definition: { id } }, input) => (id === input.id ? undefined : { id }),
   }),
   unary({
@@ -144,7 +175,10 @@ export const functionsOperations = (functions: Functions) => [
         totalCount: page.totalCount,
       }),
     ),
-    handle: (input, call) => functions.list(call.environmentId, input),
+    async handle(input, call) {
+      const page = await functions.list(call.environmentId, input);
+      return { ...page, functions: await served(serving, call.environmentId, page.functions) };
+    },
     lists: listed(({ definition: { id, slug } }: FunctionRecord) => [id, slug], {
       under: "functions",
       also: "functions:read",

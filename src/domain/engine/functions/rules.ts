@@ -8,6 +8,7 @@ import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../.
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import { within } from "../../../kit/within.ts";
+import { requireChecked } from "./checked.ts";
 import type {
   FunctionDefinition,
   FunctionRecord,
@@ -58,6 +59,9 @@ export interface RegisterInput extends FlowInput {
   changeReason?: string;
   compensateOn?: readonly string[];
   onFailure?: boolean;
+  nondeterminism?: string;
+  /** Cron expressions must be readable and paths lead somewhere; older clients hear of it later, or never. */
+  checked?: boolean;
 }
 
 const retryDefaults: RetryPolicy = {
@@ -107,8 +111,10 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...(input.metadata && { metadata: input.metadata }),
     ...readCompensateOn(input.compensateOn ?? []),
     ...(input.onFailure && { onFailure: true }),
+    ...readNondeterminism(input.nondeterminism),
     ...flowOf(input),
   };
+  if (input.checked) requireChecked(definition);
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
   if (bytesOf(definition) > functionDefinitionBytesMax)
@@ -270,6 +276,12 @@ function readEndpoint(mode: "pull" | "push", endpointUrl: string | undefined) {
   return { endpointUrl };
 }
 
+function readNondeterminism(word: string | undefined): Pick<FunctionDefinition, "nondeterminism"> {
+  if (!word || word === "warn") return {};
+  if (word !== "fail") throw invalid("nondeterminism", "must be warn or fail");
+  return { nondeterminism: word };
+}
+
 /** How `functions.undo_on` says what is to be done before a run ends. */
 export const undoBits = { failure: 1, cancel: 2, onFailure: 4 } as const;
 
@@ -295,6 +307,9 @@ export function canonical(value: unknown): string {
   entries.sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
 }
+
+/** Tells it from other definitions. */
+export const definitionHash = (definition: FunctionDefinition): string => digest([canonical(definition)], 16);
 
 export const sameDefinition = (a: FunctionDefinition, b: FunctionDefinition): boolean =>
   canonical(a) === canonical(b);

@@ -74,11 +74,16 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
     changeReason: m.changeReason,
     compensateOn: m.compensateOn,
     onFailure: m.onFailure,
+    nondeterminism: m.nondeterminism,
+    checked: m.checked,
   };
 }
 
+/** With what is known of the workers that serve it. */
+export type ServedRecord = FunctionRecord & { unserved?: boolean; definitionsDiffer?: boolean };
+
 /** Both forms: `retry`, `preferredMode` and `retryAttempts`, `executionMode`. */
-export function toFunctionMessage(record: FunctionRecord): MessageInitShape<typeof FunctionSchema> {
+export function toFunctionMessage(record: ServedRecord): MessageInitShape<typeof FunctionSchema> {
   const { definition } = record;
   return {
     id: definition.id,
@@ -112,6 +117,9 @@ export function toFunctionMessage(record: FunctionRecord): MessageInitShape<type
     ...(definition.metadata && { metadata: definition.metadata as JsonObject }),
     compensateOn: [...(definition.compensateOn ?? [])],
     onFailure: definition.onFailure ?? false,
+    nondeterminism: definition.nondeterminism ?? "",
+    unserved: record.unserved ?? false,
+    definitionsDiffer: record.definitionsDiffer ?? false,
     ...flowMessage(definition),
     status: statusWire[record.status],
     version: record.version,

@@ -33,6 +33,7 @@ const Answer = Type.Object(
     compensations: Type.Optional(Type.Integer({ minimum: 0 })),
     on_failure: Type.Optional(Type.Boolean()),
     compensations_failed: Type.Optional(Type.Integer({ minimum: 0 })),
+    nondeterminism: Type.Optional(Type.Unknown()),
   },
   lenient,
 );
@@ -43,7 +44,7 @@ const check = TypeCompiler.Compile(Answer);
 export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
   if (!check.Check(answer)) return undefined;
   const { status, steps, result, yield: yielded, error, ...own } = answer as Static<typeof Answer>;
-  const { compensations, on_failure, compensations_failed } = own;
+  const { compensations, on_failure, compensations_failed, nondeterminism } = own;
   return {
     status,
     execution_seq: job.executionSeq,
@@ -60,6 +61,7 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
     ...(compensations !== undefined && { compensations }),
     ...(on_failure !== undefined && { on_failure }),
     ...(compensations_failed !== undefined && { compensations_failed }),
+    ...(nondeterminism !== undefined && { nondeterminism }),
   };
 }
 

@@ -3,6 +3,7 @@ import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { listedById, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
 import { runStatusWord, toRunMessage, toStepMessage } from "./wire.ts";
@@ -32,7 +33,19 @@ const words = (list: readonly (string | number)[]): string[] =>
     typeof status === "number" ? (runStatusWord(status) ?? (status === 0 ? [] : `${status}`)) : status || [],
   );
 
-export const runsOperations = (runs: Runs) => [
+/** Whether runs wait for a worker that is not there is looked up only where one waits. */
+async function served<Found extends Run>(
+  serving: ConnectedWorkers,
+  environmentId: string,
+  found: readonly Found[],
+): Promise<(Found & { unserved?: boolean })[]> {
+  const waits = ({ status, mode }: Run) => status === "waiting_for_capacity" && mode === "pull";
+  const known = found.some(waits) ? await serving.fresh(environmentId) : undefined;
+  if (!known) return [...found];
+  return found.map((run) => ({ ...run, unserved: waits(run) && !known.has(run.functionId) }));
+}
+
+export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
   unary({
     name: "runs.get",
     action: "runs:read",
@@ -45,7 +58,11 @@ export const runsOperations = (runs: Runs) => [
       (m) => ({ id: m.id }),
       (run: Run) => toRunMessage(run),
     ),
-    handle: (input, call) => runs.get(call.environmentId, input.id),
+    async handle(input, call) {
+      const run = await runs.get(call.environmentId, input.id);
+      const [shown] = await served(serving, call.environmentId, [run]);
+      return shown!;
+    },
   }),
   unary({
     name: "runs.list",
@@ -78,13 +95,14 @@ export const runsOperations = (runs: Runs) => [
       { decode: (body) => withNumbers(body, ["limit", "offset"]) },
     ),
     lists: listedById("runs"),
-    handle(input, call) {
+    async handle(input, call) {
       const { status, statuses: many, ...rest } = input;
       const filter: ListRunsInput = {
         ...rest,
         statuses: words([...(status === undefined ? [] : [status]), ...(many ?? [])]),
       };
-      return runs.list(call.environmentId, filter);
+      const page = await runs.list(call.environmentId, filter);
+      return { ...page, runs: await served(serving, call.environmentId, page.runs) };
     },
   }),
   unary({

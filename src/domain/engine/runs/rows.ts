@@ -46,6 +46,7 @@ interface RunRow {
   claimed_at: number | null;
   is_compensating: number | null;
   undo_failed: number | null;
+  nondeterminism: string | null;
 }
 
 const runColumns =
@@ -54,7 +55,7 @@ const runColumns =
   COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, r.output, r.error, r.cancellation_cause,
   r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
   COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
-  CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed`);
+  CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism`);
 
 const runTables = sql.raw(`runs r LEFT JOIN executions e ON e.run_id = r.id
   LEFT JOIN events v ON v.id = r.event_id AND v.environment_id = r.environment_id`);
@@ -311,6 +312,7 @@ function toRun(row: RunRow): Run {
     claimedAt: row.claimed_at,
     isCompensating: row.is_compensating !== null,
     undoFailed: row.undo_failed ?? 0,
+    deviations: row.nondeterminism === null ? [] : (JSON.parse(row.nondeterminism) as Run["deviations"]),
   };
 }
 

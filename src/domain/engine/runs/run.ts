@@ -136,6 +136,15 @@ export interface Run {
   isCompensating: boolean;
   /** Compensations that failed for good. */
   undoFailed: number;
+  /** Stored steps that its handler did not come to as before; empty for none. */
+  deviations: readonly DeviatingStep[];
+}
+
+/** A stored step that a handler which was entered again did not come to as before. */
+export interface DeviatingStep {
+  stepId: string;
+  name: string;
+  kind: "unreached" | "order";
 }
 
 /**

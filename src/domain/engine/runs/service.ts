@@ -21,6 +21,7 @@ import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
 import { claimPacedFlush } from "./execution/claim-paced.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
+import { noteDeviations, type ReportedDeviations } from "./execution/deviations.ts";
 import type { ExecutionChange } from "./execution/execution-change.ts";
 import {
   adoptRuns,
@@ -91,6 +92,10 @@ export interface Runs {
    * lease ends.
    */
   noteRefusal(refusal: ReportRefusal): Promise<void>;
+  /** Notes what a run's handler did otherwise than before; undefined when the fence does not hold. */
+  noteDeviations(
+    reported: ReportedDeviations,
+  ): Promise<{ functionId: string; functionVersion: number } | undefined>;
   /** Resolves once every submitted report is committed or refused. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
@@ -199,6 +204,7 @@ export function openRuns(deps: RunsDeps): Runs {
     release: (fence) => reports.release(fence),
     noteRefusal: async (refusal) =>
       void (await store.write((session) => noteRefusal(session, refusal, clock.now()))),
+    noteDeviations: (reported) => store.write((session) => noteDeviations(session, reported)),
     putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
     async ack(fence, leaseMs) {
       const now = clock.now();

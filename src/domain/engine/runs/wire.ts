@@ -56,7 +56,8 @@ export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> =
   retryable: error.retryable,
 });
 
-export function toRunMessage(run: Run): MessageInitShape<typeof RunSchema> {
+/** `unserved`: it is queued, and no connected worker serves its function. */
+export function toRunMessage(run: Run & { unserved?: boolean }): MessageInitShape<typeof RunSchema> {
   return {
     id: run.id,
     functionId: run.functionId,
@@ -86,6 +87,8 @@ export function toRunMessage(run: Run): MessageInitShape<typeof RunSchema> {
     claimedAt: at(run.claimedAt),
     phase: run.isCompensating ? "compensating" : "",
     compensationFailed: run.undoFailed,
+    blockingReason: run.unserved ? "no_worker" : "",
+    nondeterminism: run.deviations.map((step) => ({ ...step })),
   };
 }
 

@@ -16,3 +16,10 @@ export const clockOffMsMax = 1_000;
 export const waitConditionsMax = 20;
 /** Of the value that a key shall equal. */
 export const waitValueBytesMax = 1_024;
+
+export const definitionHashCharsMax = 64;
+
+/** Stored steps that one report says its handler did not come to as before. */
+export const deviationsMax = 20;
+/** Versions of functions that a node remembers to have logged them of. */
+export const deviationsToldMax = 10_000;

@@ -16,6 +16,15 @@ import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 const lenient = { additionalProperties: true };
 
 const Status = Type.Object({ status: Type.String({ description: "`ok`." }) });
+const conflictFields = {
+  definition_conflicts: Type.Optional(
+    Type.Array(Type.String(), {
+      description: "Functions of which another connected worker serves another definition, at most 100.",
+    }),
+  ),
+};
+const toldOf = (conflicts: readonly string[]) =>
+  conflicts.length > 0 ? { definition_conflicts: [...conflicts] } : {};
 const Registered = Type.Object({
   status: Type.String({ description: "`registered`." }),
   clock_off_ms: Type.Optional(
@@ -24,7 +33,9 @@ const Registered = Type.Object({
         "By how much the worker's clock is ahead of the server's, when that is more than a second.",
     }),
   ),
+  ...conflictFields,
 });
+const HeartbeatAnswer = Type.Object({ ...Status.properties, ...conflictFields });
 const workerId = Type.String({ minLength: 1 });
 
 const Registration = Type.Object(
@@ -62,6 +73,11 @@ const Registration = Type.Object(
     ),
     clock_ms: Type.Optional(
       Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
+    ),
+    definition_hashes: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description: "By function, `definition_hash` as RegisterFunction answered it.",
+      }),
     ),
   },
   lenient,
@@ -219,7 +235,7 @@ const presenceOperations = (workers: Workers) => [
     output: Registered,
     rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
     async handle(input, call) {
-      const { clockOffMs } = await workers.register(call.environmentId, {
+      const { clockOffMs, conflicts } = await workers.register(call.environmentId, {
         workerId: input.workerId,
         functionIds: input.function_ids,
         ...(input.hostname !== undefined && { hostname: input.hostname }),
@@ -228,8 +244,13 @@ const presenceOperations = (workers: Workers) => [
         ...(input.version && { version: input.version }),
         ...(input.features && { features: input.features }),
         ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
+        ...(input.definition_hashes && { definitionHashes: input.definition_hashes }),
       });
-      return { status: "registered", ...(clockOffMs !== null && { clock_off_ms: clockOffMs }) };
+      return {
+        status: "registered",
+        ...(clockOffMs !== null && { clock_off_ms: clockOffMs }),
+        ...toldOf(conflicts),
+      };
     },
   }),
   unary({
@@ -237,14 +258,14 @@ const presenceOperations = (workers: Workers) => [
     action: "functions:invoke",
     summary: "A worker's heartbeat; renews the leases of the jobs it lists and of no others.",
     input: Heartbeat,
-    output: Status,
+    output: HeartbeatAnswer,
     rest: ["POST /api/v1/workers/{workerId}/heartbeat", "PUT /api/v1/workers/{workerId}/heartbeat"],
     async handle(input, call) {
-      await workers.heartbeat(call.environmentId, input.workerId, {
+      const conflicts = await workers.heartbeat(call.environmentId, input.workerId, {
         jobIds: (input.jobs ?? []).map((job) => job.job_id),
         ...(input.active_jobs !== undefined && { activeJobs: input.active_jobs }),
       });
-      return { status: "ok" };
+      return { status: "ok", ...toldOf(conflicts) };
     },
   }),
   unary({
@@ -261,7 +282,7 @@ const presenceOperations = (workers: Workers) => [
     lists: listedById("workers"),
     async handle(_input, call) {
       const list = await workers.list(call.environmentId);
-      return { workers: list.map(workerJson), count: list.length };
+      return { workers: list.map((worker) => workerJson(worker, worker.conflicts)), count: list.length };
     },
   }),
 ];

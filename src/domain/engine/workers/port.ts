@@ -2,9 +2,9 @@ import type { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
 import type { AssignedJob, Job } from "../jobs/rules.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
+import type { RegisteredWorker } from "./registry.ts";
 import type { ReportBody } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
-import type { WorkerRecord } from "./rows.ts";
 import type { WorkerStreams } from "./stream/connections.ts";
 
 export interface AckInput {
@@ -38,13 +38,14 @@ export interface Workers {
    * the queue.
    */
   drain(): Promise<void>;
-  register(environmentId: string, input: RegisterWorkerInput): Promise<WorkerRecord>;
+  register(environmentId: string, input: RegisterWorkerInput): Promise<RegisteredWorker>;
+  /** Answers the functions of which another connected worker serves another definition. */
   heartbeat(
     environmentId: string,
     workerId: string,
     input: { activeJobs?: number; jobIds: readonly string[] },
-  ): Promise<void>;
-  list(environmentId: string): Promise<WorkerRecord[]>;
+  ): Promise<string[]>;
+  list(environmentId: string): Promise<RegisteredWorker[]>;
   /** Waits up to the hold time for a first job. */
   poll(
     environmentId: string,

@@ -1,6 +1,12 @@
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { clockOffMsMax, workerFunctionsMax, workerJobsMax, workerLabelsMax } from "./limits.ts";
+import {
+  clockOffMsMax,
+  definitionHashCharsMax,
+  workerFunctionsMax,
+  workerJobsMax,
+  workerLabelsMax,
+} from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { workerToken } from "./rules.ts";
 
@@ -15,6 +21,8 @@ export interface RegisterWorkerInput {
   features?: readonly string[];
   /** Its clock when it sent this, in milliseconds since 1970. */
   clockMs?: number;
+  /** By function: `definition_hash` as RegisterFunction answered it. */
+  definitionHashes?: Record<string, string>;
 }
 
 /** Throws the fault that names the first invalid field. */
@@ -44,7 +52,26 @@ export function readRegistration(
     activeJobs: 0,
     compensates: input.features?.includes("compensation") ?? false,
     clockOffMs: clockOff(input.clockMs, now),
+    definitionHashes: readHashes(input),
   };
+}
+
+function readHashes({
+  definitionHashes = {},
+  functionIds,
+}: RegisterWorkerInput): WorkerRecord["definitionHashes"] {
+  const hashes = Object.entries(definitionHashes);
+  if (hashes.length === 0) return null;
+  const served = new Set(functionIds);
+  for (const [id, hash] of hashes) {
+    if (!served.has(id)) throw invalid("definition_hashes", "must name functions of function_ids");
+    if (!/^\w+$/.test(hash) || hash.length > definitionHashCharsMax)
+      throw invalid(
+        `definition_hashes[${JSON.stringify(id)}]`,
+        `must be from 1 to ${definitionHashCharsMax} letters and digits`,
+      );
+  }
+  return Object.fromEntries(hashes);
 }
 
 /** By how much a worker's clock is ahead of the server's; null while it is right, or not known. */
@@ -53,8 +80,8 @@ function clockOff(clockMs: number | undefined, now: Instant): number | null {
   return Math.abs(offMs) > clockOffMsMax ? offMs : null;
 }
 
-/** A worker as `GET /workers` shows it. */
-export const workerJson = (worker: WorkerRecord) => ({
+/** A worker as `GET /workers` shows it; `conflicts` are functions of which others serve another definition. */
+export const workerJson = (worker: WorkerRecord, conflicts: readonly string[]) => ({
   id: worker.id,
   hostname: worker.hostname,
   function_ids: worker.functionIds,
@@ -66,4 +93,5 @@ export const workerJson = (worker: WorkerRecord) => ({
   registered_at: rfc3339(worker.registeredAt),
   last_heartbeat: rfc3339(worker.lastHeartbeatAt),
   ...(worker.clockOffMs !== null && { clock_off_ms: worker.clockOffMs }),
+  ...(conflicts.length > 0 && { definition_conflicts: conflicts }),
 });

@@ -5,6 +5,7 @@ import type { Log } from "../../../kit/log.ts";
 import type { Counter } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import type { WorkerFrames } from "./frames.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import * as rows from "./rows.ts";
@@ -13,6 +14,11 @@ import * as rows from "./rows.ts";
 const heartbeatEveryMs = 10_000;
 /** A worker may register again on another node: its row is read again after this. */
 const recordKeptMs = 5_000;
+
+const conflictsLoggedMax = 10;
+
+/** `conflicts`: functions of which another connected worker serves another definition. */
+export type RegisteredWorker = rows.WorkerRecord & { conflicts: string[] };
 
 type WorkerKey = Pick<rows.WorkerRecord, "environmentId" | "id">;
 
@@ -25,6 +31,9 @@ export interface WorkerRegistryDeps {
   /** Answers those of the ids that no function of the environment has. */
   unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
   frames: WorkerFrames;
+  serving: Pick<ConnectedWorkers, "changed" | "refresh" | "conflictsOf" | "forgetEnvironment">;
+  /** Tells the other nodes that a worker of the environment registered; a hint that may be lost. */
+  publishRegistered: (environmentId: string) => void;
   log: Log;
   disconnects: Counter;
 }
@@ -44,8 +53,8 @@ export class WorkerRegistry {
     environmentId: string,
     input: RegisterWorkerInput,
     transport: rows.WorkerRecord["transport"],
-  ): Promise<rows.WorkerRecord> {
-    const { store, shareEnvironment, clock, frames, log } = this.#deps;
+  ): Promise<RegisteredWorker> {
+    const { store, shareEnvironment, clock, frames, serving, log } = this.#deps;
     const now = clock.now();
     const registration = readRegistration(input, transport, now);
     if (transport === "stream") await this.#requireFunctions(environmentId, registration.functionIds);
@@ -58,7 +67,21 @@ export class WorkerRegistry {
     frames.connected({ environmentId, workerId: record.id });
     const { id: workerId, clockOffMs } = record;
     if (clockOffMs !== null) log.warn("worker.clock_off", { environmentId, workerId, clockOffMs });
-    return record;
+    serving.changed(environmentId);
+    this.#deps.publishRegistered(environmentId);
+    return { ...record, conflicts: await this.#conflictsOf(record) };
+  }
+
+  async #conflictsOf(worker: rows.WorkerRecord): Promise<string[]> {
+    if (worker.definitionHashes === null) return [];
+    const { serving, log } = this.#deps;
+    const { environmentId, id: workerId } = worker;
+    await serving.refresh([environmentId]);
+    const conflicts = serving.conflictsOf(worker);
+    const functionIds = conflicts.slice(0, conflictsLoggedMax);
+    if (conflicts.length > 0)
+      log.warn("worker.definition_conflict", { environmentId, workerId, functionIds });
+    return conflicts;
   }
 
   async #requireFunctions(environmentId: string, ids: readonly string[]): Promise<void> {
@@ -127,11 +150,16 @@ export class WorkerRegistry {
   }
 
   /** Workers with a recent heartbeat. */
-  async listAlive(environmentId: string): Promise<rows.WorkerRecord[]> {
-    const { store, clock } = this.#deps;
+  async listAlive(environmentId: string): Promise<RegisteredWorker[]> {
+    const { store, clock, serving } = this.#deps;
     const aliveSince = clock.now() - workerSilenceMsMax;
-    const workers = await rows.listWorkers(store, environmentId);
-    return workers.filter(({ lastHeartbeatAt }) => lastHeartbeatAt >= aliveSince);
+    const [workers] = await Promise.all([
+      rows.listWorkers(store, environmentId),
+      serving.refresh([environmentId]),
+    ]);
+    return workers
+      .filter(({ lastHeartbeatAt }) => lastHeartbeatAt >= aliveSince)
+      .map((worker) => ({ ...worker, conflicts: serving.conflictsOf(worker) }));
   }
 
   /** The worker's stream has ended: deletes its row, unless it has registered again since. */
@@ -153,6 +181,7 @@ export class WorkerRegistry {
   }
 
   forgetEnvironment(environmentId: string): void {
+    this.#deps.serving.forgetEnvironment(environmentId);
     for (const [key, { record }] of this.#records)
       if (record.environmentId === environmentId) this.#records.delete(key);
   }

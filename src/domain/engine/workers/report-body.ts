@@ -5,8 +5,8 @@ import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
-import type { Fence, RunError } from "../runs/run.ts";
-import { progressStepsMax, stepTriesMax } from "./limits.ts";
+import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
+import { deviationsMax, progressStepsMax, stepTriesMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 import { readYield, YieldShape } from "./yields.ts";
 
@@ -79,6 +79,17 @@ export const fenceFields = {
   lease_token: Type.Optional(Type.String()),
 };
 
+const DeviationShape = Type.Object(
+  {
+    step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax, description: "Id of the stored step." }),
+    name: Type.String({ maxLength: 1024, description: "What the handler called the step." }),
+    kind: Type.Union([Type.Literal("unreached"), Type.Literal("order")], {
+      description: "Whether it was not come to, or in another order.",
+    }),
+  },
+  lenient,
+);
+
 /** Fields of a job report. */
 export const reportFields = {
   ...fenceFields,
@@ -115,6 +126,12 @@ export const reportFields = {
       minimum: 0,
       maximum: countMax,
       description: "Of the last report of a run that is undone: compensations that failed for good.",
+    }),
+  ),
+  nondeterminism: Type.Optional(
+    Type.Array(DeviationShape, {
+      maxItems: deviationsMax,
+      description: "Of a last report: stored steps that the handler did not come to as before.",
     }),
   ),
 };
@@ -187,6 +204,14 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
     }),
   };
 }
+
+/** Undefined for none, as in the reports of nearly all runs. */
+export const readDeviations = ({ nondeterminism }: ReportBody): DeviatingStep[] | undefined =>
+  nondeterminism?.map(({ step_id, name, kind }, at) => ({
+    stepId: plainText(`nondeterminism[${at}].step_id`, step_id),
+    name: plainText(`nondeterminism[${at}].name`, name),
+    kind,
+  }));
 
 function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCount: number): ReportOutcome {
   switch (report.status) {

@@ -3,16 +3,17 @@ import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import { runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
+import { openDeviations } from "./deviations.ts";
 import type { AckInput, ExchangeResult } from "./port.ts";
 import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
-import { checkReport, type ReportBody, readFence, readReport } from "./report-body.ts";
+import { checkReport, type ReportBody, readDeviations, readFence, readReport } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { knowsFailedSteps } from "./sdk-versions.ts";
 
 export interface WorkerReportsDeps {
   clock: Clock;
-  runs: Pick<Runs, "report" | "ack" | "noteRefusal">;
+  runs: Pick<Runs, "report" | "ack" | "noteRefusal" | "noteDeviations">;
   leaseMs: number;
   /** Without capacity admission there is no status `progress`. */
   admission: boolean;
@@ -22,9 +23,11 @@ export interface WorkerReportsDeps {
 /** What workers send back of their jobs, from the body as it arrived to the run that it changes. */
 export class WorkerReports {
   readonly #deps: WorkerReportsDeps;
+  readonly #noteDeviations: ReturnType<typeof openDeviations>;
 
   constructor(deps: WorkerReportsDeps) {
     this.#deps = deps;
+    this.#noteDeviations = openDeviations(deps);
   }
 
   /** A report over REST. `rights` may turn it into a failure of the run. */
@@ -53,7 +56,10 @@ export class WorkerReports {
   ): Promise<void> {
     const { clock, runs, leaseMs } = this.#deps;
     try {
-      const report = readReport(checkReport(body), { environmentId, jobId, now: clock.now(), leaseMs });
+      const sent = checkReport(body);
+      const report = readReport(sent, { environmentId, jobId, now: clock.now(), leaseMs });
+      const steps = readDeviations(sent);
+      if (steps?.length) await sendable(this.#noteDeviations({ ...report, steps }));
       await sendable(runs.report({ ...report, takesFailedSteps: knowsFailedSteps(sdk) }));
     } catch (error) {
       if (error instanceof Fault) await this.#endRefused(environmentId, jobId, body, error, mayCorrect);

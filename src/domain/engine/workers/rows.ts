@@ -19,6 +19,8 @@ export interface WorkerRecord {
   compensates: boolean;
   /** By how much its clock was ahead of the server's when it registered, if that was too much. */
   clockOffMs: number | null;
+  /** By function, what tells the definition that it serves from others; null when it does not say. */
+  definitionHashes: Record<string, string> | null;
 }
 
 interface WorkerRow {
@@ -36,20 +38,22 @@ interface WorkerRow {
   last_heartbeat_at: number;
   compensates: number;
   clock_off_ms: number | null;
+  definition_hashes: string | null;
 }
 
 export async function upsertWorker(session: Session, worker: WorkerRecord): Promise<void> {
   await session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime, transport,
-      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms)
+      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms, definition_hashes)
     VALUES (${worker.environmentId}, ${worker.id}, ${worker.hostname}, ${JSON.stringify(worker.functionIds)},
       ${JSON.stringify(worker.labels)}, ${worker.sdk}, ${worker.runtime}, ${worker.transport}, ${worker.maxConcurrent},
       ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt},
-      ${worker.compensates ? 1 : 0}, ${worker.clockOffMs})
+      ${worker.compensates ? 1 : 0}, ${worker.clockOffMs},
+      ${worker.definitionHashes && JSON.stringify(worker.definitionHashes)})
     ON CONFLICT (environment_id, id) DO UPDATE SET hostname = excluded.hostname, function_ids = excluded.function_ids,
       labels = excluded.labels, sdk = excluded.sdk, runtime = excluded.runtime, transport = excluded.transport,
       max_concurrent = excluded.max_concurrent, registered_at = excluded.registered_at,
       last_heartbeat_at = excluded.last_heartbeat_at, compensates = excluded.compensates,
-      clock_off_ms = excluded.clock_off_ms`);
+      clock_off_ms = excluded.clock_off_ms, definition_hashes = excluded.definition_hashes`);
 }
 
 export async function getWorker(
@@ -123,5 +127,7 @@ function toWorker(row: WorkerRow): WorkerRecord {
     lastHeartbeatAt: row.last_heartbeat_at,
     compensates: row.compensates === 1,
     clockOffMs: row.clock_off_ms,
+    definitionHashes:
+      row.definition_hashes === null ? null : (JSON.parse(row.definition_hashes) as Record<string, string>),
   };
 }

@@ -10,15 +10,18 @@ import type { PollRequest } from "../dispatch/queues.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import { type AssignedJob, type Job, runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
 import { exchangeReportsMax } from "./limits.ts";
 import type { Workers } from "./port.ts";
+import type { RegisterWorkerInput } from "./registration.ts";
 import { WorkerRegistry } from "./registry.ts";
 import { WorkerReports } from "./reports.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { stepsFor } from "./sdk-versions.ts";
 import { openWorkerStreams } from "./stream/connections.ts";
+import type { StreamMessage } from "./stream/messages.ts";
 import { watchWorkers } from "./watch.ts";
 
 export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
@@ -42,6 +45,9 @@ export interface WorkersDeps {
   /** `SVC_CAPACITY_ADMISSION`: without it there is no report with status `progress`. */
   admission: boolean;
   metrics: Metrics;
+  serving: ConnectedWorkers;
+  /** Tells the other nodes that a worker of the environment registered; a hint that may be lost. */
+  publishRegistered: (environmentId: string) => void;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: WorkerFrame) => void;
 }
@@ -73,6 +79,21 @@ const assignedJobs = ({ sdk }: WorkerRecord, jobs: readonly Job[], now: Instant)
     return { ...job, leaseMs: left, completedSteps: stepsFor(sdk, job.completedSteps) };
   });
 
+/** A registration as the stream brings it. */
+const ofStream = ({
+  worker_id,
+  function_ids,
+  max_concurrent_jobs,
+  clock_ms,
+  definition_hashes,
+  ...rest
+}: NonNullable<StreamMessage["register"]>): RegisterWorkerInput => ({
+  ...rest,
+  ...{ workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
+  ...(clock_ms !== undefined && { clockMs: clock_ms }),
+  ...(definition_hashes && { definitionHashes: definition_hashes }),
+});
+
 /** Pull workers: registration, heartbeats, polls and reports, over REST and over streams. */
 export function openWorkers(deps: WorkersDeps): Workers {
   const { clock, dispatcher, runs, holdMs } = deps;
@@ -94,18 +115,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
     assigned,
     giveBack,
     definitions: deps.definitions,
-    register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, clock_ms, ...rest }) =>
-      registry.register(
-        environmentId,
-        {
-          ...rest,
-          workerId: worker_id,
-          functionIds: function_ids,
-          maxConcurrentJobs: max_concurrent_jobs,
-          ...(clock_ms !== undefined && { clockMs: clock_ms }),
-        },
-        "stream",
-      ),
+    register: (environmentId, sent) => registry.register(environmentId, ofStream(sent), "stream"),
+    conflictsOf: (worker) => deps.serving.conflictsOf(worker),
     onDraining: frames.draining,
     forget: (worker) => registry.forget(worker),
     submit: (worker, jobId, body) => reports.submit(worker, jobId, body),
@@ -138,9 +149,10 @@ export function openWorkers(deps: WorkersDeps): Workers {
     register: (environmentId, input) => registry.register(environmentId, input, "rest"),
 
     async heartbeat(environmentId, workerId, input) {
-      await registry.seen(environmentId, workerId);
+      const worker = await registry.seen(environmentId, workerId);
       const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
       await registry.recordHeartbeat({ environmentId, id: workerId }, input.activeJobs ?? jobs.length, jobs);
+      return deps.serving.conflictsOf(worker);
     },
 
     list: (environmentId) => registry.listAlive(environmentId),

@@ -136,8 +136,8 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
 export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
-      const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs, features, clockMs } =
-        sent.value;
+      const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs } = sent.value;
+      const { features, clockMs, definitionHashes } = sent.value;
       return {
         register: {
           worker_id: workerId,
@@ -148,6 +148,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
           version: { sdk: version?.sdk ?? "", runtime: version?.runtime ?? "" },
           ...(features.length > 0 && { features }),
           ...(clockMs !== 0n && { clock_ms: Number(clockMs) }),
+          definition_hashes: definitionHashes,
         },
       };
     }
@@ -281,10 +282,13 @@ type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
 function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
   switch (answer.kind) {
     case "registered": {
-      const { workerId, heartbeatIntervalMs, clockOffMs } = answer;
+      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts } = answer;
       return {
         case: "registered",
-        value: { workerId, heartbeatIntervalMs, clockOffMs: BigInt(clockOffMs ?? 0) },
+        value: {
+          ...{ workerId, heartbeatIntervalMs, definitionConflicts: conflicts },
+          clockOffMs: BigInt(clockOffMs ?? 0),
+        },
       };
     }
     case "job":
@@ -303,7 +307,7 @@ function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
         executionSeq: BigInt(executionSeq),
         state: leaseStateWire[state],
       }));
-      return { case: "leaseRefresh", value: { segments } };
+      return { case: "leaseRefresh", value: { segments, definitionConflicts: answer.conflicts } };
     }
     case "reported": {
       const { number, fault } = answer;

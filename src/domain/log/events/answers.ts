@@ -6,6 +6,7 @@ import type { Store } from "../../../store/store.ts";
 import type { NewJoin } from "../../engine/batches/join.ts";
 import type { FlowNotice } from "../../engine/functions/flow.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
+import type { ConnectedWorkers } from "../../engine/serving/service.ts";
 import { type EmittedRow, type NewEvent, unsureMark, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
 import { findKeys, findRuns, type UsedEventKey } from "./rows.ts";
@@ -24,6 +25,8 @@ export interface Emitted {
   entityVersion?: number | undefined;
   /** What flow control made of it; left out for nothing. */
   notices?: readonly FunctionNotice[] | undefined;
+  /** Functions whose runs wait because no connected worker serves them, as far as is known; left out for none. */
+  unserved?: readonly string[] | undefined;
   /** Set instead of the others for an event that is emitted later. */
   delayed?: DelayedEvent;
   /** Set when an idempotency key was used before: what its first use came to. */
@@ -54,7 +57,7 @@ export function noticesOf({ runs, joins, skips }: PreparedEvent): FunctionNotice
  * is gone.
  */
 export async function answersOf(
-  store: Store,
+  { store, serving }: { store: Store; serving: Pick<ConnectedWorkers, "unservedOf"> },
   events: readonly PreparedEvent[],
   logged: readonly EmittedRow[],
 ): Promise<Map<string, Emitted | Fault>> {
@@ -68,6 +71,7 @@ export async function answersOf(
       position,
       entityVersion: event.entity?.version,
       notices: noticesOf(event),
+      unserved: serving.unservedOf(event.runs),
     });
   }
   const rest = events.filter((event) => !answers.has(event.id));

@@ -7,6 +7,7 @@ import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store, type StoreError } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
 import { quotaSpent } from "../../engine/quotas/rules.ts";
+import type { ConnectedWorkers } from "../../engine/serving/service.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
 import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
@@ -39,6 +40,7 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
   quotas: QuotaRefusalsDeps["quotas"];
   dispatcher: HandOverDeps["dispatcher"] & PrepareDeps["dispatcher"];
   watch: Watch;
+  serving: Pick<ConnectedWorkers, "unservedOf">;
 }
 
 /**
@@ -130,7 +132,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     units: readonly EmitUnit[],
     { prepared, claims, logged, gone }: CommittedFlush,
   ): Promise<ItemOutcome<Emitted[]>[]> {
-    const answers = await answersOf(store, claims.written, logged);
+    const answers = await answersOf(deps, claims.written, logged);
     const refusals = await answersToRefused(store, prepared.refused);
     for (const [unit, fault] of prepared.refused) {
       const outcome = refusals.get(unit);

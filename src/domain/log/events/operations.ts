@@ -26,6 +26,7 @@ const Emit = Type.Object({
   idempotencyKey: Type.Optional(Type.String()),
   delayMs: Type.Optional(Type.Integer()),
   at: Type.Optional(Type.String()),
+  tellUnserved: Type.Optional(Type.Boolean()),
 });
 
 const Delayed = Type.Object({
@@ -42,16 +43,22 @@ const toMessage = (emitted: Emitted) => ({
   runIds: emitted.runIds,
   sequence: BigInt(emitted.position ?? 0),
   notices: emitted.notices ? [...emitted.notices] : [],
+  unserved: emitted.unserved ? [...emitted.unserved] : [],
   ...(emitted.delayed && delayedFields(emitted.delayed)),
 });
 
+/** What only callers hear who ask for it: the answer to a repeated key has nothing more than it ever had. */
+const asAsked = (emitted: Emitted, { tellUnserved }: Static<typeof Emit>): Emitted =>
+  emitted.unserved === undefined || tellUnserved ? emitted : { ...emitted, unserved: undefined };
+
 const delayedFields = ({ id, dueAt }: DelayedEvent) => ({ delayedId: id, dueAt: rfc3339(dueAt) });
 
-const toBody = ({ eventId, runIds, position, notices, delayed }: Emitted) => ({
+const toBody = ({ eventId, runIds, position, notices, unserved, delayed }: Emitted) => ({
   eventId: eventId || undefined,
   runIds: runIds.length > 0 ? runIds : undefined,
   sequence: position === undefined ? undefined : `${position}`,
   notices,
+  unserved,
   ...(delayed && delayedFields(delayed)),
 });
 
@@ -146,7 +153,7 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
         return { eventId: "", runIds: [], position: undefined, delayed };
       }
       const [emitted] = await events.emit([draft], originOf(call));
-      return emitted!;
+      return asAsked(emitted!, input);
     },
   }),
   unary({
@@ -182,7 +189,8 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
       const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
       const noting = noteStarts(call, drafts);
       if (noting) await noting;
-      return events.emit(drafts, originOf(call));
+      const list = await events.emit(drafts, originOf(call));
+      return list.map((emitted, at) => asAsked(emitted, input.events[at]!));
     },
   }),
 ];

@@ -9,6 +9,8 @@ import type { Arrival } from "./arrival.ts";
 /** What a caller emits, before it is checked. */
 export interface EmitInput extends EventInput {
   event: string;
+  /** Asks for the functions that no connected worker serves. */
+  tellUnserved?: boolean;
 }
 
 /** The same without its name, which requests call differently. */

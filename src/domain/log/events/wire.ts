@@ -10,6 +10,7 @@ interface TriggerMessage extends DataMessage {
   idempotencyKey: string;
   delayMs?: bigint | undefined;
   at?: string | undefined;
+  tellUnserved?: boolean;
 }
 
 export const fromMessage = (m: TriggerMessage): EmitInput => ({
@@ -20,6 +21,7 @@ export const fromMessage = (m: TriggerMessage): EmitInput => ({
   ...(m.metadata !== undefined && { metadata: m.metadata }),
   ...(m.delayMs !== undefined && { delayMs: Number(m.delayMs) }),
   ...(m.at !== undefined && { at: m.at }),
+  ...(m.tellUnserved && { tellUnserved: true }),
 });
 
 /** The same from plain JSON: payloads never become messages on the hot path. */

@@ -26,6 +26,15 @@ export const functionFrames =
     });
   };
 
+/** `system.function.{id}.unserved`: a run began that no connected worker serves. */
+export const unservedFrames =
+  (frames: Publisher, clock: Pick<Clock, "now">) =>
+  ({ environmentId, functionId }: { environmentId: string; functionId: string }): void =>
+    frames.publish(environmentId, `system.function.${functionId}.unserved`, {
+      id: functionId,
+      timestamp: rfc3339(clock.now()),
+    });
+
 const instants = new Set(["nextRun", "windowStart", "windowEnd"]);
 
 /** `system.cron.{functionId}.{registered|removed|invalid|missed}`. */

@@ -1,6 +1,7 @@
 import { Fault, invalid, missing } from "../../../../kit/fault.ts";
 import type { Counter } from "../../../../kit/metrics.ts";
 import type { DefinitionsCache } from "../../functions/definition.ts";
+import type { RegisteredWorker } from "../registry.ts";
 import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "./limits.ts";
@@ -46,7 +47,7 @@ export interface WorkerStreamsDeps extends Omit<StreamDeps, "written"> {
   /** How long workers have to finish their jobs when the server stops. */
   drainMs: number;
   /** Stores the worker; rejects an invalid registration. */
-  register: (environmentId: string, input: Register) => Promise<WorkerRecord>;
+  register: (environmentId: string, input: Register) => Promise<RegisteredWorker>;
   /** Deletes the row of a worker whose stream has ended, unless it has registered again. */
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
@@ -122,6 +123,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
         workerId: worker.id,
         heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
         clockOffMs: worker.clockOffMs,
+        conflicts: worker.conflicts,
       };
       const stream = open(worker, { written, rights });
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);

@@ -25,6 +25,7 @@ export const StreamMessage = Type.Object({
       }),
       features: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 100 })),
       clock_ms: Type.Optional(Type.Integer()),
+      definition_hashes: Type.Optional(Type.Record(Type.String(), Type.String())),
     }),
   ),
   heartbeat: Type.Optional(
@@ -87,10 +88,20 @@ export type JobMessage = object;
 
 /** A message of the server. */
 export type StreamAnswer =
-  | { kind: "registered"; workerId: string; heartbeatIntervalMs: number; clockOffMs: number | null }
+  | {
+      kind: "registered";
+      workerId: string;
+      heartbeatIntervalMs: number;
+      clockOffMs: number | null;
+      conflicts: string[];
+    }
   | { kind: "job"; job: AssignedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
   | { kind: "cancel"; jobId: string; reason: string }
   | { kind: "shutdown"; reason: string; drainTimeoutMs: number }
-  | { kind: "leases"; segments: readonly { runId: string; executionSeq: number; state: LeaseState }[] }
+  | {
+      kind: "leases";
+      segments: readonly { runId: string; executionSeq: number; state: LeaseState }[];
+      conflicts: string[];
+    }
   | { kind: "reported"; number: number; fault: Fault | undefined };

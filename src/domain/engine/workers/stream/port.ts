@@ -28,6 +28,8 @@ export interface StreamDeps {
     activeJobs: number,
     leases: readonly HeldLease[],
   ) => Promise<LeaseState[]>;
+  /** Functions of which another connected worker serves another definition, as far as it is known. */
+  conflictsOf: (worker: WorkerRecord) => string[];
   /** Returns jobs that the worker has not started to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
   /** The worker takes no more jobs. */

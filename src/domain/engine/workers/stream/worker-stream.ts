@@ -267,12 +267,13 @@ export class RegisteredStream implements WorkerStream {
   }
 
   async #storeHeartbeat(activeJobs: number, jobs: Sent<"heartbeat">["jobs"]): Promise<void> {
-    const { clock, heartbeat, leaseMs } = this.#deps;
+    const { clock, conflictsOf, heartbeat, leaseMs } = this.#deps;
     const leases = jobs.map(heldLeaseOf);
     const states = await heartbeat(this.worker, activeJobs, leases);
     const renewals = jobs.map(({ job_id }, at) => ({ jobId: job_id, isRenewed: states[at] === "refreshed" }));
     this.#jobs.noteHeartbeat(renewals, clock.now() + leaseMs);
-    this.#send({ kind: "leases", segments: leases.map((lease, at) => ({ ...lease, state: states[at]! })) });
+    const segments = leases.map((lease, at) => ({ ...lease, state: states[at]! }));
+    this.#send({ kind: "leases", segments, conflicts: conflictsOf(this.worker) });
     this.#poller.poll();
   }
 

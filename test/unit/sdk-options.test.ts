@@ -1,0 +1,71 @@
+import { expect, test } from "bun:test";
+import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
+
+const handler = () => 1;
+const one = createFunction({ id: "one" }, handler);
+
+test("an option that does not exist is a TypeError, with the one that was meant", () => {
+  const wrong: [() => unknown, string][] = [
+    [() => createClient({ apikey: "k" } as never), "createClient has no option apikey: did you mean apiKey?"],
+    [
+      () => createClient({ timeout: 5 } as never),
+      "createClient has no option timeout: did you mean timeoutMs?",
+    ],
+    [() => createClient({ zzz: 1 } as never), "createClient has no option zzz"],
+    [() => createClient(null as never), "createClient takes an object of options"],
+    [
+      () => createWorker({ functions: [one], maxConcurrency: 1 } as never),
+      "createWorker has no option maxConcurrency",
+    ],
+    [
+      () => createWorker({ functions: [one], heartbeatsMs: 1 } as never),
+      "createWorker has no option heartbeatsMs: did you mean heartbeatMs?",
+    ],
+    [
+      () => createFunction({ id: "f", trigers: [] } as never, handler),
+      "createFunction has no option trigers: did you mean triggers?",
+    ],
+    [
+      () => createFunction({ id: "f", retry: { attempts: 2 } } as never, handler),
+      "createFunction has no option retry.attempts: did you mean maxAttempts?",
+    ],
+    [
+      () => createFunction({ id: "f", cancelOn: [{ event: "e", matches: "id" }] } as never, handler),
+      "createFunction has no option cancelOn[0].matches: did you mean match?",
+    ],
+    [
+      () => createFunction({ id: "f", triggers: [{ event: "e", toString: "x" }] } as never, handler),
+      "createFunction has no option triggers[0].toString",
+    ],
+  ];
+  for (const [make, message] of wrong) expect(make).toThrow(new TypeError(message));
+});
+
+test("every option that exists is taken, whatever it holds", () => {
+  expect(
+    createClient({ url: "http://127.0.0.1:1", apiKey: "k", environment: "e", timeoutMs: 1 }),
+  ).toBeDefined();
+  const full = createFunction(
+    {
+      id: "full",
+      ...{ name: "n", description: "d", event: "e", expression: "true", cron: "* * * * *" },
+      triggers: [{ event: "a", expression: "true", cron: "* * * * *" }],
+      retry: { maxAttempts: 1, initialDelayMs: 1, backoffFactor: 1, maxDelayMs: 1 },
+      ...{ timeoutMs: 1, concurrency: { limit: 1, key: "k" }, actorKey: "k", secrets: [], recording: true },
+      ...{ debounce: { periodMs: 1_000, key: "k", maxWaitMs: 1 }, priority: 1, startWithinMs: 1 },
+      throttle: { limit: 1, periodMs: 1, burst: 1, key: "k" },
+      rateLimit: { limit: 1, periodMs: 1, key: "k" },
+      ...{ idempotency: { key: "k", periodMs: 1 }, singleton: { mode: "skip", key: "k" } },
+      ...{ cancelOn: [{ event: "e", match: "m" }], recordingProfile: "all", recordingRetention: "7d" },
+      ...{ mode: "pull", endpointUrl: "http://a", metadata: { any: { thing: 1 } }, changeReason: "r" },
+      ...{ compensateOnCancel: true, nondeterminism: "fail", onFailure: handler },
+    },
+    handler,
+  );
+  const worker = createWorker({
+    ...{ url: "http://127.0.0.1:1", apiKey: "k", environment: "e", timeoutMs: 1, functions: [full] },
+    ...{ projections: [], transport: "rest", maxConcurrentJobs: 1, checkpointMs: 0, heartbeatMs: 1_000 },
+    ...{ workerId: "w", labels: { any: "x" }, handleSignals: false, drainTimeoutMs: 1, log: console },
+  });
+  expect(worker.id).toBe("w");
+});
