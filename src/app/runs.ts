@@ -168,6 +168,15 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       { runs, debounce, batches, ends, dispatcher },
       { wakes, fires, closes, matches, looks, childMoves },
     ),
+    ...upkeepOf(host, runs),
+    async settled() {
+      await Promise.all([runs.drain(), dispatcher.drain()]);
+    },
+  };
+}
+
+function upkeepOf({ store, clock }: Host, runs: Runs): Pick<RunsPart, "duties" | "checks" | "floorGuards"> {
+  return {
     duties: [
       {
         duty: "retention",
@@ -188,9 +197,6 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       (environmentId) => leastBatched(store, environmentId),
       (environmentId) => leastUnmatched(store, environmentId),
     ],
-    async settled() {
-      await Promise.all([runs.drain(), dispatcher.drain()]);
-    },
   };
 }
 

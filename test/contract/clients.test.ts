@@ -63,7 +63,8 @@ describe("clients that strangers generate from the served document", () => {
     servers.push(...(await Promise.all(engines.map((engine) => startTestServer({ engine })))));
     document = (await servers[0]!.api("/openapi.json")).body;
     await Bun.write(join(folder, "openapi.json"), JSON.stringify(document));
-    await copyFile(join(import.meta.dir, "tour/tour.ts"), join(folder, "tour.ts"));
+    for (const file of ["client.ts", "tour.ts"])
+      await copyFile(join(import.meta.dir, "tour", file), join(folder, file));
     await symlink(join(root, "node_modules"), join(folder, "node_modules"));
     const compilerOptions = {
       ...{ target: "ESNext", module: "Preserve", moduleResolution: "bundler", noEmit: true, strict: true },

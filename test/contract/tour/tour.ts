@@ -1,43 +1,6 @@
-import createClient from "openapi-fetch";
-// Generated from the document of a running server into the folder that this file is copied to.
-import type { paths } from "./api.d.ts";
-
-/** What the tour needs of the server, and whom it tells what was answered. */
-export interface Tour {
-  url: string;
-  adminKey: string;
-  environment: string;
-  onAnswer(answer: { method: string; path: string; status: number; body: unknown }): void;
-}
+import { type Client, clientOf, must, type Tour } from "./client.ts";
 
 const password = "correct horse battery";
-
-/** The data of a call that must succeed. */
-async function must<T>(asked: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
-  const { data, error, response } = await asked;
-  if (!response.ok) throw new Error(`${response.status} ${response.url} ${JSON.stringify(error)}`);
-  return data as T;
-}
-
-function clientOf({ url, onAnswer }: Tour, key: string) {
-  const client = createClient<paths>({ baseUrl: url, headers: { Authorization: `Bearer ${key}` } });
-  client.use({
-    async onResponse({ request, response, schemaPath }) {
-      const text = await response.clone().text();
-      const isJson = response.headers.get("content-type")?.includes("json") === true && text !== "";
-      const { method } = request;
-      onAnswer({
-        method,
-        path: schemaPath,
-        status: response.status,
-        body: isJson ? JSON.parse(text) : undefined,
-      });
-    },
-  });
-  return client;
-}
-
-type Client = ReturnType<typeof clientOf>;
 
 /** Every group of REST operations, with what RPC has to make for them. */
 export async function tour(given: Tour): Promise<void> {

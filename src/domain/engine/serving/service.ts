@@ -18,7 +18,7 @@ import { servedLists } from "./rows.ts";
 export type ServedFunctions = ReadonlyMap<string, ReadonlySet<string>>;
 
 /** A run that begins, as far as it matters who takes it. */
-interface StartedRun {
+interface ServedRun {
   environmentId: string;
   functionId: string;
   mode: "pull" | "push";
@@ -65,7 +65,7 @@ export class ConnectedWorkers {
   }
 
   /** The functions of these new runs that no worker serves; undefined for none, and while it is not known. */
-  unservedOf(runs: readonly StartedRun[]): string[] | undefined {
+  unservedOf(runs: readonly ServedRun[]): string[] | undefined {
     let unserved: string[] | undefined;
     for (const { environmentId, functionId, mode, lease } of runs) {
       if (mode === "push" || lease !== null) continue;
