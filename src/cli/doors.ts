@@ -1,0 +1,48 @@
+import { redactText } from "../kit/redact.ts";
+import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
+import { exitCodes, type Io } from "./io.ts";
+
+/** A command that reads its own arguments. */
+export interface Door {
+  about: string;
+  /** Undefined when something was started that stays. */
+  open: (argv: readonly string[], io: Io) => Promise<number | undefined>;
+  /** It answers `--help` itself. */
+  helps?: boolean;
+}
+
+export type Doors = Readonly<Record<string, Door>>;
+
+/** Commands that open a database without a server. */
+const database =
+  (load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>): Door["open"] =>
+  async (argv, io) => {
+    const run = await load();
+    const line = (text: string) => void io.out(`${text}\n`);
+    const { did, reasons } = await run({ argv, environment: io.environment, clock: io.clock, say: line });
+    for (const reason of reasons) io.note(redactText(reason));
+    if (did === "nothing: bad arguments") io.note("see: svc help");
+    if (did === "all") return exitCodes.ok;
+    return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
+  };
+
+const follow: Door["open"] = async (argv, io) => (await import("./tail.ts")).tailDoor(argv, io);
+
+export const doors: Doors = {
+  backup: {
+    about: "Copy the database file, also while its server runs: --db FILE --to FILE [--force]",
+    open: database(async () => (await import("./backup.ts")).backup),
+  },
+  restore: {
+    about:
+      "Put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL",
+    open: database(async () => (await import("./backup.ts")).restore),
+  },
+  import: {
+    about:
+      "Read what svc export wrote into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]",
+    open: database(async () => (await import("./import.ts")).importOrg),
+  },
+  tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },
+  subscribe: { about: "The same as tail.", open: follow, helps: true },
+};

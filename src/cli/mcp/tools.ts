@@ -1,0 +1,143 @@
+import type { Input } from "../call.ts";
+import { type CataloguedOperation, type OperationField, operationNamed, shortWords } from "../operations.ts";
+
+/** A tool that is one call of the server. */
+export interface McpTool {
+  name: string;
+  operation: string;
+  /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
+  names?: Readonly<Record<string, string>>;
+  /** Fields that the tool has; all of the operation's when left out. */
+  only?: readonly string[];
+  sets?: Input;
+  writes?: boolean;
+  /** Cannot be taken back: `confirm: true` is needed. */
+  destroys?: boolean;
+  /** The caller must say which environment it means. */
+  needsEnvironment?: boolean;
+}
+
+const reading: readonly McpTool[] = [
+  { name: "svc_server_info", operation: "server.capabilities" },
+  { name: "svc_overview", operation: "overview.get" },
+  { name: "svc_list_runs", operation: "runs.list" },
+  { name: "svc_get_run", operation: "runs.get", names: { id: "run_id" } },
+  { name: "svc_get_run_steps", operation: "runs.steps" },
+  { name: "svc_list_functions", operation: "functions.list" },
+  { name: "svc_get_function", operation: "functions.get", names: { id: "function_id" } },
+  { name: "svc_list_projections", operation: "projections.list" },
+  { name: "svc_projection_status", operation: "projections.status" },
+  { name: "svc_list_entity_streams", operation: "streams.list" },
+  { name: "svc_read_entity_stream", operation: "streams.read" },
+  { name: "svc_list_events", operation: "events.list" },
+  { name: "svc_sql_query", operation: "query.execute" },
+  { name: "svc_list_projects", operation: "projects.list" },
+  { name: "svc_list_environments", operation: "environments.list" },
+  { name: "svc_list_workers", operation: "workers.list" },
+  { name: "svc_list_secrets", operation: "secrets.list" },
+  { name: "svc_kv_list_buckets", operation: "kv.buckets.list" },
+  { name: "svc_kv_list_keys", operation: "kv.keys.list" },
+  { name: "svc_kv_get", operation: "kv.get" },
+  { name: "svc_rebuild_projection_status", operation: "projections.rebuildJob" },
+  { name: "svc_outbox_dlq_list", operation: "outbox.deadLetters", needsEnvironment: true },
+  { name: "svc_circuit_breaker_list", operation: "breakers.list" },
+];
+
+const changing: readonly McpTool[] = [
+  { name: "svc_emit_event", operation: "events.emit" },
+  { name: "svc_invoke_function", operation: "functions.invokeSync" },
+  { name: "svc_append_entity_event", operation: "streams.append" },
+  { name: "svc_delete_stream", operation: "streams.delete", destroys: true },
+  { name: "svc_redact_event", operation: "streams.redactEvent", destroys: true },
+  { name: "svc_secret_set", operation: "secrets.put" },
+  { name: "svc_kv_put", operation: "kv.put" },
+  { name: "svc_cancel_run", operation: "runs.cancel", names: { id: "run_id" }, destroys: true },
+  { name: "svc_resume_run", operation: "runs.resume" },
+  { name: "svc_rebuild_projection", operation: "projections.rebuild", destroys: true },
+  {
+    name: "svc_outbox_dlq_requeue",
+    operation: "outbox.requeue",
+    names: { eventID: "event_id" },
+    needsEnvironment: true,
+  },
+  {
+    name: "svc_outbox_dlq_discard",
+    operation: "outbox.discard",
+    names: { eventID: "event_id" },
+    destroys: true,
+    needsEnvironment: true,
+  },
+  { name: "svc_circuit_breaker_reset", operation: "breakers.reset" },
+];
+
+export const mcpTools: readonly McpTool[] = [
+  ...reading,
+  ...changing.map((tool): McpTool => ({ ...tool, writes: true })),
+];
+
+const snakeOf = (name: string): string => name.replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+
+interface ToolField {
+  name: string;
+  field: OperationField;
+}
+
+/** The fields of a tool, without the twins that other spellings need. */
+export function fieldsOf({ operation, names = {}, sets = {} }: McpTool): ToolField[] {
+  const { fields } = operationNamed(operation);
+  return fields
+    .filter((field) => !(field.name in sets) && field.place !== "header" && !/Value$/.test(field.name))
+    .map((field) => ({ name: names[field.name] ?? snakeOf(field.name), field }));
+}
+
+/** Any JSON is told by no `type`. */
+function schemaOf({ kind, about, choices = [] }: OperationField): Record<string, unknown> {
+  const words = shortWords(choices);
+  const type: Record<OperationField["kind"], Record<string, unknown>> = {
+    text: { type: "string" },
+    integer: { type: "integer" },
+    number: { type: "number" },
+    switch: { type: "boolean" },
+    choice: { type: "string", enum: words },
+    texts: { type: "array", items: { type: "string" } },
+    words: { type: "array", items: { type: "string", enum: words } },
+    json: {},
+  };
+  return { ...type[kind], ...(about && { description: about }) };
+}
+
+const environmentField = {
+  type: "string",
+  description: "Name or id of the environment; the key's own when left out.",
+};
+const confirmField = { type: "boolean", description: "Must be true: what this does cannot be taken back." };
+
+/** A tool as MCP lists it. */
+export function describedTool(tool: McpTool) {
+  const operation: CataloguedOperation = operationNamed(tool.operation);
+  const fields = fieldsOf(tool);
+  const required = [
+    ...fields.filter(({ field }) => field.required || field.place === "path").map(({ name }) => name),
+    ...(tool.needsEnvironment ? ["env"] : []),
+    ...(tool.destroys ? ["confirm"] : []),
+  ];
+  return {
+    name: tool.name,
+    description: operation.about,
+    inputSchema: {
+      type: "object" as const,
+      properties: {
+        ...Object.fromEntries(fields.map(({ name, field }) => [name, schemaOf(field)])),
+        env: environmentField,
+        ...(tool.destroys && { confirm: confirmField }),
+      },
+      ...(required.length > 0 && { required }),
+      additionalProperties: false,
+    },
+    annotations: {
+      readOnlyHint: tool.writes !== true,
+      destructiveHint: tool.destroys === true,
+      openWorldHint: false,
+    },
+  };
+}

@@ -1,0 +1,67 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Io } from "../../src/cli/io.ts";
+import { type Installed, runCli } from "../../src/cli/run.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+
+export interface Ended {
+  code: number | undefined;
+  out: string;
+  err: string;
+}
+
+export interface CliOptions {
+  environment?: Record<string, string>;
+  /** Standard input, which is no terminal then. */
+  input?: string;
+  /** What a person types at the questions, one after the other; input and output are terminals then. */
+  types?: readonly string[];
+  /** Called with all that was written so far, each time something is. */
+  onOut?: (text: string, stop: () => void) => void;
+}
+
+export interface Cli {
+  /** Its home and its folder. */
+  folder: string;
+  run(words: readonly string[], options?: CliOptions): Promise<Ended>;
+  remove(): void;
+}
+
+/** The command line in this process, with a home of its own. */
+export function makeCli(environment: Record<string, string> = {}, installed: Installed = {}): Cli {
+  const folder = mkdtempSync(join(tmpdir(), "svc-cli-"));
+  return {
+    folder,
+    async run(words, { environment: more = {}, input, types, onOut } = {}) {
+      const said = { out: "", err: "" };
+      const over = new AbortController();
+      const lines = [...(types ?? [])];
+      const decoder = new TextDecoder();
+      const io: Io = {
+        environment: { ...environment, ...more },
+        ...{ folder, home: folder, columns: 100, isTerminal: types !== undefined },
+        out(text) {
+          said.out += typeof text === "string" ? text : decoder.decode(text, { stream: true });
+          onOut?.(said.out, () => over.abort());
+        },
+        note: (text) => {
+          said.err += `svc: ${text}\n`;
+        },
+        input: {
+          isTerminal: types !== undefined,
+          text: async () => input ?? "",
+          ask: async (question) => {
+            said.err += question;
+            return lines.shift();
+          },
+        },
+        signal: over.signal,
+        clock: systemClock(),
+      };
+      const code = await runCli(words, io, installed);
+      return { code, ...said };
+    },
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
