@@ -168,9 +168,10 @@ export async function perform(
     for await (const piece of await bytesOf(connection, operation, input, io.signal)) await io.out(piece);
     return;
   }
+  const items = shows.items ?? operation.items;
   const look = async () => {
-    const answer = await pagesOf(asking, operation, input, shows.items);
-    const text = shown(answer, form, { io, ...shows });
+    const answer = await pagesOf(asking, operation, input, items);
+    const text = shown(answer, form, { io, columns: shows.columns, items });
     const cursor = form === "people" && !flags.watch ? cursorOf(answer) : undefined;
     return { text, cursor };
   };

@@ -33,6 +33,8 @@ export interface CataloguedOperation {
   /** The longest first: the one is asked whose parameters are all given. */
   paths: readonly string[];
   fields: readonly OperationField[];
+  /** The field of the answer with the list that it is. */
+  items?: string;
   /** The body is sent as the bytes that it is. */
   takesBytes?: boolean;
   /** The answer is not JSON. */

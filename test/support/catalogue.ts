@@ -35,7 +35,7 @@ interface Parameter {
 interface Described {
   parameters?: Parameter[];
   requestBody?: { required?: boolean; content: Record<string, { schema?: Schema }> };
-  responses: Record<string, { content?: Record<string, unknown> }>;
+  responses: Record<string, { content?: Record<string, { schema?: Schema }> }>;
 }
 
 type Paths = Record<string, Record<string, Described>>;
@@ -164,9 +164,27 @@ class Catalogue {
     const [way] = ways.filter((one) => one !== undefined).toSorted((a, b) => countOf(b) - countOf(a));
     if (!way) throw new Error(`${operation.name} has no way in`);
     const { name, summary, action, reads = false, mode } = operation;
-    return { name, about: summary, action: action ?? "public", reads, mode, ...way };
+    const items = this.#itemsOf(way);
+    return {
+      ...{ name, about: summary, action: action ?? "public", reads, mode, ...way },
+      ...(items !== undefined && { items }),
+    };
+  }
+
+  /** The field of the answer with the list, where the others only count it or lead to its next page. */
+  #itemsOf({ paths, method }: Way): string | undefined {
+    const { responses } = this.#document.paths[paths[0]!.replace("...}", "}")]![method.toLowerCase()]!;
+    const success = Object.entries(responses).find(([status]) => status.startsWith("2"))?.[1];
+    const schema = Object.values(success?.content ?? {})[0]?.schema;
+    const { properties = {} } = this.#resolved(schema ?? {});
+    const names = Object.keys(properties);
+    const lists = names.filter((name) => properties[name]!.type === "array");
+    const beside = names.filter((name) => !lists.includes(name) && !besideList.test(name));
+    return lists.length === 1 && beside.length === 0 ? lists[0] : undefined;
   }
 }
+
+const besideList = /^(count|total|total_?count|next_?cursor|has_?next|has_?prev|truncated|hidden|limit|offset)$/i;
 
 type Way = Pick<CataloguedOperation, "method" | "paths" | "fields" | "takesBytes" | "answersBytes">;
 

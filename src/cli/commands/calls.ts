@@ -136,7 +136,10 @@ const inspect: PlainCommand = {
     if (input.timestamp !== undefined)
       return perform(asking, operationNamed("timetravel.state"), input, { items: "" });
     const columns = ["timestamp", "eventType", "stepName", "summary"];
-    await perform(asking, operationNamed("timetravel.timeline"), input, { columns, items: "events" });
+    const answer = await ask<{ events?: unknown[] }>(asking, "timetravel.timeline", input);
+    await asking.io.out(shown(answer, asking.form, { io: asking.io, columns, items: "events" }));
+    if (!answer.events?.length)
+      asking.io.note(`nothing was recorded: its function has no recording; svc run steps ${input.runId}`);
   },
 };
 

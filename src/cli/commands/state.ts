@@ -1,6 +1,37 @@
+import { ask, type PlainCommand } from "../command.ts";
 import { addConfigFiles } from "../config-file.ts";
 import type { Group } from "../group.ts";
 import { addSecretSet } from "../secret.ts";
+import { shown } from "../show.ts";
+
+interface StoredKey {
+  key: string;
+  /** Base64. */
+  value?: string;
+}
+
+/** Bytes as text, or as they came where they are none. */
+function textOf(base64: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.from(base64, "base64"));
+  } catch {
+    return base64;
+  }
+}
+
+const getKey: PlainCommand = {
+  name: "get",
+  operation: "kv.get",
+  takes: ["bucket", "key"],
+  flagsToo: [["--raw", "The value alone, as the bytes that it is."]],
+  async does(asking, input, { raw }) {
+    const { io, form } = asking;
+    const answer = await ask<StoredKey>(asking, "kv.get", input);
+    const { value = "" } = answer;
+    if (raw) return void (await io.out(Buffer.from(value, "base64")));
+    await io.out(shown(form === "people" ? { ...answer, value: textOf(value) } : answer, form, { io, items: "" }));
+  },
+};
 
 /** Keys and values, config documents, secrets. */
 export const stateGroups: readonly Group[] = [
@@ -18,7 +49,7 @@ export const stateGroups: readonly Group[] = [
         confirms: "Delete bucket {bucket} with all its keys?",
       },
       { name: "keys", operation: "kv.keys.list", takes: ["bucket"], shows: { items: "keys" } },
-      { name: "get", operation: "kv.get", takes: ["bucket", "key"] },
+      getKey,
       { name: "put", operation: "kv.put", takes: ["bucket", "key"], flags: { body: "value" } },
       { name: "delete", operation: "kv.delete", takes: ["bucket", "key"] },
       { name: "watch", operation: "kv.watch", takes: ["bucket"] },
