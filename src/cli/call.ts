@@ -2,7 +2,7 @@ import { envelope, readEnvelopes } from "../sdk/envelopes.ts";
 import { errorOfAnswer, SvcError } from "../sdk/errors.ts";
 import type { Request } from "../sdk/transport.ts";
 import { follow } from "../sdk/watch.ts";
-import type { Connection } from "./connection.ts";
+import type { ServerLink } from "./connection.ts";
 import { usage } from "./io.ts";
 import type { CataloguedOperation } from "./operations.ts";
 
@@ -50,7 +50,7 @@ export function requestOf(operation: CataloguedOperation, input: Input): Request
 
 /** Calls a unary operation and answers its JSON; undefined when it has nothing to say. */
 export async function call<Answer = unknown>(
-  { transport, headers }: Connection,
+  { transport, headers }: ServerLink,
   operation: CataloguedOperation,
   input: Input,
   signal?: AbortSignal,
@@ -65,7 +65,7 @@ export async function call<Answer = unknown>(
 
 /** The answer as it comes: of streams, and of what is not JSON. */
 async function open(
-  { transport, headers }: Connection,
+  { transport, headers }: ServerLink,
   request: Request,
   signal: AbortSignal,
 ): Promise<ReadableStream<Uint8Array>> {
@@ -90,7 +90,7 @@ async function open(
 
 /** The bytes of an answer that is not JSON. */
 export const bytesOf = (
-  connection: Connection,
+  connection: ServerLink,
   operation: CataloguedOperation,
   input: Input,
   signal: AbortSignal,
@@ -98,7 +98,7 @@ export const bytesOf = (
 
 /** The messages of a streaming RPC, until its end or the signal's. */
 export async function* messagesOf(
-  connection: Connection,
+  connection: ServerLink,
   operation: CataloguedOperation,
   input: Input,
   signal: AbortSignal,
@@ -129,7 +129,7 @@ export async function* messagesOf(
 
 /** The frames of a watch; it is opened again when its socket is lost. */
 export function framesOf(
-  { target, transport }: Connection,
+  { target, transport }: ServerLink,
   operation: CataloguedOperation,
   input: Input,
   signal: AbortSignal,

@@ -1,7 +1,7 @@
 import { Argument, type Command, Option } from "commander";
 import { bytesOf, call, framesOf, type Input, messagesOf } from "./call.ts";
 import { commonFlags } from "./common-flags.ts";
-import { type Connection, type ConnectionFlags, connect, targetOf } from "./connection.ts";
+import { type ConnectionFlags, connect, type ServerLink, targetOf } from "./connection.ts";
 import { addField, fileText, inputOf, isSecret, parsedJson } from "./fields.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { watchMsDefault } from "./limits.ts";
@@ -79,7 +79,7 @@ export async function confirm(question: string, { yes }: CommonFlags, io: Io): P
 export interface Asking {
   io: Io;
   flags: CommonFlags;
-  connection: Connection;
+  connection: ServerLink;
   form: OutputForm;
 }
 

@@ -76,7 +76,7 @@ export function targetOf(flags: ConnectionFlags, io: Io): Target {
 const orgHeader = "x-svc-org";
 
 /** One connection of a command, which sends its org with every request. */
-export interface Connection {
+export interface ServerLink {
   readonly target: Target;
   readonly transport: Transport;
   /** Headers of every request. */
@@ -95,7 +95,7 @@ async function environmentOf(name: string, transport: Transport, headers: Record
   return found.id;
 }
 
-export function connect(target: Target, timeoutMs?: number): Connection {
+export function connect(target: Target, timeoutMs?: number): ServerLink {
   const { url, key, environment, org } = target;
   const isOrgs = org !== undefined && environment !== undefined && !environment.startsWith("env_");
   const { transport } = createClient({

@@ -83,12 +83,10 @@ async function skipSleeps(url: string, io: Io, signal: AbortSignal): Promise<voi
   while (!signal.aborted) {
     await io.clock.sleep(devSkipMs, signal);
     if (signal.aborted) return;
-    const asked = { status: "RUN_STATUS_WAITING", limit: devSkipRunsMax };
-    const { runs = [] } = await ask<{ runs?: { id: string }[] }>("runs.list", asked);
-    for (const { id: runId } of runs) {
-      const { steps = [] } = await ask<{ steps?: { status?: string }[] }>("runs.steps", { runId });
-      const has = (status: string) => steps.some((one) => one.status === `STEP_STATUS_${status}`);
-      if (!has("SLEEPING") || has("WAITING")) continue;
+    const asked = { status: "RUN_STATUS_PAUSED", limit: devSkipRunsMax };
+    const { runs = [] } = await ask<{ runs?: { id: string; pauseReason?: string }[] }>("runs.list", asked);
+    for (const { id: runId, pauseReason } of runs) {
+      if (pauseReason !== "sleep") continue;
       await ask("runs.resume", { runId, skipSleep: true }).catch((error) => {
         // The sleep may have ended by itself meanwhile.
         if (!(error instanceof SvcError) || error.status === 0) throw error;

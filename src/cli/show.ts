@@ -85,21 +85,21 @@ function coloured(text: string, shown: string, paint: Paint): string {
   return busyWords.has(text) ? paint.busy(shown) : shown;
 }
 
-type Row = Readonly<Record<string, unknown>>;
+type TableRow = Readonly<Record<string, unknown>>;
 
 const scalar = (value: unknown) => typeof value !== "object" || value === null;
 const columnsShown = 7;
 
 /** The columns of rows for which nobody chose any: the scalar fields that some row has. */
-function columnsOf(rows: readonly Row[]): string[] {
+function columnsOf(rows: readonly TableRow[]): string[] {
   const names = new Set(rows.flatMap((row) => Object.keys(row).filter((name) => scalar(row[name]))));
   return [...names].slice(0, columnsShown);
 }
 
 /** `error.message` of a row. */
-function valueAt(row: Row, column: string): unknown {
+function valueAt(row: TableRow, column: string): unknown {
   let value: unknown = row;
-  for (const name of column.split(".")) value = (value as Row | undefined | null)?.[name];
+  for (const name of column.split(".")) value = (value as TableRow | undefined | null)?.[name];
   return value;
 }
 
@@ -124,7 +124,7 @@ function fitting(widths: number[], room: number): number[] {
 }
 
 export function tableOf(
-  rows: readonly Row[],
+  rows: readonly TableRow[],
   { columns = columnsOf(rows), io, paint }: { columns?: readonly string[] | undefined; io: Io; paint: Paint },
 ): string {
   if (rows.length === 0) return `${paint.dim("none")}\n`;
@@ -148,7 +148,7 @@ export function tableOf(
 }
 
 /** One thing: a line a field, objects below as JSON. */
-export function detailsOf(value: Row, paint: Paint): string {
+export function detailsOf(value: TableRow, paint: Paint): string {
   const entries = Object.entries(value).filter(([, one]) => one !== undefined && one !== null && one !== "");
   if (entries.length === 0) return `${paint.good("done")}\n`;
   const width = Math.max(...entries.map(([name]) => name.length));
@@ -167,13 +167,13 @@ const withoutLineControl = (text: string): string => text.split("\n").map(withou
 export function itemsOf(answer: unknown, under?: string): readonly unknown[] | undefined {
   if (Array.isArray(answer)) return answer;
   if (typeof answer !== "object" || answer === null) return undefined;
-  if (under !== undefined) return ((answer as Row)[under] as unknown[] | undefined) ?? [];
+  if (under !== undefined) return ((answer as TableRow)[under] as unknown[] | undefined) ?? [];
   const arrays = Object.values(answer).filter(Array.isArray);
   return arrays.length === 1 ? arrays[0] : undefined;
 }
 
-const asRow = (item: unknown): Row =>
-  typeof item === "object" && item !== null && !Array.isArray(item) ? (item as Row) : { value: item };
+const asRow = (item: unknown): TableRow =>
+  typeof item === "object" && item !== null && !Array.isArray(item) ? (item as TableRow) : { value: item };
 
 export interface Shown {
   columns?: readonly string[] | undefined;

@@ -142,6 +142,20 @@ async function ofCapacity(
   };
 }
 
+/** What a run is held by, by the reason that the server gives. */
+const pauses: Readonly<Record<string, { said: string; commands: (id: string) => string[] }>> = {
+  sleep: { said: "it sleeps", commands: (id) => [`svc resume ${id} --skip-sleep`, `svc cancel ${id}`] },
+  wait_event: {
+    said: "it waits for an event",
+    commands: (id) => [`svc run steps ${id}`, `svc cancel ${id}`],
+  },
+  invoke: { said: "it waits for a run that it started", commands: (id) => [`svc event cause run ${id}`] },
+  injection: {
+    said: "a person holds it",
+    commands: (id) => [`svc run paused-state ${id}`, `svc resume ${id}`],
+  },
+};
+
 export async function explain(asking: Asking, id: string): Promise<Why> {
   const run = await ask<RunShown>(asking, "runs.get", { id });
   const status = wordOf(run.status, "RUN_STATUS_");
@@ -162,10 +176,12 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       );
       next.push(`svc inspect ${id}`);
       break;
-    case "paused":
-      because.unshift(`it is paused: ${run.pauseReason || "no reason was given"}`);
-      next.push(`svc run paused-state ${id}`, `svc resume ${id}`);
+    case "paused": {
+      const { said, commands } = pauses[run.pauseReason ?? ""] ?? pauses.injection!;
+      because.unshift(said);
+      next.push(...commands(id));
       break;
+    }
     case "waiting_for_capacity": {
       const found = await ofCapacity(asking, run);
       because.push(...found.because);
@@ -173,7 +189,10 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       break;
     }
     case "waiting":
-      next.push(`svc resume ${id} --skip-sleep`, `svc cancel ${id}`);
+      because.unshift(
+        `its next attempt waits for its delay${run.error ? ` after: ${errorLine(run.error)}` : ""}`,
+      );
+      next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);
       break;
     case "running":
       because.push(`worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}`);

@@ -19,7 +19,7 @@ function msOf(text: unknown, flag: string, fallback: number): number {
   }
 }
 
-interface Outcome {
+interface AwaitedRun {
   runId?: string;
   functionId?: string;
   status?: string;
@@ -36,7 +36,7 @@ const patient = ({ io, flags }: Asking, timeoutMs: number): Asking =>
   askingOf(io, flags, timeoutMs + callMarginMs);
 
 /** A run that ended otherwise than it should makes the command fail, so that scripts notice. */
-function requireCompleted(outcomes: readonly Outcome[]): void {
+function requireCompleted(outcomes: readonly AwaitedRun[]): void {
   const bad = outcomes.find(({ status }) => status !== undefined && status !== "RUN_STATUS_COMPLETED");
   if (!bad) return;
   const word = bad.status!.replace("RUN_STATUS_", "").toLowerCase();
@@ -57,7 +57,11 @@ const emit: PlainCommand = {
     if (!wait) return perform(asking, operationNamed("events.emit"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...fieldsOf(input, "events.emitSync"), timeoutMs };
-    const answer = await ask<{ results?: Outcome[] }>(patient(asking, timeoutMs), "events.emitSync", asked);
+    const answer = await ask<{ results?: AwaitedRun[] }>(
+      patient(asking, timeoutMs),
+      "events.emitSync",
+      asked,
+    );
     const shows = { columns: ["runId", "functionId", "status", "durationMs", "output"], items: "results" };
     await asking.io.out(shown(answer, asking.form, { io: asking.io, ...shows }));
     requireCompleted(answer.results ?? []);
@@ -77,7 +81,11 @@ const invoke: PlainCommand = {
     if (wait === false) return perform(asking, operationNamed("functions.invoke"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...input, timeoutMs };
-    const answer = await ask<{ result?: Outcome }>(patient(asking, timeoutMs), "functions.invokeSync", asked);
+    const answer = await ask<{ result?: AwaitedRun }>(
+      patient(asking, timeoutMs),
+      "functions.invokeSync",
+      asked,
+    );
     const value = asking.form === "people" ? answer.result : answer;
     await asking.io.out(shown(value, asking.form, { io: asking.io, items: "" }));
     requireCompleted(answer.result ? [answer.result] : []);

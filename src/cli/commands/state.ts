@@ -29,7 +29,9 @@ const getKey: PlainCommand = {
     const answer = await ask<StoredKey>(asking, "kv.get", input);
     const { value = "" } = answer;
     if (raw) return void (await io.out(Buffer.from(value, "base64")));
-    await io.out(shown(form === "people" ? { ...answer, value: textOf(value) } : answer, form, { io, items: "" }));
+    await io.out(
+      shown(form === "people" ? { ...answer, value: textOf(value) } : answer, form, { io, items: "" }),
+    );
   },
 };
 
