@@ -29,6 +29,10 @@ export const exitCodes = { ok: 0, refused: 1, usage: 2, unreachable: 3, interrup
 
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
+/** No answer came: `timeout` as well, whatever the server did meanwhile. */
+export const isUnreachable = ({ code }: { code: string }): boolean =>
+  code === "unreachable" || code === "timeout";
+
 /** Ends a command with a line for people. */
 export class CommandFailure extends Error {
   readonly code: ExitCode;

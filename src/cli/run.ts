@@ -24,7 +24,7 @@ import { addDoctor } from "./doctor.ts";
 import type { Doors } from "./doors.ts";
 import type { Group, LoneCommand } from "./group.ts";
 import { addInit } from "./init.ts";
-import { CommandFailure, type ExitCode, exitCodes, type Io } from "./io.ts";
+import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable } from "./io.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
 import { addWhy } from "./why.ts";
@@ -158,7 +158,7 @@ function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly strin
   if (error instanceof CommandFailure) return { code: error.code, lines: [error.message] };
   if (error instanceof SvcError) {
     if (io.signal.aborted) return { code: exitCodes.interrupted, lines: ["interrupted"] };
-    if (error.status === 0 && (error.code === "unreachable" || error.code === "timeout"))
+    if (isUnreachable(error))
       return { code: exitCodes.unreachable, lines: [`${error.message}: svc doctor says more`] };
     const who = error.status === 401 ? ": SVC_API_KEY, --key-file or svc profile add says who asks" : "";
     return {

@@ -5,7 +5,7 @@ import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.t
 import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
 import { asksForHelp } from "./common-flags.ts";
 import { keyIn, profileOf } from "./connection.ts";
-import { exitCodes, type Io } from "./io.ts";
+import { exitCodes, type Io, isUnreachable } from "./io.ts";
 import { jsonLine, prettyLine } from "./tail-lines.ts";
 
 const tailSettings = {
@@ -188,7 +188,7 @@ async function follow(
   await Promise.allSettled(subscriptions.map(({ done }) => done));
   if (!failed) return { code: 0, reasons: [] };
   if (refusesArguments(failed)) return { code: 2, reasons: [failed.message] };
-  return { code: failed.status === 0 ? 3 : 1, reasons: [failed.message] };
+  return { code: isUnreachable(failed) ? 3 : 1, reasons: [failed.message] };
 }
 
 /** `svc tail` on the command line; a profile fills what neither flags nor variables say. */

@@ -2,6 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findOperation } from "../../src/cli/operations.ts";
+import { furnish } from "../../src/domain/access/tenancy/furnish.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+import { systemIds } from "../../src/kit/ids.ts";
+import { sql } from "../../src/kit/sql.ts";
 import { answerSchemas } from "../support/answer-schemas.ts";
 import { type Cli, type CliOptions, makeCli } from "../support/cli.ts";
 import { runOnce } from "../support/one-run.ts";
@@ -238,6 +242,24 @@ describe.each(engines)("the command line on %s", (engine) => {
       own.remove();
     }
   }, 60_000);
+
+  test("organizations of a config file are made once, by nodes that start at once", async () => {
+    const { store } = server.running.domain;
+    const clock = systemClock();
+    const deps = { store, clock, ids: systemIds(clock) };
+    const environments = [{ name: "live" }, { name: "test" }];
+    const wanted = [{ name: "Acme", projects: [{ name: "Shop", environments }] }];
+    await Promise.all([furnish(deps, wanted), furnish(deps, wanted)]);
+    await furnish(deps, wanted);
+    const counts = await store.one<{ orgs: number; projects: number; environments: number }>(sql`SELECT
+      (SELECT count(*) FROM orgs WHERE name = 'Acme') AS orgs,
+      (SELECT count(*) FROM projects WHERE name = 'Shop') AS projects,
+      (SELECT count(*) FROM environments e JOIN orgs o ON o.id = e.org_id WHERE o.name = 'Acme') AS environments`);
+    expect(counts).toEqual({ orgs: 1, projects: 1, environments: 2 });
+    const bad = [{ name: "Half", projects: [{ name: "One", environments: [{ name: "a b" }] }] }];
+    await expect(furnish(deps, bad)).rejects.toThrow(/name/);
+    expect(await store.one(sql`SELECT id FROM orgs WHERE name = 'Half'`)).toBeUndefined();
+  });
 
   test("doctor says what is well and what to do", async () => {
     const well = await svc("doctor --json");

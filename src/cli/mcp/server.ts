@@ -16,7 +16,7 @@ import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpListDefault, mcpListMax } from 
 import { choiceOf, operationNamed } from "../operations.ts";
 import { boundedText } from "./answer.ts";
 import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
-import { describedTool, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
+import { describedTool, docsToolName, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
 
 export interface McpOptions {
   target: Target;
@@ -30,7 +30,7 @@ type Arguments = Readonly<Record<string, unknown>>;
 class ToolRefusal extends Error {}
 
 const docsTool = {
-  name: "svc_get_docs",
+  name: docsToolName,
   description: "A page of documentation, from `offset` on.",
   inputSchema: {
     type: "object" as const,

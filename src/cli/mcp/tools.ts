@@ -18,62 +18,66 @@ export interface McpTool {
 }
 
 const reading: readonly McpTool[] = [
-  { name: "svc_server_info", operation: "server.capabilities" },
-  { name: "svc_overview", operation: "overview.get" },
-  { name: "svc_list_runs", operation: "runs.list" },
-  { name: "svc_get_run", operation: "runs.get", names: { id: "run_id" } },
-  { name: "svc_get_run_steps", operation: "runs.steps" },
-  { name: "svc_list_functions", operation: "functions.list" },
-  { name: "svc_get_function", operation: "functions.get", names: { id: "function_id" } },
-  { name: "svc_list_projections", operation: "projections.list" },
-  { name: "svc_projection_status", operation: "projections.status" },
-  { name: "svc_list_entity_streams", operation: "streams.list" },
-  { name: "svc_read_entity_stream", operation: "streams.read" },
-  { name: "svc_list_events", operation: "events.list" },
-  { name: "svc_sql_query", operation: "query.execute" },
-  { name: "svc_list_projects", operation: "projects.list" },
-  { name: "svc_list_environments", operation: "environments.list" },
-  { name: "svc_list_workers", operation: "workers.list" },
-  { name: "svc_list_secrets", operation: "secrets.list" },
-  { name: "svc_kv_list_buckets", operation: "kv.buckets.list" },
-  { name: "svc_kv_list_keys", operation: "kv.keys.list" },
-  { name: "svc_kv_get", operation: "kv.get" },
-  { name: "svc_rebuild_projection_status", operation: "projections.rebuildJob" },
-  { name: "svc_outbox_dlq_list", operation: "outbox.deadLetters", needsEnvironment: true },
-  { name: "svc_circuit_breaker_list", operation: "breakers.list" },
+  { name: "server_info", operation: "server.capabilities" },
+  { name: "overview", operation: "overview.get" },
+  { name: "list_runs", operation: "runs.list" },
+  { name: "get_run", operation: "runs.get", names: { id: "run_id" } },
+  { name: "get_run_steps", operation: "runs.steps" },
+  { name: "list_functions", operation: "functions.list" },
+  { name: "get_function", operation: "functions.get", names: { id: "function_id" } },
+  { name: "list_projections", operation: "projections.list" },
+  { name: "projection_status", operation: "projections.status" },
+  { name: "list_entity_streams", operation: "streams.list" },
+  { name: "read_entity_stream", operation: "streams.read" },
+  { name: "list_events", operation: "events.list" },
+  { name: "sql_query", operation: "query.execute" },
+  { name: "list_projects", operation: "projects.list" },
+  { name: "list_environments", operation: "environments.list" },
+  { name: "list_workers", operation: "workers.list" },
+  { name: "list_secrets", operation: "secrets.list" },
+  { name: "kv_list_buckets", operation: "kv.buckets.list" },
+  { name: "kv_list_keys", operation: "kv.keys.list" },
+  { name: "kv_get", operation: "kv.get" },
+  { name: "rebuild_projection_status", operation: "projections.rebuildJob" },
+  { name: "outbox_dlq_list", operation: "outbox.deadLetters", needsEnvironment: true },
+  { name: "circuit_breaker_list", operation: "breakers.list" },
 ];
 
 const changing: readonly McpTool[] = [
-  { name: "svc_emit_event", operation: "events.emit" },
-  { name: "svc_invoke_function", operation: "functions.invokeSync" },
-  { name: "svc_append_entity_event", operation: "streams.append" },
-  { name: "svc_delete_stream", operation: "streams.delete", destroys: true },
-  { name: "svc_redact_event", operation: "streams.redactEvent", destroys: true },
-  { name: "svc_secret_set", operation: "secrets.put" },
-  { name: "svc_kv_put", operation: "kv.put" },
-  { name: "svc_cancel_run", operation: "runs.cancel", names: { id: "run_id" }, destroys: true },
-  { name: "svc_resume_run", operation: "runs.resume" },
-  { name: "svc_rebuild_projection", operation: "projections.rebuild", destroys: true },
+  { name: "emit_event", operation: "events.emit" },
+  { name: "invoke_function", operation: "functions.invokeSync" },
+  { name: "append_entity_event", operation: "streams.append" },
+  { name: "delete_stream", operation: "streams.delete", destroys: true },
+  { name: "redact_event", operation: "streams.redactEvent", destroys: true },
+  { name: "secret_set", operation: "secrets.put" },
+  { name: "kv_put", operation: "kv.put" },
+  { name: "cancel_run", operation: "runs.cancel", names: { id: "run_id" }, destroys: true },
+  { name: "resume_run", operation: "runs.resume" },
+  { name: "rebuild_projection", operation: "projections.rebuild", destroys: true },
   {
-    name: "svc_outbox_dlq_requeue",
+    name: "outbox_dlq_requeue",
     operation: "outbox.requeue",
     names: { eventID: "event_id" },
     needsEnvironment: true,
   },
   {
-    name: "svc_outbox_dlq_discard",
+    name: "outbox_dlq_discard",
     operation: "outbox.discard",
     names: { eventID: "event_id" },
     destroys: true,
     needsEnvironment: true,
   },
-  { name: "svc_circuit_breaker_reset", operation: "breakers.reset" },
+  { name: "circuit_breaker_reset", operation: "breakers.reset" },
 ];
+
+const prefix = "svc_";
 
 export const mcpTools: readonly McpTool[] = [
   ...reading,
   ...changing.map((tool): McpTool => ({ ...tool, writes: true })),
-];
+].map((tool) => ({ ...tool, name: prefix + tool.name }));
+
+export const docsToolName = `${prefix}get_docs`;
 
 const snakeOf = (name: string): string => name.replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
