@@ -57,6 +57,10 @@ export interface PlainCommand {
   confirms?: string;
   about?: string;
   aliases?: readonly string[];
+  /** Meant where a group is followed by no name of a command. */
+  isDefault?: boolean;
+  /** Flags that name a file with the value of a field; `data` has one anyway. */
+  files?: Readonly<Record<string, string>>;
   /** Flags that are no fields. */
   flagsToo?: readonly [flags: string, about: string][];
   /** Instead of one call whose answer is shown. */
@@ -207,8 +211,6 @@ function takenBy({ operation, takes = [] }: PlainCommand, fields: readonly Opera
   });
 }
 
-const fileFlag = "data-file";
-
 /** A command that is one call: its flags are the fields of the operation. */
 export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   const operation = operationNamed(plain.operation);
@@ -216,7 +218,7 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   const fields = operation.fields.filter((one) => !(one.name in sets) && !isTwin(one, operation.fields));
   const taken = takenBy(plain, fields);
   const command = group
-    .command(plain.name)
+    .command(plain.name, { isDefault: plain.isDefault === true })
     .summary(plain.about ?? operation.about)
     .description(
       `${plain.about ?? operation.about}\n\nOperation ${operation.name}; needs ${operation.action}.`,
@@ -236,8 +238,12 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     }),
   );
   for (const [field, flag] of flagNames) addField(command, field, flag);
-  const data = others.find(({ name, kind }) => name === "data" && kind === "json");
-  if (data) command.option(`--${fileFlag} <file>`, "A file with the data.");
+  const files = others.flatMap((field) => {
+    const flag = plain.files?.[field.name] ?? (field.name === "data" ? "data-file" : undefined);
+    return flag === undefined ? [] : [{ field, flag }];
+  });
+  for (const { field, flag } of files)
+    command.option(`--${flag} <file>`, `A file with --${flagNames.get(field)}.`);
   for (const [flag, about] of plain.flagsToo ?? []) command.option(flag, about);
   addModes(command, operation, confirms !== undefined);
   addCommon(command).action(async (...given: unknown[]) => {
@@ -259,8 +265,12 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     for (const field of others)
       if (isSecret(field.name) && field.required && input[field.name] === undefined && io.input.isTerminal)
         input[field.name] = await io.input.ask(`${field.name}: `, { hidden: true });
-    if (data && options.dataFile !== undefined)
-      input.data = parsedJson(fileText(String(options.dataFile), `--${fileFlag}`, io), `--${fileFlag}`);
+    for (const { field, flag } of files) {
+      const named = options[camel(flag)];
+      if (named === undefined) continue;
+      const text = fileText(String(named), `--${flag}`, io);
+      input[field.name] = field.kind === "json" ? parsedJson(text, `--${flag}`) : text;
+    }
     const missing = others.find(({ name, required }) => required && input[name] === undefined);
     if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
     const asking = askingOf(io, options);

@@ -1,6 +1,6 @@
 import { redactText } from "../kit/redact.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
-import { exitCodes, type Io } from "./io.ts";
+import { exitCodes, type Io, usage } from "./io.ts";
 
 /** A command that reads its own arguments. */
 export interface Door {
@@ -11,7 +11,16 @@ export interface Door {
   helps?: boolean;
 }
 
+/** By the word, or by the name of a group and a word in it. */
 export type Doors = Readonly<Record<string, Door>>;
+
+const follow: Door["open"] = async (argv, io) => (await import("./tail.ts")).tailDoor(argv, io);
+
+const ofStream: Door["open"] = async ([id, ...rest], io) => {
+  const isNamed = id !== undefined && !id.startsWith("-");
+  if (!isNamed && id !== "--help") throw usage("svc stream subscribe: the id of the stream is needed");
+  return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io);
+};
 
 /** Commands that open a database without a server. */
 const database =
@@ -25,8 +34,6 @@ const database =
     if (did === "all") return exitCodes.ok;
     return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
   };
-
-const follow: Door["open"] = async (argv, io) => (await import("./tail.ts")).tailDoor(argv, io);
 
 export const doors: Doors = {
   backup: {
@@ -45,4 +52,9 @@ export const doors: Doors = {
   },
   tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },
   subscribe: { about: "The same as tail.", open: follow, helps: true },
+  "stream subscribe": {
+    about: "Follow what is appended to a stream: ID, and the flags of tail",
+    open: ofStream,
+    helps: true,
+  },
 };

@@ -6,7 +6,7 @@ import { type Io, usage } from "./io.ts";
 import { choiceOf, flagOf, type OperationField, shortWords } from "./operations.ts";
 
 /** Objects that may be written as `key=value` on a command line. */
-const pairs = new Set(["metadata", "headers"]);
+const pairs = new Set(["metadata", "headers", "eventHandlers"]);
 
 const secretNames = new Set(["password", "current_password", "new_password", "verifySecret", "new_value"]);
 

@@ -27,6 +27,7 @@ import { addInit } from "./init.ts";
 import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable } from "./io.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
+import { withoutControl } from "./show.ts";
 import { addWhy } from "./why.ts";
 
 /** What the program has besides commands that ask a server. */
@@ -77,12 +78,17 @@ const lone = (words: readonly string[], { startServer }: Installed): readonly Lo
 
 const headings = { start: "Start:", commands: "Commands:", groups: "Groups of commands:" } as const;
 
-function fill(parent: Command, group: Group, io: Io): void {
+const inGroup = (group: string, { doors = {} }: Installed) =>
+  Object.entries(doors).filter(([name]) => name.startsWith(`${group} `));
+
+function fill(parent: Command, group: Group, io: Io, installed: Installed): void {
+  for (const [name, { about }] of inGroup(group.name, installed))
+    parent.command(name.slice(group.name.length + 1)).summary(about);
   for (const plain of group.plain ?? []) addPlain(parent, plain, io);
   group.more?.(parent, io);
   for (const below of group.groups ?? []) {
     const command = parent.command(below.name).summary(below.about).description(below.about);
-    fill(command, below, io);
+    fill(command, below, io, installed);
   }
 }
 
@@ -99,7 +105,9 @@ export function programOf(words: readonly string[], io: Io, installed: Installed
     .addHelpText("after", `\nSettings of serve, each by flag or variable [default]:\n\n${settingsText()}`);
   const isNamed = (one: { name: string; aliases?: readonly string[] }) =>
     words.includes(one.name) || (one.aliases ?? []).some((alias) => words.includes(alias));
-  for (const [name, { about }] of Object.entries(installed.doors ?? {}))
+  for (const [name, { about }] of Object.entries(installed.doors ?? {}).filter(
+    ([name]) => !name.includes(" "),
+  ))
     program.command(name).summary(about).helpGroup(headings.start).allowUnknownOption().helpOption(false);
   for (const one of lone(words, installed)) {
     if (isNamed(one)) one.add(program, io);
@@ -109,7 +117,7 @@ export function programOf(words: readonly string[], io: Io, installed: Installed
   for (const group of groups) {
     const command = program.command(group.name).summary(group.about).helpGroup(headings.groups);
     for (const alias of group.aliases ?? []) command.alias(alias);
-    if (isNamed(group)) fill(command.description(group.about), group, io);
+    if (isNamed(group)) fill(command.description(group.about), group, io, installed);
   }
   addCommon(program);
   return program;
@@ -148,6 +156,8 @@ function usageOf(error: CommanderError, program: Command, words: readonly string
     const known = [...command.options, ...program.options].map(({ long }) => long ?? "");
     return [`${named}: unknown flag${suggestion(named, known)}`, see];
   }
+  if (error.code === "commander.help")
+    return [`a command is needed: ${command.commands.map((one) => one.name()).join(", ")}`, see];
   return [error.message.replace(/^error: /, ""), see];
 }
 
@@ -155,7 +165,8 @@ const refusesArguments = ({ status, code }: SvcError): boolean =>
   status === 400 && (code === "invalid_argument" || code === "bad_request");
 
 function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly string[] } {
-  if (error instanceof CommandFailure) return { code: error.code, lines: [error.message] };
+  if (error instanceof CommandFailure)
+    return { code: error.code, lines: error.message === "" ? [] : [error.message] };
   if (error instanceof SvcError) {
     if (io.signal.aborted) return { code: exitCodes.interrupted, lines: ["interrupted"] };
     if (isUnreachable(error))
@@ -169,8 +180,9 @@ function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly strin
   throw error;
 }
 
+/** What a server or a file says may hold anything; a terminal gets words. */
 const say = (io: Io, lines: readonly string[]) => {
-  for (const line of lines) io.note(redactText(line));
+  for (const line of lines) for (const one of line.split("\n")) io.note(withoutControl(redactText(one)));
 };
 
 /** Runs one command line; undefined when something was started that stays. */
@@ -181,11 +193,15 @@ export async function runCli(
 ): Promise<number | undefined> {
   const { doors = {} } = installed;
   const [first = "", ...rest] = argv;
-  const asked = first === "help" ? (rest[0] ?? "") : first;
-  const door = Object.hasOwn(doors, asked) ? doors[asked] : undefined;
+  const named = first === "help" ? rest : argv;
+  const doorOf = (count: number) => {
+    const name = named.slice(0, count).join(" ");
+    return Object.hasOwn(doors, name) ? { ...doors[name]!, words: named.slice(count) } : undefined;
+  };
+  const door = doorOf(2) ?? doorOf(1);
   const wantsHelp = first === "help" || rest.some(asksForHelp);
-  if (door?.helps && wantsHelp) return door.open(["--help"], io);
-  if (door && !wantsHelp) return door.open(rest, io);
+  if (door && (door.helps || !wantsHelp))
+    return endOf(io, () => door.open(wantsHelp ? ["--help"] : door.words, io));
   if (first === "version") {
     await io.out(`${version}\n`);
     return exitCodes.ok;
@@ -196,21 +212,26 @@ export async function runCli(
   }
   const words = withById(door ? ["--help"] : first === "help" ? [...rest, "--help"] : argv);
   const program = programOf(words, io, installed);
-  try {
-    await program.parseAsync(words, { from: "user" });
-    return exitCodes.ok;
-  } catch (error) {
-    if (!(error instanceof CommanderError)) {
-      const { code, lines } = codeOf(error, io);
-      say(io, lines);
-      return code;
+  return endOf(io, async () => {
+    try {
+      await program.parseAsync(words, { from: "user" });
+    } catch (error) {
+      if (!(error instanceof CommanderError)) throw error;
+      if (error.exitCode === 0) return exitCodes.ok;
+      say(io, usageOf(error, program, words));
+      return exitCodes.usage;
     }
-    if (error.exitCode === 0) return exitCodes.ok;
-    if (error.code === "commander.help") {
-      const { command, path } = commandAt(program, words);
-      say(io, [`svc ${path.join(" ")}: a command is needed:`]);
-      io.note(command.commands.map((one) => one.name()).join(", "));
-    } else say(io, usageOf(error, program, words));
-    return exitCodes.usage;
+    return exitCodes.ok;
+  });
+}
+
+/** What the work ends with; why it could not be done is said. */
+async function endOf(io: Io, work: () => Promise<number | undefined>): Promise<number | undefined> {
+  try {
+    return await work();
+  } catch (error) {
+    const { code, lines } = codeOf(error, io);
+    say(io, lines);
+    return code;
   }
 }

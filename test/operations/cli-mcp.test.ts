@@ -66,6 +66,7 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect((await ask("svc_get_run", { runid: failedId })).text).toContain(
       "unknown field, did you mean run_id?",
     );
+    expect(await ask("svc_get_run", {})).toEqual({ isError: true, text: "run_id: is needed" });
     expect((await ask("svc_list_runs", { env: "nowhere" })).text).toContain("no environment named nowhere");
     const page = await ask("svc_get_docs", { topic: "push-protocol" });
     expect(page.text).toContain("X-Svc-Signature");

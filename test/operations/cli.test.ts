@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { doors } from "../../src/cli/doors.ts";
 import { findOperation } from "../../src/cli/operations.ts";
 import { furnish } from "../../src/domain/access/tenancy/furnish.ts";
 import { systemClock } from "../../src/kit/clock.ts";
@@ -23,7 +24,7 @@ describe.each(engines)("the command line on %s", (engine) => {
   let check: ReturnType<typeof answerSchemas>;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-    cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey });
+    cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey }, { doors });
     runId = (await runOnce(server, "told", { status: "completed", output: { n: 1 } })).runId;
     const error = { message: "no such card", code: "CARD", retryable: false };
     failedId = (await runOnce(server, "broken", { status: "failed", error })).runId;
@@ -64,7 +65,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["topic list", /news/, "topics.list"],
       ["group create crew made.>", /crew/, "groups.create"],
       ["group list", /crew/, "groups.list"],
-      ["projection list", /none/, "projections.list"],
+      ["projection list", /counts +sql/, "projections.list"],
       ["kv create box", /box/, "kv.buckets.create"],
       ["kv put box a/b --value one", /revision +1/, "kv.put"],
       ["kv get box a/b", /value +one/, "kv.get"],
@@ -93,6 +94,10 @@ describe.each(engines)("the command line on %s", (engine) => {
       [`event cause run ${runId}`, /DEPTH/, "causality.get"],
       [`call runs.get --id ${runId}`, /completed/, "runs.get"],
     ];
+    writeFileSync(join(cli.folder, "counts.sql"), "CREATE TABLE proj_counts (id text PRIMARY KEY)");
+    const handler = "placed=INSERT INTO proj_counts (id) VALUES (:data.id) ON CONFLICT (id) DO NOTHING";
+    const words = ["projection", "create", "counts", "--sql-file", "counts.sql", "--event-handler", handler];
+    expect(await cli.run(words)).toMatchObject({ code: 0, err: "" });
     for (const [line, shown, operation] of rows) {
       const told = await svc(line);
       expect({ line, ...told }).toEqual({
@@ -149,6 +154,10 @@ describe.each(engines)("the command line on %s", (engine) => {
     ]);
     expect(readFileSync(join(cli.folder, "all.ndjson"), "utf8")).not.toContain(server.adminKey);
     expect((await svc("export --file all.ndjson")).err).toContain("exists");
+    const cut = await svc("export --file cut.ndjson", { isInterrupted: true });
+    expect([cut.code, existsSync(join(cli.folder, "cut.ndjson"))]).toEqual([130, false]);
+    const followed = await svc("stream subscribe order-1 --after 0 --count 1 --json");
+    expect([followed.code, JSON.parse(followed.out).topic]).toEqual([0, "entity:order.order-1.placed"]);
 
     const watched = await svc("runs --watch 0.2 --jsonl", { onOut: (_text, stop) => stop() });
     expect([watched.code, watched.out.includes(runId)]).toEqual([0, true]);
@@ -178,7 +187,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     const cases: [string, number, RegExp, CliOptions?][] = [
       ["functoin list", 2, /^svc: unknown command functoin, did you mean function\?\nsvc: see: svc help\n$/],
       ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\?\nsvc: see: svc run --help\n$/],
-      ["run", 2, /^svc: svc run: a command is needed/],
+      ["run", 2, /^svc: a command is needed: list, get, .*\nsvc: see: svc run --help\n$/],
       ["run list --staus failed", 2, /^svc: --staus: unknown flag, did you mean --status\?/],
       ["run list --status borken", 2, /^svc: --status: must be one of running, /],
       ["run list --limit many", 2, /^svc: --limit: must be a whole number, not many\n$/],
@@ -209,7 +218,7 @@ describe.each(engines)("the command line on %s", (engine) => {
   }, 60_000);
 
   test("profiles: kept for their owner alone, chosen, overruled, and refused when they are broken", async () => {
-    const own = makeCli();
+    const own = makeCli({}, { doors });
     const say = (line: string, options?: CliOptions) => own.run(line.split(" "), options);
     try {
       const added = await say(`profile add home --server ${server.url} --with-key`, {
@@ -233,11 +242,38 @@ describe.each(engines)("the command line on %s", (engine) => {
       writeFileSync(file, "{", { mode: 0o600 });
       chmodSync(file, 0o600);
       expect(await say("runs")).toMatchObject({ code: 2, err: expect.stringMatching(/is not JSON/) });
+      expect(await say("tail a")).toMatchObject({ code: 2, err: expect.stringMatching(/is not JSON/) });
       writeFileSync(file, '{"profiles":{"a":{"sevrer":"x"}}}');
       expect(await say("runs")).toMatchObject({
         code: 2,
         err: expect.stringContaining("/profiles/a/sevrer"),
       });
+    } finally {
+      own.remove();
+    }
+  }, 60_000);
+
+  test("a platform user logs in, and acts in a tenant's org", async () => {
+    const own = makeCli({ SVC_SERVER_URL: server.url });
+    const say = (line: string, options?: CliOptions) => own.run(line.split(" "), options);
+    try {
+      const admin = "platform create-admin --email root@svc.test --name Root --password";
+      const seen = await svc(`${admin} long-enough-1`);
+      expect(seen).toMatchObject({
+        code: 2,
+        err: expect.stringContaining("others on this machine see arguments"),
+      });
+      expect((await svc(`${admin} -`, { input: "long-enough-1\n" })).code).toBe(0);
+      const wrong = await say("platform login --email root@svc.test", { input: "wrong" });
+      expect([wrong.code, wrong.out]).toEqual([1, ""]);
+      const login = await say("platform login --email root@svc.test", { types: ["long-enough-1"] });
+      expect([login.code, login.out, login.err.includes("eyJ")]).toEqual([0, "", false]);
+      expect((await say("platform tenants list")).out).toContain("org_default");
+      expect((await say("runs")).code).toBe(1);
+      expect((await say("runs --as-org org_default --env default")).out).toContain(runId);
+      expect((await say("runs --as-org org_nobody")).code).toBe(1);
+      const far = await say("runs --as-org org_default --env nowhere");
+      expect(far).toMatchObject({ code: 1, err: "svc: there is no environment named nowhere\n" });
     } finally {
       own.remove();
     }

@@ -17,6 +17,8 @@ export interface CliOptions {
   input?: string;
   /** What a person types at the questions, one after the other; input and output are terminals then. */
   types?: readonly string[];
+  /** ^C before the command has done anything. */
+  isInterrupted?: boolean;
   /** Called with all that was written so far, each time something is. */
   onOut?: (text: string, stop: () => void) => void;
 }
@@ -33,9 +35,10 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
   const folder = mkdtempSync(join(tmpdir(), "svc-cli-"));
   return {
     folder,
-    async run(words, { environment: more = {}, input, types, onOut } = {}) {
+    async run(words, { environment: more = {}, input, types, isInterrupted, onOut } = {}) {
       const said = { out: "", err: "" };
       const over = new AbortController();
+      if (isInterrupted) over.abort();
       const lines = [...(types ?? [])];
       const decoder = new TextDecoder();
       const io: Io = {

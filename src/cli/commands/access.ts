@@ -53,7 +53,14 @@ export const accessGroups: readonly Group[] = [
       { name: "delete", operation: "keys.delete", takes: ["id"], confirms: "Delete key {id}?" },
     ],
   },
-  { name: "user", about: "Users of an org.", plain: things("user", "users") },
+  {
+    name: "user",
+    about: "Users of an org.",
+    plain: [
+      ...things("user", "users"),
+      { name: "password", operation: "users.changePassword", takes: ["id"] },
+    ],
+  },
   {
     name: "role",
     about: "Roles of users and keys.",

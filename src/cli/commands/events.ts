@@ -39,6 +39,13 @@ export const eventGroups: readonly Group[] = [
         about: "Schemas of events.",
         plain: [
           { name: "list", operation: "schemas.list", takes: ["eventName?"], shows: { items: "schemas" } },
+          {
+            name: "register",
+            operation: "schemas.register",
+            takes: ["eventName"],
+            flags: { schemaJson: "schema" },
+            files: { schemaJson: "file" },
+          },
           { name: "get", operation: "schemas.get", takes: ["eventName"] },
           {
             name: "check",

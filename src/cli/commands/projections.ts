@@ -16,7 +16,8 @@ export const projectionGroups: readonly Group[] = [
         name: "create",
         operation: "projections.createSql",
         takes: ["name"],
-        flags: { tableSql: "sql", eventHandlers: "event-handlers", events: "event" },
+        flags: { tableSql: "sql", eventHandlers: "event-handler", events: "event" },
+        files: { tableSql: "sql-file" },
         about: "Registers a table that the server folds events into by SQL.",
       },
       {
@@ -51,6 +52,7 @@ export const projectionGroups: readonly Group[] = [
           {
             name: "start",
             operation: "projections.rebuild",
+            isDefault: true,
             takes: ["name"],
             flags: { fromEventId: "from", toEventId: "to" },
             shows: { items: "" },

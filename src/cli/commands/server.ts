@@ -18,7 +18,16 @@ export const serverGroups: readonly Group[] = [
   {
     name: "cluster",
     about: "Nodes of the installation.",
-    plain: [{ name: "health", operation: "cluster.health", shows: { items: "" } }],
+    plain: [
+      { name: "health", operation: "cluster.health", shows: { items: "" } },
+      {
+        name: "rotate-token",
+        operation: "cluster.rotateToken",
+        takes: ["kind"],
+        shows: { items: "" },
+        confirms: "Replace {kind} on every node?",
+      },
+    ],
   },
   {
     name: "retention",

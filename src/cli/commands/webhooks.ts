@@ -21,6 +21,13 @@ export const webhookGroups: readonly Group[] = [
       },
       { name: "delivery", operation: "webhooks.getDelivery", takes: ["id"], shows: { items: "" } },
       { name: "redeliver", operation: "webhooks.redeliver", takes: ["id"], shows: { items: "" } },
+      {
+        name: "send",
+        operation: "webhooks.receive",
+        takes: ["id"],
+        flags: { body: "payload" },
+        about: "Sends a request to a source, as its provider would.",
+      },
       { name: "test", operation: "webhooks.test", shows: { items: "" } },
       { name: "rotate-secret", operation: "webhooks.rotateSecret", takes: ["id"], shows: { items: "" } },
       { name: "rotate-token", operation: "webhooks.rotateToken", takes: ["id"], shows: { items: "" } },

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { addCommon } from "../command.ts";
 import type { Io } from "../io.ts";
 import type { McpFlags } from "./command.ts";
 
@@ -16,13 +17,9 @@ export function addMcp(program: Command, io: Io): void {
     .option("--transport <name>", "stdio, or streamable-http.", "stdio")
     .option("--host <address>", "A loopback address, for HTTP.", "127.0.0.1")
     .option("--port <n>", "The port, for HTTP; 0 takes a free one.", "0")
-    .option("--port-file <file>", "Where the port is written.")
-    .option("--env <name>", "Name or id of the environment.")
-    .option("--as-org <id>", "The org that a platform credential acts in.")
-    .option("--profile <name>", "A profile of svc profile.")
-    .option("--key-file <file>", "A file with the key.");
-  command.action(async () => {
+    .option("--port-file <file>", "Where the port is written.");
+  addCommon(command).action(async () => {
     const { runMcp } = await import("./command.ts");
-    await runMcp(command.opts<McpFlags>(), io);
+    await runMcp(command.optsWithGlobals<McpFlags>(), io);
   });
 }

@@ -4,12 +4,13 @@ import { resolve } from "node:path";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js";
 import { isLoopback } from "../../settings/settings.ts";
+import type { CommonFlags } from "../command.ts";
 import { targetOf } from "../connection.ts";
 import { type Io, usage } from "../io.ts";
 import { mcpBodyBytesMax, mcpTokenCharsMin } from "../limits.ts";
 import { type McpOptions, mcpServer } from "./server.ts";
 
-export interface McpFlags {
+export interface McpFlags extends CommonFlags {
   allowWrites?: boolean;
   serverUrl?: string;
   apiKey?: string;
@@ -18,10 +19,6 @@ export interface McpFlags {
   host: string;
   port: string;
   portFile?: string;
-  env?: string;
-  asOrg?: string;
-  profile?: string;
-  keyFile?: string;
 }
 
 const tokenVariable = "SVC_MCP_BEARER_TOKEN";

@@ -167,7 +167,7 @@ class McpTools {
 /** The input of the tool's operation; what the tool does not have is refused, a page is bounded. */
 function inputFor(tool: McpTool, given: Arguments): Arguments {
   const fields = fieldsOf(tool);
-  const input: Record<string, unknown> = { ...tool.sets };
+  const input: Record<string, unknown> = {};
   const known = [...fields.map(({ name }) => name), "env", "confirm"];
   for (const [name, value] of Object.entries(given)) {
     const found = fields.find((one) => one.name === name);
@@ -179,6 +179,8 @@ function inputFor(tool: McpTool, given: Arguments): Arguments {
     input[field.name] =
       field.kind === "choice" && typeof value === "string" ? (choiceOf(choices, value) ?? value) : value;
   }
+  const missing = (tool.needs ?? []).find((name) => given[name] === undefined);
+  if (missing !== undefined) throw new ToolRefusal(`${missing}: is needed`);
   if (!tool.writes && fields.some(({ field }) => field.name === "limit"))
     input.limit = Math.min(Number(input.limit ?? mcpListDefault) || mcpListDefault, mcpListMax);
   return input;

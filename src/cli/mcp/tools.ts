@@ -1,4 +1,3 @@
-import type { Input } from "../call.ts";
 import { type CataloguedOperation, type OperationField, operationNamed, shortWords } from "../operations.ts";
 
 /** A tool that is one call of the server. */
@@ -7,9 +6,8 @@ export interface McpTool {
   operation: string;
   /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
   names?: Readonly<Record<string, string>>;
-  /** Fields that the tool has; all of the operation's when left out. */
-  only?: readonly string[];
-  sets?: Input;
+  /** Fields that messages of RPC do not mark as needed, by the tool's names. */
+  needs?: readonly string[];
   writes?: boolean;
   /** Cannot be taken back: `confirm: true` is needed. */
   destroys?: boolean;
@@ -21,16 +19,16 @@ const reading: readonly McpTool[] = [
   { name: "server_info", operation: "server.capabilities" },
   { name: "overview", operation: "overview.get" },
   { name: "list_runs", operation: "runs.list" },
-  { name: "get_run", operation: "runs.get", names: { id: "run_id" } },
-  { name: "get_run_steps", operation: "runs.steps" },
+  { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
+  { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
   { name: "list_functions", operation: "functions.list" },
-  { name: "get_function", operation: "functions.get", names: { id: "function_id" } },
+  { name: "get_function", operation: "functions.get", names: { id: "function_id" }, needs: ["function_id"] },
   { name: "list_projections", operation: "projections.list" },
-  { name: "projection_status", operation: "projections.status" },
+  { name: "projection_status", operation: "projections.status", needs: ["name"] },
   { name: "list_entity_streams", operation: "streams.list" },
-  { name: "read_entity_stream", operation: "streams.read" },
+  { name: "read_entity_stream", operation: "streams.read", needs: ["entity_id"] },
   { name: "list_events", operation: "events.list" },
-  { name: "sql_query", operation: "query.execute" },
+  { name: "sql_query", operation: "query.execute", needs: ["query"] },
   { name: "list_projects", operation: "projects.list" },
   { name: "list_environments", operation: "environments.list" },
   { name: "list_workers", operation: "workers.list" },
@@ -38,22 +36,33 @@ const reading: readonly McpTool[] = [
   { name: "kv_list_buckets", operation: "kv.buckets.list" },
   { name: "kv_list_keys", operation: "kv.keys.list" },
   { name: "kv_get", operation: "kv.get" },
-  { name: "rebuild_projection_status", operation: "projections.rebuildJob" },
+  { name: "rebuild_projection_status", operation: "projections.rebuildJob", needs: ["name"] },
   { name: "outbox_dlq_list", operation: "outbox.deadLetters", needsEnvironment: true },
   { name: "circuit_breaker_list", operation: "breakers.list" },
 ];
 
 const changing: readonly McpTool[] = [
-  { name: "emit_event", operation: "events.emit" },
-  { name: "invoke_function", operation: "functions.invokeSync" },
-  { name: "append_entity_event", operation: "streams.append" },
-  { name: "delete_stream", operation: "streams.delete", destroys: true },
-  { name: "redact_event", operation: "streams.redactEvent", destroys: true },
+  { name: "emit_event", operation: "events.emit", needs: ["event"] },
+  { name: "invoke_function", operation: "functions.invokeSync", needs: ["function_id"] },
+  { name: "append_entity_event", operation: "streams.append", needs: ["entity_id", "event_name", "data"] },
+  { name: "delete_stream", operation: "streams.delete", destroys: true, needs: ["entity_id"] },
+  {
+    name: "redact_event",
+    operation: "streams.redactEvent",
+    destroys: true,
+    needs: ["entity_id", "event_id"],
+  },
   { name: "secret_set", operation: "secrets.put" },
   { name: "kv_put", operation: "kv.put" },
-  { name: "cancel_run", operation: "runs.cancel", names: { id: "run_id" }, destroys: true },
-  { name: "resume_run", operation: "runs.resume" },
-  { name: "rebuild_projection", operation: "projections.rebuild", destroys: true },
+  {
+    name: "cancel_run",
+    operation: "runs.cancel",
+    names: { id: "run_id" },
+    destroys: true,
+    needs: ["run_id"],
+  },
+  { name: "resume_run", operation: "runs.resume", needs: ["run_id"] },
+  { name: "rebuild_projection", operation: "projections.rebuild", destroys: true, needs: ["name"] },
   {
     name: "outbox_dlq_requeue",
     operation: "outbox.requeue",
@@ -87,10 +96,10 @@ interface ToolField {
 }
 
 /** The fields of a tool, without the twins that other spellings need. */
-export function fieldsOf({ operation, names = {}, sets = {} }: McpTool): ToolField[] {
+export function fieldsOf({ operation, names = {} }: McpTool): ToolField[] {
   const { fields } = operationNamed(operation);
   return fields
-    .filter((field) => !(field.name in sets) && field.place !== "header" && !/Value$/.test(field.name))
+    .filter((field) => field.place !== "header" && !/Value$/.test(field.name))
     .map((field) => ({ name: names[field.name] ?? snakeOf(field.name), field }));
 }
 
@@ -122,6 +131,7 @@ export function describedTool(tool: McpTool) {
   const fields = fieldsOf(tool);
   const required = [
     ...fields.filter(({ field }) => field.required || field.place === "path").map(({ name }) => name),
+    ...(tool.needs ?? []),
     ...(tool.needsEnvironment ? ["env"] : []),
     ...(tool.destroys ? ["confirm"] : []),
   ];
