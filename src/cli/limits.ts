@@ -16,6 +16,8 @@ export const toldEveryMs = 1_000;
 export const configFileBytesMax = 1024 * 1024;
 /** A tool's answer to an MCP client: a model reads it whole. */
 export const mcpAnswerCharsMax = 32_000;
+/** Longer than a synchronous start waits by itself. */
+export const mcpCallMsMax = 65_000;
 export const mcpListDefault = 20;
 export const mcpListMax = 100;
 export const mcpAgentToolsMax = 100;

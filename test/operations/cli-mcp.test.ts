@@ -111,6 +111,8 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect((await ask("svc_outbox_dlq_requeue", { event_id: "evt_x" })).text).toContain("env: is needed");
     expect((await ask("svc_emit_event", { event: "said.by.agent", data: { n: 1 } })).text).toContain("evt_");
     expect((await ask("svc_list_events", { limit: 5 })).text).toContain("said.by.agent");
+    expect((await ask("svc_secret_set", { name: "fresh", value: "hush" })).text).not.toContain("hush");
+    await ask("svc_kv_put", { bucket: "none", key: "a", value: "b" });
     const big = "x".repeat(20_000);
     for (const n of [1, 2, 3]) await ask("svc_emit_event", { event: "big", data: { n, big } });
     expect((await ask("svc_list_events", { limit: 5 })).text).toMatch(/the first \d of 5/);

@@ -12,7 +12,7 @@ import { version } from "../../kit/version.ts";
 import { SvcError } from "../../sdk/index.ts";
 import { call } from "../call.ts";
 import { connect, type Target } from "../connection.ts";
-import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpListDefault, mcpListMax } from "../limits.ts";
+import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpCallMsMax, mcpListDefault, mcpListMax } from "../limits.ts";
 import { choiceOf, operationNamed } from "../operations.ts";
 import { boundedText } from "./answer.ts";
 import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
@@ -101,7 +101,7 @@ class McpTools {
     signal: AbortSignal,
   ): Promise<Answer> {
     const { target } = this.#options;
-    const connection = connect({ ...target, environment: env ?? target.environment });
+    const connection = connect({ ...target, environment: env ?? target.environment }, mcpCallMsMax);
     return call<Answer>(connection, operationNamed(operation), input, signal);
   }
 
@@ -151,7 +151,13 @@ class McpTools {
     if (env !== undefined && typeof env !== "string") throw new ToolRefusal("env: must be a text");
     if (tool.needsEnvironment && !env)
       throw new ToolRefusal("env: is needed: the name or id of the environment");
-    return boundedText(await this.#ask(tool.operation, inputFor(tool, given), env, signal));
+    const input = inputFor(tool, given);
+    const answer = await this.#ask(tool.operation, input, env, signal).catch((error) => {
+      const isMissing = error instanceof SvcError && error.status === 404;
+      if (!isMissing || tool.creates === undefined) throw error;
+      return this.#ask(tool.creates, input, env, signal);
+    });
+    return boundedText(answer);
   }
 
   async #callAgent(name: string, given: Arguments, signal: AbortSignal): Promise<string> {

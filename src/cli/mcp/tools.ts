@@ -8,6 +8,8 @@ export interface McpTool {
   names?: Readonly<Record<string, string>>;
   /** Fields that messages of RPC do not mark as needed, by the tool's names. */
   needs?: readonly string[];
+  /** The operation that takes the same input where the thing is not there yet. */
+  creates?: string;
   writes?: boolean;
   /** Cannot be taken back: `confirm: true` is needed. */
   destroys?: boolean;
@@ -52,8 +54,8 @@ const changing: readonly McpTool[] = [
     destroys: true,
     needs: ["entity_id", "event_id"],
   },
-  { name: "secret_set", operation: "secrets.put" },
-  { name: "kv_put", operation: "kv.put" },
+  { name: "secret_set", operation: "secrets.put", creates: "secrets.create" },
+  { name: "kv_put", operation: "kv.put", names: { body: "value" } },
   {
     name: "cancel_run",
     operation: "runs.cancel",
