@@ -101,7 +101,6 @@ export function programOf(words: readonly string[], io: Io, installed: Installed
     .configureOutput({ writeOut: (text) => void io.out(text), writeErr: () => {} })
     .configureHelp({ showGlobalOptions: false })
     .helpCommand(false)
-    .version(version, "--version", "Show the version.")
     .addHelpText("after", `\nSettings of serve, each by flag or variable [default]:\n\n${settingsText()}`);
   const isNamed = (one: { name: string; aliases?: readonly string[] }) =>
     words.includes(one.name) || (one.aliases ?? []).some((alias) => words.includes(alias));
@@ -202,7 +201,7 @@ export async function runCli(
   const wantsHelp = first === "help" || rest.some(asksForHelp);
   if (door && (door.helps || !wantsHelp))
     return endOf(io, () => door.open(wantsHelp ? ["--help"] : door.words, io));
-  if (first === "version") {
+  if (first === "version" || first === "--version") {
     await io.out(`${version}\n`);
     return exitCodes.ok;
   }

@@ -50,7 +50,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["function activate told", /active/, "functions.setStatus"],
       ["function history told", /ENTITY VERSION/, "functions.history"],
       ["worker list", /worker-of-told/, "workers.list"],
-      ['emit made.up --data {"n":1} --metadata by=ada', /eventId +evt_/, "events.emit"],
+      ['emit made.up --data {"n":1} --metadata by=ada --version 1', /eventId +evt_/, "events.emit"],
       ["event list --limit 3", /made\.up/, "events.list"],
       ["event names", /made\.up/, "events.names"],
       [
