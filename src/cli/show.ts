@@ -147,21 +147,33 @@ export function tableOf(
   return `${[line(titles, (_text, padded) => paint.dim(padded)), ...lines].join("\n")}\n`;
 }
 
-/** One thing: a line a field, objects below as JSON. */
-export function detailsOf(value: TableRow, paint: Paint): string {
+const isRow = (value: unknown): value is TableRow =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const shortJsonMax = 80;
+/** What callers wrote, and may copy: it stays JSON. */
+const payloads = new Set(["data", "input", "output", "state", "value", "metadata", "eventData", "error"]);
+
+/** One thing: a line a field, and the same below it; lists of things are tables of their scalar fields. */
+export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint }): string {
   const entries = Object.entries(value).filter(([, one]) => one !== undefined && one !== null && one !== "");
   if (entries.length === 0) return `${paint.good("done")}\n`;
   const width = Math.max(...entries.map(([name]) => name.length));
   const indent = "\n".padEnd(width + 3);
-  const lines = entries.map(([name, one]) => {
+  const inside = { ...io, columns: io.columns - width - 2 };
+  const shownOf = (name: string, one: unknown): string => {
     const text = cellOf(one);
-    const shown = scalar(one) || text.length < 80 ? text : withoutLineControl(JSON.stringify(one, null, 2));
-    return `${paint.dim(name.padEnd(width))}  ${coloured(text, shown, paint).replaceAll("\n", indent)}`;
-  });
+    if (scalar(one) || text.length < shortJsonMax) return coloured(text, text, paint);
+    const isList = Array.isArray(one) && one.every((item) => isRow(item) && Object.values(item).some(scalar));
+    if (isList) return tableOf(one, { io: inside, paint }).trimEnd();
+    if (isRow(one) && !payloads.has(name)) return detailsOf(one, { io: inside, paint }).trimEnd();
+    return JSON.stringify(one, null, 2).split("\n").map(withoutControl).join("\n");
+  };
+  const lines = entries.map(
+    ([name, one]) => `${paint.dim(name.padEnd(width))}  ${shownOf(name, one).replaceAll("\n", indent)}`,
+  );
   return `${lines.join("\n")}\n`;
 }
-
-const withoutLineControl = (text: string): string => text.split("\n").map(withoutControl).join("\n");
 
 /** The list in an answer: the answer itself, or its only field that is an array. */
 export function itemsOf(answer: unknown, under?: string): readonly unknown[] | undefined {
@@ -172,8 +184,7 @@ export function itemsOf(answer: unknown, under?: string): readonly unknown[] | u
   return arrays.length === 1 ? arrays[0] : undefined;
 }
 
-const asRow = (item: unknown): TableRow =>
-  typeof item === "object" && item !== null && !Array.isArray(item) ? (item as TableRow) : { value: item };
+const asRow = (item: unknown): TableRow => (isRow(item) ? item : { value: item });
 
 export interface Shown {
   columns?: readonly string[] | undefined;
@@ -189,5 +200,5 @@ export function shown(answer: unknown, form: OutputForm, { io, columns, items }:
   const paint = paintOf(io);
   if (list) return tableOf(list.map(asRow), { columns, io, paint });
   if (answer === undefined) return `${paint.good("done")}\n`;
-  return detailsOf(asRow(answer), paint);
+  return detailsOf(asRow(answer), { io, paint });
 }
