@@ -41,6 +41,8 @@ export interface Command {
   environment: ProcessEnvironment;
   clock: Clock;
   say: (line: string) => void;
+  /** Raised by ^C, for a command that ends between two transactions. */
+  signal?: AbortSignal;
 }
 
 export interface CommandOutcome {

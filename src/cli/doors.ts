@@ -22,16 +22,23 @@ const ofStream: Door["open"] = async ([id, ...rest], io) => {
   return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io);
 };
 
-/** Commands that open a database without a server. */
+/** Commands that open a database without a server; ^C ends one that `hears` it between two transactions. */
 const database =
-  (load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>): Door["open"] =>
+  (
+    load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>,
+    { hears = false } = {},
+  ): Door["open"] =>
   async (argv, io) => {
     const run = await load();
     const line = (text: string) => void io.out(`${text}\n`);
-    const { did, reasons } = await run({ argv, environment: io.environment, clock: io.clock, say: line });
+    const { did, reasons } = await run({
+      ...{ argv, environment: io.environment, clock: io.clock, say: line },
+      ...(hears && { signal: io.signal }),
+    });
     for (const reason of reasons) io.note(redactText(reason));
     if (did === "nothing: bad arguments") io.note("see: svc help");
     if (did === "all") return exitCodes.ok;
+    if (hears && io.signal.aborted) return exitCodes.interrupted;
     return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
   };
 
@@ -48,7 +55,7 @@ export const doors: Doors = {
   import: {
     about:
       "Read what svc export wrote into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]",
-    open: database(async () => (await import("./import.ts")).importOrg),
+    open: database(async () => (await import("./import.ts")).importOrg, { hears: true }),
   },
   tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },
   subscribe: { about: "The same as tail.", open: follow, helps: true },
