@@ -22,6 +22,9 @@ function pathOf({ name, paths }: CataloguedOperation, input: Input): string {
   return path.replaceAll(parameterOf, (_all, field: string) => encodeURIComponent(String(input[field])));
 }
 
+const bytesOfBody = (value: unknown) =>
+  value instanceof Uint8Array ? { bytes: value } : { text: String(value ?? "") };
+
 /** The request that carries this input, by the places of the operation's fields. */
 export function requestOf(operation: CataloguedOperation, input: Input): Request {
   const path = pathOf(operation, input);
@@ -44,7 +47,7 @@ export function requestOf(operation: CataloguedOperation, input: Input): Request
     method,
     path: path + search,
     headers,
-    ...(sends && (takesBytes ? { text: String(body.body ?? "") } : { body: whole ?? body })),
+    ...(sends && (takesBytes ? bytesOfBody(body.body) : { body: whole ?? body })),
   };
 }
 

@@ -6,7 +6,6 @@ import { silentLog } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
 import { version } from "../kit/version.ts";
 import { SvcError } from "../sdk/index.ts";
-import { openPostgres } from "../store/postgres.ts";
 import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import { targetOf } from "./connection.ts";
 import { CommandFailure, exitCodes, type Io } from "./io.ts";
@@ -190,6 +189,7 @@ async function ofPostgres(url: string, { clock }: Io): Promise<Finding[]> {
     limits,
   };
   try {
+    const { openPostgres } = await import("../store/postgres.ts");
     const store = await openPostgres(options);
     try {
       const facts =

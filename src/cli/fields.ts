@@ -15,30 +15,44 @@ export const isSecret = (name: string): boolean => secretNames.has(name);
 
 const pairText = /^([\w.-]+)=([\s\S]*)$/;
 
-/** A file named `@FILE`, standard input as `-`, or the text itself. */
-async function textOf(text: string, flag: string, io: Io): Promise<string> {
-  if (text === "-") {
-    if (io.input.isTerminal) throw usage(`${flag}: - reads standard input, which is a terminal`);
-    return io.input.text();
-  }
-  if (!text.startsWith("@")) return text;
-  return fileText(text.slice(1), flag, io);
+/** Standard input as `-`, a file named `@FILE`, or undefined for what is written itself. */
+async function bytesNamed(text: string, flag: string, io: Io): Promise<Uint8Array | undefined> {
+  if (text.startsWith("@")) return fileBytes(text.slice(1), flag, io);
+  if (text !== "-") return undefined;
+  if (io.input.isTerminal) throw usage(`${flag}: - reads standard input, which is a terminal`);
+  return io.input.bytes();
 }
 
-export function fileText(name: string, flag: string, io: Pick<Io, "folder">): string {
-  const file = resolve(io.folder, name);
-  let bytes: Uint8Array;
-  try {
-    bytes = readFileSync(file);
-  } catch (error) {
-    throw usage(`${flag}: ${file} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
-  }
+function decoded(bytes: Uint8Array, flag: string, from: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw usage(`${flag}: ${file} is not UTF-8 text`);
+    throw usage(`${flag}: ${from} is not UTF-8 text`);
   }
 }
+
+async function textOf(text: string, flag: string, io: Io): Promise<string> {
+  const bytes = await bytesNamed(text, flag, io);
+  return bytes
+    ? decoded(bytes, flag, text === "-" ? "standard input" : resolve(io.folder, text.slice(1)))
+    : text;
+}
+
+/** All of standard input as text. */
+export const inputText = async (io: Io): Promise<string> =>
+  decoded(await io.input.bytes(), "-", "standard input");
+
+function fileBytes(name: string, flag: string, io: Pick<Io, "folder">): Uint8Array {
+  const file = resolve(io.folder, name);
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw usage(`${flag}: ${file} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+}
+
+export const fileText = (name: string, flag: string, io: Pick<Io, "folder">): string =>
+  decoded(fileBytes(name, flag, io), flag, resolve(io.folder, name));
 
 export function parsedJson(text: string, flag: string): unknown {
   try {
@@ -88,6 +102,8 @@ export async function readField(
       return texts;
     case "json":
       return jsonOf(texts, name, flag, io);
+    case "bytes":
+      return (await bytesNamed(text, flag, io)) ?? text;
     case "text":
       // Words without a flag are names.
       if (!flag.startsWith("--")) return text;
@@ -100,6 +116,7 @@ export async function readField(
 }
 
 const shownFor: Record<OperationField["kind"], string> = {
+  bytes: " <text>",
   text: " <text>",
   integer: " <n>",
   number: " <n>",

@@ -16,7 +16,7 @@ export interface Io {
   input: {
     isTerminal: boolean;
     /** All of standard input. */
-    text: () => Promise<string>;
+    bytes: () => Promise<Uint8Array>;
     /** One line that a person types; undefined when they ended the input instead. */
     ask: (question: string, options?: { hidden?: boolean }) => Promise<string | undefined>;
   };

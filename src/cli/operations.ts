@@ -1,7 +1,16 @@
 import list from "./operations.json" with { type: "json" };
 
-/** `json`: any value, `texts`: any number of texts, `words`: any number of `choices`. */
-export type FieldKind = "text" | "integer" | "number" | "switch" | "choice" | "texts" | "words" | "json";
+/** `json`: any value, `texts`: any number of texts, `words`: any number of `choices`, `bytes`: as they are. */
+export type FieldKind =
+  | "bytes"
+  | "text"
+  | "integer"
+  | "number"
+  | "switch"
+  | "choice"
+  | "texts"
+  | "words"
+  | "json";
 
 /** One field of what an operation takes. */
 export interface OperationField {

@@ -66,7 +66,7 @@ export function processIo(): Io {
     columns: process.stdout.columns || columnsDefault,
     input: {
       isTerminal: process.stdin.isTTY === true,
-      text: () => Bun.stdin.text(),
+      bytes: () => Bun.stdin.bytes(),
       ask: (question, { hidden = false } = {}) =>
         hidden ? hiddenLine(question) : visibleLine(question, over.signal),
     },

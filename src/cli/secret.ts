@@ -1,14 +1,14 @@
 import type { Command } from "commander";
 import { SvcError } from "../sdk/index.ts";
 import { addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
-import { fileText } from "./fields.ts";
+import { fileText, inputText } from "./fields.ts";
 import { type Io, usage } from "./io.ts";
 import { shown } from "./show.ts";
 
 /** Never an argument: others on the machine see those. One newline at the end belongs to the file. */
 export async function secretText(io: Io, file: string | undefined, question: string): Promise<string> {
   if (file !== undefined) return fileText(file, "--value-file", io).replace(/\r?\n$/, "");
-  if (!io.input.isTerminal) return (await io.input.text()).replace(/\r?\n$/, "");
+  if (!io.input.isTerminal) return (await inputText(io)).replace(/\r?\n$/, "");
   const said = await io.input.ask(question, { hidden: true });
   if (said === undefined || said === "") throw usage("nothing was typed");
   return said;

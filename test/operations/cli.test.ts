@@ -215,6 +215,13 @@ describe.each(engines)("the command line on %s", (engine) => {
     }
     writeFileSync(join(cli.folder, "binary"), new Uint8Array([0, 255, 254, 1]));
     expect((await svc("emit a --data-file binary")).err).toMatch(/binary is not UTF-8 text/);
+    const binary = new Uint8Array([0, 255, 254, 1]);
+    expect((await svc("emit a --data -", { input: binary })).err).toContain(
+      "standard input is not UTF-8 text",
+    );
+    expect((await svc("kv put box raw --value -", { input: binary })).code).toBe(0);
+    const kept = JSON.parse((await svc("kv get box raw --json")).out).value;
+    expect([...Buffer.from(kept, "base64")]).toEqual([...binary]);
   }, 60_000);
 
   test("profiles: kept for their owner alone, chosen, overruled, and refused when they are broken", async () => {

@@ -100,7 +100,7 @@ class Catalogue {
     if ("application/octet-stream" in content)
       return [
         ...beside,
-        { name: "body", place: "body", kind: "text", required: true, about: "What is sent, as it is." },
+        { name: "body", place: "body", kind: "bytes", required: true, about: "What is sent, as it is." },
       ];
     const body = Object.values(content)[0];
     if (!body) return beside;
@@ -184,7 +184,8 @@ class Catalogue {
   }
 }
 
-const besideList = /^(count|total|total_?count|next_?cursor|has_?next|has_?prev|truncated|hidden|limit|offset)$/i;
+const besideList =
+  /^(count|total|total_?count|next_?cursor|has_?next|has_?prev|truncated|hidden|limit|offset)$/i;
 
 type Way = Pick<CataloguedOperation, "method" | "paths" | "fields" | "takesBytes" | "answersBytes">;
 

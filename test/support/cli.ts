@@ -14,7 +14,7 @@ export interface Ended {
 export interface CliOptions {
   environment?: Record<string, string>;
   /** Standard input, which is no terminal then. */
-  input?: string;
+  input?: string | Uint8Array;
   /** What a person types at the questions, one after the other; input and output are terminals then. */
   types?: readonly string[];
   /** ^C before the command has done anything. */
@@ -53,7 +53,8 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
         },
         input: {
           isTerminal: types !== undefined,
-          text: async () => input ?? "",
+          bytes: async () =>
+            typeof input === "string" ? new TextEncoder().encode(input) : (input ?? new Uint8Array()),
           ask: async (question) => {
             said.err += question;
             return lines.shift();

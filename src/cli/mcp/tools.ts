@@ -109,6 +109,7 @@ export function fieldsOf({ operation, names = {} }: McpTool): ToolField[] {
 function schemaOf({ kind, about, choices = [] }: OperationField): Record<string, unknown> {
   const words = shortWords(choices);
   const type: Record<OperationField["kind"], Record<string, unknown>> = {
+    bytes: { type: "string" },
     text: { type: "string" },
     integer: { type: "integer" },
     number: { type: "number" },
