@@ -46,7 +46,7 @@ export interface PlainCommand {
   /** `run get`: a name within its group. */
   name: string;
   operation: string;
-  /** Fields that are written without a flag, in this order; `?` at the end: may be left out, `*`: any number. */
+  /** Fields that are written without a flag, in this order; one with `?` at its end may be left out. */
   takes?: readonly string[];
   /** Flags of other names than their field. */
   flags?: Readonly<Record<string, string>>;
@@ -56,7 +56,6 @@ export interface PlainCommand {
   /** The question before it is done; what is written as `{field}` is taken from the input. */
   confirms?: string;
   about?: string;
-  aliases?: readonly string[];
   /** Meant where a group is followed by no name of a command. */
   isDefault?: boolean;
   /** Flags that name a file with the value of a field; `data` has one anyway. */
@@ -72,7 +71,7 @@ export const formOf = ({ json, jsonl }: CommonFlags): OutputForm => {
   return json ? "json" : jsonl ? "jsonl" : "people";
 };
 
-/** A destructive command goes on by `--yes` or by what a person says; without a terminal nobody could. */
+/** A destructive command goes on by `--yes` or by what a person says; without a terminal it is refused. */
 export async function confirm(question: string, { yes }: CommonFlags, io: Io): Promise<void> {
   if (yes) return;
   if (!io.input.isTerminal) throw usage(`${question} There is no terminal to ask: say --yes`);
@@ -115,20 +114,25 @@ const cursorOf = (answer: unknown): string | undefined => {
   return nextCursor || next_cursor || undefined;
 };
 
-/** The answer, or with `--all` its list over all pages. */
-async function pagesOf(asking: Asking, operation: CataloguedOperation, input: Input, items?: string) {
-  const answer = await ask(asking, operation, input);
-  const list = itemsOf(answer, items);
-  if (!asking.flags.all || !list) return answer;
-  const all = [...list];
-  const field = Object.entries((answer ?? {}) as object).find(([, value]) => value === list)?.[0];
-  for (let cursor = cursorOf(answer); cursor !== undefined; ) {
-    const page = await ask(asking, operation, { ...input, cursor });
-    all.push(...(itemsOf(page, items) ?? []));
-    cursor = cursorOf(page);
+/** An answer and, with `--all`, those of the pages behind it. */
+async function* pagesOf(asking: Asking, operation: CataloguedOperation, input: Input) {
+  let answer = await ask(asking, operation, input);
+  yield answer;
+  for (let cursor = cursorOf(answer); asking.flags.all && cursor !== undefined; cursor = cursorOf(answer)) {
+    answer = await ask(asking, operation, { ...input, cursor });
+    yield answer;
   }
+}
+
+/** The first page with the items of them all. */
+function joined(pages: readonly unknown[], items: string | undefined): unknown {
+  const [first] = pages;
+  const list = itemsOf(first, items);
+  if (pages.length === 1 || !list) return first;
+  const all = pages.flatMap((page) => itemsOf(page, items) ?? []);
+  const field = Object.entries(first as object).find(([, value]) => value === list)?.[0];
   if (field === undefined) return all;
-  const { nextCursor: _none, next_cursor: _either, ...rest } = answer as Record<string, unknown>;
+  const { nextCursor: _none, next_cursor: _either, ...rest } = first as Record<string, unknown>;
   return { ...rest, [field]: all };
 }
 
@@ -173,15 +177,20 @@ export async function perform(
     return;
   }
   const items = shows.items ?? operation.items;
+  const textOf = (answer: unknown) => shown(answer, form, { io, columns: shows.columns, items });
   const look = async () => {
-    const answer = await pagesOf(asking, operation, input, items);
-    const text = shown(answer, form, { io, columns: shows.columns, items });
-    const cursor = form === "people" && !flags.watch ? cursorOf(answer) : undefined;
-    return { text, cursor };
+    const pages: unknown[] = [];
+    for await (const page of pagesOf(asking, operation, input)) pages.push(page);
+    return joined(pages, items);
   };
-  if (flags.watch) return keepShowing(io, watchMsOf(flags.watch), async () => (await look()).text);
-  const { text, cursor } = await look();
-  await io.out(text);
+  if (flags.watch) return keepShowing(io, watchMsOf(flags.watch), async () => textOf(await look()));
+  if (form === "jsonl") {
+    for await (const page of pagesOf(asking, operation, input)) await io.out(textOf(page));
+    return;
+  }
+  const answer = await look();
+  await io.out(textOf(answer));
+  const cursor = form === "people" ? cursorOf(answer) : undefined;
   if (cursor !== undefined) io.note(`there are more: --cursor ${cursor}, or --all`);
 }
 
@@ -199,15 +208,14 @@ const isRespelt = (field: OperationField, fields: readonly OperationField[]): bo
 interface Taken {
   field: OperationField;
   mayLack: boolean;
-  isMany: boolean;
 }
 
 function takenBy({ operation, takes = [] }: PlainCommand, fields: readonly OperationField[]): Taken[] {
   return takes.map((text) => {
-    const name = text.replace(/[?*]$/, "");
+    const name = text.replace(/\?$/, "");
     const field = fields.find((one) => one.name === name);
     if (!field) throw new Error(`${operation} takes no ${name}: ${fields.map((one) => one.name).join(", ")}`);
-    return { field, mayLack: text.endsWith("?"), isMany: text.endsWith("*") };
+    return { field, mayLack: text.endsWith("?") };
   });
 }
 
@@ -223,10 +231,9 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     .description(
       `${plain.about ?? operation.about}\n\nOperation ${operation.name}; needs ${operation.action}.`,
     );
-  for (const alias of plain.aliases ?? []) command.alias(alias);
-  for (const { field, mayLack, isMany } of taken) {
-    const name = flagOf(field.name) + (isMany ? "..." : "");
-    command.addArgument(new Argument(mayLack || isMany ? `[${name}]` : `<${name}>`, field.about));
+  for (const { field, mayLack } of taken) {
+    const name = flagOf(field.name);
+    command.addArgument(new Argument(mayLack ? `[${name}]` : `<${name}>`, field.about));
   }
   const others = fields.filter(
     (field) => !taken.some((one) => one.field === field) && !isRespelt(field, fields),
@@ -252,7 +259,7 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     const input: Record<string, unknown> = {
       ...sets,
       ...(await inputOf(
-        fields,
+        [...taken.map(({ field }) => field), ...others],
         (field) => {
           const at = taken.findIndex((one) => one.field === field);
           if (at >= 0) return { value: words[at], flag: flagOf(field.name) };
@@ -285,7 +292,7 @@ const camel = (flag: string): string =>
   flag.replaceAll(/-(\w)/g, (_all, letter: string) => letter.toUpperCase());
 
 /** What a list can do besides, and what destroys must ask. */
-export function addModes(command: Command, operation: CataloguedOperation, confirms: boolean): void {
+function addModes(command: Command, operation: CataloguedOperation, confirms: boolean): void {
   if (operation.mode === "unary" && operation.reads && !operation.answersBytes)
     command.option("--watch [seconds]", "Say it again when it has changed, until ^C [2].");
   if (operation.reads && operation.fields.some(({ name }) => name === "cursor"))

@@ -14,7 +14,7 @@ export interface Paint {
 const codes = { strong: 1, dim: 2, good: 32, bad: 31, busy: 33 } as const;
 const escapeText = "\u001b[";
 
-/** Colours, or the text as it is where nobody would see them. */
+/** Colours on a terminal that has them; elsewhere the text as it is. */
 export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "environment">): Paint {
   const hasColours = isTerminal && !environment.NO_COLOR && environment.TERM !== "dumb";
   const by = (code: number) => (text: string) =>
@@ -90,7 +90,7 @@ type TableRow = Readonly<Record<string, unknown>>;
 const scalar = (value: unknown) => typeof value !== "object" || value === null;
 const columnsShown = 7;
 
-/** The columns of rows for which nobody chose any: the scalar fields that some row has. */
+/** The columns where a command chooses none: the scalar fields that some row has. */
 function columnsOf(rows: readonly TableRow[]): string[] {
   const names = new Set(rows.flatMap((row) => Object.keys(row).filter((name) => scalar(row[name]))));
   return [...names].slice(0, columnsShown);

@@ -98,7 +98,7 @@ interface WorkerShown {
   functions?: string[];
 }
 
-/** Why nobody takes a run that waits for a worker. */
+/** Why no worker takes a run that waits for one. */
 async function ofCapacity(
   asking: Asking,
   { functionId = "" }: RunShown,

@@ -63,7 +63,7 @@ describe("svc as a process", () => {
     });
     const line = `${process.execPath} ${mainFile}`;
     const terminal = start(["script", "-qec", `${line} function delete shown`, "/dev/null"], { variables });
-    await until(() => terminal.said.out.includes("[y/N]"), { about: "the question" });
+    await until(() => terminal.said.out.includes("[y/N]"), { about: "the question", deadlineMs: 20_000 });
     terminal.child.stdin.write("n\r");
     await terminal.child.stdin.flush();
     expect(await terminal.end()).toMatchObject({ code: 1, out: expect.stringContaining("nothing was done") });
@@ -136,10 +136,13 @@ spec:
         const { workers } = await (await fetch(`${url}/api/v1/workers`)).json();
         return workers.length >= 1;
       },
-      { about: "the worker again" },
+      { about: "the worker again", deadlineMs: 20_000 },
     );
     expect(await emit()).toMatchObject({ status: "RUN_STATUS_COMPLETED", output: { sent: "Hello Ada" } });
-    await until(() => /greet {2}completed/.test(dev.said.out), { about: "the line of the run" });
+    await until(() => /greet {2}completed/.test(dev.said.out), {
+      about: "the line of the run",
+      deadlineMs: 20_000,
+    });
     const ended = await dev.end("SIGINT");
     expect([ended.code, ended.out]).toEqual([0, expect.stringContaining("step write")]);
   }, 90_000);

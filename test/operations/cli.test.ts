@@ -198,6 +198,8 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["emit a..b", 2, /empty/],
       ["call runs.gte", 2, /did you mean runs\.get\?/],
       ["call workers.connect", 2, /both directions/],
+      ["call workers.register --worker-id w", 2, /--function-ids is needed/],
+      ["call streams.delete --entity-id order-1", 2, /say --yes/],
       ["run run_nobody", 1, /^svc: run run_nobody not found\n$/],
       ["runs --env nowhere", 1, /no environment named nowhere/],
       ["runs --env env_nowhere", 2, /unknown environment/],

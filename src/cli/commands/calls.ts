@@ -151,6 +151,13 @@ const inspect: PlainCommand = {
   },
 };
 
+const destroying = /\.(delete|discard|clear|redactEvent|cancelSubtree|unregister)$/;
+
+const calling = (operation: string): PlainCommand => ({
+  ...{ name: operation, operation },
+  ...(destroying.test(operation) && { confirms: `Call ${operation}? It cannot be taken back.` }),
+});
+
 /** `svc call NAME`: every operation of the server, with the fields of its schema as flags. */
 function addCall(program: Command, io: Parameters<LoneCommand["add"]>[1], words: readonly string[]): void {
   const call = program
@@ -158,8 +165,7 @@ function addCall(program: Command, io: Parameters<LoneCommand["add"]>[1], words:
     .summary("Any operation of the server by its name.")
     .description("Any operation of the server by its name; svc call NAME --help shows its fields.");
   for (const operation of operations)
-    if (words.includes(operation.name))
-      addPlain(call, { name: operation.name, operation: operation.name }, io);
+    if (words.includes(operation.name)) addPlain(call, calling(operation.name), io);
     else call.command(operation.name).summary(operation.about);
 }
 
