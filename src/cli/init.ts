@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Command } from "commander";
 import { type Io, usage } from "./io.ts";
@@ -11,14 +11,21 @@ const packageName = (folder: string): string =>
     .replaceAll(/[^a-z0-9._-]+/g, "-")
     .replaceAll(/^[._-]+|[._-]+$/g, "") || "svc-project";
 
+/** The versions that svc itself is checked with. */
+function ownVersions(): Record<string, string> {
+  const { devDependencies = {} } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return { "@types/bun": devDependencies["@types/bun"], typescript: devDependencies.typescript };
+}
+
 const packageJson = (folder: string): string =>
   `${JSON.stringify(
     {
       name: packageName(folder),
       private: true,
       type: "module",
-      scripts: { dev: "svc dev --worker src/worker.ts", test: "bun test" },
+      scripts: { dev: "svc dev --worker src/worker.ts", test: "bun test", types: "tsc" },
       dependencies: { svc: `file:${root}` },
+      devDependencies: ownVersions(),
     },
     null,
     2,
@@ -31,6 +38,7 @@ const tsconfig = `${JSON.stringify(
       module: "Preserve",
       moduleResolution: "bundler",
       lib: ["ESNext", "DOM", "DOM.Iterable", "DOM.AsyncIterable"],
+      types: ["bun"],
       noEmit: true,
       strict: true,
       noUncheckedIndexedAccess: true,

@@ -103,11 +103,14 @@ spec:
     expect((await svc(["serve", "-f", join(home.folder, "none.yaml")]).end()).code).toBe(2);
   }, 60_000);
 
-  test("init and dev: the test of the project passes, a run completes without its sleep, a change restarts the worker", async () => {
+  test("init and dev: types and test of the project pass, a run completes without its sleep, a change restarts the worker", async () => {
     const folder = join(home.folder, "shop");
     expect((await svc(["init", "shop"], { cwd: home.folder }).end()).code).toBe(0);
     mkdirSync(join(folder, "node_modules"));
     symlinkSync(root, join(folder, "node_modules/svc"));
+    symlinkSync(join(root, "node_modules/@types"), join(folder, "node_modules/@types"));
+    const typed = await start([join(root, "node_modules/.bin/tsc"), "-p", folder]).end();
+    expect(typed).toMatchObject({ code: 0, out: "" });
     const tested = await start([process.execPath, "test"], { cwd: folder }).end();
     expect([tested.code, tested.err]).toEqual([0, expect.stringContaining("1 pass")]);
 
@@ -125,6 +128,7 @@ spec:
     };
     await until(async () => (await (await fetch(`${url}/api/v1/workers`)).json()).count === 1, {
       about: "the worker",
+      deadlineMs: 20_000,
     });
     writeFileSync(greet, readFileSync(greet, "utf8").replace('"2s"', '"7d"'));
     await until(() => dev.said.err.includes("the worker starts again"), {
