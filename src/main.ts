@@ -1,8 +1,8 @@
 #!/usr/bin/env bun
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
-import { doors } from "./cli/doors.ts";
 import { exitCodes } from "./cli/io.ts";
 import { processIo } from "./cli/process-io.ts";
+import { rawCommands } from "./cli/raw-commands.ts";
 import type { Installed } from "./cli/run.ts";
 import { serveArguments } from "./cli/serve-arguments.ts";
 
@@ -25,9 +25,9 @@ async function serve(argv: readonly string[]): Promise<number | undefined> {
 
 const installed: Installed = {
   startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
-  doors: {
+  rawCommands: {
     serve: { about: "Start the server (what happens without a command); -f FILE", open: serve },
-    ...doors,
+    ...rawCommands,
   },
 };
 

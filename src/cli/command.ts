@@ -157,7 +157,7 @@ async function keepShowing(io: Io, everyMs: number, look: () => Promise<string>)
 const jsonText = (value: unknown) => `${JSON.stringify(value)}\n`;
 
 /** Asks for an operation of any mode and shows what is answered. */
-export async function perform(
+export async function askAndShow(
   asking: Asking,
   operation: CataloguedOperation,
   input: Input,
@@ -283,7 +283,7 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     const asking = askingOf(io, options);
     if (confirms !== undefined) await confirm(question(confirms, input), options, io);
     if (plain.does) await plain.does(asking, input, options);
-    else await perform(asking, operation, input, shows);
+    else await askAndShow(asking, operation, input, shows);
   });
   return command;
 }

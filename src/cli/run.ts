@@ -21,18 +21,18 @@ import { addCompletion, completions, completionWord } from "./completion.ts";
 import { addValidate } from "./config-file.ts";
 import { addDev, type StartServer } from "./dev.ts";
 import { addDoctor } from "./doctor.ts";
-import type { Doors } from "./doors.ts";
 import type { Group, LoneCommand } from "./group.ts";
 import { addInit } from "./init.ts";
 import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable } from "./io.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
+import type { RawCommands } from "./raw-commands.ts";
 import { withoutControl } from "./show.ts";
 import { addWhy } from "./why.ts";
 
 /** What the program has besides commands that ask a server. */
 export interface Installed {
-  doors?: Doors;
+  rawCommands?: RawCommands;
   startServer?: StartServer;
 }
 
@@ -78,8 +78,8 @@ const lone = (words: readonly string[], { startServer }: Installed): readonly Lo
 
 const headings = { start: "Start:", commands: "Commands:", groups: "Groups of commands:" } as const;
 
-const inGroup = (group: string, { doors = {} }: Installed) =>
-  Object.entries(doors).filter(([name]) => name.startsWith(`${group} `));
+const inGroup = (group: string, { rawCommands = {} }: Installed) =>
+  Object.entries(rawCommands).filter(([name]) => name.startsWith(`${group} `));
 
 function fill(parent: Command, group: Group, io: Io, installed: Installed): void {
   for (const [name, { about }] of inGroup(group.name, installed))
@@ -104,7 +104,7 @@ export function programOf(words: readonly string[], io: Io, installed: Installed
     .addHelpText("after", `\nSettings of serve, each by flag or variable [default]:\n\n${settingsText()}`);
   const isNamed = (one: { name: string; aliases?: readonly string[] }) =>
     words.includes(one.name) || (one.aliases ?? []).some((alias) => words.includes(alias));
-  for (const [name, { about }] of Object.entries(installed.doors ?? {}).filter(
+  for (const [name, { about }] of Object.entries(installed.rawCommands ?? {}).filter(
     ([name]) => !name.includes(" "),
   ))
     program.command(name).summary(about).helpGroup(headings.start).allowUnknownOption().helpOption(false);
@@ -190,17 +190,19 @@ export async function runCli(
   io: Io,
   installed: Installed = {},
 ): Promise<number | undefined> {
-  const { doors = {} } = installed;
+  const { rawCommands = {} } = installed;
   const [first = "", ...rest] = argv;
   const named = first === "help" ? rest : argv;
-  const doorOf = (count: number) => {
+  const rawOf = (count: number) => {
     const name = named.slice(0, count).join(" ");
-    return Object.hasOwn(doors, name) ? { ...doors[name]!, words: named.slice(count) } : undefined;
+    return Object.hasOwn(rawCommands, name)
+      ? { ...rawCommands[name]!, words: named.slice(count) }
+      : undefined;
   };
-  const door = doorOf(2) ?? doorOf(1);
+  const raw = rawOf(2) ?? rawOf(1);
   const wantsHelp = first === "help" || rest.some(asksForHelp);
-  if (door && (door.helps || !wantsHelp))
-    return endOf(io, () => door.open(wantsHelp ? ["--help"] : door.words, io));
+  if (raw && (raw.helps || !wantsHelp))
+    return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io));
   if (first === "version" || first === "--version") {
     await io.out(`${version}\n`);
     return exitCodes.ok;
@@ -209,7 +211,7 @@ export async function runCli(
     await io.out(completions(programOf(rest, io, installed), rest));
     return exitCodes.ok;
   }
-  const words = withById(door ? ["--help"] : first === "help" ? [...rest, "--help"] : argv);
+  const words = withById(raw ? ["--help"] : first === "help" ? [...rest, "--help"] : argv);
   const program = programOf(words, io, installed);
   return endOf(io, async () => {
     try {

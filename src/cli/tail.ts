@@ -192,7 +192,7 @@ async function follow(
 }
 
 /** `svc tail` on the command line; a profile fills what neither flags nor variables say. */
-export async function tailDoor(argv: readonly string[], io: Io): Promise<number> {
+export async function runTail(argv: readonly string[], io: Io): Promise<number> {
   if (argv.some(asksForHelp)) {
     await io.out(tailHelp());
     return exitCodes.ok;

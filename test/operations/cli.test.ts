@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { doors } from "../../src/cli/doors.ts";
 import { findOperation } from "../../src/cli/operations.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { furnish } from "../../src/domain/access/tenancy/furnish.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
@@ -24,7 +24,7 @@ describe.each(engines)("the command line on %s", (engine) => {
   let check: ReturnType<typeof answerSchemas>;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-    cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey }, { doors });
+    cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey }, { rawCommands });
     runId = (await runOnce(server, "told", { status: "completed", output: { n: 1 } })).runId;
     const error = { message: "no such card", code: "CARD", retryable: false };
     failedId = (await runOnce(server, "broken", { status: "failed", error })).runId;
@@ -227,7 +227,7 @@ describe.each(engines)("the command line on %s", (engine) => {
   }, 60_000);
 
   test("profiles: kept for their owner alone, chosen, overruled, and refused when they are broken", async () => {
-    const own = makeCli({}, { doors });
+    const own = makeCli({}, { rawCommands });
     const say = (line: string, options?: CliOptions) => own.run(line.split(" "), options);
     try {
       const added = await say(`profile add home --server ${server.url} --with-key`, {

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Command } from "commander";
-import { doors } from "../../src/cli/doors.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { programOf } from "../../src/cli/run.ts";
 import { withPart } from "./reference.ts";
 
@@ -25,7 +25,10 @@ export function commandsTable(): string {
   const io = { environment: {}, isTerminal: false, columns: 80 } as never;
   const serve = { about: "Start the server; -f FILE reads a config file.", open: () => Promise.resolve(0) };
   const names = programOf([], io, {}).commands.map((one) => one.name());
-  const program = programOf(names, io, { doors: { serve, ...doors }, startServer: (() => {}) as never });
+  const program = programOf(names, io, {
+    rawCommands: { serve, ...rawCommands },
+    startServer: (() => {}) as never,
+  });
   return ["| command | what it does |", "|---|---|", ...rowsBelow(program, [])].join("\n");
 }
 

@@ -5,6 +5,7 @@ import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
+import { prettyLine } from "../../src/cli/tail-lines.ts";
 import { makeCli } from "../support/cli.ts";
 import { commandsPath, freshCommandsPage } from "../support/commands.ts";
 
@@ -30,6 +31,7 @@ describe("words of the command line", () => {
 
   test("what strangers wrote does not steer a terminal, and a row fits it", () => {
     expect(cellOf("a\u001b]0;title\u0007\nb")).toBe("a\ufffd]0;title\ufffd\u21b5b");
+    expect(prettyLine(false)({ topic: "a", data: "\u009b2J" })).toBe('--:--:--.---  a  "\ufffd2J"');
     const io = { isTerminal: true, columns: 30, environment: {} } as never;
     const lines = tableOf([{ id: "x".repeat(60), status: "RUN_STATUS_FAILED" }], {
       io,

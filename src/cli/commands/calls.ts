@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { durationMs } from "../../sdk/duration.ts";
 import type { Input } from "../call.ts";
-import { type Asking, addPlain, ask, askingOf, type PlainCommand, perform } from "../command.ts";
+import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } from "../command.ts";
 import type { LoneCommand } from "../group.ts";
 import { refused, usage } from "../io.ts";
 import { callMarginMs, waitMsDefault } from "../limits.ts";
@@ -54,7 +54,7 @@ const emit: PlainCommand = {
     ["--timeout <time>", "How long --wait waits, as 30s."],
   ],
   async does(asking, input, { wait, timeout }) {
-    if (!wait) return perform(asking, operationNamed("events.emit"), input, { items: "" });
+    if (!wait) return askAndShow(asking, operationNamed("events.emit"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...fieldsOf(input, "events.emitSync"), timeoutMs };
     const answer = await ask<{ results?: AwaitedRun[] }>(
@@ -78,7 +78,7 @@ const invoke: PlainCommand = {
   ],
   about: "Runs a function and waits for what it answers.",
   async does(asking, input, { wait, timeout }) {
-    if (wait === false) return perform(asking, operationNamed("functions.invoke"), input, { items: "" });
+    if (wait === false) return askAndShow(asking, operationNamed("functions.invoke"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...input, timeoutMs };
     const answer = await ask<{ result?: AwaitedRun }>(
@@ -142,7 +142,7 @@ const inspect: PlainCommand = {
   about: "What happened to a run; with --at, how it stood then.",
   async does(asking, input) {
     if (input.timestamp !== undefined)
-      return perform(asking, operationNamed("timetravel.state"), input, { items: "" });
+      return askAndShow(asking, operationNamed("timetravel.state"), input, { items: "" });
     const columns = ["timestamp", "eventType", "stepName", "summary"];
     const answer = await ask<{ events?: unknown[] }>(asking, "timetravel.timeline", input);
     await asking.io.out(shown(answer, asking.form, { io: asking.io, columns, items: "events" }));

@@ -2,7 +2,7 @@ import { existsSync, renameSync, rmSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { resolve } from "node:path";
 import { bytesOf } from "../call.ts";
-import { type Asking, addPlain, type PlainCommand, perform } from "../command.ts";
+import { type Asking, addPlain, askAndShow, type PlainCommand } from "../command.ts";
 import type { LoneCommand } from "../group.ts";
 import { requireWhole } from "../import-file.ts";
 import { CommandFailure, exitCodes, usage } from "../io.ts";
@@ -54,7 +54,7 @@ const command: PlainCommand = {
   operation: operation.name,
   flagsToo: [["--file <file>", "The file that it goes to; standard output without."]],
   does: (asking, input, { file }) =>
-    file === undefined ? perform(asking, operation, input) : exportTo(asking, input, String(file)),
+    file === undefined ? askAndShow(asking, operation, input) : exportTo(asking, input, String(file)),
 };
 
 export const exportCommand: LoneCommand = {

@@ -3,7 +3,7 @@ import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
 import { exitCodes, type Io, usage } from "./io.ts";
 
 /** A command that reads its own arguments. */
-export interface Door {
+export interface RawCommand {
   about: string;
   /** Undefined when something was started that stays. */
   open: (argv: readonly string[], io: Io) => Promise<number | undefined>;
@@ -12,11 +12,11 @@ export interface Door {
 }
 
 /** By the word, or by the name of a group and a word in it. */
-export type Doors = Readonly<Record<string, Door>>;
+export type RawCommands = Readonly<Record<string, RawCommand>>;
 
-const follow: Door["open"] = async (argv, io) => (await import("./tail.ts")).tailDoor(argv, io);
+const follow: RawCommand["open"] = async (argv, io) => (await import("./tail.ts")).runTail(argv, io);
 
-const ofStream: Door["open"] = async ([id, ...rest], io) => {
+const ofStream: RawCommand["open"] = async ([id, ...rest], io) => {
   const isNamed = id !== undefined && !id.startsWith("-");
   if (!isNamed && id !== "--help") throw usage("svc stream subscribe: the id of the stream is needed");
   return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io);
@@ -27,7 +27,7 @@ const database =
   (
     load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>,
     { hears = false } = {},
-  ): Door["open"] =>
+  ): RawCommand["open"] =>
   async (argv, io) => {
     const run = await load();
     const line = (text: string) => void io.out(`${text}\n`);
@@ -42,7 +42,7 @@ const database =
     return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
   };
 
-export const doors: Doors = {
+export const rawCommands: RawCommands = {
   backup: {
     about: "Copy the database file, also while its server runs: --db FILE --to FILE [--force]",
     open: database(async () => (await import("./backup.ts")).backup),
