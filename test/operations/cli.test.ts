@@ -117,6 +117,9 @@ describe.each(engines)("the command line on %s", (engine) => {
   }, 120_000);
 
   test("waits, SQL, pages, secrets, exports and what destroys", async () => {
+    expect((await svc("emit nobody.listens")).err).toMatch(
+      /it started no run: .* nobody\.listens; svc function list/,
+    );
     const emitted = await svc("emit nobody.listens --wait --json");
     expect([emitted.code, JSON.parse(emitted.out).results ?? []]).toEqual([0, []]);
     const late = await svc("invoke broken --timeout 300ms");

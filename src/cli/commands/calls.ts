@@ -45,6 +45,23 @@ function requireCompleted(outcomes: readonly AwaitedRun[]): void {
   );
 }
 
+interface EmittedShown {
+  runIds?: string[];
+  notices?: { message?: string }[];
+  delayedId?: string;
+}
+
+/** What a person would wonder about is said: that nothing began, or what an option of a function did. */
+async function emitAlone(asking: Asking, input: Input): Promise<void> {
+  const answer = await ask<EmittedShown>(asking, "events.emit", input);
+  const { io, form } = asking;
+  await io.out(shown(answer, form, { io, items: "" }));
+  const { runIds = [], notices = [], delayedId } = answer;
+  for (const { message = "" } of notices) io.note(message);
+  if (runIds.length === 0 && notices.length === 0 && !delayedId)
+    io.note(`it started no run: no active function has a trigger for ${input.event}; svc function list`);
+}
+
 const emit: PlainCommand = {
   name: "emit",
   operation: "events.emit",
@@ -54,7 +71,7 @@ const emit: PlainCommand = {
     ["--timeout <time>", "How long --wait waits, as 30s."],
   ],
   async does(asking, input, { wait, timeout }) {
-    if (!wait) return askAndShow(asking, operationNamed("events.emit"), input, { items: "" });
+    if (!wait) return emitAlone(asking, input);
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...fieldsOf(input, "events.emitSync"), timeoutMs };
     const answer = await ask<{ results?: AwaitedRun[] }>(
