@@ -37,7 +37,15 @@ export type Config = Values<typeof settings>;
 export type Parsed = { ok: true; config: Config } | { ok: false; errors: string[] };
 
 /** Read by the SDK, the CLI and workers, which often share an environment with a server. */
-const clientVariables = new Set(["SVC_SERVER_URL", "SVC_URL", "SVC_API_KEY", "SVC_ENV", "SVC_LOG_LEVEL", "SVC_PROFILE", "SVC_MCP_BEARER_TOKEN"]);
+const clientVariables = new Set([
+  "SVC_SERVER_URL",
+  "SVC_URL",
+  "SVC_API_KEY",
+  "SVC_ENV",
+  "SVC_LOG_LEVEL",
+  "SVC_PROFILE",
+  "SVC_MCP_BEARER_TOKEN",
+]);
 const elsewhere = (name: string) => clientVariables.has(name) || name.startsWith("SVC_TEST_");
 
 export const isLoopback = (host: string): boolean =>

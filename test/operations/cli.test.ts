@@ -28,6 +28,10 @@ describe.each(engines)("the command line on %s", (engine) => {
     runId = (await runOnce(server, "told", { status: "completed", output: { n: 1 } })).runId;
     const error = { message: "no such card", code: "CARD", retryable: false };
     failedId = (await runOnce(server, "broken", { status: "failed", error })).runId;
+    await server.api("/api/v1/kv/buckets", { body: { name: "box" } });
+    await server.api("/api/v1/kv/buckets/box/keys/a%2Fb", { method: "PUT", body: "one" });
+    const placed = { entityId: "order-2", entityType: "order", eventName: "placed", data: { n: 1 } };
+    await server.rpc("EntityStreamService", "AppendEvent", placed);
     check = answerSchemas((await server.api("/openapi.json")).body);
   }, 60_000);
   afterAll(async () => {
@@ -58,6 +62,7 @@ describe.each(engines)("the command line on %s", (engine) => {
         /entityVersion +1/,
         "streams.append",
       ],
+      ["stream append order-1 --event placed --type order --data {} --expected-version -1", /entityVersion/],
       ["stream read order-1", /placed/, "streams.read"],
       ["stream info order-1", /order-1/, "streams.get"],
       ["stream list", /order-1/, "streams.list"],
@@ -66,11 +71,11 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["group create crew made.>", /crew/, "groups.create"],
       ["group list", /crew/, "groups.list"],
       ["projection list", /counts +sql/, "projections.list"],
-      ["kv create box", /box/, "kv.buckets.create"],
-      ["kv put box a/b --value one", /revision +1/, "kv.put"],
-      ["kv get box a/b", /value +one/, "kv.get"],
-      ["kv get box a/b --raw", /^one$/],
-      ["kv keys box", /a\/b/, "kv.keys.list"],
+      ["kv create crate", /crate/, "kv.buckets.create"],
+      ["kv put crate a/b --value one", /revision +1/, "kv.put"],
+      ["kv get crate a/b", /value +one/, "kv.get"],
+      ["kv get crate a/b --raw", /^one$/],
+      ["kv keys crate", /a\/b/, "kv.keys.list"],
       ['config put theme --data {"dark":true}', /theme|revision/, "config.put"],
       ["config get theme", /dark/, "config.get"],
       ["secret list", /none/, "secrets.list"],
@@ -159,8 +164,8 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect((await svc("export --file all.ndjson")).err).toContain("exists");
     const cut = await svc("export --file cut.ndjson", { isInterrupted: true });
     expect([cut.code, existsSync(join(cli.folder, "cut.ndjson"))]).toEqual([130, false]);
-    const followed = await svc("stream subscribe order-1 --after 0 --count 1 --json");
-    expect([followed.code, JSON.parse(followed.out).topic]).toEqual([0, "entity:order.order-1.placed"]);
+    const followed = await svc("stream subscribe order-2 --after 0 --count 1 --json");
+    expect([followed.code, JSON.parse(followed.out).topic]).toEqual([0, "entity:order.order-2.placed"]);
 
     const watched = await svc("runs --watch 0.2 --jsonl", { onOut: (_text, stop) => stop() });
     expect([watched.code, watched.out.includes(runId)]).toEqual([0, true]);

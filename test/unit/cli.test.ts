@@ -113,7 +113,7 @@ describe("a config file", () => {
       [server("  port: [1]\n"), /^spec\.port: must be one value/],
       [server("  storage: file\n"), /^spec\.storage: must be a map$/],
       [server("  storage: { driver: oracle }\n"), /^spec\.storage\.driver: must be one of/],
-      [server('  storage: { url: "${NOWHERE}" }\n'), /^spec\.storage\.url: the variable NOWHERE is not set/],
+      [server(`  storage: { url: "\${NOWHERE}" }\n`), /^spec\.storage\.url: the variable NOWHERE is not set/],
       [server("  auth: { masterKey: hush }\n"), /^spec\.auth\.masterKey: must be (?!.*hush)/],
       [server("  auth: { devMode: true }\n  host: 0.0.0.0\n"), /loopback/],
       [server("  settings: { leasems: 1 }\n"), /unknown setting, did you mean leaseMs\?/],
