@@ -51,6 +51,7 @@ function urlOf(text: string): string {
 
 /** The profile that is meant; empty when none is. */
 export function profileOf(name: string | undefined, io: Io): Profile {
+  if (name === "") throw usage("--profile: needs a name");
   const { current, profiles } = readProfiles(io);
   const wanted = name ?? io.environment.SVC_PROFILE ?? current;
   if (!wanted) return {};

@@ -191,13 +191,25 @@ async function follow(
   return { code: isUnreachable(failed) ? 3 : 1, reasons: [failed.message] };
 }
 
+/** The flags that other commands have as well: `--server` is `--url` here, and a profile is looked up before. */
+function shared(argv: readonly string[]): { profile?: string; rest: string[] } {
+  const rest = argv.map((word) =>
+    word === "-s" || word === "--server" ? "--url" : word.replace(/^--server=/, "--url="),
+  );
+  const at = rest.findIndex((word) => /^--profile(=|$)/.test(word));
+  if (at < 0) return { rest };
+  const [word = "", next] = rest.splice(at, rest[at] === "--profile" ? 2 : 1);
+  return { rest, profile: word === "--profile" ? (next ?? "") : word.slice("--profile=".length) };
+}
+
 /** `svc tail` on the command line; a profile fills what neither flags nor variables say. */
 export async function runTail(argv: readonly string[], io: Io): Promise<number> {
   if (argv.some(asksForHelp)) {
     await io.out(tailHelp());
     return exitCodes.ok;
   }
-  const { server, environment, key, keyFile } = profileOf(undefined, io);
+  const { profile, rest } = shared(argv);
+  const { server, environment, key, keyFile } = profileOf(profile, io);
   const variables = {
     SVC_SERVER_URL: server,
     SVC_ENV: environment,
@@ -206,7 +218,7 @@ export async function runTail(argv: readonly string[], io: Io): Promise<number> 
   const given = Object.entries(io.environment).filter(([, value]) => value);
   const { out, note, signal, isTerminal } = io;
   const { code, reasons } = await tail({
-    ...{ argv, out, note, signal, isTerminal },
+    ...{ argv: rest, out, note, signal, isTerminal },
     environment: { ...variables, ...Object.fromEntries(given) },
   });
   for (const reason of code === exitCodes.usage ? [...reasons, "see: svc tail --help"] : reasons)

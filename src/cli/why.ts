@@ -25,6 +25,9 @@ interface RunShown {
   workerId?: string;
   claimedBy?: string;
   timeoutAt?: string;
+  /** `compensating` while it is undone. */
+  phase?: string;
+  compensationFailed?: number;
 }
 
 interface StepShown {
@@ -202,6 +205,8 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
     default:
       because.push(`it ended${run.endedAt ? ` at ${localTime(run.endedAt)}` : ""}`);
   }
+  if (run.phase) because.push(`it is ${run.phase}`);
+  if (run.compensationFailed) because.push(`${run.compensationFailed} of its compensations failed for good`);
   if (run.parentRunId) next.push(`svc why ${run.parentRunId}`);
   return { run: id, status, because, next };
 }

@@ -245,6 +245,9 @@ describe.each(engines)("the command line on %s", (engine) => {
       const file = join(own.folder, ".config/svc/profiles.json");
       expect(statSync(file).mode & 0o777).toBe(0o600);
       expect((await say("runs --json")).code).toBe(0);
+      const tailed = await say("tail told.asked --profile home --after 0 --count 1 --json");
+      expect([tailed.code, JSON.parse(tailed.out).topic]).toEqual([0, "events:told.asked"]);
+      expect((await say(`tail told.asked -s http://127.0.0.1:${await freePort()}`)).code).toBe(3);
       const listed = await say("profile list --json");
       expect([listed.out.includes(server.adminKey), JSON.parse(listed.out)[0].chosen]).toEqual([false, true]);
       await say("profile add away --server http://127.0.0.1:1");

@@ -88,8 +88,8 @@ class McpTools {
       );
       return tools.slice(0, mcpAgentToolsMax);
     } catch (error) {
-      // A caller without the right to see tools of agents has the others all the same.
-      if (error instanceof SvcError && error.status === 403) return [];
+      // Without the right to see tools of agents, or without a server, the others are listed all the same.
+      if (error instanceof SvcError) return [];
       throw error;
     }
   }
