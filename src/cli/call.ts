@@ -30,12 +30,12 @@ export function requestOf(operation: CataloguedOperation, input: Input): Request
   const path = pathOf(operation, input);
   const query = new URLSearchParams();
   const body: Record<string, unknown> = {};
-  let whole: unknown;
+  let whole: { body: unknown } | undefined;
   const headers: Record<string, string> = {};
   for (const { name, place, isWhole, wire = name } of operation.fields) {
     const value = input[name];
     if (value === undefined || place === "path") continue;
-    if (isWhole) whole = value;
+    if (isWhole) whole = { body: value };
     else if (place === "body") body[wire] = value;
     else if (place === "header") headers[name] = String(value);
     else for (const one of Array.isArray(value) ? value : [value]) query.append(name, String(one));
@@ -47,7 +47,7 @@ export function requestOf(operation: CataloguedOperation, input: Input): Request
     method,
     path: path + search,
     headers,
-    ...(sends && (takesBytes ? bytesOfBody(body.body) : { body: whole ?? body })),
+    ...(sends && (takesBytes ? bytesOfBody(body.body) : (whole ?? { body }))),
   };
 }
 

@@ -10,7 +10,7 @@ export const watchMsDefault = 2_000;
 /** How long `emit --wait` and `invoke` wait for runs. */
 export const waitMsDefault = 30_000;
 /** A call that waits gets this much more than what it waits for. */
-export const callMarginMs = 5_000;
+export const callMarginMs = 20_000;
 /** How often a long command says how far it is. */
 export const toldEveryMs = 1_000;
 export const configFileBytesMax = 1024 * 1024;
@@ -24,7 +24,7 @@ export const mcpAgentToolsMax = 100;
 export const mcpTokenCharsMin = 16;
 export const mcpBodyBytesMax = 1024 * 1024;
 /** How long `svc doctor` waits for one answer. */
-export const doctorMsMax = 5_000;
+export const doctorMsMax = 10_000;
 export const clockOffMsMax = 1_000;
 export const freeBytesMin = 1_000_000_000;
 /** A worker starts again so long after the last change of a source: editors write in several steps. */

@@ -98,6 +98,7 @@ function columnsOf(rows: readonly TableRow[]): string[] {
 
 /** `error.message` of a row. */
 function valueAt(row: TableRow, column: string): unknown {
+  if (Object.hasOwn(row, column)) return row[column];
   let value: unknown = row;
   for (const name of column.split(".")) value = (value as TableRow | undefined | null)?.[name];
   return value;

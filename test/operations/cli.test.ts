@@ -204,6 +204,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["emit a --data {", 2, /^svc: --data: must be JSON/],
       ["emit a --data @nowhere.json", 2, /nowhere\.json cannot be read: ENOENT/],
       ["emit a..b", 2, /empty/],
+      ["emit a --wait --delay-ms 5000", 2, /^svc: --delay-ms and --wait: choose one\n$/],
       ["call runs.gte", 2, /did you mean runs\.get\?/],
       ["call workers.connect", 2, /both directions/],
       ["call workers.register --worker-id w", 2, /--function-ids is needed/],

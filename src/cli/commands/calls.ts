@@ -5,8 +5,9 @@ import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } f
 import type { LoneCommand } from "../group.ts";
 import { refused, usage } from "../io.ts";
 import { callMarginMs, waitMsDefault } from "../limits.ts";
-import { operationNamed, operations } from "../operations.ts";
+import { flagOf, operationNamed, operations } from "../operations.ts";
 import { shown } from "../show.ts";
+import { stepColumns } from "./runs.ts";
 
 /** Milliseconds of `30s`, `500ms`, or a bare number of milliseconds. */
 function msOf(text: unknown, flag: string, fallback: number): number {
@@ -26,10 +27,12 @@ interface AwaitedRun {
   error?: { message?: string };
 }
 
-const fieldsOf = (input: Input, operation: string): Input => {
-  const known = new Set(operationNamed(operation).fields.map(({ name }) => name));
-  return Object.fromEntries(Object.entries(input).filter(([name]) => known.has(name)));
-};
+/** What a start that is waited for does not take, as a delay, must not be passed over. */
+function requireKnown(input: Input, operation: string): void {
+  const { fields } = operationNamed(operation);
+  const other = Object.keys(input).find((name) => !fields.some((field) => field.name === name));
+  if (other !== undefined) throw usage(`--${flagOf(other)} and --wait: choose one`);
+}
 
 /** A call that waits for runs needs more time than they have. */
 const patient = ({ io, flags }: Asking, timeoutMs: number): Asking =>
@@ -73,7 +76,8 @@ const emit: PlainCommand = {
   async does(asking, input, { wait, timeout }) {
     if (!wait) return emitAlone(asking, input);
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
-    const asked = { ...fieldsOf(input, "events.emitSync"), timeoutMs };
+    requireKnown(input, "events.emitSync");
+    const asked = { ...input, timeoutMs };
     const answer = await ask<{ results?: AwaitedRun[] }>(
       patient(asking, timeoutMs),
       "events.emitSync",
@@ -93,7 +97,7 @@ const invoke: PlainCommand = {
     ["--no-wait", "Do not wait for the run."],
     ["--timeout <time>", "How long to wait, as 30s."],
   ],
-  about: "Runs a function and waits for what it answers.",
+  about: "Runs a function and waits for what it answers; ^C cancels the run.",
   async does(asking, input, { wait, timeout }) {
     if (wait === false) return askAndShow(asking, operationNamed("functions.invoke"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
@@ -162,9 +166,11 @@ const inspect: PlainCommand = {
       return askAndShow(asking, operationNamed("timetravel.state"), input, { items: "" });
     const columns = ["timestamp", "eventType", "stepName", "summary"];
     const answer = await ask<{ events?: unknown[] }>(asking, "timetravel.timeline", input);
-    await asking.io.out(shown(answer, asking.form, { io: asking.io, columns, items: "events" }));
-    if (!answer.events?.length)
-      asking.io.note(`nothing was recorded: its function has no recording; svc run steps ${input.runId}`);
+    const { io, form } = asking;
+    if (form !== "people" || answer.events?.length)
+      return void (await io.out(shown(answer, form, { io, columns, items: "events" })));
+    io.note("nothing was recorded, because its function has no recording: its steps are");
+    await askAndShow(asking, operationNamed("runs.steps"), { runId: input.runId }, { columns: stepColumns });
   },
 };
 

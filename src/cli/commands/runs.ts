@@ -2,7 +2,7 @@ import type { PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
-const stepColumns = [
+export const stepColumns = [
   "sequence",
   "name",
   "stepType",
