@@ -6,6 +6,7 @@ import { addField, fileText, inputOf, isSecret, parsedJson } from "./fields.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { watchMsDefault } from "./limits.ts";
 import { type CataloguedOperation, flagOf, type OperationField, operationNamed } from "./operations.ts";
+import { whileWaiting } from "./progress.ts";
 import { clearScreen, itemsOf, type OutputForm, type Shown, shown } from "./show.ts";
 
 /** Flags of every command that asks a server. */
@@ -100,7 +101,7 @@ export async function ask<Answer = unknown>(
   const operation = typeof name === "string" ? operationNamed(name) : name;
   const startedAt = io.clock.elapsed();
   try {
-    return await call<Answer>(connection, operation, input, io.signal);
+    return await whileWaiting(io, call<Answer>(connection, operation, input, io.signal));
   } finally {
     if (flags.verbose)
       io.note(

@@ -10,6 +10,8 @@ export interface Io {
   out: (text: string | Uint8Array) => void | Promise<void>;
   /** Problems, questions and notices, for people. */
   note: (text: string) => void;
+  /** How far a long command is: a line on a terminal that the next one replaces, and an empty text removes. */
+  status: (text: string) => void;
   /** Standard output is a terminal: colours, and lists that redraw themselves. */
   isTerminal: boolean;
   columns: number;

@@ -55,13 +55,22 @@ export function processIo(): Io {
   };
   // The reader closed its end: `svc run list | head`.
   process.stdout.on("error", () => process.exit(0));
-  return {
+  let shown = "";
+  const io: Io = {
     environment: process.env,
     folder: process.cwd(),
     home: homedir(),
     out: (text) =>
       process.stdout.write(text) ? undefined : new Promise((done) => process.stdout.once("drain", done)),
-    note: (text) => void process.stderr.write(`svc: ${text}\n`),
+    note(text) {
+      io.status("");
+      process.stderr.write(`svc: ${text}\n`);
+    },
+    status(text) {
+      if (!process.stderr.isTTY || text === shown) return;
+      shown = text;
+      process.stderr.write(`\r\u001b[K${text}`);
+    },
     isTerminal: process.stdout.isTTY === true,
     columns: process.stdout.columns || columnsDefault,
     input: {
@@ -76,4 +85,5 @@ export function processIo(): Io {
     },
     clock: systemClock(),
   };
+  return io;
 }

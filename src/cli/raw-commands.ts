@@ -1,6 +1,7 @@
 import { redactText } from "../kit/redact.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
 import { exitCodes, type Io, usage } from "./io.ts";
+import { barOf } from "./progress.ts";
 
 /** A command that reads its own arguments. */
 export interface RawCommand {
@@ -33,8 +34,10 @@ const database =
     const line = (text: string) => void io.out(`${text}\n`);
     const { did, reasons } = await run({
       ...{ argv, environment: io.environment, clock: io.clock, say: line },
+      progress: (done, total) => io.status(barOf(done, total, "lines")),
       ...(hears && { signal: io.signal }),
     });
+    io.status("");
     for (const reason of reasons) io.note(redactText(reason));
     if (did === "nothing: bad arguments") io.note("see: svc help");
     if (did === "all") return exitCodes.ok;

@@ -127,7 +127,8 @@ describe.each(engines)("the command line on %s", (engine) => {
     );
     const emitted = await svc("emit nobody.listens --wait --json");
     expect([emitted.code, JSON.parse(emitted.out).results ?? []]).toEqual([0, []]);
-    const late = await svc("invoke broken --timeout 300ms");
+    const late = await svc("invoke broken --timeout 1300ms");
+    expect(late.status).toEqual(expect.arrayContaining([expect.stringMatching(/^waiting \d+ s$/)]));
     expect([late.code, late.err]).toEqual([
       1,
       expect.stringMatching(/run_\w+ is waiting_for_capacity: svc why run_/),

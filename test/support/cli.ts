@@ -9,6 +9,8 @@ export interface Ended {
   code: number | undefined;
   out: string;
   err: string;
+  /** What was said of progress, on a line that is replaced. */
+  status?: string[];
 }
 
 export interface CliOptions {
@@ -36,7 +38,7 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
   return {
     folder,
     async run(words, { environment: more = {}, input, types, isInterrupted, onOut } = {}) {
-      const said = { out: "", err: "" };
+      const said = { out: "", err: "", status: [] as string[] };
       const over = new AbortController();
       if (isInterrupted) over.abort();
       const lines = [...(types ?? [])];
@@ -51,6 +53,9 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
         note: (text) => {
           said.err += `svc: ${text}\n`;
         },
+        status: (text) => {
+          if (text !== "") said.status.push(text);
+        },
         input: {
           isTerminal: types !== undefined,
           bytes: async () =>
@@ -64,7 +69,8 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
         clock: systemClock(),
       };
       const code = await runCli(words, io, installed);
-      return { code, ...said };
+      const { out, err, status } = said;
+      return { code, out, err, ...(status.length > 0 && { status }) };
     },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
+import { barOf } from "../../src/cli/progress.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
 import { prettyLine } from "../../src/cli/tail-lines.ts";
@@ -39,6 +40,7 @@ describe("words of the command line", () => {
     }).split("\n");
     expect(lines[1]!.replaceAll(/\u001b\[\d+m/g, "").length).toBeLessThanOrEqual(30);
     expect(lines[1]).toContain("\u001b[31mfailed");
+    expect(barOf(10, 40, "lines")).toBe("[#####---------------]  25 %  10 of 40 lines");
     const piped = { isTerminal: false, columns: 30, environment: {} } as never;
     expect(tableOf([{ id: "x".repeat(60) }], { io: piped, paint: paintOf(piped) })).toBe(
       `ID\n${"x".repeat(60)}\n`,

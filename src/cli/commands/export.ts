@@ -32,7 +32,7 @@ async function exportTo(
       const now = io.clock.elapsed();
       if (now - toldAt < toldEveryMs) continue;
       toldAt = now;
-      io.note(`${Math.round(bytes / 1_000_000)} MB`);
+      io.status(`${Math.round(bytes / 1_000_000)} MB`);
     }
     await handle.sync();
     await handle.close();
