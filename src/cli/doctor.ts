@@ -57,6 +57,12 @@ async function reaches({ connection, io }: Asking): Promise<{ findings: Finding[
     const found = error instanceof Error ? error.message : String(error);
     if (isDown)
       return { reached: true, findings: [bad("server", found, "look at its database, and at its log")] };
+    const isOther = error instanceof SvcError && error.status > 0;
+    if (isOther)
+      return {
+        reached: false,
+        findings: [bad("server", `${url} is no svc server: ${found}`, "look at --server and SVC_SERVER_URL")],
+      };
     return {
       reached: false,
       findings: [
@@ -332,7 +338,7 @@ export function addDoctor(program: Command, io: Io): void {
       );
       for (const { check, remedy } of all) if (remedy) await io.out(`${check}: ${withoutControl(remedy)}\n`);
     }
-    if (!reached) throw new CommandFailure(exitCodes.unreachable, "the server does not answer");
+    if (!reached) throw new CommandFailure(exitCodes.unreachable, "no svc server answers");
     const wrong = all.filter(({ state }) => state === "bad").length;
     if (wrong > 0)
       throw new CommandFailure(exitCodes.refused, `${wrong} of ${all.length} looks found something bad`);
