@@ -87,4 +87,18 @@ export const runGroups: readonly Group[] = [
       { name: "stop", operation: "repairs.stop", takes: ["id"], shows: { items: "" } },
     ],
   },
+  {
+    name: "replay",
+    about: "A function on events of the past, in the background: a repair.",
+    plain: [
+      { name: "preview", operation: "replays.preview", takes: ["functionId"], shows: { items: "" } },
+      {
+        name: "start",
+        operation: "replays.start",
+        takes: ["functionId"],
+        shows: { items: "" },
+        confirms: "Start {functionId} on events of the past?",
+      },
+    ],
+  },
 ];
