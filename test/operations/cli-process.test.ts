@@ -9,6 +9,9 @@ import { until } from "../support/until.ts";
 const root = resolve(import.meta.dir, "../..");
 const mainFile = join(root, "src/main.ts");
 
+/** Also those of a test that failed half way are ended. */
+const started = new Set<Bun.Subprocess>();
+
 /** A process that a person would start, and what it has said. */
 function start(command: string[], { cwd = root, variables = {} as Record<string, string> } = {}) {
   const child = Bun.spawn(command, {
@@ -18,6 +21,7 @@ function start(command: string[], { cwd = root, variables = {} as Record<string,
     stdout: "pipe",
     stderr: "pipe",
   });
+  started.add(child);
   const said = { out: "", err: "" };
   const collect = async (stream: ReadableStream<Uint8Array>, into: keyof typeof said) => {
     const decoder = new TextDecoder();
@@ -31,6 +35,7 @@ function start(command: string[], { cwd = root, variables = {} as Record<string,
       if (signal) child.kill(signal);
       const code = await child.exited;
       await both;
+      started.delete(child);
       return { code, ...said };
     },
   };
@@ -50,6 +55,7 @@ describe("svc as a process", () => {
     await server.rpc("SvcService", "RegisterFunction", { id: "shown" });
   }, 60_000);
   afterAll(async () => {
+    for (const child of started) child.kill("SIGKILL");
     home?.remove();
     await server?.stop();
   });
