@@ -149,7 +149,7 @@ async function ofCapacity(
 const pauses: Readonly<Record<string, { said: string; commands: (id: string) => string[] }>> = {
   sleep: { said: "it sleeps", commands: (id) => [`svc resume ${id} --skip-sleep`, `svc cancel ${id}`] },
   wait_event: {
-    said: "it waits for an event",
+    said: "it waits: for an event, a stream, a key, or runs",
     commands: (id) => [`svc run steps ${id}`, `svc cancel ${id}`],
   },
   invoke: { said: "it waits for a run that it started", commands: (id) => [`svc event cause run ${id}`] },

@@ -20,7 +20,7 @@ function msOf(text: unknown, flag: string, fallback: number): number {
   }
 }
 
-interface AwaitedRun {
+interface RunOutcomeShown {
   runId?: string;
   functionId?: string;
   status?: string;
@@ -39,7 +39,7 @@ const patient = ({ io, flags }: Asking, timeoutMs: number): Asking =>
   askingOf(io, flags, timeoutMs + callMarginMs);
 
 /** A run that ended otherwise than it should makes the command fail, so that scripts notice. */
-function requireCompleted(outcomes: readonly AwaitedRun[]): void {
+function requireCompleted(outcomes: readonly RunOutcomeShown[]): void {
   const bad = outcomes.find(({ status }) => status !== undefined && status !== "RUN_STATUS_COMPLETED");
   if (!bad) return;
   const word = bad.status!.replace("RUN_STATUS_", "").toLowerCase();
@@ -78,7 +78,7 @@ const emit: PlainCommand = {
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     requireKnown(input, "events.emitSync");
     const asked = { ...input, timeoutMs };
-    const answer = await ask<{ results?: AwaitedRun[] }>(
+    const answer = await ask<{ results?: RunOutcomeShown[] }>(
       patient(asking, timeoutMs),
       "events.emitSync",
       asked,
@@ -102,7 +102,7 @@ const invoke: PlainCommand = {
     if (wait === false) return askAndShow(asking, operationNamed("functions.invoke"), input, { items: "" });
     const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
     const asked = { ...input, timeoutMs };
-    const answer = await ask<{ result?: AwaitedRun }>(
+    const answer = await ask<{ result?: RunOutcomeShown }>(
       patient(asking, timeoutMs),
       "functions.invokeSync",
       asked,
