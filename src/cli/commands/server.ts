@@ -37,4 +37,12 @@ export const serverGroups: readonly Group[] = [
       { name: "set", operation: "retention.set", shows: { items: "" }, confirms: "Change what is kept?" },
     ],
   },
+  {
+    name: "quota",
+    about: "What an environment may use, and what of it is used.",
+    plain: [
+      { name: "get", operation: "quotas.get", shows: { items: "" } },
+      { name: "set", operation: "quotas.set", shows: { items: "" } },
+    ],
+  },
 ];
