@@ -41,6 +41,10 @@ export interface Command {
   environment: ProcessEnvironment;
   clock: Clock;
   say: (line: string) => void;
+  /** Called with how much is done and how much there is. */
+  progress?: (done: number, total: number) => void;
+  /** Raised by ^C, for a command that ends between two transactions. */
+  signal?: AbortSignal;
 }
 
 export interface CommandOutcome {

@@ -168,13 +168,16 @@ async function write(
   checked: CheckedFile,
   { begun, command }: { begun: ImportRow; command: Command },
 ): Promise<void> {
-  const { clock, say } = command;
+  const { clock, say, signal, progress } = command;
   let toldAt = begun.line_count;
   const writer = new ImportWriter({
     ...{ store, orgId: begun.org_id, file: checked, now: clock.now(), written: begun.line_count },
     idOf: idsFor(seedOf(begun)),
     passwordHash: await hashPassword(systemIds(clock).secret(32)),
     onCommitted(lineCount) {
+      progress?.(lineCount, checked.lineCount);
+      if (signal?.aborted)
+        throw new ImportRefusal(`interrupted after ${lineCount} of ${checked.lineCount} lines`);
       if (lineCount - toldAt < importToldEveryLines) return;
       toldAt = lineCount;
       say(`${lineCount} of ${checked.lineCount} lines`);

@@ -5,3 +5,30 @@ export const importBytesMax = 1024 * 1024;
 export const importLineBytesMax = 64 * 1024 * 1024;
 export const importEnvironmentsMax = 1_000;
 export const importToldEveryLines = 100_000;
+/** How often `--watch` looks. */
+export const watchMsDefault = 2_000;
+/** How long `emit --wait` and `invoke` wait for runs. */
+export const waitMsDefault = 30_000;
+/** A call that waits gets this much more than what it waits for. */
+export const callMarginMs = 20_000;
+/** How often a long command says how far it is. */
+export const toldEveryMs = 1_000;
+export const configFileBytesMax = 1024 * 1024;
+/** A tool's answer to an MCP client: a model reads it whole. */
+export const mcpAnswerCharsMax = 32_000;
+/** Longer than a synchronous start waits by itself. */
+export const mcpCallMsMax = 65_000;
+export const mcpListDefault = 20;
+export const mcpListMax = 100;
+export const mcpAgentToolsMax = 100;
+export const mcpTokenCharsMin = 16;
+export const mcpBodyBytesMax = 1024 * 1024;
+/** How long `svc doctor` waits for one answer. */
+export const doctorMsMax = 10_000;
+export const clockOffMsMax = 1_000;
+export const freeBytesMin = 1_000_000_000;
+/** A worker starts again so long after the last change of a source: editors write in several steps. */
+export const devReloadMs = 150;
+export const devSkipMs = 300;
+export const devSkipRunsMax = 100;
+export const devStopMs = 5_000;

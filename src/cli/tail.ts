@@ -1,7 +1,11 @@
 import { readFile } from "node:fs/promises";
+import { redactText } from "../kit/redact.ts";
 import { readSettings, setting, settingsHelp, type Values } from "../kit/setting.ts";
 import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.ts";
 import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
+import { asksForHelp } from "./common-flags.ts";
+import { keyIn, profileOf } from "./connection.ts";
+import { exitCodes, type Io, isUnreachable } from "./io.ts";
 import { jsonLine, prettyLine } from "./tail-lines.ts";
 
 const tailSettings = {
@@ -70,7 +74,7 @@ export const tailHelp = (): string => `svc tail PATTERN...: follow what happens,
   svc tail topic:news 'system.run.>'     developer topics; what happens to runs, functions, crons, ...
 
 It reconnects by itself and goes on where it was. Exit status: 0 after ^C or --count deliveries, 2 for wrong arguments,
-1 when the server refuses or does not answer at the start.
+1 when the server refuses, 3 when it does not answer at the start.
 
 ${settingsHelp(tailSettings)}`;
 
@@ -88,7 +92,7 @@ export interface TailCommand {
 }
 
 export interface TailOutcome {
-  code: 0 | 1 | 2;
+  code: 0 | 1 | 2 | 3;
   reasons: readonly string[];
 }
 
@@ -123,7 +127,7 @@ export async function tail(command: TailCommand): Promise<TailOutcome> {
     const apiKey = await keyOf(values);
     return await follow(patterns, values, apiKey, { ...command, signal: over.signal }, end);
   } catch (error) {
-    note(`svc tail: ${error instanceof Error ? error.message : String(error)}`);
+    note(error instanceof Error ? error.message : String(error));
     return { code: 1, reasons: [] };
   } finally {
     signal.removeEventListener("abort", end);
@@ -162,12 +166,10 @@ async function follow(
     };
     const onNotice: NonNullable<Parameters<typeof client.subscribe>[1]>["onNotice"] = (notice) => {
       if (notice.type === "live") wasLive = true;
-      else if (notice.type === "dropped")
-        note(`svc tail: ${notice.count} frames were dropped: too many at once`);
+      else if (notice.type === "dropped") note(`${notice.count} frames were dropped: too many at once`);
       else if (notice.type === "waiting") {
         const { error = new SvcError("unreachable", "the server ended the subscription") } = notice;
-        if (wasLive)
-          note(`svc tail: ${error.message}; going on in ${Math.ceil(notice.delayMs / 100) / 10} s`);
+        if (wasLive) note(`${error.message}; going on in ${Math.ceil(notice.delayMs / 100) / 10} s`);
         // At the start a person waits: it fails at once instead of trying again.
         else fail(error);
       }
@@ -185,5 +187,41 @@ async function follow(
   }
   await Promise.allSettled(subscriptions.map(({ done }) => done));
   if (!failed) return { code: 0, reasons: [] };
-  return { code: refusesArguments(failed) ? 2 : 1, reasons: [failed.message] };
+  if (refusesArguments(failed)) return { code: 2, reasons: [failed.message] };
+  return { code: isUnreachable(failed) ? 3 : 1, reasons: [failed.message] };
+}
+
+/** The flags that other commands have as well: `--server` is `--url` here, and a profile is looked up before. */
+function shared(argv: readonly string[]): { profile?: string; rest: string[] } {
+  const rest = argv.map((word) =>
+    word === "-s" || word === "--server" ? "--url" : word.replace(/^--server=/, "--url="),
+  );
+  const at = rest.findIndex((word) => /^--profile(=|$)/.test(word));
+  if (at < 0) return { rest };
+  const [word = "", next] = rest.splice(at, rest[at] === "--profile" ? 2 : 1);
+  return { rest, profile: word === "--profile" ? (next ?? "") : word.slice("--profile=".length) };
+}
+
+/** `svc tail` on the command line; a profile fills what neither flags nor variables say. */
+export async function runTail(argv: readonly string[], io: Io): Promise<number> {
+  if (argv.some(asksForHelp)) {
+    await io.out(tailHelp());
+    return exitCodes.ok;
+  }
+  const { profile, rest } = shared(argv);
+  const { server, environment, key, keyFile } = profileOf(profile, io);
+  const variables = {
+    SVC_SERVER_URL: server,
+    SVC_ENV: environment,
+    SVC_API_KEY: key ?? (keyFile === undefined ? undefined : keyIn(keyFile)),
+  };
+  const given = Object.entries(io.environment).filter(([, value]) => value);
+  const { out, note, signal, isTerminal } = io;
+  const { code, reasons } = await tail({
+    ...{ argv: rest, out, note, signal, isTerminal },
+    environment: { ...variables, ...Object.fromEntries(given) },
+  });
+  for (const reason of code === exitCodes.usage ? [...reasons, "see: svc tail --help"] : reasons)
+    note(redactText(reason));
+  return code;
 }

@@ -37,7 +37,15 @@ export type Config = Values<typeof settings>;
 export type Parsed = { ok: true; config: Config } | { ok: false; errors: string[] };
 
 /** Read by the SDK, the CLI and workers, which often share an environment with a server. */
-const clientVariables = new Set(["SVC_SERVER_URL", "SVC_URL", "SVC_API_KEY", "SVC_ENV", "SVC_LOG_LEVEL"]);
+const clientVariables = new Set([
+  "SVC_SERVER_URL",
+  "SVC_URL",
+  "SVC_API_KEY",
+  "SVC_ENV",
+  "SVC_LOG_LEVEL",
+  "SVC_PROFILE",
+  "SVC_MCP_BEARER_TOKEN",
+]);
 const elsewhere = (name: string) => clientVariables.has(name) || name.startsWith("SVC_TEST_");
 
 export const isLoopback = (host: string): boolean =>
@@ -89,18 +97,7 @@ export function bootstrapKeyFileOf(config: Config): string {
 export const masterKeyFileOf = (config: Pick<Config, "db">): string =>
   join(dirname(config.db), ".svc_master_key");
 
-export const help = (): string => `svc: events become durable runs.
-
-  serve     start the server (what happens without a command)
-  backup    copy the database file, also while its server runs: --db FILE --to FILE [--force]
-  restore   put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL
-  import    read what GET /api/v1/export answered into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]
-  tail      follow what happens on a server: PATTERN... (svc tail --help)
-  help      show this
-  version   show the version
-
-Settings of serve, each by flag or variable [default]:
-
-${settingsHelp(settings)}`;
+/** The settings of `serve` for a terminal. */
+export const settingsText = (): string => settingsHelp(settings);
 
 export const configurationTable = (): string => settingsTable(settings);

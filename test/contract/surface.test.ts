@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { matrixPath, routesIn } from "../support/auth-matrix.ts";
+import { cataloguePath, catalogueText } from "../support/catalogue.ts";
 import { everyFrame, shapeOf } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { undescribed, unusedWords } from "../support/undescribed.ts";
@@ -40,6 +41,10 @@ describe("what the server offers", () => {
         `${name}  ${action}  websocket  ${from} ${type} ${shapeOf(schema)}`,
     );
     expect([...ways, ...frames].sort()).toEqual(routesIn(await Bun.file(matrixPath).text()));
+  });
+
+  test("is what the command line offers (`bun run refresh` writes src/cli/operations.json)", async () => {
+    expect(catalogueText(server.running.registry) === (await Bun.file(cataloguePath).text())).toBe(true);
   });
 
   test("is public exactly where the spec says so", async () => {

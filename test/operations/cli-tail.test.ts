@@ -108,7 +108,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
       [["a"], { SVC_API_KEY: "ifkey_nobody" }, 1, /API key/],
       [["a", "--key-file", join(server.home.folder, "nowhere")], {}, 1, /nowhere/],
       [["a", "--env", "nowhere"], {}, 1, /no environment named nowhere/],
-      [["a", "--url", "http://127.0.0.1:1"], {}, 1, /does not answer|unreachable|127\.0\.0\.1:1/],
+      [["a", "--url", "http://127.0.0.1:1"], {}, 3, /does not answer|unreachable|127\.0\.0\.1:1/],
     ];
     const ends = await Promise.all(cases.map(([words, variables]) => tail(words, variables).end()));
     for (const [at, [words, , code, said]] of cases.entries()) {

@@ -63,7 +63,11 @@ describe.each(engines)("imports on %s", (engine) => {
         : ["--database-url", home.place.databaseUrl];
     const said: string[] = [];
     const command = { environment: {}, clock, say: (line: string) => void said.push(line) };
-    const outcome = await importOrg({ ...command, argv: [file, ...place, ...further] });
+    const [interrupted, flags] = further.at(-1) === "^C" ? [true, further.slice(0, -1)] : [false, further];
+    const outcome = await importOrg({
+      ...{ ...command, argv: [file, ...place, ...flags] },
+      ...(interrupted && { signal: AbortSignal.abort() }),
+    });
     return { ...outcome, said: said.join("\n"), orgId: /org (org_\w+)/.exec(said.join("\n"))?.[1] ?? "" };
   }
 
@@ -211,6 +215,11 @@ describe.each(engines)("imports on %s", (engine) => {
 
   test("an import that broke off is seen by nobody, and can be taken back", async () => {
     await broken(1_700_000_000_000);
+    const stopped = await importing(original.text, "^C");
+    expect(stopped.reasons).toEqual([
+      expect.stringMatching(/^interrupted after \d+ of \d+ lines$/),
+      expect.stringContaining("the same command goes on"),
+    ]);
     const found = (text: Sql) => withServer(({ running }) => running.domain.store.all(text));
     expect(await found(sql`SELECT id FROM environments WHERE org_id = ${target}`)).toEqual([]);
     expect((await importing(original.text, "--undo")).said).toContain("taken back");

@@ -19,6 +19,10 @@ export const dependencies: Record<string, Dependency> = {
     for: "CEL expressions",
     why: "the package `cel-js` fails half of our expressions and shows data in its errors",
   },
+  "@modelcontextprotocol/sdk": {
+    for: "`svc mcp`",
+    why: "the protocol's own; its low-level server takes JSON Schema as we have it. Loaded by that command alone",
+  },
   "@nats-io/jetstream": {
     for: "the mirror, and what the KV bucket stands on",
     why: "the maintained line of `nats`",
@@ -30,6 +34,10 @@ export const dependencies: Record<string, Dependency> = {
   "@opentelemetry/resources": { for: "the service's name in traces", why: "the same release" },
   "@opentelemetry/sdk-trace": { for: "spans and their sampling", why: "the same release" },
   "@sinclair/typebox": { for: "input schemas, which are JSON Schema", why: "comes with Elysia" },
+  commander: {
+    for: "commands, their flags and help",
+    why: "nested commands and help in groups without a dependency; `citty` has no groups and passes unknown flags over",
+  },
   elysia: {
     for: "HTTP and WebSocket on Bun",
     why: "given with the project; costs 5 to 20 % over bare Bun.serve",

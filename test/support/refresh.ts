@@ -1,9 +1,13 @@
 import { writeMatrix } from "./auth-matrix.ts";
+import { writeCatalogue } from "./catalogue.ts";
+import { writeCommands } from "./commands.ts";
 import { writeReference } from "./reference.ts";
 import { writeWire } from "./wire.ts";
 
 // Every text that is written from the code and compared with it by a test.
+await writeCatalogue();
 await writeWire();
 await writeMatrix();
 await writeReference();
+await writeCommands();
 process.exit(0);

@@ -75,6 +75,10 @@ export async function getOrg(store: StoreReader, id: string): Promise<Org | unde
   return row && toOrg(row);
 }
 
+/** The oldest org of a name: names are not unique. */
+export const orgNamed = (store: StoreReader, name: string): Promise<{ id: string } | undefined> =>
+  store.one(sql`SELECT id FROM orgs WHERE name = ${name} ORDER BY created_at, id LIMIT 1`);
+
 /** Locks the org against deletion until the transaction ends; false when there is none. */
 export const shareOrg = async (session: Session, id: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.shareRow}`)) !== undefined;

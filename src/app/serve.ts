@@ -1,0 +1,80 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { furnish, type WantedOrg } from "../domain/access/tenancy/furnish.ts";
+import { systemClock } from "../kit/clock.ts";
+import { systemIds } from "../kit/ids.ts";
+import { logLines } from "../kit/log-lines.ts";
+import { redactText } from "../kit/redact.ts";
+import { version } from "../kit/version.ts";
+import { type RunningServer, startServer } from "../server.ts";
+import type { Config } from "../settings/settings.ts";
+import { dashboardAddress } from "./identity.ts";
+import { StartFailure } from "./start-failure.ts";
+
+const startFailed = 1;
+
+/** What a person needs next who has just started the server. */
+function banner({ url, grpcUrl, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
+  const place = config.databaseUrl === undefined ? config.db : "PostgreSQL";
+  const lines = [`svc ${version} on ${url}, data in ${place}`, ""];
+  const file = resolve(bootstrapKeyFile);
+  let key = "";
+  if (config.dev) {
+    lines.push("  Key         none needed: --dev lets everyone in as admin");
+  } else if (bootstrapped.key === "failed") {
+    lines.push(`  Key         none: ${file} cannot be written. Start again with --bootstrap-key-file FILE`);
+  } else if (existsSync(file)) {
+    key = ` -H "Authorization: Bearer $(sed -n 's/.*"key": "\\(.*\\)".*/\\1/p' ${file})"`;
+    lines.push(`  Key         ${file}${bootstrapped.key === "issued" ? " (new)" : ""}`);
+  }
+  if (bootstrapped.password !== undefined) {
+    lines.push(`  Dashboard   ${dashboardAddress}, password ${bootstrapped.password} (shown only now)`);
+  }
+  if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
+  lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
+  return `${lines.join("\n")}\n`;
+}
+
+/** Serves until a signal ends the process. */
+export async function serve(config: Config, organizations: readonly WantedOrg[] = []): Promise<void> {
+  const clock = systemClock();
+  const format = config.logFormat ?? (process.stdout.isTTY ? "text" : "json");
+  const nodeId = config.nodeId ?? systemIds(clock).next("node");
+  const log = logLines({ level: config.logLevel, format, clock, base: { node: nodeId } });
+  let server: RunningServer | undefined;
+  let stopping = false;
+  const stop = async (signal: string) => {
+    // A second signal ends the process at once, and so does the first while there is nothing to drain.
+    if (stopping || !server) process.exit(stopping ? startFailed : 0);
+    stopping = true;
+    log.info("server.stopping", { signal });
+    try {
+      await server.stop();
+      log.info("server.stopped");
+      process.exit(0);
+    } catch (error) {
+      log.error("server.stop_failed", { error });
+      process.exit(startFailed);
+    }
+  };
+  process.on("SIGTERM", () => void stop("SIGTERM"));
+  process.on("SIGINT", () => void stop("SIGINT"));
+  // An unhandled rejection is a defect of one part: it must not end a process that does other work.
+  let unhandled = 0;
+  process.on("unhandledRejection", (error) =>
+    log.error("process.unhandled_rejection", { count: ++unhandled, error }),
+  );
+
+  try {
+    const ids = systemIds(clock);
+    server = await startServer({ ...config, nodeId }, { clock, log, ids });
+    await furnish({ store: server.domain.store, clock, ids }, organizations);
+  } catch (error) {
+    const known = error instanceof StartFailure || !(error instanceof Error) || error.stack === undefined;
+    if (!known) log.error("server.start_failed", { error });
+    process.stderr.write(`svc: ${redactText(error instanceof Error ? error.message : String(error))}\n`);
+    process.exit(startFailed);
+  }
+  // Lines of JSON stay alone on their stream.
+  (format === "text" ? process.stdout : process.stderr).write(banner(server));
+}

@@ -1,0 +1,302 @@
+import { Argument, type Command, Option } from "commander";
+import { bytesOf, call, framesOf, type Input, messagesOf } from "./call.ts";
+import { commonFlags } from "./common-flags.ts";
+import { type ConnectionFlags, connect, type ServerLink, targetOf } from "./connection.ts";
+import { addField, fileText, inputOf, isSecret, parsedJson } from "./fields.ts";
+import { type Io, refused, usage } from "./io.ts";
+import { watchMsDefault } from "./limits.ts";
+import { type CataloguedOperation, flagOf, type OperationField, operationNamed } from "./operations.ts";
+import { whileWaiting } from "./progress.ts";
+import { clearScreen, itemsOf, type OutputForm, type Shown, shown } from "./show.ts";
+
+/** Flags of every command that asks a server. */
+export interface CommonFlags extends ConnectionFlags {
+  json?: boolean;
+  jsonl?: boolean;
+  verbose?: boolean;
+  watch?: boolean | string;
+  all?: boolean;
+  yes?: boolean;
+}
+
+const commonGroup = "Server and output:";
+
+export function addCommon(command: Command): Command {
+  for (const [flags, about] of commonFlags)
+    command.addOption(new Option(flags, about).helpGroup(commonGroup));
+  return command;
+}
+
+/** Names that mean the same on every command. */
+const reserved = new Set([
+  "server",
+  "env",
+  "as-org",
+  "profile",
+  "key-file",
+  "json",
+  "jsonl",
+  "verbose",
+  "yes",
+  "all",
+  "watch",
+  "help",
+]);
+
+export interface PlainCommand {
+  /** `run get`: a name within its group. */
+  name: string;
+  operation: string;
+  /** Fields that are written without a flag, in this order; one with `?` at its end may be left out. */
+  takes?: readonly string[];
+  /** Flags of other names than their field. */
+  flags?: Readonly<Record<string, string>>;
+  /** Fields that the command decides. */
+  sets?: Input;
+  shows?: Shown;
+  /** The question before it is done; what is written as `{field}` is taken from the input. */
+  confirms?: string;
+  about?: string;
+  /** Meant where a group is followed by no name of a command. */
+  isDefault?: boolean;
+  /** Flags that name a file with the value of a field; `data` has one anyway. */
+  files?: Readonly<Record<string, string>>;
+  /** Flags that are no fields. */
+  flagsToo?: readonly [flags: string, about: string][];
+  /** Instead of one call whose answer is shown. */
+  does?: (asking: Asking, input: Input, flags: Readonly<Record<string, unknown>>) => Promise<void>;
+}
+
+export const formOf = ({ json, jsonl }: CommonFlags): OutputForm => {
+  if (json && jsonl) throw usage("--json and --jsonl: choose one");
+  return json ? "json" : jsonl ? "jsonl" : "people";
+};
+
+/** A destructive command goes on by `--yes` or by what a person says; without a terminal it is refused. */
+export async function confirm(question: string, { yes }: CommonFlags, io: Io): Promise<void> {
+  if (yes) return;
+  if (!io.input.isTerminal) throw usage(`${question} There is no terminal to ask: say --yes`);
+  const said = await io.input.ask(`${question} [y/N] `);
+  if (said === undefined || !/^y(es)?$/i.test(said.trim())) throw refused("nothing was done");
+}
+
+export interface Asking {
+  io: Io;
+  flags: CommonFlags;
+  connection: ServerLink;
+  form: OutputForm;
+}
+
+export const askingOf = (io: Io, flags: CommonFlags, timeoutMs?: number): Asking => ({
+  ...{ io, flags, form: formOf(flags) },
+  connection: connect(targetOf(flags, io), timeoutMs),
+});
+
+/** Calls an operation by name. */
+export async function ask<Answer = unknown>(
+  { io, flags, connection }: Asking,
+  name: string | CataloguedOperation,
+  input: Input = {},
+): Promise<Answer> {
+  const operation = typeof name === "string" ? operationNamed(name) : name;
+  const startedAt = io.clock.elapsed();
+  try {
+    return await whileWaiting(io, call<Answer>(connection, operation, input, io.signal));
+  } finally {
+    if (flags.verbose)
+      io.note(
+        `${operation.name} at ${connection.target.url}: ${Math.round(io.clock.elapsed() - startedAt)} ms`,
+      );
+  }
+}
+
+const cursorOf = (answer: unknown): string | undefined => {
+  const { nextCursor, next_cursor } = (answer ?? {}) as { nextCursor?: string; next_cursor?: string };
+  return nextCursor || next_cursor || undefined;
+};
+
+/** An answer and, with `--all`, those of the pages behind it. */
+async function* pagesOf(asking: Asking, operation: CataloguedOperation, input: Input) {
+  let answer = await ask(asking, operation, input);
+  yield answer;
+  for (let cursor = cursorOf(answer); asking.flags.all && cursor !== undefined; cursor = cursorOf(answer)) {
+    answer = await ask(asking, operation, { ...input, cursor });
+    yield answer;
+  }
+}
+
+/** The first page with the items of them all. */
+function joined(pages: readonly unknown[], items: string | undefined): unknown {
+  const [first] = pages;
+  const list = itemsOf(first, items);
+  if (pages.length === 1 || !list) return first;
+  const all = pages.flatMap((page) => itemsOf(page, items) ?? []);
+  const field = Object.entries(first as object).find(([, value]) => value === list)?.[0];
+  if (field === undefined) return all;
+  const { nextCursor: _none, next_cursor: _either, ...rest } = first as Record<string, unknown>;
+  return { ...rest, [field]: all };
+}
+
+const watchMsOf = (watch: true | string): number => {
+  if (watch === true) return watchMsDefault;
+  const seconds = Number(watch);
+  if (!(seconds >= 0.2 && seconds <= 3600)) throw usage("--watch: must be seconds from 0.2 to 3600");
+  return seconds * 1000;
+};
+
+/** Says the answer again each time it has changed, until ^C. */
+async function keepShowing(io: Io, everyMs: number, look: () => Promise<string>): Promise<void> {
+  let before: string | undefined;
+  while (!io.signal.aborted) {
+    const text = await look();
+    if (text !== before) await io.out(io.isTerminal ? clearScreen + text : text);
+    before = text;
+    await io.clock.sleep(everyMs, io.signal);
+  }
+}
+
+const jsonText = (value: unknown) => `${JSON.stringify(value)}\n`;
+
+/** Asks for an operation of any mode and shows what is answered. */
+export async function askAndShow(
+  asking: Asking,
+  operation: CataloguedOperation,
+  input: Input,
+  shows: Shown = {},
+): Promise<void> {
+  const { io, flags, connection, form } = asking;
+  if (operation.mode === "duplex")
+    throw usage(`${operation.name} talks in both directions: use the SDK (createWorker)`);
+  if (operation.mode === "stream" || operation.mode === "watch") {
+    const read = operation.mode === "stream" ? messagesOf : framesOf;
+    for await (const message of read(connection, operation, input, io.signal))
+      await io.out(jsonText(message));
+    return;
+  }
+  if (operation.answersBytes) {
+    for await (const piece of await bytesOf(connection, operation, input, io.signal)) await io.out(piece);
+    return;
+  }
+  const items = shows.items ?? operation.items;
+  const textOf = (answer: unknown) => shown(answer, form, { io, columns: shows.columns, items });
+  const look = async () => {
+    const pages: unknown[] = [];
+    for await (const page of pagesOf(asking, operation, input)) pages.push(page);
+    return joined(pages, items);
+  };
+  if (flags.watch) return keepShowing(io, watchMsOf(flags.watch), async () => textOf(await look()));
+  if (form === "jsonl") {
+    for await (const page of pagesOf(asking, operation, input)) await io.out(textOf(page));
+    return;
+  }
+  const answer = await look();
+  await io.out(textOf(answer));
+  const cursor = form === "people" ? cursorOf(answer) : undefined;
+  if (cursor !== undefined) io.note(`there are more: --cursor ${cursor}, or --all`);
+}
+
+const question = (text: string, input: Input) =>
+  text.replaceAll(/\{(\w+)\}/g, (_all, field: string) => String(input[field] ?? ""));
+
+/** `value` fields that take what their plain twin takes as well. */
+const isTwin = ({ name }: OperationField, fields: readonly OperationField[]): boolean =>
+  name.endsWith("Value") && fields.some((one) => one.name === name.slice(0, -"Value".length));
+
+/** `worker_id` beside `workerId`: what clients of another generation send. */
+const isRespelt = (field: OperationField, fields: readonly OperationField[]): boolean =>
+  fields.find(({ name }) => flagOf(name) === flagOf(field.name)) !== field;
+
+interface Taken {
+  field: OperationField;
+  mayLack: boolean;
+}
+
+function takenBy({ operation, takes = [] }: PlainCommand, fields: readonly OperationField[]): Taken[] {
+  return takes.map((text) => {
+    const name = text.replace(/\?$/, "");
+    const field = fields.find((one) => one.name === name);
+    if (!field) throw new Error(`${operation} takes no ${name}: ${fields.map((one) => one.name).join(", ")}`);
+    return { field, mayLack: text.endsWith("?") };
+  });
+}
+
+/** A command that is one call: its flags are the fields of the operation. */
+export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
+  const operation = operationNamed(plain.operation);
+  const { sets = {}, flags: named = {}, shows = {}, confirms } = plain;
+  const fields = operation.fields.filter((one) => !(one.name in sets) && !isTwin(one, operation.fields));
+  const taken = takenBy(plain, fields);
+  const command = group
+    .command(plain.name, { isDefault: plain.isDefault === true })
+    .summary(plain.about ?? operation.about)
+    .description(
+      `${plain.about ?? operation.about}\n\nOperation ${operation.name}; needs ${operation.action}.`,
+    );
+  for (const { field, mayLack } of taken) {
+    const name = flagOf(field.name);
+    command.addArgument(new Argument(mayLack ? `[${name}]` : `<${name}>`, field.about));
+  }
+  const others = fields.filter(
+    (field) => !taken.some((one) => one.field === field) && !isRespelt(field, fields),
+  );
+  const flagNames = new Map(
+    others.map((field) => {
+      const flag = named[field.name] ?? flagOf(field.name);
+      return [field, reserved.has(flag) && named[field.name] === undefined ? `field-${flag}` : flag];
+    }),
+  );
+  for (const [field, flag] of flagNames) addField(command, field, flag);
+  const files = others.flatMap((field) => {
+    const flag = plain.files?.[field.name] ?? (field.name === "data" ? "data-file" : undefined);
+    return flag === undefined ? [] : [{ field, flag }];
+  });
+  for (const { field, flag } of files)
+    command.option(`--${flag} <file>`, `A file with --${flagNames.get(field)}.`);
+  for (const [flag, about] of plain.flagsToo ?? []) command.option(flag, about);
+  addModes(command, operation, confirms !== undefined);
+  addCommon(command).action(async (...given: unknown[]) => {
+    const options = command.optsWithGlobals() as CommonFlags & Record<string, unknown>;
+    const words = given.slice(0, taken.length);
+    const input: Record<string, unknown> = {
+      ...sets,
+      ...(await inputOf(
+        [...taken.map(({ field }) => field), ...others],
+        (field) => {
+          const at = taken.findIndex((one) => one.field === field);
+          if (at >= 0) return { value: words[at], flag: flagOf(field.name) };
+          const flag = flagNames.get(field)!;
+          return { value: options[camel(flag)], flag: `--${flag}` };
+        },
+        io,
+      )),
+    };
+    for (const field of others)
+      if (isSecret(field.name) && field.required && input[field.name] === undefined && io.input.isTerminal)
+        input[field.name] = await io.input.ask(`${field.name}: `, { hidden: true });
+    for (const { field, flag } of files) {
+      const named = options[camel(flag)];
+      if (named === undefined) continue;
+      const text = fileText(String(named), `--${flag}`, io);
+      input[field.name] = field.kind === "json" ? parsedJson(text, `--${flag}`) : text;
+    }
+    const missing = others.find(({ name, required }) => required && input[name] === undefined);
+    if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
+    const asking = askingOf(io, options);
+    if (confirms !== undefined) await confirm(question(confirms, input), options, io);
+    if (plain.does) await plain.does(asking, input, options);
+    else await askAndShow(asking, operation, input, shows);
+  });
+  return command;
+}
+
+const camel = (flag: string): string =>
+  flag.replaceAll(/-(\w)/g, (_all, letter: string) => letter.toUpperCase());
+
+/** What a list can do besides, and what destroys must ask. */
+function addModes(command: Command, operation: CataloguedOperation, confirms: boolean): void {
+  if (operation.mode === "unary" && operation.reads && !operation.answersBytes)
+    command.option("--watch [seconds]", "Say it again when it has changed, until ^C [2].");
+  if (operation.reads && operation.fields.some(({ name }) => name === "cursor"))
+    command.option("--all", "All pages.");
+  if (confirms) command.option("--yes", "Do not ask.");
+}

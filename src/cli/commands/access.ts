@@ -1,0 +1,135 @@
+import type { Group } from "../group.ts";
+import { addPlatformLogin } from "../login.ts";
+
+const things = (what: string, group: string, { updates = true } = {}) => [
+  { name: "list", operation: `${group}.list` },
+  { name: "get", operation: `${group}.get`, takes: ["id"], shows: { items: "" } },
+  { name: "create", operation: `${group}.create`, shows: { items: "" } },
+  ...(updates ? [{ name: "update", operation: `${group}.update`, takes: ["id"], shows: { items: "" } }] : []),
+  { name: "delete", operation: `${group}.delete`, takes: ["id"], confirms: `Delete ${what} {id}?` },
+];
+
+const named = (what: string, group: string) =>
+  things(what, group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
+
+/** Who there is, and who may do what. */
+export const accessGroups: readonly Group[] = [
+  {
+    name: "project",
+    about: "Projects: they group environments.",
+    plain: named("project", "projects").filter(({ name }) => name !== "get"),
+  },
+  {
+    name: "env",
+    about: "Environments: everything else stands in one.",
+    plain: [
+      ...named("environment", "environments").map((one) =>
+        one.name === "create" ? { ...one, flags: { project_id: "project" } } : one,
+      ),
+      {
+        name: "rotate-key",
+        operation: "environments.rotateKey",
+        takes: ["id"],
+        confirms: "Give environment {id} another key? The one it has stops working.",
+      },
+    ],
+  },
+  { name: "org", about: "Orgs: they own projects, users and keys.", plain: named("org", "orgs") },
+  {
+    name: "apikey",
+    about: "API keys.",
+    plain: [
+      { name: "list", operation: "keys.list" },
+      { name: "get", operation: "keys.get", takes: ["id"], shows: { items: "" } },
+      { name: "create", operation: "keys.create", takes: ["name"], shows: { items: "" } },
+      {
+        name: "rotate",
+        operation: "keys.rotate",
+        takes: ["id"],
+        confirms: "Rotate key {id}? The old one stops working.",
+        shows: { items: "" },
+      },
+      { name: "set-roles", operation: "keys.setRoles", takes: ["id"], shows: { items: "" } },
+      { name: "delete", operation: "keys.delete", takes: ["id"], confirms: "Delete key {id}?" },
+    ],
+  },
+  {
+    name: "user",
+    about: "Users of an org.",
+    plain: [
+      ...things("user", "users"),
+      { name: "password", operation: "users.changePassword", takes: ["id"] },
+    ],
+  },
+  {
+    name: "role",
+    about: "Roles of users and keys.",
+    plain: [
+      ...named("role", "roles"),
+      { name: "policies", operation: "policies.ofRole", takes: ["id"] },
+      { name: "assign", operation: "policies.assign", takes: ["id"] },
+      { name: "unassign", operation: "policies.unassign", takes: ["id", "policy_id"] },
+    ],
+  },
+  {
+    name: "policy",
+    about: "Deny policies.",
+    plain: [
+      ...things("policy", "policies"),
+      { name: "test", operation: "policies.dryRun", shows: { items: "" } },
+      { name: "rollback", operation: "policies.rollback", takes: ["id", "version"], shows: { items: "" } },
+    ],
+    groups: [
+      {
+        name: "versions",
+        about: "Versions of a policy.",
+        plain: [{ name: "list", operation: "policies.versions", takes: ["id"] }],
+      },
+      {
+        name: "template",
+        about: "Bundles of deny policies that come with svc.",
+        plain: [
+          { name: "list", operation: "policyTemplates.list" },
+          { name: "install", operation: "policyTemplates.install", takes: ["id"] },
+        ],
+      },
+    ],
+  },
+  {
+    name: "tenant",
+    about: "Orgs of the installation.",
+    plain: [
+      { name: "list", operation: "tenants.list" },
+      { name: "provision", operation: "tenants.provision", shows: { items: "" } },
+    ],
+  },
+  {
+    name: "audit",
+    about: "What callers did, were allowed and were refused.",
+    plain: [
+      { name: "trail", operation: "audit.trail", shows: { items: "events" } },
+      { name: "auth-trail", operation: "audit.authTrail", shows: { items: "events" } },
+      { name: "settings", operation: "audit.settings", shows: { items: "" } },
+      { name: "verify", operation: "audit.verify", shows: { items: "" } },
+    ],
+  },
+  {
+    name: "platform",
+    about: "The installation: its tenants, users, roles and policies.",
+    plain: [
+      { name: "audit", operation: "platform.audit.list" },
+      { name: "create-admin", operation: "platform.bootstrap", shows: { items: "" } },
+    ],
+    more: addPlatformLogin,
+    groups: [
+      { name: "users", about: "Users of the platform.", plain: things("user", "platform.users") },
+      { name: "roles", about: "Roles of the platform.", plain: named("role", "platform.roles") },
+      { name: "policies", about: "Policies of the platform.", plain: things("policy", "platform.policies") },
+      {
+        name: "tenants",
+        about: "Tenants of the platform.",
+        plain: things("tenant", "platform.tenants", { updates: false }),
+      },
+    ],
+  },
+];

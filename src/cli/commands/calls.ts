@@ -1,0 +1,210 @@
+import type { Command } from "commander";
+import { durationMs } from "../../sdk/duration.ts";
+import type { Input } from "../call.ts";
+import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } from "../command.ts";
+import type { LoneCommand } from "../group.ts";
+import { refused, usage } from "../io.ts";
+import { callMarginMs, waitMsDefault } from "../limits.ts";
+import { flagOf, operationNamed, operations } from "../operations.ts";
+import { shown } from "../show.ts";
+import { stepColumns } from "./runs.ts";
+
+/** Milliseconds of `30s`, `500ms`, or a bare number of milliseconds. */
+function msOf(text: unknown, flag: string, fallback: number): number {
+  if (text === undefined) return fallback;
+  const bare = /^\d{1,9}$/.test(String(text)) ? Number(text) : String(text);
+  try {
+    return durationMs(bare);
+  } catch {
+    throw usage(`${flag}: must be a time such as 30s or 500ms, not ${text}`);
+  }
+}
+
+interface RunOutcomeShown {
+  runId?: string;
+  functionId?: string;
+  status?: string;
+  error?: { message?: string };
+}
+
+/** What a start that is waited for does not take, as a delay, must not be passed over. */
+function requireKnown(input: Input, operation: string): void {
+  const { fields } = operationNamed(operation);
+  const other = Object.keys(input).find((name) => !fields.some((field) => field.name === name));
+  if (other !== undefined) throw usage(`--${flagOf(other)} and --wait: choose one`);
+}
+
+/** A call that waits for runs needs more time than they have. */
+const patient = ({ io, flags }: Asking, timeoutMs: number): Asking =>
+  askingOf(io, flags, timeoutMs + callMarginMs);
+
+/** A run that ended otherwise than it should makes the command fail, so that scripts notice. */
+function requireCompleted(outcomes: readonly RunOutcomeShown[]): void {
+  const bad = outcomes.find(({ status }) => status !== undefined && status !== "RUN_STATUS_COMPLETED");
+  if (!bad) return;
+  const word = bad.status!.replace("RUN_STATUS_", "").toLowerCase();
+  throw refused(
+    `run ${bad.runId} is ${word}${bad.error?.message ? `: ${bad.error.message}` : ""}: svc why ${bad.runId}`,
+  );
+}
+
+interface EmittedShown {
+  runIds?: string[];
+  notices?: { message?: string }[];
+  delayedId?: string;
+}
+
+/** What a person would wonder about is said: that nothing began, or what an option of a function did. */
+async function emitAlone(asking: Asking, input: Input): Promise<void> {
+  const answer = await ask<EmittedShown>(asking, "events.emit", input);
+  const { io, form } = asking;
+  await io.out(shown(answer, form, { io, items: "" }));
+  const { runIds = [], notices = [], delayedId } = answer;
+  for (const { message = "" } of notices) io.note(message);
+  if (runIds.length === 0 && notices.length === 0 && !delayedId)
+    io.note(`it started no run: no active function has a trigger for ${input.event}; svc function list`);
+}
+
+const emit: PlainCommand = {
+  name: "emit",
+  operation: "events.emit",
+  takes: ["event"],
+  flagsToo: [
+    ["--wait", "Wait for the runs that it starts, and show what they answer."],
+    ["--timeout <time>", "How long --wait waits, as 30s."],
+  ],
+  async does(asking, input, { wait, timeout }) {
+    if (!wait) return emitAlone(asking, input);
+    const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
+    requireKnown(input, "events.emitSync");
+    const asked = { ...input, timeoutMs };
+    const answer = await ask<{ results?: RunOutcomeShown[] }>(
+      patient(asking, timeoutMs),
+      "events.emitSync",
+      asked,
+    );
+    const shows = { columns: ["runId", "functionId", "status", "durationMs", "output"], items: "results" };
+    await asking.io.out(shown(answer, asking.form, { io: asking.io, ...shows }));
+    requireCompleted(answer.results ?? []);
+  },
+};
+
+const invoke: PlainCommand = {
+  name: "invoke",
+  operation: "functions.invoke",
+  takes: ["functionId"],
+  flagsToo: [
+    ["--no-wait", "Do not wait for the run."],
+    ["--timeout <time>", "How long to wait, as 30s."],
+  ],
+  about: "Runs a function and waits for what it answers; ^C cancels the run.",
+  async does(asking, input, { wait, timeout }) {
+    if (wait === false) return askAndShow(asking, operationNamed("functions.invoke"), input, { items: "" });
+    const timeoutMs = msOf(timeout, "--timeout", waitMsDefault);
+    const asked = { ...input, timeoutMs };
+    const answer = await ask<{ result?: RunOutcomeShown }>(
+      patient(asking, timeoutMs),
+      "functions.invokeSync",
+      asked,
+    );
+    const value = asking.form === "people" ? answer.result : answer;
+    await asking.io.out(shown(value, asking.form, { io: asking.io, items: "" }));
+    requireCompleted(answer.result ? [answer.result] : []);
+  },
+};
+
+interface Queried {
+  columns?: string[];
+  rows?: { values?: string[]; nulls?: number[] }[];
+  truncated?: boolean;
+}
+
+const sqlForms = ["table", "json", "csv", "jsonl"] as const;
+
+const csvCell = (text: string): string => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+/** Rows by the names of their columns; null where the server says so. */
+function rowsOf({ columns = [], rows = [] }: Queried): Record<string, string | null>[] {
+  return rows.map(({ values = [], nulls = [] }) =>
+    Object.fromEntries(columns.map((column, at) => [column, nulls.includes(at) ? null : (values[at] ?? "")])),
+  );
+}
+
+const csvOf = ({ columns = [], rows = [] }: Queried): string =>
+  [columns, ...rows.map(({ values = [] }) => values)]
+    .map((cells) => `${cells.map(csvCell).join(",")}\r\n`)
+    .join("");
+
+const sql: PlainCommand = {
+  name: "sql",
+  operation: "query.execute",
+  takes: ["query"],
+  flags: { timeoutMs: "timeout", timeout_ms: "timeout" },
+  flagsToo: [["--format <word>", `One of ${sqlForms.join(", ")}.`]],
+  async does(asking, input, { format }) {
+    const { io, form } = asking;
+    if (format !== undefined && !sqlForms.some((one) => one === format))
+      throw usage(`--format: must be one of ${sqlForms.join(", ")}, not ${format}`);
+    const answer = await ask<Queried>(asking, "query.execute", input);
+    if (form === "json") return void (await io.out(shown(answer, "json", { io })));
+    const rows = rowsOf(answer);
+    if (format === "csv") await io.out(csvOf(answer));
+    else if (format === "json") await io.out(shown(rows, "json", { io }));
+    else await io.out(shown(rows, format === "jsonl" ? "jsonl" : form, { io, columns: answer.columns }));
+    if (answer.truncated) io.note("rows were left out: --max-rows, or a narrower query");
+  },
+};
+
+const inspect: PlainCommand = {
+  name: "inspect",
+  operation: "timetravel.state",
+  takes: ["runId"],
+  flags: { timestamp: "at" },
+  about: "What happened to a run; with --at, how it stood then.",
+  async does(asking, input) {
+    if (input.timestamp !== undefined)
+      return askAndShow(asking, operationNamed("timetravel.state"), input, { items: "" });
+    const columns = ["timestamp", "eventType", "stepName", "summary"];
+    const answer = await ask<{ events?: unknown[] }>(asking, "timetravel.timeline", input);
+    const { io, form } = asking;
+    if (form !== "people" || answer.events?.length)
+      return void (await io.out(shown(answer, form, { io, columns, items: "events" })));
+    io.note("nothing was recorded, because its function has no recording: its steps are");
+    await askAndShow(asking, operationNamed("runs.steps"), { runId: input.runId }, { columns: stepColumns });
+  },
+};
+
+const destroying = /\.(delete|discard|clear|redactEvent|cancelSubtree|unregister)$/;
+
+const calling = (operation: string): PlainCommand => ({
+  ...{ name: operation, operation },
+  ...(destroying.test(operation) && { confirms: `Call ${operation}? It cannot be taken back.` }),
+});
+
+/** `svc call NAME`: every operation of the server, with the fields of its schema as flags. */
+function addCall(program: Command, io: Parameters<LoneCommand["add"]>[1], words: readonly string[]): void {
+  const call = program
+    .command("call")
+    .summary("Any operation of the server by its name.")
+    .description("Any operation of the server by its name; svc call NAME --help shows its fields.");
+  for (const operation of operations)
+    if (words.includes(operation.name)) addPlain(call, calling(operation.name), io);
+    else call.command(operation.name).summary(operation.about);
+}
+
+const plainOnes: readonly PlainCommand[] = [emit, invoke, sql, inspect];
+
+export const callCommands = (words: readonly string[]): readonly LoneCommand[] => [
+  ...plainOnes.map(
+    (plain): LoneCommand => ({
+      name: plain.name,
+      about: plain.about ?? operationNamed(plain.operation).about,
+      add: (program, io) => void addPlain(program, plain, io),
+    }),
+  ),
+  {
+    name: "call",
+    about: "Any operation of the server by its name.",
+    add: (program, io) => addCall(program, io, words),
+  },
+];

@@ -1,0 +1,106 @@
+import type { Group } from "../group.ts";
+
+const columns = ["id", "status", "version", "executionMode", "updatedAt"];
+
+/** Functions, and what bounds them. */
+export const functionGroups: readonly Group[] = [
+  {
+    name: "function",
+    about: "Functions: versions, pause, rollback.",
+    plain: [
+      { name: "list", operation: "functions.list", shows: { columns, items: "functions" } },
+      { name: "get", operation: "functions.get", takes: ["id"], shows: { items: "" } },
+      { name: "register", operation: "functions.register", takes: ["id"], shows: { items: "" } },
+      {
+        name: "history",
+        operation: "functions.history",
+        takes: ["functionId"],
+        shows: { columns: ["entityVersion", "changeType", "changeReason", "actorId", "recordedAt"] },
+      },
+      { name: "at", operation: "functions.at", takes: ["functionId"], shows: { items: "" } },
+      {
+        name: "rollback",
+        operation: "functions.rollback",
+        takes: ["functionId"],
+        flags: { version: "to" },
+        shows: { items: "" },
+        confirms: "Roll {functionId} back to version {version}?",
+      },
+      {
+        name: "pause",
+        operation: "functions.setStatus",
+        takes: ["id"],
+        sets: { status: "FUNCTION_STATUS_PAUSED" },
+        shows: { items: "" },
+        about: "Starts no runs of the function until it is activated.",
+      },
+      {
+        name: "activate",
+        operation: "functions.setStatus",
+        takes: ["id"],
+        sets: { status: "FUNCTION_STATUS_ACTIVE" },
+        shows: { items: "" },
+        about: "Starts runs of the function again.",
+      },
+      {
+        name: "archive",
+        operation: "functions.setStatus",
+        takes: ["id"],
+        sets: { status: "FUNCTION_STATUS_ARCHIVED" },
+        shows: { items: "" },
+        about: "Takes the function out of use; its runs stay.",
+        confirms: "Archive {id}?",
+      },
+      {
+        name: "delete",
+        operation: "functions.delete",
+        takes: ["id"],
+        confirms: "Delete function {id}?",
+      },
+    ],
+  },
+  {
+    name: "worker",
+    about: "Workers that are connected.",
+    plain: [{ name: "list", operation: "workers.list" }],
+  },
+  {
+    name: "capacity",
+    about: "What workers have room for, and what waits.",
+    plain: [
+      {
+        name: "stats",
+        operation: "capacity.stats",
+        flags: { env: "environment" },
+        shows: { items: "" },
+      },
+      ...(["lanes", "queue", "leases", "buckets", "sessions", "credits"] as const).map((name) => ({
+        name,
+        operation: `capacity.${name}`,
+        flags: { env: "environment" },
+      })),
+    ],
+  },
+  {
+    name: "debounce",
+    about: "Repeated events that wait to start one run.",
+    plain: [
+      { name: "list", operation: "debounce.list" },
+      {
+        name: "cancel",
+        operation: "debounce.cancel",
+        flags: { envID: "env-id", fnID: "function", key: "key" },
+        confirms: "Cancel what waits? Its events start no run.",
+      },
+    ],
+  },
+  {
+    name: "circuit-breaker",
+    about: "Circuit breakers of the endpoints of push functions.",
+    aliases: ["breaker"],
+    plain: [
+      { name: "list", operation: "breakers.list" },
+      { name: "reset", operation: "breakers.reset", takes: ["key"] },
+    ],
+  },
+];

@@ -1,0 +1,104 @@
+import type { PlainCommand } from "../command.ts";
+import type { Group } from "../group.ts";
+
+const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
+export const stepColumns = [
+  "sequence",
+  "name",
+  "stepType",
+  "status",
+  "attempt",
+  "startedAt",
+  "endedAt",
+  "error.message",
+];
+const timelineColumns = ["timestamp", "eventType", "stepName", "summary"];
+
+export const listRuns: PlainCommand = {
+  name: "list",
+  operation: "runs.list",
+  flags: { functionId: "function", eventId: "event" },
+  shows: { columns: runColumns, items: "runs" },
+};
+
+export const cancelRun: PlainCommand = { name: "cancel", operation: "runs.cancel", takes: ["id"] };
+
+export const resumeRun: PlainCommand = { name: "resume", operation: "runs.resume", takes: ["runId"] };
+
+export const timeline: PlainCommand = {
+  name: "timeline",
+  operation: "timetravel.timeline",
+  takes: ["runId"],
+  shows: { columns: timelineColumns, items: "events" },
+};
+
+/** Runs, and repairs of many of them. */
+export const runGroups: readonly Group[] = [
+  {
+    name: "run",
+    about: "Runs: what happened to them, and how to move them.",
+    byId: { command: "get", id: /^run_/ },
+    plain: [
+      listRuns,
+      { name: "get", operation: "runs.get", takes: ["id"] },
+      {
+        name: "steps",
+        operation: "runs.steps",
+        takes: ["runId"],
+        shows: { columns: stepColumns, items: "steps" },
+      },
+      cancelRun,
+      {
+        name: "cancel-subtree",
+        operation: "runs.cancelSubtree",
+        takes: ["runId"],
+        confirms: "Cancel {runId} and every run that it led to?",
+      },
+      { name: "pause", operation: "runs.pause", takes: ["runId"] },
+      resumeRun,
+      { name: "paused-state", operation: "runs.pausedState", takes: ["runId"], shows: { items: "" } },
+      {
+        name: "inject",
+        operation: "runs.inject",
+        takes: ["runId", "stepId"],
+        flags: { newOutput: "output" },
+      },
+      { name: "patch-step", operation: "steps.patch", takes: ["stepId"] },
+      { name: "streams", operation: "streams.ofRun", takes: ["id"] },
+      timeline,
+    ],
+  },
+  {
+    name: "repair",
+    about: "One action on many runs, in the background.",
+    plain: [
+      { name: "list", operation: "repairs.list" },
+      { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "" } },
+      { name: "items", operation: "repairs.items", takes: ["id"] },
+      { name: "preview", operation: "repairs.preview", shows: { items: "" } },
+      {
+        name: "start",
+        operation: "repairs.start",
+        shows: { items: "" },
+        confirms: "Start this repair? It acts on many runs.",
+      },
+      { name: "pause", operation: "repairs.pause", takes: ["id"], shows: { items: "" } },
+      { name: "continue", operation: "repairs.continue", takes: ["id"], shows: { items: "" } },
+      { name: "stop", operation: "repairs.stop", takes: ["id"], shows: { items: "" } },
+    ],
+  },
+  {
+    name: "replay",
+    about: "A function on events of the past, in the background: a repair.",
+    plain: [
+      { name: "preview", operation: "replays.preview", takes: ["functionId"], shows: { items: "" } },
+      {
+        name: "start",
+        operation: "replays.start",
+        takes: ["functionId"],
+        shows: { items: "" },
+        confirms: "Start {functionId} on events of the past?",
+      },
+    ],
+  },
+];

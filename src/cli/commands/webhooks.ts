@@ -1,0 +1,88 @@
+import type { Group } from "../group.ts";
+
+const sourceColumns = ["id", "name", "sourceType", "eventPrefix", "verifySecretSet", "createdAt"];
+const deliveryColumns = ["id", "status", "eventName", "eventId", "createdAt", "error"];
+
+/** Webhooks in and out, and tools of agents. */
+export const webhookGroups: readonly Group[] = [
+  {
+    name: "webhook",
+    about: "Webhooks in: sources and their deliveries.",
+    plain: [
+      { name: "list", operation: "webhooks.list", shows: { columns: sourceColumns } },
+      { name: "get", operation: "webhooks.get", takes: ["id"], shows: { items: "" } },
+      { name: "create", operation: "webhooks.create", shows: { items: "" } },
+      { name: "update", operation: "webhooks.update", takes: ["id"], shows: { items: "" } },
+      {
+        name: "deliveries",
+        operation: "webhooks.listDeliveries",
+        takes: ["sourceId"],
+        shows: { columns: deliveryColumns },
+      },
+      { name: "delivery", operation: "webhooks.getDelivery", takes: ["id"], shows: { items: "" } },
+      { name: "redeliver", operation: "webhooks.redeliver", takes: ["id"], shows: { items: "" } },
+      {
+        name: "send",
+        operation: "webhooks.receive",
+        takes: ["id"],
+        flags: { body: "payload" },
+        about: "Sends a request to a source, as its provider would.",
+      },
+      { name: "test", operation: "webhooks.test", shows: { items: "" } },
+      { name: "rotate-secret", operation: "webhooks.rotateSecret", takes: ["id"], shows: { items: "" } },
+      { name: "rotate-token", operation: "webhooks.rotateToken", takes: ["id"], shows: { items: "" } },
+      {
+        name: "delete",
+        operation: "webhooks.delete",
+        takes: ["id"],
+        confirms: "Delete webhook source {id}?",
+      },
+    ],
+    groups: [
+      {
+        name: "endpoint",
+        about: "Webhooks out: events that are sent to URLs.",
+        plain: [
+          { name: "list", operation: "webhookEndpoints.list" },
+          { name: "get", operation: "webhookEndpoints.get", takes: ["id"], shows: { items: "" } },
+          { name: "create", operation: "webhookEndpoints.create", shows: { items: "" } },
+          { name: "update", operation: "webhookEndpoints.update", takes: ["id"], shows: { items: "" } },
+          { name: "pause", operation: "webhookEndpoints.pause", takes: ["id"], shows: { items: "" } },
+          { name: "resume", operation: "webhookEndpoints.resume", takes: ["id"], shows: { items: "" } },
+          {
+            name: "rotate-secret",
+            operation: "webhookEndpoints.rotateSecret",
+            takes: ["id"],
+            shows: { items: "" },
+          },
+          { name: "dead-letters", operation: "webhookEndpoints.listDeadLetters", takes: ["endpointId"] },
+          { name: "redeliver", operation: "webhookEndpoints.redeliver", takes: ["endpointId", "eventId"] },
+          {
+            name: "discard",
+            operation: "webhookEndpoints.discard",
+            takes: ["endpointId", "eventId"],
+            confirms: "Discard the dead letter of {eventId}?",
+          },
+          {
+            name: "delete",
+            operation: "webhookEndpoints.delete",
+            takes: ["id"],
+            confirms: "Delete endpoint {id}?",
+          },
+        ],
+      },
+    ],
+  },
+  {
+    name: "tool",
+    about: "Tools that agents register.",
+    plain: [
+      {
+        name: "list",
+        operation: "agentTools.list",
+        shows: { columns: ["qualifiedName", "description", "requiredScopes"], items: "tools" },
+      },
+      { name: "invoke", operation: "agentTools.invoke", takes: ["toolName"], shows: { items: "" } },
+    ],
+  },
+];

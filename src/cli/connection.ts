@@ -1,0 +1,123 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { createClient, type Transport } from "../sdk/index.ts";
+import { type Io, refused, usage } from "./io.ts";
+import { type Profile, readProfiles } from "./profiles.ts";
+
+/** Flags of every command that talks to a server. */
+export interface ConnectionFlags {
+  server?: string;
+  env?: string;
+  asOrg?: string;
+  profile?: string;
+  keyFile?: string;
+}
+
+/** Where a command goes, and as whom. */
+export interface Target {
+  url: string;
+  key: string | undefined;
+  environment: string | undefined;
+  /** `X-Svc-Org`. */
+  org: string | undefined;
+}
+
+export const serverDefault = "http://127.0.0.1:9123";
+
+/** The key in a file: alone, or as the server's first start writes it. */
+export function keyIn(file: string): string {
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw usage(`${file} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+  if (!text.startsWith("{")) return text;
+  let key: unknown;
+  try {
+    ({ key } = JSON.parse(text) as { key?: unknown });
+  } catch {
+    throw usage(`${file} is neither a key nor JSON with the field "key"`);
+  }
+  if (typeof key !== "string") throw usage(`${file}: the field "key" is missing`);
+  return key;
+}
+
+function urlOf(text: string): string {
+  const named = /^https?:\/\//.test(text) ? text : `http://${text}`;
+  if (!URL.canParse(named)) throw usage(`--server: must be a URL such as ${serverDefault}`);
+  return named.replace(/\/+$/, "");
+}
+
+/** The profile that is meant; empty when none is. */
+export function profileOf(name: string | undefined, io: Io): Profile {
+  if (name === "") throw usage("--profile: needs a name");
+  const { current, profiles } = readProfiles(io);
+  const wanted = name ?? io.environment.SVC_PROFILE ?? current;
+  if (!wanted) return {};
+  const found = Object.hasOwn(profiles, wanted) ? profiles[wanted] : undefined;
+  if (!found) throw usage(`there is no profile ${wanted}: svc profile list shows them`);
+  return found;
+}
+
+/** A flag beats a variable, a variable the profile. */
+export function targetOf(flags: ConnectionFlags, io: Io): Target {
+  const { environment: variables } = io;
+  const profile = profileOf(flags.profile, io);
+  const keyFile = flags.keyFile ?? (variables.SVC_API_KEY ? undefined : profile.keyFile);
+  const key = flags.keyFile === undefined && variables.SVC_API_KEY ? variables.SVC_API_KEY : undefined;
+  return {
+    url: urlOf(flags.server ?? (variables.SVC_SERVER_URL || profile.server || serverDefault)),
+    key: key ?? (keyFile === undefined ? profile.key : keyIn(resolve(io.folder, keyFile))),
+    environment: flags.env ?? (variables.SVC_ENV || profile.environment),
+    org: flags.asOrg ?? profile.org,
+  };
+}
+
+const orgHeader = "x-svc-org";
+
+/** One connection of a command, which sends its org with every request. */
+export interface ServerLink {
+  readonly target: Target;
+  readonly transport: Transport;
+  /** Headers of every request. */
+  headers(): Promise<Record<string, string>>;
+}
+
+/** The id of an environment of the org that a platform credential acts in. */
+async function environmentOf(name: string, transport: Transport, headers: Record<string, string>) {
+  const list = await transport.send<{ id: string; name: string }[]>({
+    method: "GET",
+    path: "/api/v1/environments",
+    headers,
+  });
+  const found = list.find((one) => one.name === name);
+  if (!found) throw refused(`there is no environment named ${name}`);
+  return found.id;
+}
+
+export function connect(target: Target, timeoutMs?: number): ServerLink {
+  const { url, key, environment, org } = target;
+  const isOrgs = org !== undefined && environment !== undefined && !environment.startsWith("env_");
+  const { transport } = createClient({
+    url,
+    ...(key !== undefined && { apiKey: key }),
+    ...(environment !== undefined && !isOrgs && { environment }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+  });
+  let headers: Promise<Record<string, string>> | undefined;
+  const ask = async (): Promise<Record<string, string>> => {
+    if (org === undefined) return {};
+    const acting = { [orgHeader]: org };
+    if (!isOrgs) return acting;
+    return { ...acting, "x-svc-environment": await environmentOf(environment, transport, acting) };
+  };
+  return {
+    target,
+    transport,
+    headers: () => {
+      headers ??= ask();
+      return headers;
+    },
+  };
+}

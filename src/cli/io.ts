@@ -1,0 +1,50 @@
+import type { Clock } from "../kit/clock.ts";
+
+/** What a command reads and writes. Nothing in it but `processIo` knows a process, so that tests need none. */
+export interface Io {
+  environment: Readonly<Record<string, string | undefined>>;
+  /** Where relative names of files begin. */
+  folder: string;
+  home: string;
+  /** Waits while the reader is behind. */
+  out: (text: string | Uint8Array) => void | Promise<void>;
+  /** Problems, questions and notices, for people. */
+  note: (text: string) => void;
+  /** How far a long command is: a line on a terminal that the next one replaces, and an empty text removes. */
+  status: (text: string) => void;
+  /** Standard output is a terminal: colours, and lists that redraw themselves. */
+  isTerminal: boolean;
+  columns: number;
+  input: {
+    isTerminal: boolean;
+    /** All of standard input. */
+    bytes: () => Promise<Uint8Array>;
+    /** One line that a person types; undefined when they ended the input instead. */
+    ask: (question: string, options?: { hidden?: boolean }) => Promise<string | undefined>;
+  };
+  /** Raised by ^C. */
+  signal: AbortSignal;
+  clock: Clock;
+}
+
+export const exitCodes = { ok: 0, refused: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
+
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+
+/** No answer came: `timeout` as well, whatever the server did meanwhile. */
+export const isUnreachable = ({ code }: { code: string }): boolean =>
+  code === "unreachable" || code === "timeout";
+
+/** Ends a command with a line for people. */
+export class CommandFailure extends Error {
+  readonly code: ExitCode;
+
+  constructor(code: ExitCode, message: string) {
+    super(message);
+    this.name = "CommandFailure";
+    this.code = code;
+  }
+}
+
+export const usage = (message: string) => new CommandFailure(exitCodes.usage, message);
+export const refused = (message: string) => new CommandFailure(exitCodes.refused, message);

@@ -1,0 +1,243 @@
+import { Server } from "@modelcontextprotocol/sdk/server/index.js";
+import {
+  CallToolRequestSchema,
+  type CallToolResult,
+  ListResourcesRequestSchema,
+  ListToolsRequestSchema,
+  ReadResourceRequestSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+import { redactText } from "../../kit/redact.ts";
+import { suggestion } from "../../kit/setting.ts";
+import { version } from "../../kit/version.ts";
+import { SvcError } from "../../sdk/index.ts";
+import { call } from "../call.ts";
+import { connect, type Target } from "../connection.ts";
+import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpCallMsMax, mcpListDefault, mcpListMax } from "../limits.ts";
+import { choiceOf, operationNamed } from "../operations.ts";
+import { boundedText } from "./answer.ts";
+import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
+import { describedTool, docsToolName, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
+
+export interface McpOptions {
+  target: Target;
+  allowsWrites: boolean;
+  /** Tools of agents are not listed. */
+  isStatic: boolean;
+}
+
+type Arguments = Readonly<Record<string, unknown>>;
+
+class ToolRefusal extends Error {}
+
+const docsTool = {
+  name: docsToolName,
+  description: "A page of documentation, from `offset` on.",
+  inputSchema: {
+    type: "object" as const,
+    properties: {
+      topic: { type: "string", enum: Object.keys(docTopics) },
+      offset: { type: "integer", minimum: 0, description: "The first character." },
+    },
+    required: ["topic"],
+    additionalProperties: false,
+  },
+  annotations: { readOnlyHint: true, destructiveHint: false, openWorldHint: false },
+};
+
+const agentPrefix = "agent_";
+const agentToolName = (qualified: string): string =>
+  agentPrefix + qualified.replaceAll(/[^A-Za-z0-9_-]/g, "_");
+
+interface AgentTool {
+  qualifiedName: string;
+  description?: string;
+  inputSchemaJson?: string;
+}
+
+function inputSchemaOf({ inputSchemaJson = "{}" }: AgentTool): { type: "object"; [key: string]: unknown } {
+  try {
+    const schema: unknown = JSON.parse(inputSchemaJson);
+    if (typeof schema === "object" && schema !== null) return { ...schema, type: "object" };
+  } catch {
+    // An agent may have registered anything; its tool takes any object then.
+  }
+  return { type: "object" };
+}
+
+/** What an MCP client sees of one server, as one caller. */
+class McpTools {
+  readonly #options: McpOptions;
+
+  constructor(options: McpOptions) {
+    this.#options = options;
+  }
+
+  get #visible(): readonly McpTool[] {
+    return mcpTools.filter(({ writes }) => !writes || this.#options.allowsWrites);
+  }
+
+  async #agentTools(signal: AbortSignal): Promise<AgentTool[]> {
+    const { isStatic, allowsWrites } = this.#options;
+    if (isStatic || !allowsWrites) return [];
+    try {
+      const { tools = [] } = await this.#ask<{ tools?: AgentTool[] }>(
+        "agentTools.list",
+        {},
+        undefined,
+        signal,
+      );
+      return tools.slice(0, mcpAgentToolsMax);
+    } catch (error) {
+      // Without the right to see tools of agents, or without a server, the others are listed all the same.
+      if (error instanceof SvcError) return [];
+      throw error;
+    }
+  }
+
+  #ask<Answer>(
+    operation: string,
+    input: Arguments,
+    env: string | undefined,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const { target } = this.#options;
+    const connection = connect({ ...target, environment: env ?? target.environment }, mcpCallMsMax);
+    return call<Answer>(connection, operationNamed(operation), input, signal);
+  }
+
+  async list(signal: AbortSignal) {
+    const agents = await this.#agentTools(signal);
+    return [
+      docsTool,
+      ...this.#visible.map(describedTool),
+      ...agents.map((tool) => ({
+        name: agentToolName(tool.qualifiedName),
+        description: tool.description || `Tool ${tool.qualifiedName} of an agent.`,
+        inputSchema: inputSchemaOf(tool),
+        annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
+      })),
+    ];
+  }
+
+  async docs(topic: DocTopic, signal: AbortSignal): Promise<string> {
+    return docText(topic, () => this.#ask("server.openapi", {}, undefined, signal));
+  }
+
+  async call(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
+    if (name === docsTool.name) {
+      const { topic, offset = 0 } = given;
+      if (!isDocTopic(topic))
+        throw new ToolRefusal(`topic: must be one of ${Object.keys(docTopics).join(", ")}`);
+      const text = await this.docs(topic, signal);
+      const from = Number(offset);
+      const page = text.slice(from, from + mcpAnswerCharsMax);
+      const end = from + page.length;
+      return end < text.length ? `${page}\n… go on with offset ${end} of ${text.length}` : page;
+    }
+    if (name.startsWith(agentPrefix)) return this.#callAgent(name, given, signal);
+    const tool = mcpTools.find((one) => one.name === name);
+    if (!tool)
+      throw new ToolRefusal(
+        `unknown tool ${name}${suggestion(
+          name,
+          mcpTools.map((one) => one.name),
+        )}`,
+      );
+    if (tool.writes && !this.#options.allowsWrites)
+      throw new ToolRefusal(`${name} changes things: svc mcp was started without --allow-writes`);
+    if (tool.destroys && given.confirm !== true)
+      throw new ToolRefusal(`${name} cannot be taken back: confirm must be true`);
+    const { env } = given;
+    if (env !== undefined && typeof env !== "string") throw new ToolRefusal("env: must be a text");
+    if (tool.needsEnvironment && !env)
+      throw new ToolRefusal("env: is needed: the name or id of the environment");
+    const input = inputFor(tool, given);
+    const answer = await this.#ask(tool.operation, input, env, signal).catch((error) => {
+      const isMissing = error instanceof SvcError && error.status === 404;
+      if (!isMissing || tool.creates === undefined) throw error;
+      return this.#ask(tool.creates, input, env, signal);
+    });
+    return boundedText(answer);
+  }
+
+  async #callAgent(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
+    if (!this.#options.allowsWrites)
+      throw new ToolRefusal(`${name} may change things: svc mcp was started without --allow-writes`);
+    const tool = (await this.#agentTools(signal)).find((one) => agentToolName(one.qualifiedName) === name);
+    if (!tool) throw new ToolRefusal(`no agent has registered ${name}`);
+    const input = { toolName: tool.qualifiedName, input: given };
+    return boundedText(await this.#ask("agentTools.invoke", input, undefined, signal));
+  }
+}
+
+/** The input of the tool's operation; what the tool does not have is refused, a page is bounded. */
+function inputFor(tool: McpTool, given: Arguments): Arguments {
+  const fields = fieldsOf(tool);
+  const input: Record<string, unknown> = {};
+  const known = [...fields.map(({ name }) => name), "env", "confirm"];
+  for (const [name, value] of Object.entries(given)) {
+    const found = fields.find((one) => one.name === name);
+    if (!found && !known.includes(name))
+      throw new ToolRefusal(`${name}: unknown field${suggestion(name, known)}`);
+    if (!found) continue;
+    const { field } = found;
+    const choices = field.choices ?? [];
+    input[field.name] =
+      field.kind === "choice" && typeof value === "string" ? (choiceOf(choices, value) ?? value) : value;
+  }
+  const missing = (tool.needs ?? []).find((name) => given[name] === undefined);
+  if (missing !== undefined) throw new ToolRefusal(`${missing}: is needed`);
+  if (!tool.writes && fields.some(({ field }) => field.name === "limit"))
+    input.limit = Math.min(Number(input.limit ?? mcpListDefault) || mcpListDefault, mcpListMax);
+  return input;
+}
+
+const uriOf = (topic: string): string => `svc://docs/${topic}`;
+
+const textResult = (text: string, isError = false): CallToolResult => ({
+  content: [{ type: "text", text }],
+  ...(isError && { isError }),
+});
+
+const messageOf = (error: unknown): string => {
+  if (error instanceof SvcError) return `${error.code}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+};
+
+/** A server for one MCP client; the caller connects it to a transport. */
+export function mcpServer(options: McpOptions): Server {
+  const server = new Server(
+    { name: "svc", version },
+    {
+      capabilities: { tools: {}, resources: {} },
+      instructions:
+        "Reads and, where allowed, repairs an svc server: runs, functions, events, projections, streams, keys.",
+    },
+  );
+  const tools = new McpTools(options);
+  server.setRequestHandler(ListToolsRequestSchema, async (_request, { signal }) => ({
+    tools: await tools.list(signal),
+  }));
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) => {
+    try {
+      return textResult(await tools.call(params.name, params.arguments ?? {}, signal));
+    } catch (error) {
+      return textResult(redactText(messageOf(error)), true);
+    }
+  });
+  server.setRequestHandler(ListResourcesRequestSchema, () => ({
+    resources: Object.entries(docTopics).map(([topic, description]) => ({
+      uri: uriOf(topic),
+      name: topic,
+      description,
+      mimeType: topic === "openapi" ? "application/json" : "text/markdown",
+    })),
+  }));
+  server.setRequestHandler(ReadResourceRequestSchema, async ({ params: { uri } }, { signal }) => {
+    const topic = Object.keys(docTopics).find((one) => uriOf(one) === uri);
+    if (!isDocTopic(topic)) throw new Error(`no resource ${uri}`);
+    const mimeType = topic === "openapi" ? "application/json" : "text/markdown";
+    return { contents: [{ uri, mimeType, text: await tools.docs(topic, signal) }] };
+  });
+  return server;
+}

@@ -1,0 +1,160 @@
+import { type CataloguedOperation, type OperationField, operationNamed, shortWords } from "../operations.ts";
+
+/** A tool that is one call of the server. */
+export interface McpTool {
+  name: string;
+  operation: string;
+  /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
+  names?: Readonly<Record<string, string>>;
+  /** Fields that messages of RPC do not mark as needed, by the tool's names. */
+  needs?: readonly string[];
+  /** The operation that takes the same input where the thing is not there yet. */
+  creates?: string;
+  writes?: boolean;
+  /** Cannot be taken back: `confirm: true` is needed. */
+  destroys?: boolean;
+  /** The caller must say which environment it means. */
+  needsEnvironment?: boolean;
+}
+
+const reading: readonly McpTool[] = [
+  { name: "server_info", operation: "server.capabilities" },
+  { name: "overview", operation: "overview.get" },
+  { name: "list_runs", operation: "runs.list" },
+  { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
+  { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
+  { name: "list_functions", operation: "functions.list" },
+  { name: "get_function", operation: "functions.get", names: { id: "function_id" }, needs: ["function_id"] },
+  { name: "list_projections", operation: "projections.list" },
+  { name: "projection_status", operation: "projections.status", needs: ["name"] },
+  { name: "list_entity_streams", operation: "streams.list" },
+  { name: "read_entity_stream", operation: "streams.read", needs: ["entity_id"] },
+  { name: "list_events", operation: "events.list" },
+  { name: "sql_query", operation: "query.execute", needs: ["query"] },
+  { name: "list_projects", operation: "projects.list" },
+  { name: "list_environments", operation: "environments.list" },
+  { name: "list_workers", operation: "workers.list" },
+  { name: "list_secrets", operation: "secrets.list" },
+  { name: "kv_list_buckets", operation: "kv.buckets.list" },
+  { name: "kv_list_keys", operation: "kv.keys.list" },
+  { name: "kv_get", operation: "kv.get" },
+  { name: "rebuild_projection_status", operation: "projections.rebuildJob", needs: ["name"] },
+  { name: "outbox_dlq_list", operation: "outbox.deadLetters", needsEnvironment: true },
+  { name: "circuit_breaker_list", operation: "breakers.list" },
+];
+
+const changing: readonly McpTool[] = [
+  { name: "emit_event", operation: "events.emit", needs: ["event"] },
+  { name: "invoke_function", operation: "functions.invokeSync", needs: ["function_id"] },
+  { name: "append_entity_event", operation: "streams.append", needs: ["entity_id", "event_name", "data"] },
+  { name: "delete_stream", operation: "streams.delete", destroys: true, needs: ["entity_id"] },
+  {
+    name: "redact_event",
+    operation: "streams.redactEvent",
+    destroys: true,
+    needs: ["entity_id", "event_id"],
+  },
+  { name: "secret_set", operation: "secrets.put", creates: "secrets.create" },
+  { name: "kv_put", operation: "kv.put", names: { body: "value" } },
+  {
+    name: "cancel_run",
+    operation: "runs.cancel",
+    names: { id: "run_id" },
+    destroys: true,
+    needs: ["run_id"],
+  },
+  { name: "resume_run", operation: "runs.resume", needs: ["run_id"] },
+  { name: "rebuild_projection", operation: "projections.rebuild", destroys: true, needs: ["name"] },
+  {
+    name: "outbox_dlq_requeue",
+    operation: "outbox.requeue",
+    names: { eventID: "event_id" },
+    needsEnvironment: true,
+  },
+  {
+    name: "outbox_dlq_discard",
+    operation: "outbox.discard",
+    names: { eventID: "event_id" },
+    destroys: true,
+    needsEnvironment: true,
+  },
+  { name: "circuit_breaker_reset", operation: "breakers.reset" },
+];
+
+const prefix = "svc_";
+
+export const mcpTools: readonly McpTool[] = [
+  ...reading,
+  ...changing.map((tool): McpTool => ({ ...tool, writes: true })),
+].map((tool) => ({ ...tool, name: prefix + tool.name }));
+
+export const docsToolName = `${prefix}get_docs`;
+
+const snakeOf = (name: string): string => name.replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
+
+interface ToolField {
+  name: string;
+  field: OperationField;
+}
+
+/** The fields of a tool, without the twins that other spellings need. */
+export function fieldsOf({ operation, names = {} }: McpTool): ToolField[] {
+  const { fields } = operationNamed(operation);
+  return fields
+    .filter((field) => field.place !== "header" && !/Value$/.test(field.name))
+    .map((field) => ({ name: names[field.name] ?? snakeOf(field.name), field }));
+}
+
+/** Any JSON is told by no `type`. */
+function schemaOf({ kind, about, choices = [] }: OperationField): Record<string, unknown> {
+  const words = shortWords(choices);
+  const type: Record<OperationField["kind"], Record<string, unknown>> = {
+    bytes: { type: "string" },
+    text: { type: "string" },
+    integer: { type: "integer" },
+    number: { type: "number" },
+    switch: { type: "boolean" },
+    choice: { type: "string", enum: words },
+    texts: { type: "array", items: { type: "string" } },
+    words: { type: "array", items: { type: "string", enum: words } },
+    json: {},
+  };
+  return { ...type[kind], ...(about && { description: about }) };
+}
+
+const environmentField = {
+  type: "string",
+  description: "Name or id of the environment; the key's own when left out.",
+};
+const confirmField = { type: "boolean", description: "Must be true: what this does cannot be taken back." };
+
+/** A tool as MCP lists it. */
+export function describedTool(tool: McpTool) {
+  const operation: CataloguedOperation = operationNamed(tool.operation);
+  const fields = fieldsOf(tool);
+  const required = [
+    ...fields.filter(({ field }) => field.required || field.place === "path").map(({ name }) => name),
+    ...(tool.needs ?? []),
+    ...(tool.needsEnvironment ? ["env"] : []),
+    ...(tool.destroys ? ["confirm"] : []),
+  ];
+  return {
+    name: tool.name,
+    description: operation.about,
+    inputSchema: {
+      type: "object" as const,
+      properties: {
+        ...Object.fromEntries(fields.map(({ name, field }) => [name, schemaOf(field)])),
+        env: environmentField,
+        ...(tool.destroys && { confirm: confirmField }),
+      },
+      ...(required.length > 0 && { required }),
+      additionalProperties: false,
+    },
+    annotations: {
+      readOnlyHint: tool.writes !== true,
+      destructiveHint: tool.destroys === true,
+      openWorldHint: false,
+    },
+  };
+}

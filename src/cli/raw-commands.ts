@@ -1,0 +1,70 @@
+import { redactText } from "../kit/redact.ts";
+import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
+import { exitCodes, type Io, usage } from "./io.ts";
+import { barOf } from "./progress.ts";
+
+/** A command that reads its own arguments. */
+export interface RawCommand {
+  about: string;
+  /** Undefined when something was started that stays. */
+  open: (argv: readonly string[], io: Io) => Promise<number | undefined>;
+  /** It answers `--help` itself. */
+  helps?: boolean;
+}
+
+/** By the word, or by the name of a group and a word in it. */
+export type RawCommands = Readonly<Record<string, RawCommand>>;
+
+const follow: RawCommand["open"] = async (argv, io) => (await import("./tail.ts")).runTail(argv, io);
+
+const ofStream: RawCommand["open"] = async ([id, ...rest], io) => {
+  const isNamed = id !== undefined && !id.startsWith("-");
+  if (!isNamed && id !== "--help") throw usage("svc stream subscribe: the id of the stream is needed");
+  return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io);
+};
+
+/** Commands that open a database without a server; ^C ends one that `hears` it between two transactions. */
+const database =
+  (
+    load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>,
+    { hears = false } = {},
+  ): RawCommand["open"] =>
+  async (argv, io) => {
+    const run = await load();
+    const line = (text: string) => void io.out(`${text}\n`);
+    const { did, reasons } = await run({
+      ...{ argv, environment: io.environment, clock: io.clock, say: line },
+      progress: (done, total) => io.status(barOf(done, total, "lines")),
+      ...(hears && { signal: io.signal }),
+    });
+    io.status("");
+    for (const reason of reasons) io.note(redactText(reason));
+    if (did === "nothing: bad arguments") io.note("see: svc help");
+    if (did === "all") return exitCodes.ok;
+    if (hears && io.signal.aborted) return exitCodes.interrupted;
+    return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
+  };
+
+export const rawCommands: RawCommands = {
+  backup: {
+    about: "Copy the database file, also while its server runs: --db FILE --to FILE [--force]",
+    open: database(async () => (await import("./backup.ts")).backup),
+  },
+  restore: {
+    about:
+      "Put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL",
+    open: database(async () => (await import("./backup.ts")).restore),
+  },
+  import: {
+    about:
+      "Read what svc export wrote into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]",
+    open: database(async () => (await import("./import.ts")).importOrg, { hears: true }),
+  },
+  tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },
+  subscribe: { about: "The same as tail.", open: follow, helps: true },
+  "stream subscribe": {
+    about: "Follow what is appended to a stream: ID, and the flags of tail",
+    open: ofStream,
+    helps: true,
+  },
+};

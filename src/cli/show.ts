@@ -1,0 +1,205 @@
+import type { Io } from "./io.ts";
+
+/** As people chose it by `--json` and `--jsonl`. */
+export type OutputForm = "people" | "json" | "jsonl";
+
+export interface Paint {
+  strong: (text: string) => string;
+  dim: (text: string) => string;
+  good: (text: string) => string;
+  bad: (text: string) => string;
+  busy: (text: string) => string;
+}
+
+const codes = { strong: 1, dim: 2, good: 32, bad: 31, busy: 33 } as const;
+const escapeText = "\u001b[";
+
+/** Colours on a terminal that has them; elsewhere the text as it is. */
+export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "environment">): Paint {
+  const hasColours = isTerminal && !environment.NO_COLOR && environment.TERM !== "dumb";
+  const by = (code: number) => (text: string) =>
+    hasColours ? `${escapeText}${code}m${text}${escapeText}0m` : text;
+  return {
+    strong: by(codes.strong),
+    dim: by(codes.dim),
+    good: by(codes.good),
+    bad: by(codes.bad),
+    busy: by(codes.busy),
+  };
+}
+
+/** Clears the screen, for lists that redraw themselves. */
+export const clearScreen = `${escapeText}H${escapeText}2J`;
+
+const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+const enumWord =
+  /^(?:RUN_STATUS|STEP_STATUS|FUNCTION_STATUS|STEP_TYPE|EXECUTION_MODE|ACK_MODE|BACKPRESSURE_MODE|CONSUMER_GROUP_STATUS)_([A-Z_]+)$/;
+// An answer may carry what strangers wrote: sent to a terminal, it could move the cursor or change its title.
+const control = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+
+/** Local time to the second, as in `2026-01-31 14:02:59`. */
+export function localTime(text: string): string {
+  const at = new Date(text);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+export const withoutControl = (text: string): string => text.replaceAll(control, "\ufffd");
+
+/** A value as one line for people. */
+export function cellOf(value: unknown): string {
+  if (value === undefined || value === null) return "";
+  if (typeof value === "string") {
+    if (instant.test(value)) return localTime(value);
+    const word = enumWord.exec(value)?.[1];
+    return word === undefined ? withoutControl(value).replaceAll("\n", "\u21b5") : word.toLowerCase();
+  }
+  return typeof value === "object" ? withoutControl(JSON.stringify(value)) : String(value);
+}
+
+const goodWords = new Set(["completed", "active", "healthy", "ready", "ok", "delivered", "succeeded"]);
+const badWords = new Set([
+  "failed",
+  "dead",
+  "error",
+  "unhealthy",
+  "open",
+  "timed_out",
+  "discarded",
+  "expired",
+]);
+const busyWords = new Set([
+  "running",
+  "waiting",
+  "sleeping",
+  "pending",
+  "paused",
+  "retrying",
+  "waiting_for_capacity",
+]);
+
+function coloured(text: string, shown: string, paint: Paint): string {
+  if (goodWords.has(text)) return paint.good(shown);
+  if (badWords.has(text)) return paint.bad(shown);
+  return busyWords.has(text) ? paint.busy(shown) : shown;
+}
+
+type TableRow = Readonly<Record<string, unknown>>;
+
+const scalar = (value: unknown) => typeof value !== "object" || value === null;
+const columnsShown = 7;
+
+/** The columns where a command chooses none: the scalar fields that some row has. */
+function columnsOf(rows: readonly TableRow[]): string[] {
+  const names = new Set(rows.flatMap((row) => Object.keys(row).filter((name) => scalar(row[name]))));
+  return [...names].slice(0, columnsShown);
+}
+
+/** `error.message` of a row. */
+function valueAt(row: TableRow, column: string): unknown {
+  if (Object.hasOwn(row, column)) return row[column];
+  let value: unknown = row;
+  for (const name of column.split(".")) value = (value as TableRow | undefined | null)?.[name];
+  return value;
+}
+
+const titleOf = (column: string): string =>
+  column
+    .split(".")[0]!
+    .replaceAll(/([a-z])([A-Z])/g, "$1 $2")
+    .replaceAll("_", " ")
+    .toUpperCase();
+
+const narrowest = 8;
+
+/** Cuts the widest columns until a row fits the terminal; what is piped is never cut. */
+function fitting(widths: number[], room: number): number[] {
+  const cut = [...widths];
+  while (cut.reduce((sum, width) => sum + width + 2, -2) > room) {
+    const widest = Math.max(...cut);
+    if (widest <= narrowest) break;
+    cut[cut.indexOf(widest)] = widest - 1;
+  }
+  return cut;
+}
+
+export function tableOf(
+  rows: readonly TableRow[],
+  { columns = columnsOf(rows), io, paint }: { columns?: readonly string[] | undefined; io: Io; paint: Paint },
+): string {
+  if (rows.length === 0) return `${paint.dim("none")}\n`;
+  const texts = rows.map((row) => columns.map((column) => cellOf(valueAt(row, column))));
+  const titles = columns.map(titleOf);
+  const wanted = titles.map((title, at) =>
+    Math.max(title.length, ...texts.map((cells) => cells[at]!.length)),
+  );
+  const widths = io.isTerminal ? fitting(wanted, io.columns) : wanted;
+  const line = (cells: readonly string[], show: (text: string, padded: string) => string) =>
+    cells
+      .map((text, at) => {
+        const width = widths[at]!;
+        const cut = text.length > width ? `${text.slice(0, width - 1)}\u2026` : text;
+        return show(text, at === cells.length - 1 ? cut : cut.padEnd(width));
+      })
+      .join("  ")
+      .trimEnd();
+  const lines = texts.map((cells) => line(cells, (text, padded) => coloured(text, padded, paint)));
+  return `${[line(titles, (_text, padded) => paint.dim(padded)), ...lines].join("\n")}\n`;
+}
+
+const isRow = (value: unknown): value is TableRow =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const shortJsonMax = 80;
+/** What callers wrote, and may copy: it stays JSON. */
+const payloads = new Set(["data", "input", "output", "state", "value", "metadata", "eventData", "error"]);
+
+/** One thing: a line a field, and the same below it; lists of things are tables of their scalar fields. */
+export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint }): string {
+  const entries = Object.entries(value).filter(([, one]) => one !== undefined && one !== null && one !== "");
+  if (entries.length === 0) return `${paint.good("done")}\n`;
+  const width = Math.max(...entries.map(([name]) => name.length));
+  const indent = "\n".padEnd(width + 3);
+  const inside = { ...io, columns: io.columns - width - 2 };
+  const shownOf = (name: string, one: unknown): string => {
+    const text = cellOf(one);
+    if (scalar(one) || text.length < shortJsonMax) return coloured(text, text, paint);
+    const isList = Array.isArray(one) && one.every((item) => isRow(item) && Object.values(item).some(scalar));
+    if (isList) return tableOf(one, { io: inside, paint }).trimEnd();
+    if (isRow(one) && !payloads.has(name)) return detailsOf(one, { io: inside, paint }).trimEnd();
+    return JSON.stringify(one, null, 2).split("\n").map(withoutControl).join("\n");
+  };
+  const lines = entries.map(
+    ([name, one]) => `${paint.dim(name.padEnd(width))}  ${shownOf(name, one).replaceAll("\n", indent)}`,
+  );
+  return `${lines.join("\n")}\n`;
+}
+
+/** The list in an answer: the answer itself, or its only field that is an array. */
+export function itemsOf(answer: unknown, under?: string): readonly unknown[] | undefined {
+  if (Array.isArray(answer)) return answer;
+  if (typeof answer !== "object" || answer === null) return undefined;
+  if (under !== undefined) return ((answer as TableRow)[under] as unknown[] | undefined) ?? [];
+  const arrays = Object.values(answer).filter(Array.isArray);
+  return arrays.length === 1 ? arrays[0] : undefined;
+}
+
+const asRow = (item: unknown): TableRow => (isRow(item) ? item : { value: item });
+
+export interface Shown {
+  columns?: readonly string[] | undefined;
+  /** The answer's field with the list; empty: the answer is no list. */
+  items?: string | undefined;
+}
+
+/** An answer in the form that was asked for. */
+export function shown(answer: unknown, form: OutputForm, { io, columns, items }: Shown & { io: Io }): string {
+  if (form === "json") return `${JSON.stringify(answer ?? {}, null, 2)}\n`;
+  const list = items === "" ? undefined : itemsOf(answer, items);
+  if (form === "jsonl") return (list ?? [answer ?? {}]).map((one) => `${JSON.stringify(one)}\n`).join("");
+  const paint = paintOf(io);
+  if (list) return tableOf(list.map(asRow), { columns, io, paint });
+  if (answer === undefined) return `${paint.good("done")}\n`;
+  return detailsOf(asRow(answer), { io, paint });
+}

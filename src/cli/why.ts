@@ -1,0 +1,232 @@
+import type { Command } from "commander";
+import { SvcError } from "../sdk/index.ts";
+import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
+import type { Io } from "./io.ts";
+import { localTime, paintOf, withoutControl } from "./show.ts";
+
+interface ErrorShown {
+  message?: string;
+  code?: string;
+}
+
+interface RunShown {
+  id: string;
+  functionId?: string;
+  status?: string;
+  attempt?: number;
+  maxAttempts?: number;
+  createdAt?: string;
+  updatedAt?: string;
+  endedAt?: string;
+  error?: ErrorShown;
+  pauseReason?: string;
+  cancellationCause?: string;
+  parentRunId?: string;
+  workerId?: string;
+  claimedBy?: string;
+  timeoutAt?: string;
+  /** `compensating` while it is undone. */
+  phase?: string;
+  compensationFailed?: number;
+}
+
+interface StepShown {
+  name?: string;
+  stepId?: string;
+  status?: string;
+  attempt?: number;
+  error?: ErrorShown;
+  sleepUntil?: string;
+  waitEventName?: string;
+  waitTimeout?: string;
+}
+
+/** Why a run is where it is, and what to do about it. */
+export interface Why {
+  run: string;
+  status: string;
+  because: string[];
+  next: string[];
+}
+
+const wordOf = (text: string | undefined, prefix: string): string =>
+  (text ?? "").replace(prefix, "").toLowerCase() || "unknown";
+
+const errorLine = ({ message = "without a message", code }: ErrorShown): string =>
+  code ? `${message} (${code})` : message;
+
+const nameOf = ({ name, stepId }: StepShown): string => name || stepId || "?";
+
+/** What is read besides the run; none where the caller may not, which is no reason to say nothing. */
+async function unlessDenied<Answer>(asked: Promise<Answer>): Promise<Answer | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof SvcError && (error.status === 403 || error.status === 404)) return undefined;
+    throw error;
+  }
+}
+
+function ofSteps(steps: readonly StepShown[]): string[] {
+  return steps.flatMap((step) => {
+    switch (wordOf(step.status, "STEP_STATUS_")) {
+      case "failed":
+      case "dead":
+        return [
+          `step ${nameOf(step)} failed at attempt ${step.attempt ?? 1}: ${errorLine(step.error ?? {})}`,
+        ];
+      case "retrying":
+        return [`step ${nameOf(step)} is tried again after: ${errorLine(step.error ?? {})}`];
+      case "sleeping":
+        return [
+          `step ${nameOf(step)} sleeps${step.sleepUntil ? ` until ${localTime(step.sleepUntil)}` : ""}`,
+        ];
+      case "waiting": {
+        const until = step.waitTimeout ? ` until ${localTime(step.waitTimeout)}` : "";
+        return [
+          `step ${nameOf(step)} waits for ${step.waitEventName ? `event ${step.waitEventName}` : "a run"}${until}`,
+        ];
+      }
+      case "timed_out":
+        return [`step ${nameOf(step)} waited too long`];
+      default:
+        return [];
+    }
+  });
+}
+
+interface WorkerShown {
+  id?: string;
+  function_ids?: string[];
+  functions?: string[];
+}
+
+/** Why no worker takes a run that waits for one. */
+async function ofCapacity(
+  asking: Asking,
+  { functionId = "" }: RunShown,
+): Promise<Pick<Why, "because" | "next">> {
+  const known = await unlessDenied(
+    ask<{ status?: string; endpointUrl?: string }>(asking, "functions.get", { id: functionId }),
+  );
+  if (known && wordOf(known.status, "FUNCTION_STATUS_") !== "active")
+    return {
+      because: [
+        `function ${functionId} is ${wordOf(known.status, "FUNCTION_STATUS_")}: its runs are not handed out`,
+      ],
+      next: [`svc function activate ${functionId}`],
+    };
+  const listed = await unlessDenied(ask<{ workers?: WorkerShown[] }>(asking, "workers.list"));
+  if (!listed) return { because: ["it waits for a worker"], next: [] };
+  const workers = listed.workers ?? [];
+  const serving = workers.filter(({ function_ids, functions }) =>
+    (function_ids ?? functions ?? []).includes(functionId),
+  );
+  if (known?.endpointUrl)
+    return {
+      because: ["it waits for its endpoint, or for a limit of its function"],
+      next: ["svc breaker list"],
+    };
+  if (workers.length === 0)
+    return {
+      because: ["no worker is connected"],
+      next: ["start a worker that serves the function", "svc worker list"],
+    };
+  if (serving.length === 0)
+    return {
+      because: [`none of ${workers.length} connected workers serves ${functionId}`],
+      next: [`add ${functionId} to the functions of a worker`, "svc worker list"],
+    };
+  return {
+    because: [
+      `${serving.length} workers serve ${functionId}, and all are busy or a limit of the function holds`,
+    ],
+    next: ["svc worker list", `svc function get ${functionId}`],
+  };
+}
+
+/** What a run is held by, by the reason that the server gives. */
+const pauses: Readonly<Record<string, { said: string; commands: (id: string) => string[] }>> = {
+  sleep: { said: "it sleeps", commands: (id) => [`svc resume ${id} --skip-sleep`, `svc cancel ${id}`] },
+  wait_event: {
+    said: "it waits: for an event, a stream, a key, or runs",
+    commands: (id) => [`svc run steps ${id}`, `svc cancel ${id}`],
+  },
+  invoke: { said: "it waits for a run that it started", commands: (id) => [`svc event cause run ${id}`] },
+  injection: {
+    said: "a person holds it",
+    commands: (id) => [`svc run paused-state ${id}`, `svc resume ${id}`],
+  },
+};
+
+export async function explain(asking: Asking, id: string): Promise<Why> {
+  const run = await ask<RunShown>(asking, "runs.get", { id });
+  const status = wordOf(run.status, "RUN_STATUS_");
+  const steps =
+    (await unlessDenied(ask<{ steps?: StepShown[] }>(asking, "runs.steps", { runId: id })))?.steps ?? [];
+  const because = ofSteps(steps);
+  const next: string[] = [];
+  switch (status) {
+    case "failed":
+      because.unshift(
+        `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1} failed: ${errorLine(run.error ?? {})}`,
+      );
+      next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step STEP`);
+      break;
+    case "cancelled":
+      because.unshift(
+        `it was cancelled: ${run.cancellationCause || run.error?.message || "no reason was given"}`,
+      );
+      next.push(`svc inspect ${id}`);
+      break;
+    case "paused": {
+      const { said, commands } = pauses[run.pauseReason ?? ""] ?? pauses.injection!;
+      because.unshift(said);
+      next.push(...commands(id));
+      break;
+    }
+    case "waiting_for_capacity": {
+      const found = await ofCapacity(asking, run);
+      because.push(...found.because);
+      next.push(...found.next);
+      break;
+    }
+    case "waiting":
+      because.unshift(
+        `its next attempt waits for its delay${run.error ? ` after: ${errorLine(run.error)}` : ""}`,
+      );
+      next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);
+      break;
+    case "running":
+      because.push(`worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}`);
+      if (run.timeoutAt) because.push(`it times out at ${localTime(run.timeoutAt)}`);
+      next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);
+      break;
+    default:
+      because.push(`it ended${run.endedAt ? ` at ${localTime(run.endedAt)}` : ""}`);
+  }
+  if (run.phase) because.push(`it is ${run.phase}`);
+  if (run.compensationFailed) because.push(`${run.compensationFailed} of its compensations failed for good`);
+  if (run.parentRunId) next.push(`svc why ${run.parentRunId}`);
+  return { run: id, status, because, next };
+}
+
+/** `svc why RUN`: a run failed, or does not move; what now? */
+export function addWhy(program: Command, io: Io): void {
+  const command = program
+    .command("why <run-id>")
+    .description("Why a run failed or does not move, and what to do about it.");
+  addCommon(command).action(async (id: string) => {
+    const asking = askingOf(io, command.optsWithGlobals() as CommonFlags);
+    const why = await explain(asking, id);
+    if (asking.form === "json") return io.out(`${JSON.stringify(why, null, 2)}\n`);
+    if (asking.form === "jsonl") return io.out(`${JSON.stringify(why)}\n`);
+    const paint = paintOf(io);
+    const lines = [
+      `${paint.strong(why.run)} is ${why.status}`,
+      ...why.because.map((line) => `  ${withoutControl(line)}`),
+      ...(why.next.length > 0 ? [paint.dim("next:"), ...why.next.map((line) => `  ${line}`)] : []),
+    ];
+    await io.out(`${lines.join("\n")}\n`);
+  });
+}
