@@ -40,7 +40,7 @@ export const retentionOperations = (retention: Pick<Retention, "daysOf" | "setDa
     // As every change of an environment.
     action: "secrets:manage",
     summary:
-      "Keeps the environment's events and runs so many days: 0 for ever, null as long as the installation says.",
+      "Keeps the environment's events and runs so many days: 0 without end, null as long as the installation says.",
     input: Type.Object({
       days: Type.Union([Type.Integer({ minimum: 0, maximum: retentionDaysMax }), Type.Null()], {
         description: "Days that events and runs are kept, 0 for no end; null takes the server's.",

@@ -13,7 +13,7 @@ interface KeyRow {
   bytes: number;
   created_at: Instant;
   expires_at: Instant | null;
-  /** Null also where nobody asked for it. */
+  /** Null also where it was not asked for. */
   value: string | null;
 }
 

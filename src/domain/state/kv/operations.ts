@@ -20,7 +20,9 @@ const inBucket = { bucket: bucketName };
 const ofKey = { bucket: bucketName, key: Type.String({ description: `At most ${keyBytesMax} bytes.` }) };
 const maxLength = 2 * keyBytesMax;
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-const seconds = Type.Integer({ minimum: 0, maximum: ttlSecondsMax, description: "0: kept for ever." });
+const seconds = { minimum: 0, maximum: ttlSecondsMax };
+const bucketSeconds = Type.Integer({ ...seconds, description: "0: values stay until they are deleted." });
+const valueSeconds = Type.Integer({ ...seconds, description: "0 or left out: as the bucket says." });
 
 const purge = Type.Optional(
   Type.Boolean({ description: "Whether the values before it are deleted as well." }),
@@ -89,7 +91,7 @@ const bucketOperations = (kv: Kv): Operation[] => [
           description: `What the bucket is for, at most ${descriptionCharsMax} characters.`,
         }),
       ),
-      ttl_seconds: Type.Optional(seconds),
+      ttl_seconds: Type.Optional(bucketSeconds),
       max_value_size: Type.Optional(count),
       max_bytes: Type.Optional(described(count, "The most bytes that the bucket holds; 0 for no limit.")),
       history: Type.Optional(
@@ -243,7 +245,7 @@ const valueOperations = (kv: Kv): Operation[] => [
     input: Type.Object({
       ...ofKey,
       value: Type.Uint8Array(),
-      ttl_seconds: Type.Optional(seconds),
+      ttl_seconds: Type.Optional(valueSeconds),
       ...expecting,
     }),
     about: aboutKey,
@@ -251,7 +253,7 @@ const valueOperations = (kv: Kv): Operation[] => [
     rest: {
       route: "PUT /api/v1/kv/buckets/{bucket}/keys/{key...}",
       raw: true,
-      query: Type.Object({ ttl_seconds: Type.Optional(seconds) }),
+      query: Type.Object({ ttl_seconds: Type.Optional(valueSeconds) }),
       decode: (request) => ({
         ...conditions(request),
         ...queried(request, "ttl_seconds", integerOf),
