@@ -22,6 +22,7 @@ const singulars: Readonly<Record<string, string>> = {
   runs: "run",
   repairs: "repair",
   replays: "replay",
+  errors: "error",
   events: "event",
   streams: "stream",
   projections: "projection",

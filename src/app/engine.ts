@@ -4,6 +4,7 @@ import type { Breakers } from "../domain/engine/breakers/service.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Quotas } from "../domain/engine/quotas/service.ts";
+import type { AttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
@@ -16,6 +17,7 @@ import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import type { AddressGuard } from "../kit/addresses.ts";
 import type { Store } from "../store/store.ts";
+import { openErrorsPart } from "./errors.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -54,6 +56,7 @@ export interface EnginePart extends Part {
   sequences: LogSequences;
   steering: Steering;
   steeringOn: (store: Store) => Steering;
+  names: AttributeNames;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   onCreated: RunsPart["onCreated"];
@@ -97,9 +100,10 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
   const startsPart = openStartsPart(host, { runsPart, events, steering });
 
   return {
-    ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
+    ...foldParts([runsPart, log, workersPart, steeringPart, startsPart, openErrorsPart(host)]),
     ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
     ...{ steering, steeringOn, onCreated, definitions },
+    names: runsPart.names,
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

@@ -21,7 +21,10 @@ import type { IdentityPart } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface RepairsNeeds {
-  engine: Pick<EnginePart, "runs" | "steeringOn" | "functions" | "definitions" | "onQueued" | "onCreated">;
+  engine: Pick<
+    EnginePart,
+    "runs" | "steeringOn" | "functions" | "definitions" | "names" | "onQueued" | "onCreated"
+  >;
   identity: Pick<IdentityPart, "keys" | "users" | "platformUsers">;
   access: Pick<AccessPart, "gate">;
   /** Every operation of the server; called once all parts are open. */
@@ -42,7 +45,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
     ...{ store, clock, ids, log, nodeId, shareEnvironment, knowsTime },
     metrics: host.watch.metrics,
     wake: () => waker.wakeIn(0),
-    select: openSelectRuns(store),
+    select: openSelectRuns(store, engine.names),
     steeringOn: engine.steeringOn,
     stepsOf: engine.runs.steps,
     ...{ functions: engine.functions, onQueued: engine.onQueued, onCreated: engine.onCreated },

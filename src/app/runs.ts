@@ -16,6 +16,7 @@ import { functionsOperations } from "../domain/engine/functions/operations.ts";
 import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
 import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
+import { type AttributeNames, openAttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
@@ -55,6 +56,7 @@ export interface RunsPart extends Part {
   batches: BatchStarts;
   quotas: Quotas;
   ends: RunEnds;
+  names: AttributeNames;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   runFrames: RunFrames;
@@ -88,8 +90,9 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     runFrames.created(created, at);
   };
   const stepFrames = openStepFrames({ store, log, frames });
+  const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
-    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, onQueued, invoke },
+    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued, invoke },
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onSilent(worker) {
@@ -131,7 +134,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       await debounce.dropFunction(session, target);
       await batches.dropFunction(session, target);
     },
-    announce: functionFrames(frames),
+    ...{ announce: functionFrames(frames), declareAttributes: names.declare },
     async requireRoomFor(environmentId, definition) {
       if (definition.triggers.some(({ expression }) => expression !== undefined))
         requireFewFiltered(await definitions.of(environmentId), definition);
@@ -156,7 +159,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
 
   return {
     ...{ runs, functions, definitions, dispatcher, back, onUnsent, onQueued },
-    ...{ debounce, batches, quotas, ends },
+    ...{ debounce, batches, quotas, ends, names },
     ...{ runFrames, onCreated, stepFrames, publishWorker, serving },
     operations: [
       ...debounceOperations(debounce),

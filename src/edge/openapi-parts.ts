@@ -143,6 +143,7 @@ export const groups: Readonly<Record<string, string>> = {
   debug: "The last requests of an org, to find out what a client sends.",
   debounce: "Repeated events that wait to start one run.",
   environments: "Environments: everything else stands in one.",
+  errors: "Failures of runs that look alike.",
   events: "Events: emitting them, and reading the log.",
   flow: "Which functions, events and topics lead to which.",
   functions: "Functions: what runs, and what starts it.",

@@ -4,6 +4,7 @@ import { AuditService } from "../gen/svc/v1/audit_pb.ts";
 import { CausalityService } from "../gen/svc/v1/causality_pb.ts";
 import { EntityStreamService } from "../gen/svc/v1/entity_stream_pb.ts";
 import { EnvironmentService } from "../gen/svc/v1/environment_pb.ts";
+import { ErrorService } from "../gen/svc/v1/error_pb.ts";
 import { EventSchemaService } from "../gen/svc/v1/event_schema_pb.ts";
 import { ProjectionService } from "../gen/svc/v1/projection_pb.ts";
 import { PubSubService } from "../gen/svc/v1/pubsub_pb.ts";
@@ -24,6 +25,7 @@ export const services: readonly DescService[] = [
   QueryService,
   CausalityService,
   RepairService,
+  ErrorService,
   EventSchemaService,
   WebhookService,
   WebhookEndpointService,

@@ -1,3 +1,4 @@
+import { declaredAttributes } from "./attributes.ts";
 import { syncMsDefault, syncSlackMs } from "./client-events.ts";
 import type { FunctionCalls } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
@@ -23,7 +24,7 @@ export function functionCalls<Events extends EventMap>(
     createFunction: (given, handler) =>
       registry ? registry.createFunction(given, handler) : (createFunction(given, handler as never) as never),
 
-    async registerFunction({ mode, compensateOnCancel: _, ...definition }) {
+    async registerFunction({ mode, compensateOnCancel: _, attributes, ...definition }) {
       const pushes = mode === undefined ? definition.endpointUrl !== undefined : mode === "push";
       const preferredMode = pushes ? "EXECUTION_MODE_PUSH" : "EXECUTION_MODE_PULL";
       // Registering the same definition twice changes nothing, so the call may be repeated.
@@ -35,7 +36,16 @@ export function functionCalls<Events extends EventMap>(
         function?: Message;
         created?: boolean;
         definitionHash?: string;
-      }>("RegisterFunction", { preferredMode, checked: true, ...definition }, safe);
+      }>(
+        "RegisterFunction",
+        {
+          preferredMode,
+          checked: true,
+          ...definition,
+          ...(attributes && { attributes: declaredAttributes(attributes) }),
+        },
+        safe,
+      );
       return {
         function: readFunction(answer.function ?? {}),
         created,

@@ -1,3 +1,4 @@
+import { filtersOf } from "./attributes.ts";
 import { functionIdOf } from "./client-functions.ts";
 import { count, text } from "./entity-messages.ts";
 import { jsonToSend } from "./payload.ts";
@@ -75,10 +76,11 @@ const readSample = (message: Message): RepairForecast["samples"][number] => ({
 
 const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : at);
 
-const filterOf = ({ since, until, ...filter }: RepairSelection) => ({
+const filterOf = ({ since, until, attributes, ...filter }: RepairSelection) => ({
   ...filter,
   ...(since !== undefined && { since: timeOf(since) }),
   ...(until !== undefined && { until: timeOf(until) }),
+  ...(attributes && { attributes: filtersOf(attributes) }),
 });
 
 const placeOf = (place: ReplayPlace | undefined, position: string, time: string) =>

@@ -1,3 +1,4 @@
+import { filtersOf } from "./attributes.ts";
 import type { RunCalls } from "./client-types.ts";
 import { SvcError } from "./errors.ts";
 import { outputText } from "./payload.ts";
@@ -19,12 +20,13 @@ export function runCalls(transport: Transport): RunCalls {
   const calls: RunCalls = {
     getRun: async (id) => readRun(await rpc("GetRun", { id }, safe)),
 
-    async listRuns({ statuses, since, until, ...given } = {}) {
+    async listRuns({ statuses, since, until, attributes, ...given } = {}) {
       const message = {
         ...given,
         ...(statuses && { statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`) }),
         ...(since !== undefined && { since: instant(since) }),
         ...(until !== undefined && { until: instant(until) }),
+        ...(attributes && { attributes: filtersOf(attributes) }),
       };
       const answer = await rpc<{ runs?: Message[]; nextCursor?: string; totalCount?: number }>(
         "ListRuns",

@@ -1,6 +1,7 @@
 import type { CausalityCalls } from "./causality-types.ts";
 import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
+import type { ErrorCalls } from "./error-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
 import type { Jsonify } from "./jsonify.ts";
@@ -15,6 +16,8 @@ import type { SvcFunction } from "./svc-function.ts";
 import type { ToolCalls } from "./tool-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
+  AttributeCondition,
+  AttributeValue,
   DelayedEventRecord,
   EmitOptions,
   Emitted,
@@ -39,6 +42,12 @@ export interface ListRunsOptions {
   until?: Date | string;
   /** Only runs with compensations that failed for good. */
   compensationFailed?: boolean;
+  /** Only failures of this group, see `client.errors`. */
+  errorGroup?: string;
+  /** What their attributes are: a value, or conditions: `{ orderId: "o-1", total: { gte: 100 } }`. */
+  attributes?: Record<string, AttributeValue | AttributeCondition>;
+  /** By an attribute in place of newest first; runs without it are left out. */
+  orderBy?: { name: string; ascending?: boolean };
   /** Default 20, at most 200. */
   limit?: number;
   /** `nextCursor` of the page before. */
@@ -216,6 +225,7 @@ export interface Client<Events extends EventMap = EventMap>
   /** `createProjection` with this client's event types. */
   readonly createProjection: CreateProjection<Events>;
   readonly causality: CausalityCalls;
+  readonly errors: ErrorCalls;
   readonly repairs: RepairCalls;
   readonly config: ConfigCalls;
   readonly groups: GroupCalls;

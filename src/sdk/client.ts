@@ -1,5 +1,6 @@
 import { causalityCalls } from "./client-causality.ts";
 import { configCalls } from "./client-config.ts";
+import { errorCalls } from "./client-errors.ts";
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
@@ -65,6 +66,7 @@ function clientOf<Events extends EventMap>(
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
     causality: causalityCalls(transport),
+    errors: errorCalls(transport),
     repairs: repairCalls(transport),
     schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),

@@ -1,3 +1,4 @@
+import { attributeSetter } from "./attributes.ts";
 import { createCompensations } from "./compensations.ts";
 import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
 import { reportedError, StepFailedError } from "./errors.ts";
@@ -41,6 +42,8 @@ export async function execute(
   const execution = createExecution(entry.run_id, host, log, deviations);
   const compensations = createCompensations(execution);
 
+  const set = attributeSetter((attributes) => host.set(attributes));
+
   async function context(): Promise<HandlerContext> {
     const { events: reader } = target;
     const event = reader ? await reader.read(givenOf(entry.event)) : givenOf(entry.event);
@@ -57,6 +60,7 @@ export async function execute(
         maxAttempts: entry.max_attempts ?? 0,
         ...(entry.actor_id !== undefined && { actorId: entry.actor_id }),
         ...(entry.sequence !== undefined && { sequence: entry.sequence }),
+        set,
       },
       // Most handlers look at neither.
       get signal() {
@@ -101,7 +105,7 @@ export async function execute(
 }
 
 const failureOf = (thrown: unknown, stepId: string | undefined): FailedEnd["error"] => ({
-  ...reportedError(thrown),
+  ...reportedError(thrown, true),
   ...(stepId && { step_id: stepId }),
   ...(stepId && thrown instanceof StepFailedError && { exhausted: true }),
 });

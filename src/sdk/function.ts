@@ -3,7 +3,7 @@ import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { digestHex } from "./payload.ts";
 import type { Steps } from "./steps.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { EventMap, FunctionDefinition, Logger, RegisteredDefinition } from "./types.ts";
+import type { AttributeValue, EventMap, FunctionDefinition, Logger, RegisteredDefinition } from "./types.ts";
 
 export interface FunctionOptions<
   Name extends string = string,
@@ -41,7 +41,7 @@ const known: KnownOptions<FunctionOptions> = {
   actorKey: true,
   cancelOn: named("event", "match"),
   ...{ secrets: true, recording: true, recordingProfile: true, recordingRetention: true },
-  ...{ mode: true, endpointUrl: true, metadata: true, changeReason: true },
+  ...{ mode: true, endpointUrl: true, metadata: true, changeReason: true, attributes: true },
   ...{ compensateOnCancel: true, nondeterminism: true, onFailure: true },
 };
 
@@ -76,6 +76,11 @@ export interface HandlerContext<
     maxAttempts: number;
     actorId?: string;
     sequence?: string;
+    /**
+     * What the run is found by: `run.set({ orderId, total, paidAt: new Date() })`. It travels with the next report; setting
+     * it again changes it. At most 32 names a run, 256 bytes a text; a name keeps its type in the environment.
+     */
+    set(attributes: Record<string, AttributeValue>): void;
   };
   /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
   signal: AbortSignal;

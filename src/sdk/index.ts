@@ -6,6 +6,7 @@ export type * from "./client-sql.ts";
 export type * from "./client-types.ts";
 export type { Duration } from "./duration.ts";
 export type * from "./entity-types.ts";
+export type * from "./error-types.ts";
 export { NonRetryableError, StepFailedError, SvcError, WaitTimeoutError } from "./errors.ts";
 export {
   defineEvents,

@@ -1,3 +1,4 @@
+import type { ReportedAttributes } from "./attributes.ts";
 import type { Courier, Sending } from "./courier.ts";
 import { deviationFields } from "./deviations.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "./errors.ts";
@@ -48,6 +49,8 @@ export class JobReporter {
   #ended: SvcError | undefined;
   /** Fields of the last report. */
   #deviations = "";
+  /** What the run is found by, as far as the server does not know it. */
+  #attributes: ReportedAttributes | undefined;
 
   constructor(options: JobReporterOptions) {
     const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
@@ -94,6 +97,15 @@ export class JobReporter {
     const stored = new Promise<void>((done) => this.#steps.add(text, done));
     void this.#flush();
     return stored.then(this.requireHeld);
+  }
+
+  /** Takes what the run is found by: the next report carries it. */
+  set(attributes: ReportedAttributes): void {
+    this.#attributes = { ...this.#attributes, ...attributes };
+  }
+
+  #attributeFields(): string {
+    return this.#attributes ? `"attributes":${JSON.stringify(this.#attributes)},` : "";
   }
 
   /** Takes how many compensations there are; resolves once the server knows that there are some. */
@@ -215,11 +227,14 @@ export class JobReporter {
     const { assignment, courier } = this.#options;
     while (this.#steps.count > 0 && this.#isHeld()) {
       const count = this.#steps.fitting();
-      const text = `${this.#head}${this.#undoFields(this.#undoMost)}"status":"progress",${this.#steps.fields(count)}}`;
+      const attributes = this.#attributes;
+      const own = `${this.#undoFields(this.#undoMost)}${this.#attributeFields()}`;
+      const text = `${this.#head}${own}"status":"progress",${this.#steps.fields(count)}}`;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {
         if ((await this.#progress.done) === "withdrawn") return;
         this.#steps.stored(count);
+        if (this.#attributes === attributes) this.#attributes = undefined;
         if (this.#lastCharacters !== undefined && this.#steps.fitBeside(this.#lastCharacters)) return;
       } catch (error) {
         this.failed(error as SvcError);
@@ -245,7 +260,9 @@ export class JobReporter {
     if (this.#refused) return this.#settleRefused(this.#refused);
     const { count } = this.#steps;
     const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
-    await this.#deliver(`${this.#head}${this.#undoFields()}${this.#deviations}${fields}${steps}}`);
+    await this.#deliver(
+      `${this.#head}${this.#undoFields()}${this.#attributeFields()}${this.#deviations}${fields}${steps}}`,
+    );
   }
 
   async #deliver(text: string): Promise<void> {

@@ -60,6 +60,7 @@ export function startJob(options: JobOptions): RunningJob {
     stored: () => assignment.completed_steps,
     sure: () => lease.sure()?.catch(reporter.failed).then(reporter.requireHeld),
     record: (text) => reporter.record(text),
+    set: (attributes) => reporter.set(attributes),
     signal() {
       controller ??= new AbortController();
       if (reporter.over) controller.abort(reporter.over);

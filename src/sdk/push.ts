@@ -1,4 +1,5 @@
 import { logFailedAttempt } from "./attempts.ts";
+import type { ReportedAttributes } from "./attributes.ts";
 import type { callForRun } from "./calls.ts";
 import { deviationFields } from "./deviations.ts";
 import { SvcError } from "./errors.ts";
@@ -141,6 +142,7 @@ export async function performPush(
 
   const executed: string[] = [];
   let compensations: number | undefined;
+  let attributes: ReportedAttributes | undefined;
   const host: ExecutionHost = {
     requireHeld() {
       if (options.signal.aborted) throw new SvcError("aborted_by_caller", "the server gave this request up");
@@ -151,6 +153,9 @@ export async function performPush(
     record(stepText) {
       executed.push(stepText);
       return undefined;
+    },
+    set(given) {
+      attributes = { ...attributes, ...given };
     },
     signal: () => options.signal,
     now: Date.now,
@@ -171,7 +176,8 @@ export async function performPush(
     ? `"compensations":${compensations ?? 0},"on_failure":${target.onFailure !== undefined},`
     : "";
   const deviations = end.deviations ? `${deviationFields(end.deviations)},` : "";
-  const head = `{${own}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
+  const found = attributes ? `"attributes":${JSON.stringify(attributes)},` : "";
+  const head = `{${own}${found}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {
     case "completed":
       return `${head},"result":${end.outputText}}`;

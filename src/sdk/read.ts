@@ -1,3 +1,4 @@
+import { readAttributes, readDeclared } from "./attributes.ts";
 import type {
   EmitNotice,
   Emitted,
@@ -59,7 +60,8 @@ export function readRun(message: Message): Run {
     updatedAt: text(message.updatedAt),
     ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
     ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
-    ...present(message, ["phase", "compensationFailed", "blockingReason", "nondeterminism"]),
+    ...present(message, ["phase", "compensationFailed", "blockingReason", "nondeterminism", "errorGroup"]),
+    ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
     ...errorOf(message),
   };
 }
@@ -83,7 +85,7 @@ export function readStep(message: Message): Step {
 }
 
 export function readFunction(message: Message): RegisteredFunction {
-  const { preferredMode, debounce, ...rest } = message;
+  const { preferredMode, debounce, attributes, ...rest } = message;
   const { maxWaitMs, ...quiet } = (debounce ?? {}) as Message;
   return {
     ...(rest as unknown as RegisteredFunction),
@@ -93,6 +95,7 @@ export function readFunction(message: Message): RegisteredFunction {
     ...(preferredMode !== undefined && {
       mode: wordOf(preferredMode, "EXECUTION_MODE") as NonNullable<RegisteredFunction["mode"]>,
     }),
+    ...(attributes !== undefined && { attributes: readDeclared(attributes) }),
     ...(debounce !== undefined && {
       debounce: {
         ...(quiet as unknown as NonNullable<RegisteredFunction["debounce"]>),

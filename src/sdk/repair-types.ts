@@ -1,5 +1,5 @@
 import type { SvcFunction } from "./svc-function.ts";
-import type { RunStatus } from "./types.ts";
+import type { AttributeCondition, AttributeValue, RunStatus } from "./types.ts";
 
 export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
 /** A place in the environment's log, or a time. */
@@ -14,6 +14,11 @@ export interface RepairSelection {
   search?: string;
   since?: Date | string;
   until?: Date | string;
+  /** Only runs with compensations that failed for good. */
+  compensationFailed?: boolean;
+  /** Only failures of this group. */
+  errorGroup?: string;
+  attributes?: Record<string, AttributeValue | AttributeCondition>;
 }
 
 export interface RepairOptions {

@@ -1,3 +1,4 @@
+import type { ReportedAttributes } from "./attributes.ts";
 import type { StepCallOptions } from "./calls.ts";
 import type { Scope } from "./scope.ts";
 import type { RetryRule } from "./step-retry.ts";
@@ -15,6 +16,8 @@ export interface ExecutionHost {
   sure(): Promise<void> | undefined;
   /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
   record(stepText: string): Promise<void> | undefined;
+  /** Takes what the run is found by; it travels with the next report. */
+  set(attributes: ReportedAttributes): void;
   signal(): AbortSignal;
   /** Milliseconds since 1970. */
   now(): number;

@@ -2,7 +2,7 @@ import type { ReportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { TestStates } from "./testing-states.ts";
 import type { TestAppend } from "./testing-streams.ts";
-import type { Logger, StepDeviation } from "./types.ts";
+import type { AttributeValue, Logger, StepDeviation } from "./types.ts";
 
 /** A step of a finished test run, as the server would have stored it. */
 export interface TestStep {
@@ -51,6 +51,8 @@ export interface TestResult<Output = unknown> {
   toolCalls: { name: string; input: unknown }[];
   /** What it appended to streams, by any client. */
   appended: TestAppend[];
+  /** What it is found by, as `run.set` had it last. */
+  attributes: Record<string, AttributeValue>;
 }
 
 /** A wait that the test is to answer. */

@@ -117,7 +117,7 @@ async function simulateOne(
   let nondeterminism: StepDeviation[] = [];
 
   /** The run fails for good: it is undone first, if there is anything to undo. */
-  function fail(error: ReportedError): void {
+  function fail({ stack: _, ...error }: ReportedError): void {
     if (worker.undoCount === 0 && !target.onFailure) end = { error };
     else compensating = { status: "failed", error, interrupted: false, tries_left: compensationTriesMax - 1 };
   }
@@ -173,5 +173,6 @@ async function simulateOne(
     published: calls.published,
     toolCalls: calls.toolCalls,
     appended: streams.appended,
+    attributes: Object.fromEntries(worker.attributes),
   };
 }

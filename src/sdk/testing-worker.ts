@@ -1,3 +1,4 @@
+import { givenValue, type ReportedAttributes } from "./attributes.ts";
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionEnd } from "./execution-end.ts";
@@ -6,6 +7,7 @@ import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
 import type { TestNames } from "./testing-names.ts";
 import type { TestServer } from "./testing-server.ts";
+import type { AttributeValue } from "./types.ts";
 import type { ReportedStep } from "./wire.ts";
 
 export interface TestWorkerParts {
@@ -25,6 +27,8 @@ export class TestWorker {
   readonly #names: TestNames;
   /** Compensations that the run has. */
   undoCount = 0;
+  /** What reports have told the server. */
+  readonly attributes = new Map<string, AttributeValue>();
 
   constructor({ plan, names, server, calls }: TestWorkerParts) {
     this.#plan = plan;
@@ -38,6 +42,11 @@ export class TestWorker {
   async execute(entry: ExecutionInput): Promise<ExecutionEnd | undefined> {
     const stop = new AbortController();
     let died: SvcError | undefined;
+    let unsent: ReportedAttributes = {};
+    const tellAttributes = () => {
+      for (const [name, value] of Object.entries(unsent)) this.attributes.set(name, givenValue(value));
+      unsent = {};
+    };
     const requireHeld = () => {
       if (died) throw died;
     };
@@ -54,11 +63,17 @@ export class TestWorker {
         requireHeld();
         const step = JSON.parse(text) as ReportedStep;
         const crash = this.#crashAfter(step, this.#names.reported());
-        if (crash?.stored ?? true) this.#server.storeReported(step);
+        if (crash?.stored ?? true) {
+          this.#server.storeReported(step);
+          tellAttributes();
+        }
         if (!crash) return undefined;
         died = new SvcError("worker_stopped", `the test's worker was killed after step ${step.name}`);
         stop.abort(died);
         throw died;
+      },
+      set(attributes) {
+        unsent = { ...unsent, ...attributes };
       },
       signal: () => stop.signal,
       now: () => this.#server.nowMs,
@@ -72,7 +87,9 @@ export class TestWorker {
     };
     const { target, log } = this.#plan;
     const ended = await execute(target, entry, host, log);
-    return died ? undefined : ended;
+    if (died) return undefined;
+    tellAttributes();
+    return ended;
   }
 
   /** The crash that is due after this step, if any: one that names a step happens once, "every" once after each. */

@@ -50,6 +50,10 @@ export interface Run {
   blockingReason?: "no_worker";
   /** Stored steps that its handler did not come to as before, at most 20. */
   nondeterminism?: StepDeviation[];
+  /** What it is found by: `run.set`, and what its function takes from events. */
+  attributes?: Record<string, AttributeValue>;
+  /** Of a failed run: the group of its failure, see `client.errors`. */
+  errorGroup?: string;
 }
 
 /** A stored step that a handler which was entered again did not come to (`unreached`), or came to in another `order`. */
@@ -57,6 +61,21 @@ export interface StepDeviation {
   stepId: string;
   name: string;
   kind: "unreached" | "order";
+}
+
+/** What a run is found by. A name keeps its type in its environment. */
+export type AttributeValue = string | number | boolean | Date;
+
+/** All that is given must be met. */
+export interface AttributeCondition {
+  eq?: AttributeValue;
+  lt?: AttributeValue;
+  lte?: AttributeValue;
+  gt?: AttributeValue;
+  gte?: AttributeValue;
+  /** Of texts. */
+  prefix?: string;
+  exists?: true;
 }
 
 export interface Step {
@@ -140,6 +159,11 @@ export interface FunctionDefinition {
   /** `push`: the server calls `endpointUrl`, see `serve`. Default: `pull`, or `push` with an `endpointUrl`. */
   mode?: "pull" | "push";
   endpointUrl?: string;
+  /**
+   * What its runs are found by, from the data of their events: a path of a text, or a path and its type. At most 32; what
+   * has another type in an event is left out, which emit's answer tells.
+   */
+  attributes?: Record<string, string | { path: string; type?: "text" | "number" | "time" | "bool" }>;
   /** Free for your own use; a change raises the version. */
   metadata?: Record<string, unknown>;
   /** Kept in the function's history. */

@@ -136,11 +136,26 @@ export const exportedTables: readonly ExportedTable[] = [
   }),
   exported("runs", "runs", {
     ...{ key: "created_at id", ids: "id event_id parent_run_id" },
-    text: "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause parent_run_id parent_step_id",
+    text: "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause error_group parent_run_id parent_step_id",
     number:
       "function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed",
     json: "output error nondeterminism",
     left: "lease_hash",
+  }),
+  exported("runs", "run_attribute_names", {
+    key: "name",
+    text: "name type",
+    number: "created_at",
+  }),
+  exported("runs", "run_attributes", {
+    ...{ of: "runs", key: "run_id name", ids: "run_id" },
+    text: "run_id name value",
+    number: "created_at",
+  }),
+  exported("runs", "error_groups", {
+    ...{ key: "id", ids: "sample_run_id" },
+    text: "id function_id code message frame sample_run_id",
+    number: "count first_seen_at last_seen_at",
   }),
   exported("steps", "steps", {
     ...{ of: "runs", key: "run_id step_id", ids: "run_id child_run_id" },

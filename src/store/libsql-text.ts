@@ -87,6 +87,7 @@ export const libsqlSeams: Seams = {
   skipLocked: sql.empty,
   holdRow: sql.empty,
   shareRow: sql.empty,
+  objectOf: sql.raw("json_group_object"),
   rowsFrom(alias, columns) {
     const names = Object.keys(columns);
     const arrays = names.map((name) => columns[name] as SqlArray);

@@ -45,6 +45,7 @@ export const postgresSeams: Seams = {
   skipLocked: sql.raw("FOR UPDATE SKIP LOCKED"),
   holdRow: sql.raw("FOR UPDATE"),
   shareRow: sql.raw("FOR SHARE"),
+  objectOf: sql.raw("json_object_agg"),
   rowsFrom(alias, columns) {
     const names = Object.keys(columns);
     const arrays = names.map((name) => columns[name] as SqlArray);

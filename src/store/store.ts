@@ -30,6 +30,8 @@ export interface Seams {
    * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
    */
   firstOfEach(of: FirstOfEach): Sql;
+  /** `json_object_agg` / `json_group_object`: of names and texts. */
+  readonly objectOf: Sql;
 }
 
 /** Reads and writes inside one transaction. Await nothing else in between: on libSQL the writer waits for you. */

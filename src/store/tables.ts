@@ -1,5 +1,6 @@
 import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../kit/limits.ts";
 import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./table.ts";
+import { tablesOfFinding } from "./tables-of-finding.ts";
 import { tablesOfFlow } from "./tables-of-flow.ts";
 import { tablesOfOrgs } from "./tables-of-orgs.ts";
 import { tablesOfRepairs } from "./tables-of-repairs.ts";
@@ -267,7 +268,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith:
       "the function's `recordingRetention`, the environment's days or `SVC_RUN_RETENTION_DAYS` after their end, loop `runs.expire`",
     purge: { at: 250, key: ["id"] },
-    texts: { id: ours, trouble: ours },
+    texts: { id: ours, trouble: ours, error_group: ours },
   },
   schedules: {
     holds: "cron triggers and their ledgers",
@@ -387,7 +388,11 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
  * compare it with the schema.
  */
 export const tables: Record<string, TableAbout> = Object.fromEntries(
-  Object.entries({ ...tablesOfEnvironments, ...tablesOfFlow, ...tablesOfRepairs, ...tablesOfOrgs }).sort(
-    ([one], [other]) => (one < other ? -1 : 1),
-  ),
+  Object.entries({
+    ...tablesOfEnvironments,
+    ...tablesOfFlow,
+    ...tablesOfRepairs,
+    ...tablesOfFinding,
+    ...tablesOfOrgs,
+  }).sort(([one], [other]) => (one < other ? -1 : 1)),
 );

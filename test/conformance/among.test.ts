@@ -32,3 +32,19 @@ test.each(engines)(
     }
   },
 );
+
+test.each(engines)("objectOf makes one object of names and texts, on %s", async (engine) => {
+  const { bare: store, close } = await sharedStore(engine);
+  try {
+    const rows = store.seams.rowsFrom("v", {
+      name: column.text(["b", "a"]),
+      value: column.text(['"', "\u202e"]),
+    });
+    const [row] = await store.all<{ made: string }>(
+      sql`SELECT CAST(${store.seams.objectOf}(v.name, v.value) AS TEXT) AS made FROM ${rows}`,
+    );
+    expect(JSON.parse(row!.made)).toEqual({ a: "\u202e", b: '"' });
+  } finally {
+    await close();
+  }
+});

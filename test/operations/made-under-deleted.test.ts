@@ -77,7 +77,7 @@ describe("what is being made in an environment while it is deleted", () => {
 
   test.each(Object.keys(made))("%s: is made before it is gone, or not at all", async (table) => {
     const { body: environment } = await server.api("/api/v1/environments", {
-      body: { name: table.replace("_", "-") },
+      body: { name: table.replaceAll("_", "-") },
     });
     const { body } = await server.api("/api/v1/apikeys", {
       body: { name: "k", env_id: environment.id, role_ids: ["role_admin"] },

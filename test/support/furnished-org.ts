@@ -44,7 +44,13 @@ export async function furnishOrg(server: TestServer, org: string) {
   const { execution_seq, lease_token } = job;
   await api(`${worker}/jobs/${job.job_id}`, {
     method: "PUT",
-    body: { execution_seq, lease_token, status: "completed", output: { marker } },
+    body: {
+      execution_seq,
+      lease_token,
+      status: "completed",
+      output: { marker },
+      attributes: { same: marker },
+    },
   });
   await rpc("Emit", { event: "same.event", data: { marker } });
   await rpc("Emit", { event: marker });
@@ -80,6 +86,11 @@ export async function furnishOrg(server: TestServer, org: string) {
       session.run(sql`INSERT INTO flow_edges (environment_id, kind, hour, source, target, count)
         VALUES (${environmentId}, ${kind}, ${hour}, ${marker}, ${marker}, 1)`),
     );
+  await store.write((session) =>
+    session.run(sql`INSERT INTO error_groups (environment_id, id, function_id, code, message, frame, count, first_seen_at,
+        last_seen_at, sample_run_id)
+      VALUES (${environmentId}, ${`err_${org}`}, 'same', ${marker}, ${marker}, ${marker}, 1, 1, 1, ${job.run_id})`),
+  );
   await server.running.tick("audit.flush");
   const session = (await api("/api/v1/auth/login", { body: { email, password }, key: null })).token;
   const desktop = (await api("/api/v1/auth/desktop-session", { method: "POST" })).token;

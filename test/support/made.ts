@@ -21,6 +21,13 @@ export const made: Record<string, Making> = {
       body: { id: name, name: marker, triggers: [{ event: "same.event" }] },
     }),
   },
+  run_attribute_names: {
+    named: "name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.SvcService/RegisterFunction",
+      body: { id: "with-attributes", name: marker, attributes: [{ name, path: marker }] },
+    }),
+  },
   workers: {
     named: "id",
     ask: ({ name, marker }) => ({

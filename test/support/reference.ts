@@ -52,6 +52,8 @@ const remedies: Record<string, string> = {
   "cron.ledger": "nothing by itself: a slot was lost, which is a defect",
   "cron.overdue": "fired or missed when a node leads `cron` again",
   "debounces.overdue": "fired when loop `debounce.fire` goes on; look at its progress",
+  "errors.miscounted": "nothing by itself: a failure was not counted, which is a defect",
+  "errors.ungrouped": "nothing by itself: a group went before its runs, which is a defect",
   "events.head": "nothing by itself: restore, or find out why rows are gone",
   "events.unmatched": "compared when loop `runs.matcher` goes on; look at its progress",
   "executions.without_run": "the sweeper deletes them",

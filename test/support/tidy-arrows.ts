@@ -123,7 +123,7 @@ export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
   if (
-    /^src\/store\/(store|table|tables|tables-of-(flow|orgs|repairs)|exported-tables|environment-databases)\.ts$/.test(
+    /^src\/store\/(store|table|tables|tables-of-(finding|flow|orgs|repairs)|exported-tables|environment-databases)\.ts$/.test(
       path,
     )
   )

@@ -119,6 +119,19 @@ test("a failure names its step, code and whether to try again", async () => {
   });
 });
 
+test("what a handler sets is in the answer", async () => {
+  const found = createFunction({ id: "found" }, ({ run }) => {
+    run.set({ a: 1 });
+    run.set({ b: new Date(0) });
+  });
+  const handle = serve({ functions: [found], signingKey: null, log: silent });
+  const request = new Request("http://endpoint/", { method: "POST", body: body({ function_id: "found" }) });
+  expect(await (await handle(request)).json()).toMatchObject({
+    status: "completed",
+    attributes: { a: 1, b: { time: "1970-01-01T00:00:00.000Z" } },
+  });
+});
+
 test("a failed row, its error as text, is an error that is not retried", async () => {
   const parent = createFunction({ id: "parent" }, ({ step }) => step.invoke("child"));
   const handle = serve({ functions: [parent], signingKey: null, log: silent });

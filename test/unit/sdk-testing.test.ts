@@ -145,3 +145,26 @@ test("appends to streams are kept in memory, whatever client the function uses",
   ]);
   expect((await testFunction(fill).run({})).appended).toHaveLength(2);
 });
+
+test("attributes are shown as the server would have them after each crash and attempt", async () => {
+  const at = new Date("2026-01-02T03:04:05Z");
+  const found = make(async ({ run, step }) => {
+    run.set({ state: "begun", at });
+    await step.run("a", () => 1);
+    run.set({ state: "half", count: 2 });
+    await step.sleep("nap", 1_000);
+    run.set({ state: "whole" });
+  });
+  const { attributes } = await testFunction(found).crashAfter("every").run({ n: 1 });
+  expect(attributes).toEqual({ state: "whole", at, count: 2 });
+  for (const wrong of [
+    { n: Number.NaN },
+    { "": 1 },
+    { a: new Date(Number.NaN) },
+    { a: null },
+    { a: "x".repeat(257) },
+  ]) {
+    const refused = await testFunction(make(({ run }) => run.set(wrong as never))).run({ n: 1 });
+    expect(refused).toMatchObject({ attempts: 1, error: { code: "ATTRIBUTE_REFUSED", retryable: false } });
+  }
+});

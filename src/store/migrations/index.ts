@@ -42,6 +42,7 @@ import { invokedFunctions } from "./0046_invoked_functions.ts";
 import { checks } from "./0047_checks.ts";
 import { stateWaits } from "./0048_state_waits.ts";
 import { batches } from "./0049_batches.ts";
+import { finding } from "./0050_finding.ts";
 import { replays } from "./0051_replays.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
@@ -92,6 +93,7 @@ export const migrations = [
   checks,
   stateWaits,
   batches,
+  finding,
   replays,
   kvByRevision,
   deliveryLists,

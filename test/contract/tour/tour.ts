@@ -169,6 +169,7 @@ async function record(client: Client, runId: string): Promise<void> {
   const replayed = { function_id: "toured", events: { pattern: "toured.nothing" } };
   await must(client.POST("/api/v1/replays/preview", { body: replayed }));
   await must(client.POST("/api/v1/replays", { body: { ...replayed, reason: "a tour" } }));
+  await must(client.GET("/api/v1/errors", { params: { query: { limit: 5 } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
   await must(client.GET("/api/v1/outbox/dead-letter", { params: { query: { env: "production" } } }));

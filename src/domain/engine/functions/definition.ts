@@ -1,6 +1,7 @@
 import type { CelBudget } from "../../../kit/cel/cel.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
+import type { DeclaredAttribute } from "../attributes/rules.ts";
 import type { FlowOptions } from "./flow.ts";
 
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
@@ -30,6 +31,8 @@ export interface FunctionDefinition extends FlowOptions {
   onFailure?: true;
   /** A run whose handler did not come its way again fails, by its worker. */
   nondeterminism?: "fail";
+  /** What its runs are found by, from the data of their events; absent for nothing. */
+  attributes?: readonly DeclaredAttribute[];
 }
 
 export type CompensateOn = "failure" | "cancel";

@@ -37,7 +37,7 @@ export interface FlowOptions {
 
 /** What an option made of an event, as emit's answer tells it. */
 export interface FlowNotice {
-  option: "priority" | "batch" | GateOption;
+  option: "priority" | "attributes" | "batch" | GateOption;
   /** `failed`: its expression does not apply to the event. `skipped`: no run was started. */
   outcome: "failed" | "skipped";
   message: string;

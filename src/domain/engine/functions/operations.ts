@@ -69,6 +69,7 @@ const Register = Type.Object({
   onFailure: Type.Optional(Type.Boolean()),
   nondeterminism: text,
   checked: Type.Optional(Type.Boolean()),
+  attributes: Type.Optional(Type.Array(Type.Object({ name: text, path: text, type: text }))),
 });
 
 const Id = Type.String({ minLength: 1, maxLength: 400 });
@@ -114,6 +115,7 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
           secrets: [];
           cancelOn: [];
           compensateOn: [];
+          attributes: [];
         },
       ({ record, created }: { record: FunctionRecord; created: boolean }) => ({
         function: toFunctionMessage(record),

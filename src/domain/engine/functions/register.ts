@@ -3,6 +3,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { DeclaredAttribute } from "../attributes/rules.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./definition.ts";
 import { changesClaims, laneLimitOf } from "./flow.ts";
@@ -26,6 +27,12 @@ export interface RegisterDeps {
    * used.
    */
   requireRoomFor?: (environmentId: string, definition: FunctionDefinition) => Promise<void>;
+  /** Makes the names of attributes inside the transaction; throws for a name of another type. */
+  declareAttributes?: (
+    session: Session,
+    environmentId: string,
+    attributes: readonly DeclaredAttribute[],
+  ) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -81,6 +88,7 @@ async function put(
   const status = before === undefined || before.status === "archived" ? "active" : before.status;
   const same = before !== undefined && sameDefinition(before.definition, definition);
   if (same && before.status === status) return { record: before, before, isChanged: false };
+  if (definition.attributes) await deps.declareAttributes?.(session, environmentId, definition.attributes);
   const version = same
     ? before.version
     : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;

@@ -9,6 +9,7 @@ import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import { within } from "../../../kit/within.ts";
 import { requireChecked } from "./checked.ts";
+import { readAttributes } from "./declared-attributes.ts";
 import type {
   FunctionDefinition,
   FunctionRecord,
@@ -62,6 +63,7 @@ export interface RegisterInput extends FlowInput {
   nondeterminism?: string;
   /** Cron expressions must be readable and paths lead somewhere; older clients hear of it later, or never. */
   checked?: boolean;
+  attributes?: readonly { name?: string; path?: string; type?: string }[];
 }
 
 const retryDefaults: RetryPolicy = {
@@ -112,6 +114,7 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...readCompensateOn(input.compensateOn ?? []),
     ...(input.onFailure && { onFailure: true }),
     ...readNondeterminism(input.nondeterminism),
+    ...readAttributes(input.attributes),
     ...flowOf(input),
   };
   if (input.checked) requireChecked(definition);

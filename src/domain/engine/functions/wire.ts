@@ -76,6 +76,7 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
     onFailure: m.onFailure,
     nondeterminism: m.nondeterminism,
     checked: m.checked,
+    attributes: m.attributes.map(({ name, path, type }) => ({ name, path, type })),
   };
 }
 
@@ -120,6 +121,7 @@ export function toFunctionMessage(record: ServedRecord): MessageInitShape<typeof
     nondeterminism: definition.nondeterminism ?? "",
     unserved: record.unserved ?? false,
     definitionsDiffer: record.definitionsDiffer ?? false,
+    attributes: (definition.attributes ?? []).map((one) => ({ ...one })),
     ...flowMessage(definition),
     status: statusWire[record.status],
     version: record.version,

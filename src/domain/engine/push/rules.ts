@@ -34,6 +34,7 @@ const Answer = Type.Object(
     on_failure: Type.Optional(Type.Boolean()),
     compensations_failed: Type.Optional(Type.Integer({ minimum: 0 })),
     nondeterminism: Type.Optional(Type.Unknown()),
+    attributes: Type.Optional(Type.Unknown()),
   },
   lenient,
 );
@@ -44,7 +45,7 @@ const check = TypeCompiler.Compile(Answer);
 export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
   if (!check.Check(answer)) return undefined;
   const { status, steps, result, yield: yielded, error, ...own } = answer as Static<typeof Answer>;
-  const { compensations, on_failure, compensations_failed, nondeterminism } = own;
+  const { compensations, on_failure, compensations_failed, nondeterminism, attributes } = own;
   return {
     status,
     execution_seq: job.executionSeq,
@@ -62,6 +63,7 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
     ...(on_failure !== undefined && { on_failure }),
     ...(compensations_failed !== undefined && { compensations_failed }),
     ...(nondeterminism !== undefined && { nondeterminism }),
+    ...(attributes !== undefined && { attributes }),
   };
 }
 

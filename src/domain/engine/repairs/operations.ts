@@ -3,6 +3,8 @@ import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/
 import { rfc3339 } from "../../../kit/clock.ts";
 import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { AttributeFilterShape } from "../attributes/rules.ts";
+import { filterOfMessage } from "../attributes/wire.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
 import { noCounts, repairActions, repairOutcomes } from "./rules.ts";
 import type { Repairs } from "./service.ts";
@@ -34,6 +36,13 @@ const Filter = Type.Object(
     ),
     since: text("RFC 3339: created then or later."),
     until: text("RFC 3339: created then or earlier."),
+    compensation_failed: Type.Optional(
+      Type.Boolean({ description: "Only runs with compensations that failed for good." }),
+    ),
+    error_group: text("Failures of this group."),
+    attributes: Type.Optional(
+      Type.Array(AttributeFilterShape, { description: "What their attributes must be, all of them." }),
+    ),
   },
   { description: "As in ListRuns; at least one field." },
 );
@@ -53,8 +62,16 @@ const ItemOut = Type.Object({
   at: Type.String({ format: "date-time", description: "Since when." }),
 });
 
-const filterIn = ({ function_id, event_id, ...rest }: Static<typeof Filter> = {}) => ({
+const filterIn = ({
+  function_id,
+  event_id,
+  compensation_failed,
+  error_group,
+  ...rest
+}: Static<typeof Filter> = {}) => ({
   ...rest,
+  ...(compensation_failed !== undefined && { compensationFailed: compensation_failed }),
+  ...(error_group !== undefined && { errorGroup: error_group }),
   ...(function_id !== undefined && { functionId: function_id }),
   ...(event_id !== undefined && { eventId: event_id }),
 });
@@ -67,6 +84,9 @@ const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
   ...(m?.statuses.length && { statuses: m.statuses }),
   ...(m?.since && { since: rfc3339(instantOf(m.since)) }),
   ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
+  ...(m?.compensationFailed && { compensation_failed: true }),
+  ...(m?.errorGroup && { error_group: m.errorGroup }),
+  ...(m?.attributes.length && { attributes: m.attributes.map(filterOfMessage) }),
 });
 
 /** Counts with hidden runs would tell of them: a search filter could find out what is in them. */

@@ -22,7 +22,15 @@ export type RepairStatus = "running" | "paused" | "stopping" | "stopped" | "comp
 
 export type RepairFilter = Pick<
   ListRunsInput,
-  "functionId" | "eventId" | "search" | "statuses" | "since" | "until"
+  | "functionId"
+  | "eventId"
+  | "search"
+  | "statuses"
+  | "since"
+  | "until"
+  | "compensationFailed"
+  | "errorGroup"
+  | "attributes"
 >;
 
 /** What is done with each selected run, as it is stored. */
@@ -71,11 +79,13 @@ const statusesOf: Record<RepairAction, readonly RunStatus[]> = {
 /** The statuses that the action is for, where the filter names none. */
 export function filterOf(action: RepairAction, filter: RepairFilter): RepairFilter {
   const { statuses = [], ...rest } = filter;
-  const named = Object.entries(rest).some(([, value]) => value !== undefined && value !== "");
+  const named = Object.values(rest).some((value) =>
+    Array.isArray(value) ? value.length > 0 : Boolean(value),
+  );
   if (!named && statuses.length === 0)
     throw invalid(
       "filter",
-      "must name at least one of function_id, event_id, search, statuses, since and until",
+      "must name at least one of function_id, event_id, search, statuses, since, until, compensation_failed, error_group and attributes",
     );
   return { ...rest, statuses: statuses.length > 0 ? statuses : statusesOf[action] };
 }

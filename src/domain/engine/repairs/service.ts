@@ -73,7 +73,7 @@ export function openRepairs(deps: RepairsDeps) {
 
     async start(environmentId: string, caller: Caller, input: RepairInput): Promise<ShownRepair> {
       const { action, request } = requestOf(input);
-      select.filter(environmentId, request.filter);
+      await select.checked(environmentId, request.filter);
       const now = clock.now();
       const asked = { environmentId, caller, action, reason: input.reason, request };
       const row = newRepair(asked, { id: ids.next("rep"), now });

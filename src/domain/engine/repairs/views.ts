@@ -57,7 +57,7 @@ export function openRepairViews({ store, select }: { store: Store; select: Selec
       environmentId: string,
       input: Pick<RepairInput, "action" | "filter">,
     ): Promise<RepairPreview> {
-      const filter = select.filter(environmentId, filterOf(actionOf(input.action), input.filter));
+      const filter = await select.checked(environmentId, filterOf(actionOf(input.action), input.filter));
       const [samples, counted] = await Promise.all([
         select.page(filter, { after: undefined, limit: previewSamplesMax }),
         select.count(filter, previewCountMax + 1),

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, SyncSession } from "../../../store/store.ts";
+import { firstAttributes, insertFirstAttributes } from "./attributes/attribute-rows.ts";
 import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
@@ -144,7 +145,19 @@ export function newRunsInserted(
   return sql`created AS (${insertRuns(run, now, parents)}),
     queued AS (${insertExecutions(run, now, hasOf(runs))}),
     noted AS (${insertFirstHistory(run, now)}),
-    ${watched}${late}`;
+    ${watched}${late}${attributesInserted({ rowsFrom }, runs, now)}`;
+}
+
+function attributesInserted(
+  { rowsFrom }: Pick<Seams, "rowsFrom">,
+  runs: readonly NewRun[],
+  now: Instant,
+): Sql {
+  const attributes = firstAttributes(runs);
+  if (!attributes) return sql.empty;
+  const source = sql`${rowsFrom("a", attributes)} JOIN run n ON n.id = a.run_id`;
+  return sql`marked AS (${insertFirstAttributes(source, now)}),
+    `;
 }
 
 /** The same as statements of their own, from rows `n`. */
@@ -155,6 +168,11 @@ function newRunStatements(seams: Seams, source: Sql, runs: readonly NewRun[], no
     insertFirstHistory(source, now),
   ];
   if (hasDeadlines(runs)) statements.push(insertDeadlines(seams, runs, source));
+  const attributes = firstAttributes(runs);
+  if (attributes) {
+    const marks = sql`${seams.rowsFrom("a", attributes)} JOIN ${source} ON n.id = a.run_id`;
+    statements.push(insertFirstAttributes(marks, now));
+  }
   const cancels = newCancelColumns(runs);
   if (!cancels) return statements;
   const cancel = sql`${seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;

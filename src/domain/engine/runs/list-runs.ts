@@ -9,6 +9,9 @@ import {
   writeCursor,
 } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
+import { type AttributeFilterInput, readFilters, requireAttributeName } from "../attributes/rules.ts";
+import type { AttributeNames } from "./attributes/attribute-names.ts";
+import { type AttributeOrder, findRuns } from "./attributes/find-runs.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus, runStatuses } from "./rules.ts";
 import type { Run } from "./run.ts";
@@ -24,6 +27,11 @@ export interface ListRunsInput extends PageQuery {
   until?: string;
   /** Only runs with compensations that failed for good. */
   compensationFailed?: boolean;
+  /** Only failures of this group. */
+  errorGroup?: string;
+  /** All of them must be met. */
+  attributes?: readonly AttributeFilterInput[];
+  orderBy?: { name: string; ascending?: boolean };
 }
 
 export interface RunsPage {
@@ -33,8 +41,28 @@ export interface RunsPage {
   totalCount: number;
 }
 
-export async function listRuns(store: Store, environmentId: string, input: ListRunsInput): Promise<RunsPage> {
+export interface ListRunsDeps {
+  store: Store;
+  names: Pick<AttributeNames, "requireTypes">;
+}
+
+export async function listRuns(
+  { store, names }: ListRunsDeps,
+  environmentId: string,
+  input: ListRunsInput,
+): Promise<RunsPage> {
   const filter = toFilter(environmentId, input);
+  const order = orderOf(input);
+  const { attributes } = filter;
+  if (attributes || order) {
+    if (input.offset) throw invalid("offset", "cannot be combined with attributes and orderBy: use cursor");
+    await names.requireTypes(environmentId, attributes ?? [], order?.name);
+    const size = pageSize(input.limit);
+    return findRuns(store, {
+      filter: { ...filter, attributes: attributes ?? [] },
+      ...{ order, size, cursor: input.cursor },
+    });
+  }
   const start = pageStart(input);
   const { items, ...page } = await countedPage(
     pageSize(input.limit),
@@ -43,6 +71,14 @@ export async function listRuns(store: Store, environmentId: string, input: ListR
     ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
   );
   return { runs: items, ...page };
+}
+
+function orderOf({ orderBy }: ListRunsInput): AttributeOrder | undefined {
+  if (!orderBy) return undefined;
+  return {
+    name: requireAttributeName("orderBy.name", orderBy.name),
+    isAscending: orderBy.ascending ?? false,
+  };
 }
 
 export function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
@@ -68,5 +104,7 @@ export function toFilter(environmentId: string, input: ListRunsInput): rows.RunF
     ...(since !== undefined && { since }),
     ...(until !== undefined && { until }),
     ...(input.compensationFailed && { undoFailed: true }),
+    ...(input.errorGroup && { errorGroup: input.errorGroup }),
+    ...(input.attributes?.length && { attributes: readFilters("attributes", input.attributes) }),
   };
 }

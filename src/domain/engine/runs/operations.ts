@@ -3,6 +3,8 @@ import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { listedById, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { AttributeFilterShape } from "../attributes/rules.ts";
+import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
@@ -22,6 +24,9 @@ const ListInput = Type.Object({
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
   cursor: Type.Optional(Type.String()),
   compensationFailed: Type.Optional(Type.Boolean()),
+  errorGroup: Type.Optional(Type.String({ maxLength: 200 })),
+  attributes: Type.Optional(Type.Array(AttributeFilterShape)),
+  orderBy: Type.Optional(Type.Object({ name: Type.String(), ascending: Type.Optional(Type.Boolean()) })),
 });
 
 const set = <K extends string, V>(key: K, value: V | "" | 0 | undefined) =>
@@ -85,6 +90,9 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         ...set("offset", m.offset),
         ...set("cursor", m.cursor),
         compensationFailed: m.compensationFailed,
+        ...set("errorGroup", m.errorGroup),
+        ...(m.attributes.length > 0 && { attributes: m.attributes.map(filterOfMessage) }),
+        ...(m.orderBy && { orderBy: { name: m.orderBy.name, ascending: m.orderBy.ascending } }),
       }),
       (page: RunsPage) => ({
         runs: page.runs.map(toRunMessage),

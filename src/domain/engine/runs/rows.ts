@@ -4,7 +4,8 @@ import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Seams, Session, Store } from "../../../store/store.ts";
+import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
@@ -47,15 +48,22 @@ interface RunRow {
   is_compensating: number | null;
   undo_failed: number | null;
   nondeterminism: string | null;
+  error_group: string | null;
+  /** JSON text of names and stored values. */
+  attributes: string | null;
 }
 
-const runColumns =
+const plainColumns =
   sql.raw(`r.id, r.environment_id, r.function_id, r.function_version, r.event_id, r.event_name, r.mode,
   r.status, COALESCE(e.attempt, r.attempt) AS attempt, r.max_attempts, r.actor_id,
   COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, r.output, r.error, r.cancellation_cause,
   r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
   COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
-  CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism`);
+  CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism,
+  r.error_group`);
+
+const runColumns = (seams: Pick<Seams, "objectOf">): Sql => sql`${plainColumns},
+  ${attributesOfRun(seams)} AS attributes`;
 
 const runTables = sql.raw(`runs r LEFT JOIN executions e ON e.run_id = r.id
   LEFT JOIN events v ON v.id = r.event_id AND v.environment_id = r.environment_id`);
@@ -71,6 +79,10 @@ export interface RunFilter {
   until?: Instant;
   /** Only runs with compensations that failed for good. */
   undoFailed?: true;
+  /** Of their failure. */
+  errorGroup?: string;
+  /** Each of them must be met. */
+  attributes?: readonly AttributeRange[];
 }
 
 export function conditions(filter: RunFilter): Sql[] {
@@ -86,6 +98,8 @@ export function conditions(filter: RunFilter): Sql[] {
     );
   }
   if (filter.undoFailed) list.push(sql.raw("r.undo_failed IS NOT NULL"));
+  if (filter.errorGroup !== undefined) list.push(sql`r.error_group = ${filter.errorGroup}`);
+  for (const range of filter.attributes ?? []) list.push(hasAttribute(filter.environmentId, range));
   if (filter.statuses.length > 0) list.push(statusCondition(filter));
   return list;
 }
@@ -104,7 +118,7 @@ function statusCondition({ environmentId, statuses }: RunFilter): Sql {
 }
 
 export async function getRun(store: Store, environmentId: string, runId: string): Promise<Run | undefined> {
-  const row = await store.one<RunRow>(sql`SELECT ${runColumns} FROM ${runTables}
+  const row = await store.one<RunRow>(sql`SELECT ${runColumns(store.seams)} FROM ${runTables}
     WHERE r.id = ${runId} AND r.environment_id = ${environmentId}`);
   return row && toRun(row);
 }
@@ -120,9 +134,22 @@ export async function listRuns(
     where.push(
       sql`(r.created_at < ${page.after.at} OR (r.created_at = ${page.after.at} AND r.id < ${page.after.id}))`,
     );
-  const rows = await store.all<RunRow>(sql`SELECT ${runColumns} FROM ${runTables} ${sql.where(where)}
+  const rows =
+    await store.all<RunRow>(sql`SELECT ${runColumns(store.seams)} FROM ${runTables} ${sql.where(where)}
     ORDER BY r.created_at DESC, r.id DESC LIMIT ${page.limit} OFFSET ${page.offset}`);
   return rows.map(toRun);
+}
+
+/** These runs, in the order of the ids; what is gone is left out. */
+export async function runsById(store: Store, environmentId: string, ids: readonly string[]): Promise<Run[]> {
+  if (ids.length === 0) return [];
+  const rows = await store.all<RunRow>(sql`SELECT ${runColumns(store.seams)} FROM ${runTables}
+    WHERE r.id ${store.seams.among(column.text(ids))} AND r.environment_id || '' = ${environmentId}`);
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id) => {
+    const row = byId.get(id);
+    return row ? toRun(row) : [];
+  });
 }
 
 /** How many match, counted up to the cap. */
@@ -251,28 +278,6 @@ export async function triggersOf(
   return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));
 }
 
-/** The current or last fence of a run: tells a late worker why its report is refused. */
-export interface LastFence {
-  run_id: string;
-  execution_seq: number;
-  lease_hash: string | null;
-}
-
-export async function lastFences(
-  store: Store,
-  targets: readonly { environmentId: string; runId: string }[],
-): Promise<Map<string, LastFence>> {
-  const rows =
-    await store.all<LastFence>(sql`SELECT r.id AS run_id, COALESCE(e.execution_seq, r.execution_seq) AS execution_seq,
-      CASE WHEN e.run_id IS NULL THEN r.lease_hash ELSE e.lease_hash END AS lease_hash
-    FROM ${store.seams.rowsFrom("v", {
-      run_id: column.text(targets.map((target) => target.runId)),
-      environment_id: column.text(targets.map((target) => target.environmentId)),
-    })} JOIN runs r ON r.id = v.run_id AND r.environment_id = v.environment_id
-    LEFT JOIN executions e ON e.run_id = r.id`);
-  return new Map(rows.map((row) => [row.run_id, row]));
-}
-
 /** The earliest planned wake of any environment. */
 export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
@@ -313,6 +318,8 @@ function toRun(row: RunRow): Run {
     isCompensating: row.is_compensating !== null,
     undoFailed: row.undo_failed ?? 0,
     deviations: row.nondeterminism === null ? [] : (JSON.parse(row.nondeterminism) as Run["deviations"]),
+    attributes: attributesOf(row.attributes),
+    errorGroup: row.error_group,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import type { NewAttribute, RunAttribute } from "../attributes/rules.ts";
 import type { FlowNotice, NewGate } from "../functions/flow.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
@@ -78,6 +79,8 @@ export interface NewRun {
   notices?: readonly FlowNotice[];
   /** Events that cancel it; absent for none. */
   cancels?: readonly NewCancel[];
+  /** What it is found by from its event's data; absent for nothing. */
+  attributes?: readonly NewAttribute[];
 }
 
 /** One `cancelOn` of a function, with its match resolved against the run's event. */
@@ -136,6 +139,10 @@ export interface Run {
   isCompensating: boolean;
   /** Compensations that failed for good. */
   undoFailed: number;
+  /** What it is found by, by name. */
+  attributes: readonly RunAttribute[];
+  /** Of its failure. */
+  errorGroup: string | null;
   /** Stored steps that its handler did not come to as before; empty for none. */
   deviations: readonly DeviatingStep[];
 }

@@ -2,6 +2,8 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { StoreReader } from "../../../store/store.ts";
+import type { AttributeNames } from "./attributes/attribute-names.ts";
+import { candidatesOf } from "./attributes/find-runs.ts";
 import { type ListRunsInput, toFilter } from "./list-runs.ts";
 import { conditions, type RunFilter } from "./rows.ts";
 import { statusOf } from "./rules.ts";
@@ -29,32 +31,42 @@ interface SelectedRow {
 export interface SelectRuns {
   /** Throws what is wrong with the filter. */
   filter(environmentId: string, input: ListRunsInput): RunFilter;
+  /** Also for an attribute of another type. */
+  checked(environmentId: string, input: ListRunsInput): Promise<RunFilter>;
   page(filter: RunFilter, page: { after: Cursor | undefined; limit: number }): Promise<SelectedRun[]>;
   /** By status; no more than `most` are counted. */
   count(filter: RunFilter, most: number): Promise<Map<RunStatus, number>>;
 }
 
-export const openSelectRuns = (store: Pick<StoreReader, "all">): SelectRuns => ({
+export const openSelectRuns = (
+  store: Pick<StoreReader, "all">,
+  names: Pick<AttributeNames, "requireTypes">,
+): SelectRuns => ({
   filter: toFilter,
 
+  async checked(environmentId, input) {
+    const filter = toFilter(environmentId, input);
+    if (filter.attributes) await names.requireTypes(environmentId, filter.attributes);
+    return filter;
+  },
+
   async page(filter, { after, limit }) {
-    const where = conditions(filter);
-    if (after)
-      where.push(sql`(r.created_at < ${after.at} OR (r.created_at = ${after.at} AND r.id < ${after.id}))`);
-    const rows = await store.all<SelectedRow>(sql`SELECT r.id, r.function_id, r.event_name, r.status, e.state,
-        r.created_at FROM runs r LEFT JOIN executions e ON e.run_id = r.id ${sql.where(where)}
-      ORDER BY r.created_at DESC, r.id DESC LIMIT ${limit}`);
+    const { from, where, order } = await sourceOf(store, filter, after);
+    const rows =
+      await store.all<SelectedRow>(sql`SELECT r.id, r.function_id, r.event_name, r.status, r.created_at, e.state
+      FROM ${from} LEFT JOIN executions e ON e.run_id = r.id ${sql.where(where)} ORDER BY ${order} LIMIT ${limit}`);
     return rows.map((row) => ({
-      ...{ id: row.id, functionId: row.function_id, eventName: row.event_name, createdAt: row.created_at },
-      status: statusOf(row.status, row.state).status,
+      ...{ id: row.id, functionId: row.function_id, eventName: row.event_name },
+      ...{ createdAt: row.created_at, status: statusOf(row.status, row.state).status },
     }));
   },
 
   async count(filter, most) {
+    const { from, where } = await sourceOf(store, filter, undefined);
     const rows = await store.all<{ status: string; state: ExecutionState | null; count: number }>(
       sql`SELECT status, state, count(*) AS count FROM (
-          SELECT r.status, e.state FROM runs r LEFT JOIN executions e ON e.run_id = r.id
-          ${sql.where(conditions(filter))} LIMIT ${most}) counted
+          SELECT r.status, e.state FROM ${from} LEFT JOIN executions e ON e.run_id = r.id
+          ${sql.where(where)} LIMIT ${most}) counted
         GROUP BY status, state`,
     );
     const counts = new Map<RunStatus, number>();
@@ -65,3 +77,20 @@ export const openSelectRuns = (store: Pick<StoreReader, "all">): SelectRuns => (
     return counts;
   },
 });
+
+/** A filter by attributes is led by the index of their values. */
+async function sourceOf(store: Pick<StoreReader, "all">, filter: RunFilter, after: Cursor | undefined) {
+  const { attributes } = filter;
+  if (attributes) {
+    const { candidates, rest } = await candidatesOf(store, { ...filter, attributes });
+    return {
+      from: sql`(${candidates(after)}) c CROSS JOIN runs r`,
+      where: [sql.raw("r.id = c.run_id"), ...conditions(rest)],
+      order: sql.raw("c.created_at DESC, c.run_id DESC"),
+    };
+  }
+  const where = conditions(filter);
+  if (after)
+    where.push(sql`(r.created_at < ${after.at} OR (r.created_at = ${after.at} AND r.id < ${after.id}))`);
+  return { from: sql.raw("runs r"), where, order: sql.raw("r.created_at DESC, r.id DESC") };
+}

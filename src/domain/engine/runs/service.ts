@@ -13,6 +13,7 @@ import { roundRobin } from "../../../kit/round-robin.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
+import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
 import { notifyingTally } from "./children/run-ends.ts";
 import { openDeadlines } from "./deadlines.ts";
@@ -140,6 +141,7 @@ export interface Runs {
 
 export interface RunsDeps {
   store: Store;
+  names: Pick<AttributeNames, "require" | "requireTypes">;
   clock: Clock;
   log: Log;
   watch: Watch;
@@ -264,7 +266,7 @@ export function openRuns(deps: RunsDeps): Runs {
       return run;
     },
 
-    list: (environmentId, input) => listRuns(store, environmentId, input),
+    list: (environmentId, input) => listRuns(deps, environmentId, input),
 
     async steps(environmentId, runId) {
       const steps = await rows.getSteps(store, environmentId, runId);

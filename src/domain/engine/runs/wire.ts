@@ -2,6 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ErrorSchema,
   ExecutionMode,
+  type RunAttributeSchema,
   type RunSchema,
   RunStatus as RunStatusWire,
   type StepSchema,
@@ -10,6 +11,7 @@ import {
 } from "../../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
+import type { RunAttribute } from "../attributes/rules.ts";
 import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
 export const runStatusWire: Record<RunStatus, RunStatusWire> = {
@@ -56,6 +58,22 @@ export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> =
   retryable: error.retryable,
 });
 
+const toAttributeMessage = ({
+  name,
+  value: { type, value },
+}: RunAttribute): MessageInitShape<typeof RunAttributeSchema> => {
+  switch (type) {
+    case "text":
+      return { name, value: { case: "text", value } };
+    case "number":
+      return { name, value: { case: "number", value } };
+    case "bool":
+      return { name, value: { case: "flag", value } };
+    case "time":
+      return { name, value: { case: "time", value: timestampOf(value) } };
+  }
+};
+
 /** `unserved`: it is queued, and no connected worker serves its function. */
 export function toRunMessage(run: Run & { unserved?: boolean }): MessageInitShape<typeof RunSchema> {
   return {
@@ -89,6 +107,8 @@ export function toRunMessage(run: Run & { unserved?: boolean }): MessageInitShap
     compensationFailed: run.undoFailed,
     blockingReason: run.unserved ? "no_worker" : "",
     nondeterminism: run.deviations.map((step) => ({ ...step })),
+    attributes: run.attributes.map(toAttributeMessage),
+    errorGroup: run.errorGroup ?? "",
   };
 }
 

@@ -21,6 +21,7 @@ export interface SteeredRunRow {
   parent_run_id: string | null;
   event_id: string;
   undo_failed: number | null;
+  error_group: string | null;
 }
 
 /** JSON text of the event that started the run; undefined when the event has expired. */
@@ -69,7 +70,7 @@ export interface SteeredStepRow {
 }
 
 const runFields = sql.raw(
-  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id, undo_failed",
+  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id, undo_failed, error_group",
 );
 
 export const runById = (
@@ -219,8 +220,8 @@ export async function revive(
   const { at, timeoutAt, historyCount, laneId } = revival;
   const attempt = run.attempt + 1;
   const most = Math.max(run.max_attempts, attempt);
-  await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, undo_failed = NULL, error = NULL, ended_at = NULL,
-      max_attempts = ${most}, timeout_at = ${timeoutAt}, updated_at = ${at}
+  await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, undo_failed = NULL, error = NULL, error_group = NULL,
+      ended_at = NULL, max_attempts = ${most}, timeout_at = ${timeoutAt}, updated_at = ${at}
     WHERE id = ${run.id}`);
   await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
       execution_seq, attempt, max_attempts, started_at, step_count, history_count, lost_count, timeout_at, parent_run_id,
@@ -234,6 +235,6 @@ export async function revive(
 export async function unrevive(session: Session, run: SteeredRunRow): Promise<void> {
   await session.run(sql`DELETE FROM executions WHERE run_id = ${run.id} AND state = 'resuming'`);
   await session.run(sql`UPDATE runs SET status = 'failed', trouble = 'failed', error = ${run.error},
-      undo_failed = ${run.undo_failed}, ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}
+      undo_failed = ${run.undo_failed}, error_group = ${run.error_group}, ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}
     WHERE id = ${run.id} AND status = 'active'`);
 }

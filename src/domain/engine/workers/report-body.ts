@@ -3,6 +3,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { checker } from "../../../kit/item-check.ts";
 import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
+import { ReportedAttributes, readReported } from "../attributes/rules.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
 import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
@@ -134,6 +135,7 @@ export const reportFields = {
       description: "Of a last report: stored steps that the handler did not come to as before.",
     }),
   ),
+  attributes: Type.Optional(ReportedAttributes),
 };
 
 export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) };
@@ -194,6 +196,7 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
     environmentId: target.environmentId,
     outcome: readOutcome(report, target, given.length),
     steps: readSteps(given, target.now),
+    ...(report.attributes !== undefined && { attributes: readReported(report.attributes) }),
     stepOffset: report.step_offset,
     ...(report.compensations !== undefined && {
       undo: {

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { attributesOfData, type DeclaredAttribute } from "../../engine/attributes/rules.ts";
 import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
@@ -153,6 +154,7 @@ export function newRun(
   };
   if (definition.startWithinMs !== undefined) run.startBy = now + definition.startWithinMs;
   if (definition.priority !== undefined) addHeadStart(run, definition.priority, event);
+  if (definition.attributes !== undefined) addAttributes(run, definition.attributes, event);
   return run;
 }
 
@@ -161,6 +163,13 @@ function addHeadStart(run: NewRun, priority: number | string, event: FlowEvent):
   const found = headStartOf(priority, event);
   run.headStartMs = "error" in found ? 0 : found.headStartMs;
   if ("error" in found) note(run, "priority", found.error);
+}
+
+/** A value of another type is left out, and the run says why. */
+function addAttributes(run: NewRun, declared: readonly DeclaredAttribute[], { value }: FlowEvent): void {
+  const { found, failed } = attributesOfData(declared, value);
+  if (found.length > 0) run.attributes = found;
+  for (const message of failed) note(run, "attributes", message);
 }
 
 /** A direct start passes no gate: its caller waits for one run. */

@@ -50,7 +50,14 @@ export function openRunExpiry(deps: {
         const horizon = cutoff(runDays(definition, days), now);
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
       }
-      if (old.length > 0) gone += await size.timed(() => write((session) => rows.deleteRuns(session, old)));
+      if (old.length > 0)
+        gone += await size.timed(() =>
+          write(async (session) => {
+            const deleted = await rows.deleteRuns(session, old);
+            await rows.deleteErrorGroups(session, { environmentId, before, limit });
+            return deleted;
+          }),
+        );
       const last = found.at(-1);
       if (found.length < limit || !last) {
         places.delete(environmentId);

@@ -116,8 +116,23 @@ export async function deleteRuns(session: Session, runIds: readonly string[]): P
   await session.run(sql`DELETE FROM run_history WHERE run_id IN ${among}`);
   await session.run(sql`DELETE FROM run_streams WHERE run_id IN ${among}`);
   await session.run(sql`DELETE FROM batch_events WHERE run_id IN ${among}`);
+  await session.run(sql`DELETE FROM run_attributes WHERE run_id IN ${among}`);
   return session.run(sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`);
 }
+
+/**
+ * Groups without a run, seen before that. A failure that is counted meanwhile raises `last_seen_at`, which this
+ * looks at again once it has the row.
+ */
+export const deleteErrorGroups = (
+  session: Session,
+  { environmentId, before, limit }: { environmentId: string; before: Instant; limit: number },
+): Promise<number> =>
+  session.run(sql`DELETE FROM error_groups WHERE environment_id = ${environmentId} AND last_seen_at < ${sql.bigint(before)}
+    AND id IN (SELECT g.id FROM error_groups g WHERE g.environment_id = ${environmentId}
+      AND g.last_seen_at < ${sql.bigint(before)} AND (SELECT 1 FROM runs r WHERE r.environment_id = ${environmentId}
+        AND r.error_group = g.id LIMIT 1) IS NULL
+      ORDER BY g.last_seen_at, g.id LIMIT ${limit})`);
 
 /** So that plans do not go by rows that are gone. */
 export async function analyze(session: Session, tables: readonly string[]): Promise<void> {

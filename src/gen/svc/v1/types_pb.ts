@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/types.proto.
  */
 export const file_svc_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIpkJCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEhYKDm5vbmRldGVybWluaXNtGEsgASgJEhAKCHVuc2VydmVkGEwgASgIEhoKEmRlZmluaXRpb25zX2RpZmZlchhNIAEoCEoECBEQEkoECBQQFSJTCgpGbG93Tm90aWNlEhMKC2Z1bmN0aW9uX2lkGAEgASgJEg4KBm9wdGlvbhgCIAEoCRIPCgdvdXRjb21lGAMgASgJEg8KB21lc3NhZ2UYBCABKAkiTgoOVGhyb3R0bGVDb25maWcSDQoFbGltaXQYASABKAUSEQoJcGVyaW9kX21zGAIgASgFEg0KBWJ1cnN0GAMgASgFEgsKA2tleRgEIAEoCSJACg9SYXRlTGltaXRDb25maWcSDQoFbGltaXQYASABKAUSEQoJcGVyaW9kX21zGAIgASgFEgsKA2tleRgDIAEoCSI8CgtCYXRjaENvbmZpZxIMCgRzaXplGAEgASgFEhIKCnRpbWVvdXRfbXMYAiABKAUSCwoDa2V5GAMgASgJIiwKD1NpbmdsZXRvbkNvbmZpZxIMCgRtb2RlGAEgASgJEgsKA2tleRgCIAEoCSIzChFJZGVtcG90ZW5jeUNvbmZpZxILCgNrZXkYASABKAkSEQoJcGVyaW9kX21zGAIgASgFIsgCCgVFdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgEIAEoCRIOCgZzb3VyY2UYBSABKAkSLQoJdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCghtZXRhZGF0YRgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHdmVyc2lvbhgIIAEoBRIRCgllbnRpdHlfaWQYCSABKAkSEwoLZW50aXR5X3R5cGUYCiABKAkSFgoOZW50aXR5X3ZlcnNpb24YCyABKAMSKgoKZGF0YV92YWx1ZRgMIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSLqCAoDUnVuEgoKAmlkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEhAKCGV2ZW50X2lkGAMgASgJEi0KDmV4ZWN1dGlvbl9tb2RlGAQgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSEQoJd29ya2VyX2lkGAUgASgJEhAKCGFjdG9yX2lkGAYgASgJEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBInCgZvdXRwdXQYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAkgASgLMg0uc3ZjLnYxLkVycm9yEiEKBnN0YXR1cxgKIAEoDjIRLnN2Yy52MS5SdW5TdGF0dXMSDwoHYXR0ZW1wdBgLIAEoBRIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3BhdXNlX3JlcXVlc3RlZBgTIAEoCBIUCgxwYXVzZV9yZWFzb24YFCABKAkSGAoQZnVuY3Rpb25fdmVyc2lvbhgVIAEoBRIrCgtpbnB1dF92YWx1ZRgWIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIsCgxvdXRwdXRfdmFsdWUYFyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSGAoQcmVzdW1lX2Zyb21fc3RlcBgYIAEoCRIVCg1wYXJlbnRfcnVuX2lkGBkgASgJEhYKDnBhcmVudF9zdGVwX2lkGBogASgJEi4KCnRpbWVvdXRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmVudmlyb25tZW50X2lkGBwgASgJEg8KB3ZlcnNpb24YHSABKAUSEgoKY2xhaW1lZF9ieRgeIAEoCRIuCgpjbGFpbWVkX2F0GB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJjYW5jZWxsYXRpb25fY2F1c2UYICABKAkSKwoLZXJyb3JfdmFsdWUYISABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSEgoKZXZlbnRfbmFtZRgiIAEoCRINCgVwaGFzZRgoIAEoCRIbChNjb21wZW5zYXRpb25fZmFpbGVkGCkgASgFEhcKD2Jsb2NraW5nX3JlYXNvbhhLIAEoCRItCg5ub25kZXRlcm1pbmlzbRhMIAMoCzIVLnN2Yy52MS5TdGVwRGV2aWF0aW9uSgQIDxAQSgQIEBARIjwKDVN0ZXBEZXZpYXRpb24SDwoHc3RlcF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGtpbmQYAyABKAki6QgKBFN0ZXASCgoCaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSIwoJc3RlcF90eXBlGAQgASgOMhAuc3ZjLnYxLlN0ZXBUeXBlEhAKCHNlcXVlbmNlGAUgASgFEiIKBnN0YXR1cxgGIAEoDjISLnN2Yy52MS5TdGVwU3RhdHVzEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppbnB1dF9oYXNoGAggASgJEicKBm91dHB1dBgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCiABKAsyDS5zdmMudjEuRXJyb3ISDwoHYXR0ZW1wdBgLIAEoBRITCgtkdXJhdGlvbl9tcxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoPb3JpZ2luYWxfb3V0cHV0GA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpwYXRjaGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpwYXRjaGVkX2J5GBEgASgJEhgKEGNvbXBlbnNhdGlvbl9mb3IYEiABKAkSKwoLaW5wdXRfdmFsdWUYEyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSLAoMb3V0cHV0X3ZhbHVlGBQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEjUKFW9yaWdpbmFsX291dHB1dF92YWx1ZRgVIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIdChBkdXJhdGlvbl9tc19mdWxsGBYgASgDSACIAQESLwoLc2xlZXBfdW50aWwYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3dhaXRfZXZlbnRfbmFtZRgYIAEoCRIwCgx3YWl0X3RpbWVvdXQYGSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKC2Vycm9yX3ZhbHVlGBwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhUKDXN0b3JlZF9zdGF0dXMYHSABKAkSDAoEbmFtZRgoIAEoCRINCgV0cmllcxhGIAEoBRIRCgltYXhfdHJpZXMYRyABKAUSLAoIcmV0cnlfYXQYSCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhMKEV9kdXJhdGlvbl9tc19mdWxsInIKBUVycm9yEg8KB21lc3NhZ2UYASABKAkSDAoEY29kZRgCIAEoCRINCgVzdGFjaxgDIAEoCRIRCglyZXRyeWFibGUYBCABKAgSKAoHZGV0YWlscxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QimwEKCUVycm9ySW5mbxIVCg1yZXNvdXJjZV90eXBlGAEgASgJEhMKC3Jlc291cmNlX2lkGAIgASgJEjEKCG1ldGFkYXRhGAMgAygLMh8uc3ZjLnYxLkVycm9ySW5mby5NZXRhZGF0YUVudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqHAQoORnVuY3Rpb25TdGF0dXMSHwobRlVOQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASGgoWRlVOQ1RJT05fU1RBVFVTX0FDVElWRRABEhoKFkZVTkNUSU9OX1NUQVRVU19QQVVTRUQQAhIcChhGVU5DVElPTl9TVEFUVVNfQVJDSElWRUQQAyphCg1FeGVjdXRpb25Nb2RlEh4KGkVYRUNVVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVhFQ1VUSU9OX01PREVfUFVTSBABEhcKE0VYRUNVVElPTl9NT0RFX1BVTEwQAirkAQoJUnVuU3RhdHVzEhoKFlJVTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIWChJSVU5fU1RBVFVTX1JVTk5JTkcQAhIYChRSVU5fU1RBVFVTX0NPTVBMRVRFRBADEhUKEVJVTl9TVEFUVVNfRkFJTEVEEAQSGAoUUlVOX1NUQVRVU19DQU5DRUxMRUQQBRIVChFSVU5fU1RBVFVTX1BBVVNFRBAGEiMKH1JVTl9TVEFUVVNfV0FJVElOR19GT1JfQ0FQQUNJVFkQBxIWChJSVU5fU1RBVFVTX1dBSVRJTkcQCCIECAEQASqMAgoKU3RlcFN0YXR1cxIbChdTVEVQX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1NURVBfU1RBVFVTX1BFTkRJTkcQARIXChNTVEVQX1NUQVRVU19SVU5OSU5HEAISGQoVU1RFUF9TVEFUVVNfQ09NUExFVEVEEAMSFgoSU1RFUF9TVEFUVVNfRkFJTEVEEAQSGAoUU1RFUF9TVEFUVVNfU0xFRVBJTkcQBRIXChNTVEVQX1NUQVRVU19XQUlUSU5HEAYSGQoVU1RFUF9TVEFUVVNfVElNRURfT1VUEAcSGAoUU1RFUF9TVEFUVVNfUkVUUllJTkcQCBIUChBTVEVQX1NUQVRVU19ERUFEEAkqpwEKCFN0ZXBUeXBlEhkKFVNURVBfVFlQRV9VTlNQRUNJRklFRBAAEhQKEFNURVBfVFlQRV9JTlZPS0UQARITCg9TVEVQX1RZUEVfU0xFRVAQAhIcChhTVEVQX1RZUEVfV0FJVF9GT1JfRVZFTlQQAxIYChRTVEVQX1RZUEVfQ09NUEVOU0FURRAEEh0KGVNURVBfVFlQRV9JTlZPS0VfRlVOQ1RJT04QBWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIsgJCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEhYKDm5vbmRldGVybWluaXNtGEsgASgJEhAKCHVuc2VydmVkGEwgASgIEhoKEmRlZmluaXRpb25zX2RpZmZlchhNIAEoCBItCgphdHRyaWJ1dGVzGFogAygLMhkuc3ZjLnYxLkZ1bmN0aW9uQXR0cmlidXRlSgQIERASSgQIFBAVIlMKCkZsb3dOb3RpY2USEwoLZnVuY3Rpb25faWQYASABKAkSDgoGb3B0aW9uGAIgASgJEg8KB291dGNvbWUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCSJOCg5UaHJvdHRsZUNvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSDQoFYnVyc3QYAyABKAUSCwoDa2V5GAQgASgJIkAKD1JhdGVMaW1pdENvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSCwoDa2V5GAMgASgJIjwKC0JhdGNoQ29uZmlnEgwKBHNpemUYASABKAUSEgoKdGltZW91dF9tcxgCIAEoBRILCgNrZXkYAyABKAkiLAoPU2luZ2xldG9uQ29uZmlnEgwKBG1vZGUYASABKAkSCwoDa2V5GAIgASgJIjMKEUlkZW1wb3RlbmN5Q29uZmlnEgsKA2tleRgBIAEoCRIRCglwZXJpb2RfbXMYAiABKAUiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIqkJCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJEg0KBXBoYXNlGCggASgJEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKSABKAUSFwoPYmxvY2tpbmdfcmVhc29uGEsgASgJEi0KDm5vbmRldGVybWluaXNtGEwgAygLMhUuc3ZjLnYxLlN0ZXBEZXZpYXRpb24SKAoKYXR0cmlidXRlcxhaIAMoCzIULnN2Yy52MS5SdW5BdHRyaWJ1dGUSEwoLZXJyb3JfZ3JvdXAYWyABKAlKBAgPEBBKBAgQEBEiPAoNU3RlcERldmlhdGlvbhIPCgdzdGVwX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEa2luZBgDIAEoCSKDAQoMUnVuQXR0cmlidXRlEgwKBG5hbWUYASABKAkSDgoEdGV4dBgCIAEoCUgAEhAKBm51bWJlchgDIAEoAUgAEg4KBGZsYWcYBCABKAhIABIqCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAQgcKBXZhbHVlIpIBCg9BdHRyaWJ1dGVGaWx0ZXISDAoEbmFtZRgBIAEoCRIKCgJvcBgCIAEoCRIOCgR0ZXh0GAMgASgJSAASEAoGbnVtYmVyGAQgASgBSAASDgoEZmxhZxgFIAEoCEgAEioKBHRpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSABCBwoFdmFsdWUiMQoOQXR0cmlidXRlT3JkZXISDAoEbmFtZRgBIAEoCRIRCglhc2NlbmRpbmcYAiABKAgiPQoRRnVuY3Rpb25BdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJEgwKBHR5cGUYAyABKAki6QgKBFN0ZXASCgoCaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSIwoJc3RlcF90eXBlGAQgASgOMhAuc3ZjLnYxLlN0ZXBUeXBlEhAKCHNlcXVlbmNlGAUgASgFEiIKBnN0YXR1cxgGIAEoDjISLnN2Yy52MS5TdGVwU3RhdHVzEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppbnB1dF9oYXNoGAggASgJEicKBm91dHB1dBgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCiABKAsyDS5zdmMudjEuRXJyb3ISDwoHYXR0ZW1wdBgLIAEoBRITCgtkdXJhdGlvbl9tcxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoPb3JpZ2luYWxfb3V0cHV0GA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpwYXRjaGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpwYXRjaGVkX2J5GBEgASgJEhgKEGNvbXBlbnNhdGlvbl9mb3IYEiABKAkSKwoLaW5wdXRfdmFsdWUYEyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSLAoMb3V0cHV0X3ZhbHVlGBQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEjUKFW9yaWdpbmFsX291dHB1dF92YWx1ZRgVIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIdChBkdXJhdGlvbl9tc19mdWxsGBYgASgDSACIAQESLwoLc2xlZXBfdW50aWwYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3dhaXRfZXZlbnRfbmFtZRgYIAEoCRIwCgx3YWl0X3RpbWVvdXQYGSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKC2Vycm9yX3ZhbHVlGBwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhUKDXN0b3JlZF9zdGF0dXMYHSABKAkSDAoEbmFtZRgoIAEoCRINCgV0cmllcxhGIAEoBRIRCgltYXhfdHJpZXMYRyABKAUSLAoIcmV0cnlfYXQYSCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhMKEV9kdXJhdGlvbl9tc19mdWxsInIKBUVycm9yEg8KB21lc3NhZ2UYASABKAkSDAoEY29kZRgCIAEoCRINCgVzdGFjaxgDIAEoCRIRCglyZXRyeWFibGUYBCABKAgSKAoHZGV0YWlscxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QimwEKCUVycm9ySW5mbxIVCg1yZXNvdXJjZV90eXBlGAEgASgJEhMKC3Jlc291cmNlX2lkGAIgASgJEjEKCG1ldGFkYXRhGAMgAygLMh8uc3ZjLnYxLkVycm9ySW5mby5NZXRhZGF0YUVudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqHAQoORnVuY3Rpb25TdGF0dXMSHwobRlVOQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASGgoWRlVOQ1RJT05fU1RBVFVTX0FDVElWRRABEhoKFkZVTkNUSU9OX1NUQVRVU19QQVVTRUQQAhIcChhGVU5DVElPTl9TVEFUVVNfQVJDSElWRUQQAyphCg1FeGVjdXRpb25Nb2RlEh4KGkVYRUNVVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVhFQ1VUSU9OX01PREVfUFVTSBABEhcKE0VYRUNVVElPTl9NT0RFX1BVTEwQAirkAQoJUnVuU3RhdHVzEhoKFlJVTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIWChJSVU5fU1RBVFVTX1JVTk5JTkcQAhIYChRSVU5fU1RBVFVTX0NPTVBMRVRFRBADEhUKEVJVTl9TVEFUVVNfRkFJTEVEEAQSGAoUUlVOX1NUQVRVU19DQU5DRUxMRUQQBRIVChFSVU5fU1RBVFVTX1BBVVNFRBAGEiMKH1JVTl9TVEFUVVNfV0FJVElOR19GT1JfQ0FQQUNJVFkQBxIWChJSVU5fU1RBVFVTX1dBSVRJTkcQCCIECAEQASqMAgoKU3RlcFN0YXR1cxIbChdTVEVQX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1NURVBfU1RBVFVTX1BFTkRJTkcQARIXChNTVEVQX1NUQVRVU19SVU5OSU5HEAISGQoVU1RFUF9TVEFUVVNfQ09NUExFVEVEEAMSFgoSU1RFUF9TVEFUVVNfRkFJTEVEEAQSGAoUU1RFUF9TVEFUVVNfU0xFRVBJTkcQBRIXChNTVEVQX1NUQVRVU19XQUlUSU5HEAYSGQoVU1RFUF9TVEFUVVNfVElNRURfT1VUEAcSGAoUU1RFUF9TVEFUVVNfUkVUUllJTkcQCBIUChBTVEVQX1NUQVRVU19ERUFEEAkqpwEKCFN0ZXBUeXBlEhkKFVNURVBfVFlQRV9VTlNQRUNJRklFRBAAEhQKEFNURVBfVFlQRV9JTlZPS0UQARITCg9TVEVQX1RZUEVfU0xFRVAQAhIcChhTVEVQX1RZUEVfV0FJVF9GT1JfRVZFTlQQAxIYChRTVEVQX1RZUEVfQ09NUEVOU0FURRAEEh0KGVNURVBfVFlQRV9JTlZPS0VfRlVOQ1RJT04QBWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.Trigger
@@ -519,6 +519,13 @@ export type Function = Message<"svc.v1.Function"> & {
    * @generated from field: bool definitions_differ = 77;
    */
   definitionsDiffer: boolean;
+
+  /**
+   * What its runs are found by.
+   *
+   * @generated from field: repeated svc.v1.FunctionAttribute attributes = 90;
+   */
+  attributes: FunctionAttribute[];
 };
 
 /**
@@ -753,6 +760,13 @@ export type FunctionJson = {
    * @generated from field: bool definitions_differ = 77;
    */
   definitionsDiffer?: boolean;
+
+  /**
+   * What its runs are found by.
+   *
+   * @generated from field: repeated svc.v1.FunctionAttribute attributes = 90;
+   */
+  attributes?: FunctionAttributeJson[];
 };
 
 /**
@@ -1528,6 +1542,20 @@ export type Run = Message<"svc.v1.Run"> & {
    * @generated from field: repeated svc.v1.StepDeviation nondeterminism = 76;
    */
   nondeterminism: StepDeviation[];
+
+  /**
+   * What the run is found by, by name.
+   *
+   * @generated from field: repeated svc.v1.RunAttribute attributes = 90;
+   */
+  attributes: RunAttribute[];
+
+  /**
+   * Of a failed run: the group of its failure (err_…).
+   *
+   * @generated from field: string error_group = 91;
+   */
+  errorGroup: string;
 };
 
 /**
@@ -1753,6 +1781,20 @@ export type RunJson = {
    * @generated from field: repeated svc.v1.StepDeviation nondeterminism = 76;
    */
   nondeterminism?: StepDeviationJson[];
+
+  /**
+   * What the run is found by, by name.
+   *
+   * @generated from field: repeated svc.v1.RunAttribute attributes = 90;
+   */
+  attributes?: RunAttributeJson[];
+
+  /**
+   * Of a failed run: the group of its failure (err_…).
+   *
+   * @generated from field: string error_group = 91;
+   */
+  errorGroup?: string;
 };
 
 /**
@@ -1820,6 +1862,332 @@ export type StepDeviationJson = {
  */
 export const StepDeviationSchema: GenMessage<StepDeviation, {jsonType: StepDeviationJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_types, 14);
+
+/**
+ * What a run is found by: its handler sets it, or its function takes it from the data of events. Of svc's own.
+ *
+ * @generated from message svc.v1.RunAttribute
+ */
+export type RunAttribute = Message<"svc.v1.RunAttribute"> & {
+  /**
+   * A letter and up to 63 letters, digits, dots, hyphens and underscores.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from oneof svc.v1.RunAttribute.value
+   */
+  value: {
+    /**
+     * At most 256 bytes.
+     *
+     * @generated from field: string text = 2;
+     */
+    value: string;
+    case: "text";
+  } | {
+    /**
+     * A finite number.
+     *
+     * @generated from field: double number = 3;
+     */
+    value: number;
+    case: "number";
+  } | {
+    /**
+     * A bool.
+     *
+     * @generated from field: bool flag = 4;
+     */
+    value: boolean;
+    case: "flag";
+  } | {
+    /**
+     * A time, to the millisecond.
+     *
+     * @generated from field: google.protobuf.Timestamp time = 5;
+     */
+    value: Timestamp;
+    case: "time";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * What a run is found by: its handler sets it, or its function takes it from the data of events. Of svc's own.
+ *
+ * @generated from message svc.v1.RunAttribute
+ */
+export type RunAttributeJson = {
+  /**
+   * A letter and up to 63 letters, digits, dots, hyphens and underscores.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * At most 256 bytes.
+   *
+   * @generated from field: string text = 2;
+   */
+  text?: string;
+
+  /**
+   * A finite number.
+   *
+   * @generated from field: double number = 3;
+   */
+  number?: number | "NaN" | "Infinity" | "-Infinity";
+
+  /**
+   * A bool.
+   *
+   * @generated from field: bool flag = 4;
+   */
+  flag?: boolean;
+
+  /**
+   * A time, to the millisecond.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 5;
+   */
+  time?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.RunAttribute.
+ * Use `create(RunAttributeSchema)` to create a new message.
+ */
+export const RunAttributeSchema: GenMessage<RunAttribute, {jsonType: RunAttributeJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 15);
+
+/**
+ * A condition on an attribute of runs.
+ *
+ * @generated from message svc.v1.AttributeFilter
+ */
+export type AttributeFilter = Message<"svc.v1.AttributeFilter"> & {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * eq when empty, lt, lte, gt, gte, prefix (of texts) or exists (without a value).
+   *
+   * @generated from field: string op = 2;
+   */
+  op: string;
+
+  /**
+   * @generated from oneof svc.v1.AttributeFilter.value
+   */
+  value: {
+    /**
+     * What a text is compared with.
+     *
+     * @generated from field: string text = 3;
+     */
+    value: string;
+    case: "text";
+  } | {
+    /**
+     * What a number is compared with.
+     *
+     * @generated from field: double number = 4;
+     */
+    value: number;
+    case: "number";
+  } | {
+    /**
+     * What a bool is compared with.
+     *
+     * @generated from field: bool flag = 5;
+     */
+    value: boolean;
+    case: "flag";
+  } | {
+    /**
+     * What a time is compared with.
+     *
+     * @generated from field: google.protobuf.Timestamp time = 6;
+     */
+    value: Timestamp;
+    case: "time";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * A condition on an attribute of runs.
+ *
+ * @generated from message svc.v1.AttributeFilter
+ */
+export type AttributeFilterJson = {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * eq when empty, lt, lte, gt, gte, prefix (of texts) or exists (without a value).
+   *
+   * @generated from field: string op = 2;
+   */
+  op?: string;
+
+  /**
+   * What a text is compared with.
+   *
+   * @generated from field: string text = 3;
+   */
+  text?: string;
+
+  /**
+   * What a number is compared with.
+   *
+   * @generated from field: double number = 4;
+   */
+  number?: number | "NaN" | "Infinity" | "-Infinity";
+
+  /**
+   * What a bool is compared with.
+   *
+   * @generated from field: bool flag = 5;
+   */
+  flag?: boolean;
+
+  /**
+   * What a time is compared with.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 6;
+   */
+  time?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.AttributeFilter.
+ * Use `create(AttributeFilterSchema)` to create a new message.
+ */
+export const AttributeFilterSchema: GenMessage<AttributeFilter, {jsonType: AttributeFilterJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 16);
+
+/**
+ * Runs in the order of an attribute; those without it are left out.
+ *
+ * @generated from message svc.v1.AttributeOrder
+ */
+export type AttributeOrder = Message<"svc.v1.AttributeOrder"> & {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Otherwise the highest value comes first.
+   *
+   * @generated from field: bool ascending = 2;
+   */
+  ascending: boolean;
+};
+
+/**
+ * Runs in the order of an attribute; those without it are left out.
+ *
+ * @generated from message svc.v1.AttributeOrder
+ */
+export type AttributeOrderJson = {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * Otherwise the highest value comes first.
+   *
+   * @generated from field: bool ascending = 2;
+   */
+  ascending?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.AttributeOrder.
+ * Use `create(AttributeOrderSchema)` to create a new message.
+ */
+export const AttributeOrderSchema: GenMessage<AttributeOrder, {jsonType: AttributeOrderJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 17);
+
+/**
+ * An attribute that a function takes from the data of its events.
+ *
+ * @generated from message svc.v1.FunctionAttribute
+ */
+export type FunctionAttribute = Message<"svc.v1.FunctionAttribute"> & {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Inside the data of the event; the name when empty.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * text when empty, number, time or bool.
+   *
+   * @generated from field: string type = 3;
+   */
+  type: string;
+};
+
+/**
+ * An attribute that a function takes from the data of its events.
+ *
+ * @generated from message svc.v1.FunctionAttribute
+ */
+export type FunctionAttributeJson = {
+  /**
+   * Of the attribute.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * Inside the data of the event; the name when empty.
+   *
+   * @generated from field: string path = 2;
+   */
+  path?: string;
+
+  /**
+   * text when empty, number, time or bool.
+   *
+   * @generated from field: string type = 3;
+   */
+  type?: string;
+};
+
+/**
+ * Describes the message svc.v1.FunctionAttribute.
+ * Use `create(FunctionAttributeSchema)` to create a new message.
+ */
+export const FunctionAttributeSchema: GenMessage<FunctionAttribute, {jsonType: FunctionAttributeJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 18);
 
 /**
  * @generated from message svc.v1.Step
@@ -2254,7 +2622,7 @@ export type StepJson = {
  * Use `create(StepSchema)` to create a new message.
  */
 export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 15);
+  messageDesc(file_svc_v1_types, 19);
 
 /**
  * @generated from message svc.v1.Error
@@ -2337,7 +2705,7 @@ export type ErrorJson = {
  * Use `create(ErrorSchema)` to create a new message.
  */
 export const ErrorSchema: GenMessage<Error, {jsonType: ErrorJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 16);
+  messageDesc(file_svc_v1_types, 20);
 
 /**
  * Travels as a detail of RPC errors.
@@ -2388,7 +2756,7 @@ export type ErrorInfoJson = {
  * Use `create(ErrorInfoSchema)` to create a new message.
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo, {jsonType: ErrorInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 17);
+  messageDesc(file_svc_v1_types, 21);
 
 /**
  * @generated from enum svc.v1.FunctionStatus

@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
+import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
+import { countFailures, groupColumns } from "../error-groups.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";
 import { insertPending, pendingParts } from "./pending-steps.ts";
 
@@ -106,13 +108,24 @@ const undoColumns = (list: readonly ExecutionChange[]) => ({
 
 const hasUndo = (list: readonly ExecutionChange[]): boolean => list.some((change) => change.undo !== null);
 
+const hasFailed = (list: readonly ExecutionChange[]): boolean =>
+  list.some(({ errorGroup }) => errorGroup !== null);
+
+interface Ended {
+  isUndone: boolean;
+  hasFailed: boolean;
+}
+
 /** The SET list of a run `r` that ends, from its report `v`; both engines run this text. */
-const setEnded = (now: Instant, isUndone: boolean): Sql => sql`${
+const setEnded = (now: Instant, { isUndone, hasFailed }: Ended): Sql => sql`${
   isUndone ? sql.raw("cancellation_cause = v.cause, undo_failed = v.undo_failed, ") : sql.empty
-}status = v.ends,
+}${hasFailed ? sql.raw("error_group = v.error_group, ") : sql.empty}status = v.ends,
         trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error,
         attempt = v.attempt, worker_id = v.worker_id, started_at = v.started_at, ended_at = ${sql.bigint(now)},
         updated_at = ${sql.bigint(now)}, execution_seq = v.execution_seq, lease_hash = v.lease_hash`;
+
+const counted = (now: Instant): Sql => sql`counted AS (${countFailures(sql.raw("valid v"), now)}),
+    `;
 
 /** Parts of `setStaying` that only such reports need. */
 const setUndo = sql.raw(`undo_count = COALESCE(v.undo_count, e.undo_count),
@@ -150,8 +163,12 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
   postgres({ changes, now }, seams) {
     const steps = stepsOfReports(changes);
     const isUndone = hasUndo(changes);
+    const failed = hasFailed(changes);
     const plain = reportColumns(changes);
-    const reports = isUndone ? { ...plain, ...undoColumns(changes) } : plain;
+    const reports =
+      isUndone || failed
+        ? { ...plain, ...(isUndone && undoColumns(changes)), ...(failed && groupColumns(changes)) }
+        : plain;
     const stored =
       steps.length === 0
         ? sql.empty
@@ -177,7 +194,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
       ON CONFLICT DO NOTHING),
     ended AS (
-      UPDATE runs AS r SET ${setEnded(now, isUndone)}
+      UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed })}
       FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     `;
@@ -206,7 +223,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
     ${stored}${pendingParts(changes, now, seams)},
-    ${ending}${staying}noted AS (
+    ${ending}${staying}${attributesSet(changes, seams)}${failed ? counted(now) : sql.empty}noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
         ELSE 'run.paused' END, ${now}::bigint, v.history_detail
@@ -300,6 +317,10 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
       })} WHERE true ${stepConflict}`);
 
   insertPending(session, valid, now);
+  setAttributes(
+    session,
+    valid.map((v) => v.change),
+  );
 
   const ending = valid.filter((v) => v.change.ends !== null);
   if (ending.length > 0) {
@@ -317,9 +338,19 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
     const list = ending.map((v) => v.change);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
-    session.run(sql`UPDATE runs AS r SET ${setEnded(now, isUndone)}
+    const failed = list.filter(({ errorGroup }) => errorGroup !== null);
+    if (failed.length > 0) {
+      const failures = {
+        ...groupColumns(failed),
+        run_id: column.text(failed.map((s) => s.runId)),
+        environment_id: column.text(failed.map((s) => s.environmentId)),
+      };
+      session.run(countFailures(rowsFrom("v", failures), now));
+    }
+    session.run(sql`UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed.length > 0 })}
       FROM ${rowsFrom("v", {
         ...(isUndone && undoColumns(list)),
+        ...(failed.length > 0 && { error_group: column.text(list.map((s) => s.errorGroup?.id ?? null)) }),
         run_id: column.text(list.map((s) => s.runId)),
         ends: column.text(list.map((s) => s.ends)),
         output: column.text(list.map((s) => s.output)),

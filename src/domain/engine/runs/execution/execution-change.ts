@@ -1,4 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import type { NewAttribute } from "../../attributes/rules.ts";
+import type { NewErrorGroup } from "../../errors/rules.ts";
 import { nameOfState, type StateCondition, type StoredMatch } from "../../waits/rules.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
 
@@ -28,6 +30,10 @@ export interface ExecutionChange extends Fence {
   pending: PendingStep | null;
   /** Null from workers that tell of no compensations. */
   undo: UndoChange | null;
+  /** What the run is found by from here on; null keeps what there is. */
+  attributes: readonly NewAttribute[] | null;
+  /** Of a run that fails. */
+  errorGroup: NewErrorGroup | null;
 }
 
 /** What a report changes of the undoing of its run. */

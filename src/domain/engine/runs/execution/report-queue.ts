@@ -3,17 +3,22 @@ import type { ItemOutcome } from "../../../../kit/combine.ts";
 import { Fault, missing, tryAgain } from "../../../../kit/fault.ts";
 import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
 import type { Watch } from "../../../../kit/watch.ts";
-import { isOfItem, isStuck, type Store } from "../../../../store/store.ts";
-import { lastFences } from "../rows.ts";
+import { isMarked, isOfItem, isStuck, type Store } from "../../../../store/store.ts";
+import { attributesMax } from "../../attributes/rules.ts";
+import type { AttributeNames } from "../attributes/attribute-names.ts";
+import { attributesFull } from "../attributes/attribute-rows.ts";
+import { openNamedReports } from "../attributes/named-reports.ts";
+import { lastFences } from "../last-fences.ts";
 import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
-import { commitReportsFlush } from "./commit-reports.ts";
+import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
 import type { ExecutionChange, PendingStep } from "./execution-change.ts";
 import { handIn } from "./hand-in.ts";
-import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
-import { decideRetries, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
+import { type RunReport, toExecutionChange, toRelease, withoutAttributes } from "./report.ts";
+import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
 
 export interface ReportsDeps extends RetryDeps {
+  names: Pick<AttributeNames, "require">;
   clock: Clock;
   /** Called with the planned wake of an execution. */
   onWakePlanned: (at: number) => void;
@@ -51,6 +56,12 @@ function sizeOf({ outcome, steps }: RunReport): number {
   return size;
 }
 
+/** The report of a run that would have too many attributes. */
+const withFewer = (item: ReportItem): ReportItem =>
+  "report" in item
+    ? { report: withoutAttributes(item.report, `attributes: a run has at most ${attributesMax}`) }
+    : item;
+
 function noteAwaited(
   note: NonNullable<ReportsDeps["onAwaited"]>,
   { environmentId }: ExecutionChange,
@@ -66,10 +77,14 @@ function noteAwaited(
 /** Combines reports of all workers into flushes. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
+  const refused = watch.metrics.counter({
+    name: "svc_attributes_refused_total",
+    help: "Runs that failed because a report gave them attributes that cannot be stored.",
+  })();
 
   async function flush(items: readonly ReportItem[], committed: () => void): Promise<ItemOutcome<void>[]> {
     const reports = items.flatMap((item) => ("report" in item ? item.report : []));
-    const [decisions, triggers, refusals] = await Promise.all([
+    const [{ decisions, functionIds }, triggers, refusals] = await Promise.all([
       decideRetries(deps, reports),
       triggersFor(store, reports),
       refusedWaits(store, reports),
@@ -83,8 +98,17 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
           })
         : toRelease(item.release, clock.now(), item.putOff),
     );
+    await groupFailures(store, changes, functionIds);
     const now = clock.now();
-    const committedReports = await store.flush(commitReportsFlush, { now, changes });
+    let committedReports: CommittedReport[];
+    try {
+      committedReports = await store.flush(commitReportsFlush, { now, changes });
+    } catch (error) {
+      const overfull = items.findIndex((item) => isMarked(error, attributesFull + fenceOf(item).runId));
+      if (overfull < 0) throw error;
+      refused.add(1);
+      return flush(items.with(overfull, withFewer(items[overfull]!)), committed);
+    }
     committed();
     const outcomes: ItemOutcome<void>[] = [];
     const done: ExecutionChange[] = [];
@@ -158,7 +182,11 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   });
 
   return {
-    submit: (report: RunReport) => queue.submit({ report }),
+    submit: openNamedReports(
+      deps.names,
+      (report) => queue.submit({ report }),
+      () => refused.add(1),
+    ),
     release: (release: Released, putOff?: PutOff) => queue.submit({ release, putOff }),
     drain: queue.drain,
   };

@@ -3,6 +3,7 @@ import type { Log } from "../../../../kit/log.ts";
 import { type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { runPlace, type StateCondition } from "../../waits/rules.ts";
+import { groupsOf } from "../error-groups.ts";
 import { compensatingMsMax, compensationTriesMax, stateWaitsMax } from "../limits.ts";
 import { type AttemptRow, attemptsOf, triggersOf } from "../rows.ts";
 import {
@@ -15,6 +16,7 @@ import {
 } from "../rules.ts";
 import type { RunError } from "../run.ts";
 import { isFull, notStartedBy } from "../states/state-rows.ts";
+import type { ExecutionChange } from "./execution-change.ts";
 import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./report.ts";
 
 /**
@@ -30,14 +32,16 @@ export interface RetryDeps {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
-/**
- * Of failed reports, by run, whether and when the run is tried again, or undone. A run that is missing in the
- * answer ends.
- */
-export async function decideRetries(
-  deps: RetryDeps,
-  reports: readonly RunReport[],
-): Promise<ReadonlyMap<string, RetryDecision>> {
+export interface Retries {
+  /** By run; a run that is missing here ends. */
+  decisions: ReadonlyMap<string, RetryDecision>;
+  /** The functions of the runs that were looked at. */
+  functionIds: ReadonlyMap<string, string>;
+}
+
+/** Of failed reports, whether and when the run is tried again, or undone. */
+export async function decideRetries(deps: RetryDeps, reports: readonly RunReport[]): Promise<Retries> {
+  const functionIds = new Map<string, string>();
   const decisions = new Map<string, RetryDecision>();
   const now = deps.clock.now();
   // The error is the one of the match that fails, if one does.
@@ -45,18 +49,39 @@ export async function decideRetries(
     if ((comparesWithTrigger(outcome) || waitsForStates(outcome)) && asksUndo(undo))
       decisions.set(runId, undoOf(now, unresolvedMatch(""), null));
   const failed = reports.filter(({ outcome }) => outcome.kind === "failed");
-  if (failed.length === 0) return decisions;
+  if (failed.length === 0) return { decisions, functionIds };
   const attempts = await attemptsOf(deps.store, failed);
   await Promise.all(
     failed.map(async (report) => {
       const row = attempts.get(report.runId);
       if (!row) return;
+      functionIds.set(report.runId, row.function_id);
       const definition = await definitionOf(deps, row);
       const decision = decideFailure(report, row, definition, now);
       if (decision !== "ends") decisions.set(report.runId, decision);
     }),
   );
-  return decisions;
+  return { decisions, functionIds };
+}
+
+/** Names the groups of the runs that are about to end as failed. */
+export async function groupFailures(
+  store: Store,
+  changes: readonly ExecutionChange[],
+  functionIds: ReadonlyMap<string, string>,
+): Promise<void> {
+  const failed = changes.filter(({ ends }) => ends === "failed");
+  if (failed.length === 0) return;
+  const unread = failed.filter(({ runId }) => !functionIds.has(runId));
+  const read = unread.length === 0 ? undefined : await attemptsOf(store, unread);
+  const failures = failed.flatMap(({ runId, environmentId, error }) => {
+    const functionId = functionIds.get(runId) ?? read?.get(runId)?.function_id;
+    if (functionId === undefined || error === null) return [];
+    return { runId, environmentId, functionId, error: JSON.parse(error) as RunError };
+  });
+  if (failures.length === 0) return;
+  const groups = await groupsOf(store, failures);
+  for (const change of failed) change.errorGroup = groups.get(change.runId) ?? null;
 }
 
 /** `definition` is undefined when it cannot be read: then nothing is tried again, but what was done is undone. */

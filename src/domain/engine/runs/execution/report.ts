@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import type { NewAttribute } from "../../attributes/rules.ts";
 import { type Match, type StateCondition, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
@@ -25,6 +26,8 @@ export interface RunReport extends Fence {
   takesFailedSteps?: boolean;
   /** From workers that understand compensating jobs. */
   undo?: ReportedUndo;
+  /** What the run is found by from here on. */
+  attributes?: readonly NewAttribute[];
 }
 
 export interface ReportedUndo {
@@ -111,6 +114,13 @@ export type RetryDecision =
   | { undone: RunEnding; failed: number | null }
   | "ends";
 
+/** The report of a run whose attributes cannot be stored: the run fails by that, unless it fails anyway. */
+export function withoutAttributes({ attributes: _, ...report }: RunReport, message: string): RunReport {
+  if (report.outcome.kind === "failed") return report;
+  const error = { message, code: "ATTRIBUTE_REFUSED", retryable: false };
+  return { ...report, outcome: { kind: "failed", error } };
+}
+
 /** What a report is read with. */
 export interface ReportContext {
   /** Of a failed report, and of a wait that no event could match. */
@@ -146,6 +156,8 @@ export function toExecutionChange(
     waitingStepId: null,
     pending: null,
     undo: report.undo ? { ...noUndo, count: report.undo.count } : null,
+    attributes: report.attributes ?? null,
+    errorGroup: null,
   };
   switch (outcome.kind) {
     case "progress":
@@ -333,6 +345,8 @@ export const toRelease = (
   waitingStepId: null,
   pending: null,
   undo: null,
+  attributes: null,
+  errorGroup: null,
 });
 
 /** History keeps the ids and statuses of reported steps; their outputs are in `steps`. */

@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { NewErrorGroup } from "../../errors/rules.ts";
+import { countFailures, groupColumns, groupsOf } from "../error-groups.ts";
 import { compensatingMsMax, handInMsMax } from "../limits.ts";
 import type { QueueHint, RunEnding } from "../run.ts";
 import { decideEnd, type EndingRow, type RunEnd } from "./ending.ts";
@@ -113,8 +115,9 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
   const { rowsFrom } = session.seams;
   const ends = list.map(({ end }) => end);
   const ids = column.text(ends.map((end) => end.runId));
+  const groups = await countEnds(session, ends, now);
   await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
-      undo_failed = v.undo_failed, ended_at = ${now}, updated_at = ${now}, attempt = e.attempt,
+      undo_failed = v.undo_failed, ${groups ? sql.raw("error_group = v.error_group, ") : sql.empty}ended_at = ${now}, updated_at = ${now}, attempt = e.attempt,
       worker_id = e.worker_id, started_at = e.started_at, execution_seq = e.execution_seq, lease_hash = e.lease_hash
     FROM ${rowsFrom("v", {
       run_id: ids,
@@ -122,6 +125,7 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
       error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
       cause: column.text(ends.map((end) => end.cause)),
       undo_failed: column.bigint(list.map(({ undoFailed }) => undoFailed)),
+      ...(groups && { error_group: column.text(ends.map(({ runId }) => groups.get(runId)?.id ?? null)) }),
     })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
@@ -140,4 +144,38 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
   await session.run(
     sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
   );
+}
+
+/** Counts the failures among the ends; answers their groups by run, undefined when there are none. */
+async function countEnds(
+  session: Session,
+  ends: readonly RunEnd[],
+  now: Instant,
+): Promise<Map<string, NewErrorGroup> | undefined> {
+  const errors = new Map(
+    ends.flatMap(({ runId, status, error }) =>
+      status === "failed" && error !== null ? [[runId, error] as const] : [],
+    ),
+  );
+  if (errors.size === 0) return undefined;
+  const { rowsFrom } = session.seams;
+  const held = await session.all<{ run_id: string; environment_id: string; function_id: string }>(
+    sql`SELECT e.run_id, e.environment_id, e.function_id
+      FROM ${rowsFrom("v", { run_id: column.text([...errors.keys()]) })} JOIN executions e ON e.run_id = v.run_id`,
+  );
+  if (held.length === 0) return undefined;
+  const groups = await groupsOf(
+    session,
+    held.map((row) => ({
+      ...{ runId: row.run_id, environmentId: row.environment_id, functionId: row.function_id },
+      error: errors.get(row.run_id)!,
+    })),
+  );
+  const failures = {
+    ...groupColumns(held.map((row) => ({ errorGroup: groups.get(row.run_id)! }))),
+    run_id: column.text(held.map((row) => row.run_id)),
+    environment_id: column.text(held.map((row) => row.environment_id)),
+  };
+  await session.run(countFailures(rowsFrom("v", failures), now));
+  return groups;
 }

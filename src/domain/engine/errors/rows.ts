@@ -1,0 +1,71 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { StoreReader } from "../../../store/store.ts";
+
+export interface ErrorGroupRow {
+  id: string;
+  function_id: string;
+  code: string;
+  message: string;
+  frame: string;
+  count: number;
+  first_seen_at: Instant;
+  last_seen_at: Instant;
+  sample_run_id: string;
+}
+
+const fields = sql.raw(
+  "id, function_id, code, message, frame, count, first_seen_at, last_seen_at, sample_run_id",
+);
+
+export const getGroup = (
+  reader: StoreReader,
+  environmentId: string,
+  id: string,
+): Promise<ErrorGroupRow | undefined> =>
+  reader.one(sql`SELECT ${fields} FROM error_groups WHERE environment_id = ${environmentId} AND id = ${id}`);
+
+export interface ErrorGroupFilter {
+  environmentId: string;
+  functionId: string | undefined;
+  since: Instant | undefined;
+}
+
+/** Seen last first. */
+export function listGroups(
+  reader: StoreReader,
+  { environmentId, functionId, since }: ErrorGroupFilter,
+  { after, limit }: { after: Cursor | undefined; limit: number },
+): Promise<ErrorGroupRow[]> {
+  const where = [sql`environment_id = ${environmentId}`];
+  if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
+  if (since !== undefined) where.push(sql`last_seen_at >= ${sql.bigint(since)}`);
+  if (after) where.push(sql`(last_seen_at, id) < (${sql.bigint(after.at)}, ${after.id})`);
+  return reader.all(sql`SELECT ${fields} FROM error_groups ${sql.where(where)}
+    ORDER BY last_seen_at DESC, id DESC LIMIT ${limit}`);
+}
+
+/** Groups that count fewer failures than they have runs, among the groups seen last; `runs` are counted of each. */
+export const miscounted = (
+  reader: StoreReader,
+  environmentId: string,
+  { limit, runs }: { limit: number; runs: number },
+): Promise<{ id: string; at: Instant }[]> =>
+  reader.all(sql`SELECT g.id, g.last_seen_at AS at FROM (
+      SELECT id, count, last_seen_at FROM error_groups WHERE environment_id = ${environmentId}
+      ORDER BY last_seen_at DESC, id DESC LIMIT ${limit}) g
+    WHERE (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.environment_id = ${environmentId}
+      AND r.error_group = g.id LIMIT ${runs}) counted) > g.count`);
+
+/** Failed runs whose group is not there, among the newest runs. */
+export const ungrouped = (
+  reader: StoreReader,
+  environmentId: string,
+  limit: number,
+): Promise<{ id: string; at: Instant }[]> =>
+  reader.all(sql`SELECT r.id, r.created_at AS at FROM (
+      SELECT id, error_group, created_at FROM runs WHERE environment_id = ${environmentId}
+      ORDER BY created_at DESC, id DESC LIMIT ${limit}) r
+    WHERE r.error_group IS NOT NULL AND (SELECT 1 FROM error_groups g
+      WHERE g.environment_id = ${environmentId} AND g.id = r.error_group LIMIT 1) IS NULL`);

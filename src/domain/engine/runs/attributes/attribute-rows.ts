@@ -1,0 +1,85 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../../store/store.ts";
+import { attributesMax, type NewAttribute } from "../../attributes/rules.ts";
+import type { NewRun } from "../run.ts";
+
+/** Mark raised, with the run's id behind it, when a report would give a run too many attributes. */
+export const attributesFull = "attributes:";
+
+interface SetsAttributes {
+  attributes: readonly NewAttribute[] | null;
+}
+
+/** The attributes of all reports; undefined when none sets any. */
+function settingColumns(changes: readonly SetsAttributes[]) {
+  if (changes.every(({ attributes }) => attributes === null)) return undefined;
+  const list = changes.flatMap(({ attributes }, at) =>
+    (attributes ?? []).map((one) => ({ ...one, report: at + 1 })),
+  );
+  return {
+    report: column.bigint(list.map(({ report }) => report)),
+    name: column.text(list.map(({ name }) => name)),
+    value: column.text(list.map(({ stored }) => stored)),
+  };
+}
+
+const target = sql.raw("run_attributes (environment_id, run_id, name, value, created_at)");
+const conflict = sql.raw(`ON CONFLICT (run_id, name) DO UPDATE SET value = excluded.value
+    WHERE run_attributes.value <> excluded.value`);
+
+/** Sets what the reports `valid` bring, as further expressions of their statement; each ends with a comma. */
+export function attributesSet(
+  changes: readonly SetsAttributes[],
+  { rowsFrom }: Pick<Seams, "rowsFrom">,
+): Sql {
+  const columns = settingColumns(changes);
+  if (columns === undefined) return sql.empty;
+  const own = sql.raw("SELECT b.name FROM attributed b WHERE b.report = a.report");
+  return sql`attributed AS MATERIALIZED (SELECT * FROM ${rowsFrom("l", columns)}),
+    marked AS (
+      INSERT INTO ${target}
+      SELECT v.environment_id, v.run_id, a.name, a.value, CASE
+        WHEN (SELECT count(*) FROM run_attributes x WHERE x.run_id = v.run_id
+            AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}))
+          + (SELECT count(*) FROM attributed b WHERE b.report = a.report) > ${sql.bigint(attributesMax)}
+        THEN ${raiseMark(attributesFull, sql.raw("v.run_id"))} ELSE r.created_at END
+      FROM attributed a JOIN valid v ON v.ord = a.report JOIN runs r ON r.id = v.run_id
+      ORDER BY v.run_id, a.name
+      ${conflict}),
+    `;
+}
+
+/** The same for libSQL, of reports whose fences hold. */
+export function setAttributes(
+  session: SyncSession,
+  changes: readonly (SetsAttributes & { runId: string; environmentId: string })[],
+): void {
+  for (const { runId, environmentId, attributes } of changes) {
+    if (attributes === null) continue;
+    session.run(sql`INSERT INTO ${target}
+      SELECT ${environmentId}, r.id, a.name, a.value, r.created_at FROM ${session.seams.rowsFrom("a", {
+        name: column.text(attributes.map(({ name }) => name)),
+        value: column.text(attributes.map(({ stored }) => stored)),
+      })} JOIN runs r ON r.id = ${runId} WHERE true ${conflict}`);
+    const row = session.one<{ count: number }>(
+      sql`SELECT count(*) AS count FROM run_attributes WHERE run_id = ${runId}`,
+    );
+    if (Number(row?.count) > attributesMax) throw new StoreError("marked", attributesFull + runId);
+  }
+}
+
+/** The attributes that new runs begin with; undefined when no run has any. */
+export function firstAttributes(runs: readonly NewRun[]) {
+  if (runs.every(({ attributes }) => attributes === undefined)) return undefined;
+  const list = runs.flatMap(({ id, attributes = [] }) => attributes.map((one) => ({ ...one, id })));
+  return {
+    run_id: column.text(list.map(({ id }) => id)),
+    name: column.text(list.map(({ name }) => name)),
+    value: column.text(list.map(({ stored }) => stored)),
+  };
+}
+
+/** `source`: rows `a` of `firstAttributes` joined with their runs `n`. */
+export const insertFirstAttributes = (source: Sql, now: Instant): Sql => sql`INSERT INTO ${target}
+  SELECT n.environment_id, n.id, a.name, a.value, ${sql.bigint(now)} FROM ${source}`;
