@@ -46,6 +46,8 @@ export interface RunningServer extends Listening {
   config: Config;
   nodeId: string;
   bootstrapped: Bootstrapped;
+  /** Signs the first user in once; of the boot that made it. */
+  signInToken: string | undefined;
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
@@ -135,10 +137,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     url = listening.url;
     const { port, grpcUrl } = listening;
     log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
-    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile } = identity;
+    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, links } = identity;
+    const signInToken = bootstrapped.userId === undefined ? undefined : links.issue(bootstrapped.userId);
     const { feeds, events, workers } = engine;
     return {
-      ...{ ...listening, config, nodeId, bootstrapped, bootstrapKeyFile, registry },
+      ...{ ...listening, config, nodeId, bootstrapped, signInToken, bootstrapKeyFile, registry },
       domain: { store, keys, tenancy, keyring, feeds, events, workers, audit: audit.audit, frames },
       loops: loops.facts(),
       tick: (name) => loops.tick(name),

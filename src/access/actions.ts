@@ -83,6 +83,15 @@ const grants = new Map<string, ReadonlySet<string>>(
   }),
 );
 
+/** Actions of a tenant that a platform credential may take in its org, by the platform's actions it holds. */
+export function impersonated(held: readonly Action[]): Action[] {
+  const reads = held.includes("platform:impersonate:read");
+  const writes = held.includes("platform:impersonate");
+  return (Object.keys(actions) as Action[]).filter(
+    (action) => !action.startsWith("platform:") && (/:(read|list|subscribe)$/.test(action) ? reads : writes),
+  );
+}
+
 export const isAction = (text: string): text is Action => Object.hasOwn(actions, text);
 
 /** The built-in roles that grant the action, strongest first. */

@@ -1,5 +1,5 @@
-import type { Action } from "../access/actions.ts";
-import { type Gate, openGate } from "../access/gate.ts";
+import { type Action, actions, impersonated } from "../access/actions.ts";
+import { type Gate, openGate, platformOrgId } from "../access/gate.ts";
 import { typesOf } from "../access/subject.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
 import { keysOperations } from "../domain/access/keys/operations.ts";
@@ -19,7 +19,11 @@ import { openPolicies, type PastDecision } from "../domain/access/policies/servi
 import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
 import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
 import type { RoleScope } from "../domain/access/roles/service.ts";
-import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
+import {
+  cookieValue,
+  type GrantedActions,
+  sessionsOperations,
+} from "../domain/access/sessions/operations.ts";
 import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
@@ -55,6 +59,8 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
 
+const knownActions = Object.keys(actions) as Action[];
+
 /**
  * The scope of keys that a call works on: a tenant's own, or the platform's where the caller comes as the
  * platform.
@@ -86,7 +92,10 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   const { orgs } = tenancyPart;
   const tokens = openTokens({ keyring, now: clock.now });
   const throttle = openThrottle({ store, clock, ...loginLimits });
-  const sessions = openSessions({ store, clock, register, tokens, throttle, users, keys, platformUsers });
+  const sessions = openSessions({
+    ...{ store, clock, register, tokens, throttle, users, keys, platformUsers },
+    links: identity.links,
+  });
 
   /**
    * For a second right that an operation needs; a caller that impersonates needed the right to do so already.
@@ -99,6 +108,12 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
     const screen = await call.screen(action, type);
     return (await screen?.refusalOf([id])) === undefined;
   };
+  const granted: GrantedActions = async ({ caller }) => {
+    const isPlatform = caller.kind === "platform";
+    const snapshot = await snapshots.of(isPlatform ? platformOrgId : caller.orgId);
+    const own = knownActions.filter((action) => snapshot.grants(caller.roles, action));
+    return caller.impersonates === true ? [...own, ...impersonated(own)] : own;
+  };
   const mayReadUser = (call: Call, id: string) => may(call, "users:read", { type: "user", id });
 
   const own: Part = {
@@ -108,7 +123,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
       ...policyToolsOperations(policies),
       ...keysOperations({ manage, scopeOf: keyScope }),
       ...usersOperations(users, { mayRead: mayReadUser, throttle }),
-      ...sessionsOperations(sessions),
+      ...sessionsOperations(sessions, granted),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
       ...policiesOperations(policies, roles, platformPolicies),

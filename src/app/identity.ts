@@ -13,6 +13,7 @@ import {
   type SessionRegister,
   sessionMs,
 } from "../domain/access/sessions/register.ts";
+import { openSignInLinks, type SignInLinks } from "../domain/access/sessions/sign-in-links.ts";
 import { tenancy as openTenancy, type Tenancy } from "../domain/access/tenancy/service.ts";
 import { users as openUsers, type Users } from "../domain/access/users/service.ts";
 import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
@@ -40,6 +41,7 @@ export interface IdentityPart extends Part, People {
   keyring: Keyring;
   bootstrapped: Bootstrapped;
   bootstrapKeyFile: string;
+  links: SignInLinks;
 }
 
 /** Whom the first boot makes, for people who log in. */
@@ -110,6 +112,7 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
     adminKey: config.bootstrapAdminKey,
     adminPassword: config.bootstrapAdminPassword,
   });
+  const links = openSignInLinks({ clock, ids });
   const keyring = await openKeyring({
     ...{ store, clock, ids, log, reseal },
     masterKey: config.masterKey,
@@ -118,7 +121,7 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
   });
   return {
     ...people,
-    ...{ keyring, bootstrapped, bootstrapKeyFile },
+    ...{ keyring, bootstrapped, bootstrapKeyFile, links },
     operations: [],
     loops: [
       {

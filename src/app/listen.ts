@@ -1,5 +1,6 @@
 import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
+import { dashboardPages } from "../edge/dashboard-pages.ts";
 import { docsPages } from "../edge/docs-page.ts";
 import { listenGrpc } from "../edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../edge/http.ts";
@@ -12,6 +13,7 @@ import type { Closing } from "../kit/closing.ts";
 import type { Draining } from "../kit/draining.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
+import { buildDashboard } from "./dashboard.ts";
 import { developer } from "./developer.ts";
 import type { Host } from "./part.ts";
 import type { Parts } from "./parts.ts";
@@ -86,7 +88,8 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
         );
   if (apart) closers.push("edge.metrics", () => apart.stop(0));
   const offered = { edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
-  const pages = apart ? docsPages : [...docsPages, ...watch.pages];
+  const own = [...docsPages, ...dashboardPages(buildDashboard)];
+  const pages = apart ? own : [...own, ...watch.pages];
   const sockets = parts.realtime.serveAt(edge, registry);
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });
   const stops = [listening.stop];

@@ -14,7 +14,8 @@ import { StartFailure } from "./start-failure.ts";
 const startFailed = 1;
 
 /** What a person needs next who has just started the server. */
-function banner({ url, grpcUrl, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
+function banner(server: RunningServer): string {
+  const { url, grpcUrl, config, bootstrapped, signInToken, bootstrapKeyFile } = server;
   const place = config.databaseUrl === undefined ? config.db : "PostgreSQL";
   const lines = [`svc ${version} on ${url}, data in ${place}`, ""];
   const file = resolve(bootstrapKeyFile);
@@ -30,6 +31,9 @@ function banner({ url, grpcUrl, config, bootstrapped, bootstrapKeyFile }: Runnin
   if (bootstrapped.password !== undefined) {
     lines.push(`  Dashboard   ${dashboardAddress}, password ${bootstrapped.password} (shown only now)`);
   }
+  lines.push(`  Open        ${url}/dashboard`);
+  if (signInToken !== undefined && !config.dev)
+    lines.push(`  Sign in     ${url}/dashboard/sign-in#${signInToken} (works once, here, for ten minutes)`);
   if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
   lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
   return `${lines.join("\n")}\n`;

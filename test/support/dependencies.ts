@@ -33,6 +33,10 @@ export const dependencies: Record<string, Dependency> = {
   "@opentelemetry/exporter-trace-otlp-http": { for: "traces over OTLP", why: "the same release" },
   "@opentelemetry/resources": { for: "the service's name in traces", why: "the same release" },
   "@opentelemetry/sdk-trace": { for: "spans and their sampling", why: "the same release" },
+  "@preact/signals": {
+    for: "state of the dashboard",
+    why: "by the authors of preact; redraws what changed alone",
+  },
   "@sinclair/typebox": { for: "input schemas, which are JSON Schema", why: "comes with Elysia" },
   commander: {
     for: "commands, their flags and help",
@@ -56,6 +60,7 @@ export const dependencies: Record<string, Dependency> = {
     for: "PostgreSQL",
     why: "given with the project; pinned with a one-line patch: a backend that died inside a transaction ended the process",
   },
+  preact: { for: "the dashboard", why: "11 KiB with hooks; writes text, never HTML" },
   "prom-client": {
     for: "metrics in Prometheus' text form",
     why: "the usual one; brings those of process, event loop and collector",

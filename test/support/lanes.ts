@@ -103,20 +103,20 @@ function isHalved({ text }: TestFile): boolean {
   return outermost.length > 0 && outermost.every((line) => /^(describe|test)\.each\(engines\)/.test(line));
 }
 
-const halved = (file: TestFile) => within("operations", "contract")(file) && isHalved(file);
+const halved = (file: TestFile) => within("operations", "contract", "dashboard")(file) && isHalved(file);
 /** What asks both engines in one test, or beside tests that ask none. */
 const whole = (file: TestFile) => within("operations")(file) && knowsEngines(file) && !isHalved(file);
 
 export const lanes: readonly Lane[] = [
   {
     name: "house",
-    about: "unit, contract, conformance, simulate, tidy; operations on libSQL",
+    about: "unit, contract, conformance, simulate, tidy; operations and the dashboard on libSQL",
     ...{ width: 2, filesAProcess: 8, fsync: true },
     takes: (file) =>
       !isJudgedByTime(file) &&
       !whole(file) &&
       (file.path === "test/tidy.test.ts" ||
-        within("unit", "contract", "conformance", "simulate", "operations")(file)),
+        within("unit", "contract", "conformance", "simulate", "operations", "dashboard")(file)),
   },
   {
     name: "postgres",

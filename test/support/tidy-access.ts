@@ -154,6 +154,8 @@ export const hints: Readonly<Record<string, string>> = {
     "says whether a key must be given: the insert leaves alone what is there",
   "users.changePassword: rows.userById":
     "hashing takes a tenth of a second: under the lock of the user it must still be the hash that was compared",
+  "sessions.loginByLink: users.find":
+    "says which hash the account had: under the lock of the user it must still be that one",
 };
 
 /** Those of the list that no source needs any more. */

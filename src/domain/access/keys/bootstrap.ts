@@ -41,6 +41,8 @@ export interface Bootstrapped {
   key: "issued" | "failed" | "existing";
   /** The password, when this boot made one that no file holds; for the banner, never for the log. */
   password?: string;
+  /** The first dashboard user, when this boot made it. */
+  userId?: string;
 }
 
 const errorText = (error: unknown) => (error instanceof Error ? error.message : String(error));
@@ -140,14 +142,16 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
   }));
 
   const file = wanted.key?.file;
+  const firstUser = inserted.user && wanted.user ? { userId: wanted.user.id } : {};
   const madeUp = inserted.user && options.adminPassword === undefined ? { password } : {};
   if (!inserted.key || wanted.key === undefined) {
     if (file) removePending(file);
-    return { key: "existing", ...madeUp };
+    return { key: "existing", ...firstUser, ...madeUp };
   }
   if (file === undefined) {
     issued({ file_path_error: wanted.key.fileError });
-    return { key: "issued", ...madeUp };
+    return { key: "issued", ...firstUser, ...madeUp };
   }
-  return publishFile(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
+  const published = await publishFile(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
+  return published.key === "failed" ? published : { ...published, ...firstUser };
 }

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { described } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { type Operation, unary } from "../../../kit/operation.ts";
+import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import { sessionMs } from "./register.ts";
 import type { KnownSession, PlatformLogin, Sessions } from "./service.ts";
 
@@ -20,26 +20,82 @@ export const cookieOf = (token: string, isSecure: boolean): string =>
 const noCookie = (isSecure: boolean): string =>
   `${sessionCookie}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0${isSecure ? "; Secure" : ""}`;
 
-export const sessionsOperations = (sessions: Sessions): Operation[] => [
+const sessionToken = Type.Object({
+  token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+});
+
+const encodeSession = ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
+  status: 200,
+  body: { token },
+  headers: { "Set-Cookie": cookieOf(token, isSecure), "Cache-Control": "no-store" },
+});
+
+/** The actions that the caller's roles grant where it acts, whatever deny policies keep from it. */
+export type GrantedActions = (call: Call) => Promise<readonly string[]>;
+
+export const sessionsOperations = (sessions: Sessions, granted: GrantedActions): Operation[] => [
+  ...selfOperations(granted),
+  ...loginOperations(sessions),
+];
+
+const selfOperations = (granted: GrantedActions): Operation[] => [
+  unary({
+    name: "auth.session",
+    action: "authenticated",
+    platformAction: "authenticated",
+    scope: "none",
+    reads: true,
+    summary: "Who the caller is, where it acts, and which actions its roles grant there.",
+    input: Type.Object({}),
+    output: Type.Object({
+      id: described(text, "Id of the key or user."),
+      kind: described(text, "key, user, platform or dev."),
+      email: Type.Optional(text),
+      org_id: described(text, "Organization that the caller acts in."),
+      environment_id: described(text, "Environment that the request acts in; empty outside any."),
+      roles: Type.Array(text, { description: "Roles of the caller, by name or id." }),
+      actions: Type.Array(text, {
+        description:
+          "Actions that the roles grant, such as `runs:read`; deny policies may keep single things.",
+      }),
+      impersonates: Type.Boolean({ description: "Whether a platform credential acts in a tenant's org." }),
+    }),
+    rest: "GET /api/v1/auth/session",
+    async handle(_input, call) {
+      const { id, kind, email, orgId, roles, impersonates = false } = call.caller;
+      return {
+        ...{ id, kind, ...(email !== undefined && { email }), org_id: orgId, impersonates },
+        ...{ environment_id: call.environmentId, roles: [...roles], actions: [...(await granted(call))] },
+      };
+    },
+  }),
+];
+
+const loginOperations = (sessions: Sessions): Operation[] => [
   unary({
     name: "auth.login",
     action: null,
     scope: "none",
     summary: "A dashboard session of 24 hours, as a token and as a cookie.",
     input: Type.Object({ email: text, password: text }),
-    output: Type.Object({
-      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
-    }),
-    rest: {
-      route: "POST /api/v1/auth/login",
-      encode: ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
-        status: 200,
-        body: { token },
-        headers: { "Set-Cookie": cookieOf(token, isSecure), "Cache-Control": "no-store" },
-      }),
-    },
+    output: sessionToken,
+    rest: { route: "POST /api/v1/auth/login", encode: encodeSession },
     async handle({ email, password }, call) {
       const { token } = await sessions.login(email, password, call.address);
+      return { token, isSecure: call.isSecure };
+    },
+  }),
+  unary({
+    name: "auth.loginByLink",
+    action: null,
+    scope: "none",
+    summary:
+      "A session by the link that the first start prints: once, within ten minutes, from its own machine.",
+    input: Type.Object({ link: described(given, "Secret of the link, which stands behind its `#`.") }),
+    output: sessionToken,
+    rest: { route: "POST /api/v1/auth/login-by-link", encode: encodeSession },
+    async handle({ link }, call) {
+      const { token } = await sessions.loginByLink(link, call.address);
       return { token, isSecure: call.isSecure };
     },
   }),
@@ -130,9 +186,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     scope: "none",
     summary: "A dashboard session with the organization, roles and environment of the API key that asks.",
     input: Type.Object({}),
-    output: Type.Object({
-      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
-    }),
+    output: sessionToken,
     rest: {
       route: "POST /api/v1/auth/desktop-session",
       encode: ({ token }: { token: string }) => ({

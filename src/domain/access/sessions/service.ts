@@ -9,6 +9,7 @@ import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
 import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
 import type { SessionRegister } from "./register.ts";
+import { isLoopbackAddress, type SignInLinks } from "./sign-in-links.ts";
 import type { Throttle } from "./throttle.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -26,6 +27,11 @@ export interface Sessions {
   login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;
   /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
   loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
+  /**
+   * By the sign-in link that the first start printed: once, within ten minutes, from this machine. Anything
+   * else is `unauthenticated`.
+   */
+  loginByLink(token: string, address: string): Promise<{ token: string; expiresAt: number }>;
   /** For a caller who came with an API key. */
   desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
   /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
@@ -41,13 +47,14 @@ export interface SessionsDeps {
   users: Users;
   keys: Pick<Keys, "byId" | "hold">;
   platformUsers: PlatformAccounts;
+  links: Pick<SignInLinks, "take">;
 }
 
 const sessionsRemembered = 10_000;
 export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
 
 export function openSessions(deps: SessionsDeps): Sessions {
-  const { store, clock, register, tokens, throttle, users, keys, platformUsers } = deps;
+  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links } = deps;
 
   async function read(token: string): Promise<KnownSession | undefined> {
     const claims = await tokens.read(token);
@@ -87,6 +94,18 @@ export function openSessions(deps: SessionsDeps): Sessions {
     return user;
   }
 
+  /** A new session of the user, while the password is the one that was looked at. */
+  const begin = async (id: string, passwordHash: string) => {
+    const made = await store.write(async (session) => {
+      const account = await users.noteLogin(session, id, passwordHash);
+      // The account changed while the password was compared: the password may be the old one.
+      if (!account) throw badLogin();
+      const { orgId, tokensAfter } = account;
+      return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
+    });
+    return tokens.sign(made);
+  };
+
   return {
     find: (token) => remembered.peek(token) ?? remembered.get(token),
 
@@ -95,14 +114,15 @@ export function openSessions(deps: SessionsDeps): Sessions {
         { email, password, address, realm: "tenant" },
         users.findByEmail,
       );
-      const made = await store.write(async (session) => {
-        const account = await users.noteLogin(session, id, passwordHash);
-        // The account changed while the password was compared: the password may be the old one.
-        if (!account) throw badLogin();
-        const { orgId, tokensAfter } = account;
-        return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
-      });
-      return tokens.sign(made);
+      return begin(id, passwordHash);
+    },
+
+    async loginByLink(token, address) {
+      await throttle.attempt("sign-in link", address);
+      const userId = isLoopbackAddress(address) ? links.take(token) : undefined;
+      const user = userId === undefined ? undefined : await users.find(userId);
+      if (!user) throw new Fault("unauthenticated", "the sign-in link is used, too old or of another server");
+      return begin(user.id, user.passwordHash);
     },
 
     async loginToPlatform(email, password, address) {

@@ -1,0 +1,134 @@
+import { Component, type ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { messageOf } from "./lib/api.ts";
+import { firstReads } from "./lib/hooks.ts";
+import { addShortcuts, followKeys } from "./lib/keys.ts";
+import { live } from "./lib/live.ts";
+import { nextTheme } from "./lib/prefs.ts";
+import { address, base, go, hrefOf, pageKey } from "./lib/router.ts";
+import { loadSession, may, standing, viewer } from "./lib/session.ts";
+import { SignIn } from "./pages/sign-in.tsx";
+import { type PageEntry, pages } from "./pages.tsx";
+import { Help } from "./shell/help.tsx";
+import { Palette } from "./shell/palette.tsx";
+import { Sidebar, TopBar } from "./shell/shell.tsx";
+import { ToastList } from "./shell/toast-list.tsx";
+import { Empty, Failure } from "./ui/basics.tsx";
+import { Dialog } from "./ui/dialog.tsx";
+
+/** An error in one page leaves the shell, and the way to other pages. */
+class Guard extends Component<{ children: ComponentChildren }, { error?: unknown }> {
+  static override getDerivedStateFromError = (error: unknown) => ({ error });
+
+  override render() {
+    const { error } = this.state;
+    return error === undefined ? (
+      this.props.children
+    ) : (
+      <Failure
+        error={`This page failed: ${messageOf(error)}`}
+        onRetry={() => this.setState({ error: undefined })}
+      />
+    );
+  }
+}
+
+function Shown({ entry }: { entry: PageEntry | undefined }) {
+  const { rest, org } = address.value;
+  const mine = viewer.value?.org_id;
+  if (mine !== undefined && org !== mine && viewer.value?.kind !== "platform")
+    return (
+      <Empty title="This address belongs to another organization">
+        <a href={`${base}/`}>Go to yours</a>
+      </Empty>
+    );
+  if (!entry) return <Empty title="There is no such page" />;
+  if (!may(entry.needs)) return <Empty title="Your roles do not show this page" />;
+  const Page = rest.length > 0 && entry.one ? entry.one.shows : entry.shows;
+  return <Page />;
+}
+
+/** The address without an org or an environment becomes that of the viewer's own. */
+function settleAddress(): void {
+  const { org, environment, page } = address.value;
+  const known = viewer.value;
+  if (!known || standing.value !== "signed in") return;
+  const isWhole = org !== "" && environment !== "" && org !== "sign-in";
+  if (isWhole && page !== "") return;
+  const place = isWhole ? [org, environment] : [known.org_id, known.environment_id];
+  const first = pages.find(({ needs }) => may(needs))?.path ?? "overview";
+  go(`${base}/${[...place, first].map(encodeURIComponent).join("/")}`, { replaces: true });
+}
+
+function Signed() {
+  const [isSearching, setSearching] = useState(false);
+  const [isHelping, setHelping] = useState(false);
+  const [hasMenu, setMenu] = useState(false);
+  const { environment, page } = address.value;
+  const entry = pages.find(({ path }) => path === page);
+
+  useEffect(() => live.use(environment), [environment]);
+  useEffect(() => setMenu(false), [pageKey.value]);
+  useEffect(() => {
+    document.title = entry ? `${entry.name} · svc` : "svc";
+  }, [entry]);
+  useEffect(() => {
+    followKeys(() => setSearching(true));
+    return addShortcuts([
+      ...pages
+        .filter(({ needs }) => may(needs))
+        .map(({ key, name, path }) => ({
+          ...{ keys: `g ${key}`, about: name, act: () => go(hrefOf([path])) },
+        })),
+      { keys: "/", about: "Search", act: () => setSearching(true) },
+      { keys: "?", about: "Keys", act: () => setHelping(true) },
+      { keys: "t", about: "Theme", act: nextTheme },
+    ]);
+  }, []);
+
+  return (
+    <div class={`shell ${hasMenu ? "with-menu" : ""}`}>
+      <a class="skip" href="#content">
+        Skip to content
+      </a>
+      <Sidebar onClose={() => setMenu(false)} />
+      <TopBar onSearch={() => setSearching(true)} onMenu={() => setMenu(!hasMenu)} />
+      <main id="content" tabIndex={-1} aria-busy={firstReads.value > 0}>
+        <Guard key={pageKey.value}>
+          <Shown entry={entry} />
+        </Guard>
+      </main>
+      {isSearching && <Palette onClose={() => setSearching(false)} onHelp={() => setHelping(true)} />}
+      {isHelping && <Help onClose={() => setHelping(false)} />}
+      {standing.value === "expired" && (
+        <Dialog title="Your session has ended" stays onClose={() => {}}>
+          <p>Sign in to go on. What you typed is still here.</p>
+          <SignIn isInside />
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+export function App() {
+  const [error, setError] = useState<unknown>();
+  const begin = () => {
+    setError(undefined);
+    loadSession().catch(setError);
+  };
+  useEffect(() => {
+    // A sign-in link of the first start is used by the page of signing in.
+    if (location.hash === "" || address.value.org !== "sign-in") begin();
+    else standing.value = "signed out";
+  }, []);
+  const now = standing.value;
+  useEffect(settleAddress, [now, pageKey.value]);
+  return (
+    <>
+      {error !== undefined && <Failure error={error} onRetry={begin} />}
+      {now === "signed out" && <SignIn />}
+      {(now === "signed in" || now === "expired") && <Signed />}
+      <ToastList />
+    </>
+  );
+}

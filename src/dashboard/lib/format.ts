@@ -1,0 +1,63 @@
+const numbers = new Intl.NumberFormat("en");
+
+export const count = (value: number): string => numbers.format(value);
+
+/** `12 ms`, `3.4 s`, `2 m 05 s`, `3 h 20 m`, `4 d 2 h`. */
+export function duration(ms: number): string {
+  if (!Number.isFinite(ms)) return "–";
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  const seconds = ms / 1_000;
+  if (seconds < 59.95) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const two = (value: number) => `${Math.floor(value)}`.padStart(2, "0");
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} m ${two(seconds % 60)} s`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ${two((seconds % 3_600) / 60)} m`;
+  return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3_600)} h`;
+}
+
+/** `just now`, `12 s ago`, `3 m ago`, `5 h ago`, `2 d ago`. */
+export function ago(at: number, now: number): string {
+  const seconds = Math.floor((now - at) / 1_000);
+  if (seconds < 2) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} m ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
+  return `${Math.floor(seconds / 86_400)} d ago`;
+}
+
+const two = (value: number) => `${value}`.padStart(2, "0");
+
+/** `14:03:22.481`, in the reader's time zone. */
+export function clockTime(at: number): string {
+  const date = new Date(at);
+  const ms = `${date.getMilliseconds()}`.padStart(3, "0");
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${ms}`;
+}
+
+/** `2026-11-22 14:03:22`. */
+export function dateTime(at: number): string {
+  const date = new Date(at);
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+export const instantOf = (text: string | undefined): number | undefined => {
+  if (!text) return undefined;
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : at;
+};
+
+export function bytes(size: number): string {
+  if (size < 1_024) return `${size} B`;
+  if (size < 1_024 * 1_024) return `${(size / 1_024).toFixed(1)} KiB`;
+  return `${(size / 1_024 / 1_024).toFixed(1)} MiB`;
+}
+
+/** Characters that turn the direction of text, end lines or show nothing: a name could pretend to be another by them. */
+const unseen = /[\p{Cc}\p{Zl}\p{Zp}[\p{Cf}--\u200d]]/gv;
+
+/** The text with characters that would not be seen written as `\u{202e}`. */
+export const plain = (text: string): string =>
+  text.replace(unseen, (one) => `\\u{${one.codePointAt(0)!.toString(16)}}`);
+
+export const cut = (text: string, most: number): string =>
+  text.length <= most ? text : `${text.slice(0, most)}…`;

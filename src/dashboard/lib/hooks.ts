@@ -1,0 +1,131 @@
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Listener, live } from "./live.ts";
+
+export interface Loaded<Value> {
+  value: Value | undefined;
+  error: unknown;
+  isLoading: boolean;
+  reload(): void;
+}
+
+/** Reads under way whose answer nothing on the page has yet. */
+export const firstReads = signal(0);
+
+/** The least time between two reads that frames ask for. */
+const reloadPauseMs = 1_000;
+
+/**
+ * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value before stays.
+ * Calls of `reload` that come close together are one read.
+ */
+export function useLoaded<Value>(
+  load: (signal: AbortSignal) => Promise<Value>,
+  deps: readonly unknown[],
+): Loaded<Value> {
+  const [state, setState] = useState<{ value?: Value; error?: unknown; isLoading: boolean }>({
+    isLoading: true,
+  });
+  const turn = useRef({ over: new AbortController(), at: 0, timer: undefined as Timer | undefined });
+
+  const begin = () => {
+    const { current } = turn;
+    clearTimeout(current.timer);
+    current.timer = undefined;
+    current.over.abort();
+    const over = new AbortController();
+    current.over = over;
+    current.at = performance.now();
+    setState(({ value }) => ({ ...(value !== undefined && { value }), isLoading: true }));
+    load(over.signal).then(
+      (value) => !over.signal.aborted && setState({ value, isLoading: false }),
+      (error) =>
+        !over.signal.aborted &&
+        setState(({ value }) => ({ ...(value !== undefined && { value }), error, isLoading: false })),
+    );
+  };
+  useEffect(() => {
+    begin();
+    return () => {
+      clearTimeout(turn.current.timer);
+      turn.current.over.abort();
+    };
+  }, deps);
+
+  const reload = () => {
+    const { current } = turn;
+    if (current.timer !== undefined) return;
+    const wait = Math.max(0, current.at + reloadPauseMs - performance.now());
+    current.timer = setTimeout(latest.current, wait);
+  };
+  const latest = useRef(begin);
+  latest.current = begin;
+  const isFirst = state.isLoading && state.value === undefined;
+  useEffect(() => {
+    if (!isFirst) return;
+    firstReads.value++;
+    return () => {
+      firstReads.value--;
+    };
+  }, [isFirst]);
+  return { value: state.value, error: state.error, isLoading: state.isLoading, reload };
+}
+
+type Timer = ReturnType<typeof setTimeout>;
+
+/** Listens while the component is shown; an empty pattern listens to nothing. */
+export function useLive(
+  pattern: string,
+  handlers: Pick<Listener, "onFrame" | "onBack" | "onRefused">,
+  options?: Listener["options"],
+): void {
+  const latest = useRef(handlers);
+  latest.current = handlers;
+  const key = JSON.stringify(options);
+  useEffect(() => {
+    if (pattern === "") return;
+    return live.listen({
+      pattern,
+      ...(options && { options }),
+      onFrame: (frame) => latest.current.onFrame(frame),
+      onBack: () => latest.current.onBack?.(),
+      onRefused: (message) => latest.current.onRefused?.(message),
+    });
+  }, [pattern, key]);
+}
+
+/** Draws again every `everyMs` while `isOn`. */
+export function useTick(everyMs: number, isOn: boolean): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (!isOn) return;
+    const timer = setInterval(() => setNow(Date.now()), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs, isOn]);
+  return isOn ? Math.max(now, Date.now()) : now;
+}
+
+/** Calls `act` every `everyMs`, which is never less than five seconds: the net under the frames. */
+export function useNet(act: () => void, everyMs = 30_000): void {
+  const latest = useRef(act);
+  latest.current = act;
+  useEffect(() => {
+    const timer = setInterval(
+      () => document.visibilityState === "visible" && latest.current(),
+      Math.max(5_000, everyMs),
+    );
+    return () => clearInterval(timer);
+  }, [everyMs]);
+}
+
+/** The width of the window is that of a phone. */
+export function useNarrow(): boolean {
+  const [query] = useState(() => matchMedia("(max-width: 720px)"));
+  const [isNarrow, setNarrow] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, [query]);
+  return isNarrow;
+}

@@ -1,0 +1,47 @@
+import { effect, signal } from "@preact/signals";
+
+/** What the reader prefers, kept in this browser. Nothing secret goes here. */
+export type Theme = "system" | "light" | "dark";
+
+const themes: readonly Theme[] = ["system", "light", "dark"];
+
+function stored(name: string): string | null {
+  try {
+    return localStorage.getItem(`svc.${name}`);
+  } catch {
+    // The browser keeps nothing for this site.
+    return null;
+  }
+}
+
+export function store(name: string, value: string): void {
+  try {
+    localStorage.setItem(`svc.${name}`, value);
+  } catch {
+    // The same: the preference lasts as long as the page.
+  }
+}
+
+export const theme = signal<Theme>(themes.find((one) => one === stored("theme")) ?? "system");
+
+effect(() => {
+  document.documentElement.dataset.theme = theme.value;
+  store("theme", theme.value);
+});
+
+export function nextTheme(): void {
+  theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length]!;
+}
+
+const recentMax = 20;
+
+/** Ids that were looked at last, newest first. */
+export const recent = signal<readonly string[]>(
+  (stored("recent") ?? "").split(" ").filter((id) => id !== ""),
+);
+
+export function noteRecent(id: string): void {
+  if (/\s/.test(id)) return;
+  recent.value = [id, ...recent.value.filter((one) => one !== id)].slice(0, recentMax);
+  store("recent", recent.value.join(" "));
+}

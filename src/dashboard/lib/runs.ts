@@ -1,0 +1,243 @@
+import { rpc } from "./api.ts";
+import { instantOf } from "./format.ts";
+
+/** A run as the pages show it, from the answers of `GetRun` and `ListRuns`. */
+export interface RunView {
+  id: string;
+  functionId: string;
+  functionVersion: number;
+  eventId: string;
+  eventName: string;
+  status: string;
+  pauseReason: string;
+  phase: string;
+  attempt: number;
+  maxAttempts: number;
+  workerId: string;
+  parentRunId: string;
+  parentStepId: string;
+  cancellationCause: string;
+  error: ErrorView | undefined;
+  createdAt: number;
+  startedAt: number | undefined;
+  endedAt: number | undefined;
+  timeoutAt: number | undefined;
+}
+
+export interface ErrorView {
+  message: string;
+  code: string;
+  stack: string;
+  retryable: boolean;
+}
+
+export interface StepView {
+  id: string;
+  stepId: string;
+  name: string;
+  type: string;
+  status: string;
+  sequence: number;
+  attempt: number;
+  input: unknown;
+  output: unknown;
+  /** Undefined unless a person changed the output. */
+  originalOutput: unknown;
+  error: ErrorView | undefined;
+  startedAt: number | undefined;
+  endedAt: number | undefined;
+  patchedAt: number | undefined;
+  patchedBy: string;
+  compensationFor: string;
+  sleepUntil: number | undefined;
+  waitEventName: string;
+  waitTimeout: number | undefined;
+}
+
+type WireMessage = Record<string, unknown>;
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const whole = (value: unknown): number => Number(value ?? 0);
+const instant = (value: unknown): number | undefined => instantOf(text(value));
+/** `RUN_STATUS_RUNNING` and `running` are both `running`. */
+const word = (value: unknown, prefix: string): string =>
+  text(value)
+    .replace(new RegExp(`^${prefix}`), "")
+    .toLowerCase();
+const either = (message: WireMessage, field: string): unknown => message[`${field}Value`] ?? message[field];
+
+function errorOf(value: unknown): ErrorView | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { message, code, stack, retryable } = value as WireMessage;
+  return { message: text(message), code: text(code), stack: text(stack), retryable: retryable === true };
+}
+
+export const runOf = (m: WireMessage): RunView => ({
+  id: text(m.id),
+  functionId: text(m.functionId),
+  functionVersion: whole(m.functionVersion),
+  eventId: text(m.eventId),
+  eventName: text(m.eventName),
+  status: word(m.status, "RUN_STATUS_"),
+  pauseReason: text(m.pauseReason),
+  phase: text(m.phase),
+  attempt: whole(m.attempt),
+  maxAttempts: whole(m.maxAttempts),
+  workerId: text(m.workerId),
+  parentRunId: text(m.parentRunId),
+  parentStepId: text(m.parentStepId),
+  cancellationCause: text(m.cancellationCause),
+  error: errorOf(m.error),
+  createdAt: instant(m.createdAt) ?? 0,
+  startedAt: instant(m.startedAt),
+  endedAt: instant(m.endedAt),
+  timeoutAt: instant(m.timeoutAt),
+});
+
+const stepOf = (m: WireMessage): StepView => ({
+  id: text(m.id),
+  stepId: text(m.stepId),
+  name: text(m.name) || text(m.stepId),
+  type: word(m.stepType, "STEP_TYPE_"),
+  status: word(m.status, "STEP_STATUS_"),
+  sequence: whole(m.sequence),
+  attempt: whole(m.attempt),
+  input: either(m, "input"),
+  output: either(m, "output"),
+  originalOutput: m.patchedAt === undefined ? undefined : (either(m, "originalOutput") ?? null),
+  error: errorOf(m.error),
+  startedAt: instant(m.startedAt),
+  endedAt: instant(m.endedAt),
+  patchedAt: instant(m.patchedAt),
+  patchedBy: text(m.patchedBy),
+  compensationFor: text(m.compensationFor),
+  sleepUntil: instant(m.sleepUntil),
+  waitEventName: text(m.waitEventName),
+  waitTimeout: instant(m.waitTimeout),
+});
+
+const ends = new Set(["completed", "failed", "cancelled"]);
+export const isOver = (status: string): boolean => ends.has(status);
+
+export interface RunInFull {
+  run: RunView;
+  input: unknown;
+  output: unknown;
+}
+
+export async function getRun(id: string, signal?: AbortSignal): Promise<RunInFull> {
+  const message = await rpc<WireMessage>("SvcService", "GetRun", { id }, signal);
+  return { run: runOf(message), input: either(message, "input"), output: either(message, "output") };
+}
+
+export async function getSteps(runId: string, signal?: AbortSignal): Promise<StepView[]> {
+  const { steps = [] } = await rpc<{ steps?: WireMessage[] }>("SvcService", "GetRunSteps", { runId }, signal);
+  return steps.map(stepOf);
+}
+
+export interface Moment {
+  id: string;
+  type: string;
+  stepId: string;
+  stepName: string;
+  summary: string;
+  significant: boolean;
+  at: number;
+}
+
+export async function getTimeline(runId: string, signal?: AbortSignal): Promise<Moment[]> {
+  const { events = [] } = await rpc<{ events?: WireMessage[] }>(
+    "TimeTravelService",
+    "GetRunTimeline",
+    { runId },
+    signal,
+  );
+  return events.map((m) => ({
+    id: text(m.id),
+    type: text(m.eventType),
+    stepId: text(m.stepId),
+    stepName: text(m.stepName),
+    summary: text(m.summary),
+    significant: m.significant === true,
+    at: instant(m.timestamp) ?? 0,
+  }));
+}
+
+function readBase64Json(value: unknown): unknown {
+  if (typeof value !== "string" || value === "") return undefined;
+  const raw = Uint8Array.from(atob(value), (one) => one.charCodeAt(0));
+  const json = new TextDecoder().decode(raw);
+  try {
+    return JSON.parse(json);
+  } catch {
+    return json;
+  }
+}
+
+/** The run and its steps as they were then. */
+export async function getStateAt(
+  runId: string,
+  at: number,
+  signal?: AbortSignal,
+): Promise<{ status: string; steps: StepView[] }> {
+  const timestamp = new Date(at).toISOString();
+  const { snapshot } = await rpc<{ snapshot: { status: string; steps?: WireMessage[] } }>(
+    "TimeTravelService",
+    "GetRunStateAt",
+    { runId, timestamp },
+    signal,
+  );
+  const steps = (snapshot.steps ?? []).map((m): StepView => {
+    const isChanged = m.patched === true || m.injected === true;
+    return {
+      ...stepOf({ ...m, id: "", stepType: m.type, endedAt: m.completedAt, output: undefined }),
+      error: errorOf(readBase64Json(m.error)),
+      output: readBase64Json(m.output),
+      originalOutput: isChanged ? (readBase64Json(m.originalOutput) ?? null) : undefined,
+    };
+  });
+  return { status: snapshot.status, steps };
+}
+
+export interface RunFilters {
+  functionId?: string | undefined;
+  eventId?: string | undefined;
+  search?: string | undefined;
+  statuses?: readonly string[];
+  since?: string | undefined;
+  until?: string | undefined;
+}
+
+export interface RunPage {
+  runs: RunView[];
+  nextCursor: string;
+  totalCount: number;
+}
+
+export async function listRuns(
+  filters: RunFilters,
+  page: { limit: number; cursor?: string },
+  signal?: AbortSignal,
+): Promise<RunPage> {
+  const {
+    runs = [],
+    nextCursor = "",
+    totalCount = 0,
+  } = await rpc<{
+    runs?: WireMessage[];
+    nextCursor?: string;
+    totalCount?: number;
+  }>("SvcService", "ListRuns", { ...filters, ...page }, signal);
+  return { runs: runs.map(runOf), nextCursor, totalCount };
+}
+
+/** The status words of the list's filter. */
+export const runStatuses = [
+  "waiting_for_capacity",
+  "running",
+  "waiting",
+  "paused",
+  "completed",
+  "failed",
+  "cancelled",
+] as const;

@@ -1,0 +1,130 @@
+import { useState } from "preact/hooks";
+import { rpc } from "../../lib/api.ts";
+import { type EventView, listEvents } from "../../lib/events.ts";
+import { count, cut, dateTime, plain } from "../../lib/format.ts";
+import { useLoaded } from "../../lib/hooks.ts";
+import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button, Empty, Failure, PageHead, Tabs, Text } from "../../ui/basics.tsx";
+import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { Icon } from "../../ui/icons.tsx";
+import { Tail } from "./tail.tsx";
+
+const pageRows = 100;
+const shownCharacters = 200;
+
+export function EventsPage() {
+  const [isEmitting, setEmitting] = useState(false);
+  const isBrowsing = address.value.query.get("view") === "browse";
+  return (
+    <div class="page">
+      <PageHead
+        title="Events"
+        actions={
+          may("events:emit") && (
+            <Button kind="primary" icon="events" onClick={() => setEmitting(true)}>
+              Emit…
+            </Button>
+          )
+        }
+      />
+      <Tabs
+        label="How events are shown"
+        tabs={[
+          { name: "Live tail", href: hrefOf(["events"]), isShown: !isBrowsing },
+          { name: "Browse", href: hrefOf(["events"], { view: "browse" }), isShown: isBrowsing },
+        ]}
+      />
+      {isBrowsing ? <Browse /> : <Tail />}
+      {isEmitting && <EmitDialog onClose={() => setEmitting(false)} />}
+    </div>
+  );
+}
+
+function Browse() {
+  const { query } = address.value;
+  const search = query.get("q") ?? "";
+  const [pagesShown, setPagesShown] = useState(1);
+  const { value, error, reload } = useLoaded(
+    async (signal) => {
+      const events: EventView[] = [];
+      let cursor = "";
+      let total = "";
+      for (let page = 0; page < pagesShown; page++) {
+        const asked = { limit: `${pageRows}`, ...(search && { search }), ...(cursor && { cursor }) };
+        const found = await listEvents(asked, signal);
+        events.push(...found.events);
+        cursor = found.nextCursor;
+        total = `${count(found.total)}${found.isCapped ? "+" : ""}`;
+        if (cursor === "") break;
+      }
+      return { events, total, hasMore: cursor !== "" };
+    },
+    [search, pagesShown],
+  );
+  return (
+    <>
+      <search class="filters">
+        <div class="filter-row">
+          <span class="filter-search">
+            <Icon name="search" />
+            <input
+              type="search"
+              aria-label="Search events"
+              placeholder="Name or id"
+              value={search}
+              onInput={({ currentTarget: { value: typed } }) => setQuery({ q: typed })}
+            />
+          </span>
+          <Button icon="refresh" label="Read again" onClick={reload} />
+        </div>
+      </search>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value && value.events.length === 0 && <Empty title="No events match" />}
+      {value && value.events.length > 0 && (
+        <>
+          <p class="hint">{`${value.total} events, newest first`}</p>
+          <ol class="tail">
+            {value.events.map((event) => (
+              <li key={event.id} data-event={event.id}>
+                <span class="number tail-time">{event.at === undefined ? "" : dateTime(event.at)}</span>
+                <a class="tail-name" href={hrefOf(["events", event.id])}>
+                  <Text of={event.name} />
+                </a>
+                <code class="tail-data">
+                  <bdi>{plain(cut(JSON.stringify(event.data) ?? "", shownCharacters))}</bdi>
+                </code>
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+      {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
+    </>
+  );
+}
+
+export function EmitDialog(props: { onClose: () => void; name?: string; data?: unknown }) {
+  const [name, setName] = useState(props.name ?? "");
+  const [text, setText] = useState(() => JSON.stringify(props.data ?? {}, null, 2));
+  const submit = async () => {
+    let dataValue: unknown;
+    try {
+      dataValue = JSON.parse(text);
+    } catch (error) {
+      throw new Error(`The data is not JSON: ${(error as Error).message}`);
+    }
+    const { eventId, runIds = [] } = await rpc<{ eventId: string; runIds?: string[] }>("SvcService", "Emit", {
+      ...{ event: name, dataValue },
+    });
+    toast("done", `Emitted; ${runIds.length} ${runIds.length === 1 ? "run" : "runs"} started`);
+    go(hrefOf(["events", eventId]));
+  };
+  return (
+    <FormDialog title="Emit an event" submit="Emit" onSubmit={submit} onClose={props.onClose}>
+      <Field label="Name" isRequired value={name} onInput={setName} hint="Such as order.placed" />
+      <Field label="Data (JSON)" isCode rows={10} value={text} onInput={setText} />
+    </FormDialog>
+  );
+}

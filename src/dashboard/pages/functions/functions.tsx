@@ -1,0 +1,121 @@
+import { useState } from "preact/hooks";
+import { count, plain } from "../../lib/format.ts";
+import { type FunctionView, listFunctions } from "../../lib/functions.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Icon } from "../../ui/icons.tsx";
+import { Status } from "../../ui/status.tsx";
+
+const pageRows = 100;
+
+/** What starts the function, in a few words. */
+export function Triggers({ of }: { of: FunctionView }) {
+  if (of.triggers.length === 0) return <span class="faint">invoked by name</span>;
+  return (
+    <span class="triggers">
+      {of.triggers.map(({ event, cron, expression }, index) => (
+        <span key={index} class="trigger" title={expression ? plain(expression) : undefined}>
+          <Icon name={cron ? "clock" : "events"} size={12} />
+          <Text of={event || cron || ""} />
+          {expression && <span class="tag">if</span>}
+        </span>
+      ))}
+    </span>
+  );
+}
+
+export function FunctionsPage() {
+  const name = address.value.query.get("q") ?? "";
+  const [pagesShown, setPagesShown] = useState(1);
+  const { value, error, reload } = useLoaded(
+    async (signal) => {
+      const functions: FunctionView[] = [];
+      let cursor = "";
+      let totalCount = 0;
+      for (let page = 0; page < pagesShown; page++) {
+        const asked = { limit: pageRows, ...(name && { name }), ...(cursor && { cursor }) };
+        const found = await listFunctions(asked, signal);
+        functions.push(...found.functions);
+        ({ nextCursor: cursor, totalCount } = found);
+        if (cursor === "") break;
+      }
+      return { functions, totalCount, hasMore: cursor !== "" };
+    },
+    [name, pagesShown],
+  );
+  useLive("system.function.>", { onFrame: reload, onBack: reload });
+  useNet(reload);
+  const functions = value?.functions ?? [];
+  return (
+    <div class="page">
+      <PageHead
+        title="Functions"
+        about={value ? `${count(value.totalCount)} in this environment` : "Reading…"}
+      />
+      <search class="filters">
+        <span class="filter-search">
+          <Icon name="search" />
+          <input
+            type="search"
+            aria-label="Search functions"
+            placeholder="Id or name"
+            value={name}
+            onInput={({ currentTarget: { value: typed } }) => setQuery({ q: typed })}
+          />
+        </span>
+      </search>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value && functions.length === 0 ? (
+        <Empty title="No functions">
+          <p>A worker registers its functions when it starts.</p>
+        </Empty>
+      ) : (
+        <div class="table-scroll">
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Function</th>
+                <th scope="col">Status</th>
+                <th scope="col">Started by</th>
+                <th scope="col" class="number">
+                  Version
+                </th>
+                <th scope="col" class="number">
+                  Changed
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {functions.map((one) => (
+                <tr key={one.id}>
+                  <th scope="row">
+                    <a href={hrefOf(["functions", one.id])}>
+                      <Text of={one.name} />
+                    </a>
+                    {one.name !== one.id && (
+                      <code class="under">
+                        <Text of={one.id} />
+                      </code>
+                    )}
+                  </th>
+                  <td>
+                    <Status of={one.status} />
+                  </td>
+                  <td>
+                    <Triggers of={one} />
+                  </td>
+                  <td class="number">{one.version}</td>
+                  <td class="number">
+                    <When at={one.updatedAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
+    </div>
+  );
+}

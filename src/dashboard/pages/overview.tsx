@@ -1,0 +1,395 @@
+import { useMemo, useRef } from "preact/hooks";
+import { rest } from "../lib/api.ts";
+import { count, duration, instantOf, plain } from "../lib/format.ts";
+import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
+import { hrefOf } from "../lib/router.ts";
+import { listRuns, type RunView } from "../lib/runs.ts";
+import { may } from "../lib/session.ts";
+import { Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
+import { Status } from "../ui/status.tsx";
+
+interface RatesData {
+  events: number;
+  runs_started: number;
+  runs_completed: number;
+  runs_failed: number;
+  runs_cancelled: number;
+}
+
+interface OverviewData {
+  version: string;
+  uptime_seconds: number;
+  runs: {
+    active: number;
+    active_capped: boolean;
+    by_status: Record<string, number>;
+    oldest_waiting_ms?: number;
+  };
+  last_minute: RatesData;
+  last_hour: RatesData;
+  last_day: RatesData;
+  functions: Record<string, number>;
+  workers: { connected: number };
+  integrity?: { balanced: boolean; checked_at: string };
+  cluster: {
+    status: string;
+    issues: string[];
+    nodes: { status: string; id?: string; version?: string; clock_offset_ms?: number }[];
+    leaders?: { duty: string; node_id: string }[];
+    database: { engine: string; status: string; round_trip_ms: number };
+    bus: { kind: string; status: string };
+  };
+}
+
+const readMs = 5_000;
+const bucketMs = 2_000;
+const buckets = 60;
+const hourMs = 3_600_000;
+
+type RunEnd = "completed" | "failed" | "cancelled";
+type EndsBucket = Record<RunEnd, number>;
+
+/** Ends of runs by the time they were heard of, in buckets that move on. */
+class Ends {
+  readonly #counts = new Map<number, EndsBucket>();
+
+  add(ending: RunEnd): void {
+    const at = Math.floor(Date.now() / bucketMs);
+    const bucket = this.#counts.get(at) ?? { completed: 0, failed: 0, cancelled: 0 };
+    bucket[ending]++;
+    this.#counts.set(at, bucket);
+    for (const key of this.#counts.keys()) if (key < at - buckets) this.#counts.delete(key);
+  }
+
+  until(now: number): EndsBucket[] {
+    const last = Math.floor(now / bucketMs);
+    const none = { completed: 0, failed: 0, cancelled: 0 };
+    return Array.from(
+      { length: buckets },
+      (_, index) => this.#counts.get(last - buckets + 1 + index) ?? none,
+    );
+  }
+}
+
+const height = 72;
+const barWidth = 10;
+
+/** Runs that ended in the last two minutes, as the page hears of them. */
+function EndsChart({ ends }: { ends: Ends }) {
+  const now = useTick(bucketMs, true);
+  const bars = ends.until(now);
+  const most = Math.max(4, ...bars.map(({ completed, failed, cancelled }) => completed + failed + cancelled));
+  const sum = (name: RunEnd) => bars.reduce((all, bucket) => all + bucket[name], 0);
+  const said = `${sum("completed")} completed, ${sum("failed")} failed, ${sum("cancelled")} cancelled`;
+  return (
+    <figure class="chart">
+      <svg
+        viewBox={`0 0 ${buckets * barWidth} ${height}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={said}
+      >
+        {bars.map((bucket, index) => {
+          let top = height;
+          return (["completed", "failed", "cancelled"] as const).map((name) => {
+            const size = (bucket[name] / most) * height;
+            top -= size;
+            return size === 0 ? null : (
+              <rect
+                key={`${index}-${name}`}
+                class={name}
+                x={index * barWidth + 1}
+                y={top}
+                width={barWidth - 2}
+                height={size}
+              />
+            );
+          });
+        })}
+      </svg>
+      <figcaption>
+        <span>Two minutes ago</span>
+        <span>{said}</span>
+        <span>Now</span>
+      </figcaption>
+    </figure>
+  );
+}
+
+function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
+  const content = (
+    <>
+      <span class="tile-name">{props.name}</span>
+      <span class={`tile-value number ${props.tone ?? ""}`}>{props.value}</span>
+      <span class="tile-note">{props.note ?? ""}</span>
+    </>
+  );
+  return props.href ? (
+    <a class="tile" href={props.href}>
+      {content}
+    </a>
+  ) : (
+    <div class="tile">{content}</div>
+  );
+}
+
+const rateRows = [
+  ["Events", "events", undefined],
+  ["Runs started", "runs_started", ""],
+  ["Completed", "runs_completed", "completed"],
+  ["Failed", "runs_failed", "failed"],
+  ["Cancelled", "runs_cancelled", "cancelled"],
+] as const;
+
+function Rates({ data }: { data: OverviewData }) {
+  const spans = [
+    ["Last minute", data.last_minute, "15m"],
+    ["Last hour", data.last_hour, "1h"],
+    ["Last day", data.last_day, "24h"],
+  ] as const;
+  return (
+    <table class="table">
+      <thead>
+        <tr>
+          <th scope="col">
+            <span class="visually-hidden">What</span>
+          </th>
+          {spans.map(([name]) => (
+            <th key={name} scope="col" class="number">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rateRows.map(([name, field, status]) => (
+          <tr key={field}>
+            <th scope="row">{name}</th>
+            {spans.map(([span, rates, since]) => (
+              <td key={span} class="number">
+                <a href={status === undefined ? hrefOf(["events"]) : hrefOf(["runs"], { status, since })}>
+                  {count(rates[field])}
+                </a>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+interface Trouble {
+  functionId: string;
+  message: string;
+  runs: RunView[];
+}
+
+/** Failed runs by function and message, most frequent first. */
+function troublesOf(runs: readonly RunView[]): Trouble[] {
+  const groups = new Map<string, Trouble>();
+  for (const run of runs) {
+    const message = run.error?.message ?? "";
+    const key = `${run.functionId}\n${message}`;
+    const group = groups.get(key) ?? { functionId: run.functionId, message, runs: [] };
+    group.runs.push(run);
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((one, other) => other.runs.length - one.runs.length);
+}
+
+const troublesShown = 8;
+
+export function Troubles({ functionId }: { functionId?: string }) {
+  const { value, error, reload } = useLoaded(
+    (signal) => {
+      const since = new Date(Date.now() - 24 * hourMs).toISOString();
+      const filters = { statuses: ["failed"], since, ...(functionId && { functionId }) };
+      return listRuns(filters, { limit: 200 }, signal);
+    },
+    [functionId],
+  );
+  useNet(reload);
+  useLive("system.run.*.failed", { onFrame: reload, onBack: reload });
+  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
+  const groups = troublesOf(value?.runs ?? []).slice(0, troublesShown);
+  if (value && groups.length === 0) return <Empty title="Nothing failed in the last day" />;
+  return (
+    <ul class="troubles">
+      {groups.map((group) => (
+        <li key={`${group.functionId} ${group.message}`}>
+          <a
+            class="trouble-runs number"
+            href={hrefOf(["runs"], { status: "failed", function: group.functionId, since: "24h" })}
+          >
+            {count(group.runs.length)}
+            {value?.nextCursor ? "+" : ""}
+          </a>
+          <div class="trouble-text">
+            <a href={hrefOf(["runs", group.runs[0]!.id])}>
+              <Text of={group.message.slice(0, 300) || "No message"} />
+            </a>
+            <span class="faint">
+              <Text of={group.functionId} />
+              {", last "}
+              <When at={group.runs[0]!.endedAt} />
+            </span>
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { data: OverviewData }) {
+  const { nodes, leaders = [], database, bus } = cluster;
+  return (
+    <>
+      <ul class="health">
+        <li>
+          <span>Database</span>
+          <span class={database.status === "healthy" ? "good" : "bad"}>
+            {`${database.engine}, ${database.status}, ${duration(database.round_trip_ms)}`}
+          </span>
+        </li>
+        <li>
+          <span>Bus</span>
+          <span class={bus.status === "connected" ? "good" : "bad"}>{`${bus.kind}, ${bus.status}`}</span>
+        </li>
+        <li>
+          <span>Integrity</span>
+          {integrity ? (
+            <span class={integrity.balanced ? "good" : "bad"}>
+              {integrity.balanced ? "balanced, checked " : "not balanced, checked "}
+              <When at={instantOf(integrity.checked_at)} />
+            </span>
+          ) : (
+            <span class="faint">not checked yet</span>
+          )}
+        </li>
+        <li>
+          <span>This node</span>
+          <span>{`svc ${plain(version)}, up ${duration(uptime_seconds * 1_000)}`}</span>
+        </li>
+        {nodes.map((node, index) => (
+          <li key={node.id ?? index}>
+            <span>{node.id ? <Text of={node.id} /> : "Node"}</span>
+            <span class={node.status === "up" ? "good" : "warn"}>
+              {node.status}
+              {leaders.some(({ node_id }) => node_id === node.id) &&
+                `, leads ${leaders.filter(({ node_id }) => node_id === node.id).length} duties`}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {cluster.issues.map((issue) => (
+        <p key={issue} class="issue">
+          <Text of={issue} />
+        </p>
+      ))}
+    </>
+  );
+}
+
+export function OverviewPage() {
+  const {
+    value: data,
+    error,
+    reload,
+  } = useLoaded((signal) => rest<OverviewData>("/api/v1/overview", { signal }), []);
+  const ends = useMemo(() => new Ends(), []);
+  const heard = useRef(0);
+  useNet(reload, readMs);
+  useLive("system.run.*.*", {
+    onFrame({ topic }) {
+      const word = topic.slice(topic.lastIndexOf(".") + 1);
+      if (word === "completed" || word === "failed" || word === "cancelled") ends.add(word);
+      const now = performance.now();
+      if (now - heard.current < readMs) return;
+      heard.current = now;
+      reload();
+    },
+    onBack: reload,
+  });
+  if (!data)
+    return error === undefined ? (
+      <p class="page faint">Reading…</p>
+    ) : (
+      <Failure error={error} onRetry={reload} />
+    );
+  const { runs, last_hour: hour } = data;
+  return (
+    <div class="page">
+      <PageHead title="Overview" about="What this environment does now" />
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      <div class="tiles">
+        <Tile
+          name="Active runs"
+          value={`${count(runs.active)}${runs.active_capped ? "+" : ""}`}
+          note="not over yet"
+          href={hrefOf(["runs"], { status: "waiting_for_capacity,running,waiting,paused" })}
+        />
+        <Tile
+          name="Oldest waiting"
+          value={runs.oldest_waiting_ms === undefined ? "–" : duration(runs.oldest_waiting_ms)}
+          note="for a worker"
+          tone={(runs.oldest_waiting_ms ?? 0) > 60_000 ? "warn" : ""}
+          href={hrefOf(["runs"], { status: "waiting_for_capacity" })}
+        />
+        <Tile
+          name="Failed"
+          value={count(hour.runs_failed)}
+          note="in the last hour"
+          tone={hour.runs_failed > 0 ? "bad" : ""}
+          href={hrefOf(["runs"], { status: "failed", since: "1h" })}
+        />
+        <Tile name="Events" value={count(hour.events)} note="in the last hour" href={hrefOf(["events"])} />
+        <Tile name="Workers" value={count(data.workers.connected)} note="connected" />
+        <Tile
+          name="Functions"
+          value={count(data.functions.active ?? 0)}
+          note="active"
+          {...(may("functions:list") && { href: hrefOf(["functions"]) })}
+        />
+      </div>
+      <Section title="Runs that ended" aside={<span class="faint">live</span>}>
+        <EndsChart ends={ends} />
+      </Section>
+      <div class="columns">
+        <div>
+          <Section title="Failing in the last day">
+            <Troubles />
+          </Section>
+          <Section title="Rates">
+            <Rates data={data} />
+          </Section>
+        </div>
+        <div>
+          <Section title="Active runs by status">
+            <ByStatus of={runs.by_status} />
+          </Section>
+          <Section title="Cluster">
+            <Cluster data={data} />
+          </Section>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function ByStatus({ of }: { of: Record<string, number> }) {
+  const entries = Object.entries(of).filter(([, number]) => number > 0);
+  if (entries.length === 0) return <Empty title="Nothing is under way" />;
+  return (
+    <ul class="plain-list">
+      {entries.map(([status, number]) => (
+        <li key={status}>
+          <a href={hrefOf(["runs"], { status })}>
+            <Status of={status} />
+          </a>
+          <span class="number">{count(number)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,233 @@
+import { useEffect } from "preact/hooks";
+import { CallError } from "../../lib/api.ts";
+import { dateTime, duration, instantOf } from "../../lib/format.ts";
+import { useLive, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import {
+  getRun,
+  getStateAt,
+  getSteps,
+  getTimeline,
+  isOver,
+  type Moment,
+  type RunInFull,
+  type RunView,
+  type StepView,
+} from "../../lib/runs.ts";
+import { Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { Status } from "../../ui/status.tsx";
+import { Causes } from "./causes.tsx";
+import { Audit, History } from "./history.tsx";
+import { RunActions } from "./run-actions.tsx";
+import { ErrorBlock, StepPanel } from "./step-panel.tsx";
+import { TimeSlider } from "./time-slider.tsx";
+import { Waterfall } from "./waterfall.tsx";
+
+interface Whole extends RunInFull {
+  steps: StepView[];
+  moments: Moment[];
+}
+
+async function readWhole(id: string, signal: AbortSignal): Promise<Whole> {
+  const [run, steps, moments] = await Promise.all([
+    getRun(id, signal),
+    getSteps(id, signal),
+    // A function without recording has no timeline; the run is shown without it.
+    getTimeline(id, signal).catch((error) => {
+      if (signal.aborted || !(error instanceof CallError)) throw error;
+      return [];
+    }),
+  ]);
+  return { ...run, steps, moments };
+}
+
+const drawMs = 250;
+
+export function RunPage() {
+  const id = address.value.rest[0] ?? "";
+  const whole = useLoaded((signal) => readWhole(id, signal), [id]);
+  useLive(`system.run.${id}.>`, { onFrame: whole.reload, onBack: whole.reload });
+  useNet(whole.reload);
+  useEffect(() => noteRecent(id), [id]);
+  const { value, error } = whole;
+  if (!value && error instanceof CallError && error.status === 404)
+    return (
+      <Empty title="There is no such run here">
+        <p>
+          <code>
+            <Text of={id} />
+          </code>
+          {" may be of another environment, or its history has expired."}
+        </p>
+        <a href={hrefOf(["runs"])}>All runs</a>
+      </Empty>
+    );
+  if (!value)
+    return error === undefined ? (
+      <p class="page faint">Reading…</p>
+    ) : (
+      <Failure error={error} onRetry={whole.reload} />
+    );
+  return (
+    <div class="page">
+      {error !== undefined && <Failure error={error} onRetry={whole.reload} />}
+      <RunInside whole={value} reload={whole.reload} />
+    </div>
+  );
+}
+
+function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
+  const { run, moments, input } = whole;
+  const { query, environment } = address.value;
+  const at = instantOf(query.get("at") ?? undefined);
+  const past = useLoaded(
+    (signal) => (at === undefined ? Promise.resolve(undefined) : getStateAt(run.id, at, signal)),
+    [run.id, at],
+  );
+  const isPast = at !== undefined;
+  const steps = isPast ? (past.value?.steps ?? []) : whole.steps;
+  const status = isPast ? (past.value?.status ?? run.status) : run.status;
+  const now = useTick(drawMs, !isOver(run.status) && !isPast);
+  const chosen = query.get("step") ?? undefined;
+  const step = chosen === undefined ? undefined : steps.find(({ stepId }) => stepId === chosen);
+  const tab = query.get("tab") ?? "steps";
+  const shown = isPast ? asItWas(run, status, at) : run;
+  const kept = { tab: query.get("tab") ?? undefined, at: query.get("at") ?? undefined };
+  return (
+    <>
+      <PageHead
+        title={
+          <>
+            <Text of={run.functionId} />
+            <Status
+              of={status}
+              pauseReason={isPast ? undefined : run.pauseReason}
+              phase={isPast ? undefined : run.phase}
+            />
+          </>
+        }
+        about={<Id of={run.id} what="Run id" />}
+        actions={!isPast && <RunActions {...{ run, steps, input, environment }} onDone={reload} />}
+      />
+      <RunFacts run={run} now={now} />
+      {!isPast && run.error && <ErrorBlock error={run.error} />}
+      <TimeSlider
+        {...{ run, moments, at }}
+        onMove={(to) => setQuery({ at: to === undefined ? undefined : new Date(to).toISOString() })}
+      />
+      {past.error !== undefined && <Failure error={past.error} onRetry={past.reload} />}
+      <div class={`run-body ${step ? "with-panel" : ""}`}>
+        <div class="run-main">
+          <Waterfall
+            run={shown}
+            steps={steps}
+            moments={isPast ? moments.filter((moment) => moment.at <= at) : moments}
+            now={isPast ? at : (run.endedAt ?? now)}
+            chosen={chosen}
+            query={kept}
+          />
+          <RunTabs run={run} tab={tab} moments={moments} />
+          {tab === "steps" && <Payloads whole={whole} />}
+          {tab === "history" && <History run={run} moments={moments} />}
+          {tab === "causes" && <Causes kind="run" id={run.id} />}
+          {tab === "audit" && <Audit runId={run.id} />}
+        </div>
+        {step && <StepPanel key={step.stepId} {...{ run, step, isPast }} onDone={reload} />}
+      </div>
+    </>
+  );
+}
+
+/** The run for the waterfall of an instant before its end. */
+const asItWas = (run: RunView, status: string, at: number): RunView => ({
+  ...run,
+  status,
+  pauseReason: "",
+  endedAt: run.endedAt !== undefined && run.endedAt <= at ? run.endedAt : undefined,
+});
+
+function RunFacts({ run, now }: { run: RunView; now: number }) {
+  const lasts = run.startedAt === undefined ? undefined : (run.endedAt ?? now) - run.startedAt;
+  return (
+    <Facts
+      of={[
+        ["Created", <When key="created" at={run.createdAt} />],
+        ["Waited", run.startedAt === undefined ? "–" : duration(run.startedAt - run.createdAt)],
+        ["Duration", lasts === undefined ? "–" : duration(lasts)],
+        ["Attempt", `${run.attempt} of ${run.maxAttempts}`],
+        [
+          "Event",
+          run.eventId ? (
+            <a key="event" href={hrefOf(["events", run.eventId])}>
+              <Text of={run.eventName || run.eventId} />
+            </a>
+          ) : (
+            "–"
+          ),
+        ],
+        [
+          "Function",
+          <a
+            key="function"
+            href={hrefOf(["functions", run.functionId])}
+          >{`version ${run.functionVersion}`}</a>,
+        ],
+        ["Worker", run.workerId ? <Text key="worker" of={run.workerId} /> : "–"],
+        ...(run.parentRunId
+          ? ([
+              [
+                "Parent",
+                <a key="parent" href={hrefOf(["runs", run.parentRunId])}>
+                  {run.parentRunId}
+                </a>,
+              ],
+            ] as const)
+          : []),
+        ...(run.timeoutAt && run.endedAt === undefined
+          ? ([["Times out", dateTime(run.timeoutAt)]] as const)
+          : []),
+        ...(run.cancellationCause
+          ? ([["Cancelled by", <Text key="cause" of={run.cancellationCause} />]] as const)
+          : []),
+      ]}
+    />
+  );
+}
+
+function RunTabs({ run, tab, moments }: { run: RunView; tab: string; moments: readonly Moment[] }) {
+  const { query } = address.value;
+  const kept = { step: query.get("step") ?? undefined, at: query.get("at") ?? undefined };
+  const to = (name: string) =>
+    hrefOf(["runs", run.id], { ...kept, tab: name === "steps" ? undefined : name });
+  const tabs = [
+    { name: "Input and output", of: "steps", count: undefined },
+    { name: "History", of: "history", count: moments.length },
+    { name: "Causes and effects", of: "causes", count: undefined },
+    { name: "Audit", of: "audit", count: undefined },
+  ];
+  return (
+    <Tabs
+      label="About the run"
+      tabs={tabs.map(({ name, of, count }) => ({ name, count, href: to(of), isShown: tab === of }))}
+    />
+  );
+}
+
+function Payloads({ whole: { input, output, run } }: { whole: Whole }) {
+  return (
+    <div class="payloads">
+      <Section title="Input">
+        <JsonView value={input ?? null} what="input" />
+      </Section>
+      <Section title="Output">
+        {output === undefined ? (
+          <p class="faint">{isOver(run.status) ? "None." : "None yet."}</p>
+        ) : (
+          <JsonView value={output} what="output" />
+        )}
+      </Section>
+    </div>
+  );
+}

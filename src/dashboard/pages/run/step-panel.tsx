@@ -1,0 +1,215 @@
+import { useState } from "preact/hooks";
+import { rest, rpc } from "../../lib/api.ts";
+import { dateTime, duration, plain } from "../../lib/format.ts";
+import { useLoaded } from "../../lib/hooks.ts";
+import { hrefOf, setQuery } from "../../lib/router.ts";
+import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
+import { may } from "../../lib/session.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button, Facts, Text } from "../../ui/basics.tsx";
+import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { JsonDiff } from "../../ui/diff.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { Status } from "../../ui/status.tsx";
+import type { CausalityData } from "./causes.tsx";
+import { ResumeDialog } from "./run-actions.tsx";
+
+const typeWords: Record<string, string> = {
+  invoke: "Step",
+  sleep: "Sleep",
+  wait_for_event: "Wait for an event",
+  compensate: "Compensation",
+  invoke_function: "Child function",
+};
+
+export function ErrorBlock({ error }: { error: ErrorView }) {
+  return (
+    <div class="error-block">
+      <p class="error-message">
+        {error.code !== "" && <code>{plain(error.code)}</code>} <Text of={error.message} />
+      </p>
+      {error.stack !== "" && (
+        <pre class="stack">
+          {error.stack
+            .slice(0, 20_000)
+            .split("\n")
+            .map((line) => `${plain(line)}\n`)}
+        </pre>
+      )}
+    </div>
+  );
+}
+
+const timeOf = (at: number | undefined) => (at === undefined ? "–" : dateTime(at));
+
+function Children({ runId, stepId }: { runId: string; stepId: string }) {
+  const { value } = useLoaded(
+    (signal) => {
+      const query = new URLSearchParams({
+        kind: "step",
+        id: `${runId}/${stepId}`,
+        direction: "effects",
+        depth: "1",
+      });
+      return rest<CausalityData>(`/api/v1/causality?${query}`, { signal });
+    },
+    [runId, stepId],
+  );
+  const runs = value?.things.filter(({ kind, depth }) => kind === "run" && depth > 0) ?? [];
+  if (runs.length === 0) return null;
+  return (
+    <p class="children">
+      {"Child run: "}
+      {runs.map(({ id, status = "" }) => (
+        <span key={id}>
+          <a href={hrefOf(["runs", id])}>{id}</a> <Status of={status} />
+        </span>
+      ))}
+    </p>
+  );
+}
+
+type OutputChange = "patch" | "inject";
+
+/** What can be done about a step, by the run's state and the viewer's roles. */
+function StepActions({ run, step, onDone }: { run: RunView; step: StepView; onDone: () => void }) {
+  const [asked, setAsked] = useState<OutputChange | "resume">();
+  const isEnded = step.status === "completed" || step.status === "failed";
+  const isHeld = run.status === "paused" && run.pauseReason === "injection";
+  const close = () => setAsked(undefined);
+  return (
+    <div class="panel-actions">
+      {isEnded && (
+        <Button icon="edit" onClick={() => setAsked("patch")}>
+          Patch…
+        </Button>
+      )}
+      {isHeld && step.status === "completed" && (
+        <Button icon="edit" onClick={() => setAsked("inject")}>
+          Inject…
+        </Button>
+      )}
+      {(run.status === "failed" || isHeld) && (
+        <Button icon="play" onClick={() => setAsked("resume")}>
+          Resume from here…
+        </Button>
+      )}
+      {asked === "resume" && (
+        <ResumeDialog run={run} steps={[step]} from={step.stepId} onClose={close} onDone={onDone} />
+      )}
+      {(asked === "patch" || asked === "inject") && (
+        <OutputDialog change={asked} {...{ run, step, onDone }} onClose={close} />
+      )}
+    </div>
+  );
+}
+
+function OutputDialog(props: {
+  change: OutputChange;
+  run: RunView;
+  step: StepView;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { change, run, step, onDone, onClose } = props;
+  const [text, setText] = useState(() => JSON.stringify(step.output ?? null, null, 2));
+  const [reason, setReason] = useState("");
+  const verb = change === "patch" ? "Patch" : "Inject";
+  const submit = async () => {
+    let output: unknown;
+    try {
+      output = JSON.parse(text);
+    } catch (error) {
+      throw new Error(`The output is not JSON: ${(error as Error).message}`);
+    }
+    if (change === "patch")
+      await rpc("SvcService", "PatchStep", { stepId: step.id, outputValue: output, reason });
+    else {
+      const newOutput = JSON.stringify(output);
+      await rpc("SvcService", "InjectStepOutput", { runId: run.id, stepId: step.id, newOutput, reason });
+    }
+    toast("done", `Output of ${plain(step.name)} replaced`);
+    onDone();
+  };
+  return (
+    <FormDialog
+      title={`${verb} the output of ${plain(step.name)}`}
+      submit={verb}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <p>The first output stays readable beside the new one.</p>
+      <Field label="Output (JSON)" rows={12} isCode value={text} onInput={setText} />
+      <Field label="Reason" hint="Kept in the audit trail." value={reason} onInput={setReason} />
+    </FormDialog>
+  );
+}
+
+/** One step in full. In the past nothing can be changed. */
+export function StepPanel(props: { run: RunView; step: StepView; isPast: boolean; onDone: () => void }) {
+  const { run, step, isPast, onDone } = props;
+  const lasts =
+    step.startedAt === undefined || step.endedAt === undefined ? undefined : step.endedAt - step.startedAt;
+  const isPatched = step.originalOutput !== undefined;
+  return (
+    <aside class="panel" aria-label={`Step ${step.name}`}>
+      <header class="panel-head">
+        <div>
+          <p class="panel-kind">{typeWords[step.type] ?? step.type}</p>
+          <h2>
+            <Text of={step.name} />
+          </h2>
+        </div>
+        <Button
+          kind="quiet"
+          icon="close"
+          label="Close the step"
+          onClick={() => setQuery({ step: undefined })}
+        />
+      </header>
+      <Facts
+        of={[
+          ["Status", <Status key="status" of={step.status === "waiting" ? "waits" : step.status} />],
+          ["Duration", lasts === undefined ? "–" : duration(lasts)],
+          ["Started", timeOf(step.startedAt)],
+          ["Ended", timeOf(step.endedAt)],
+          ["Attempt", `${step.attempt || 1}`],
+          ["Step id", <code key="id">{plain(step.stepId)}</code>],
+          ...(step.waitEventName ? ([["Waits for", <Text key="w" of={step.waitEventName} />]] as const) : []),
+          ...(step.waitTimeout ? ([["Until", timeOf(step.waitTimeout)]] as const) : []),
+          ...(step.sleepUntil ? ([["Wakes", timeOf(step.sleepUntil)]] as const) : []),
+          ...(step.compensationFor
+            ? ([["Undoes", <Text key="u" of={step.compensationFor} />]] as const)
+            : []),
+          ...(step.patchedBy ? ([["Patched by", <Text key="p" of={step.patchedBy} />]] as const) : []),
+        ]}
+      />
+      {step.type === "invoke_function" && <Children runId={run.id} stepId={step.stepId} />}
+      {!isPast && may("runs:cancel") && <StepActions {...{ run, step, onDone }} />}
+      {step.error && (
+        <>
+          <h3>Error</h3>
+          <ErrorBlock error={step.error} />
+        </>
+      )}
+      {step.input !== undefined && (
+        <>
+          <h3>Input</h3>
+          <JsonView value={step.input} what="input" />
+        </>
+      )}
+      <h3>Output</h3>
+      {step.output === undefined ? (
+        <p class="faint">None yet.</p>
+      ) : (
+        <JsonView value={step.output} what="output" />
+      )}
+      {isPatched && (
+        <>
+          <h3>Original beside what replaced it</h3>
+          <JsonDiff before={step.originalOutput} after={step.output} />
+        </>
+      )}
+    </aside>
+  );
+}

@@ -1,0 +1,145 @@
+import { useState } from "preact/hooks";
+import { messageOf, rest, rpc } from "../../lib/api.ts";
+import { count } from "../../lib/format.ts";
+import { hrefOf } from "../../lib/router.ts";
+import type { RunFilters } from "../../lib/runs.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button } from "../../ui/basics.tsx";
+import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { Status } from "../../ui/status.tsx";
+
+interface Preview {
+  total_count: number;
+  truncated: boolean;
+  by_status: Record<string, number>;
+}
+
+const actions = {
+  cancel: { verb: "Cancel", done: "cancelled" },
+  resume: { verb: "Resume", done: "resumed" },
+} as const;
+type BulkAction = keyof typeof actions;
+
+const repairFilter = ({ functionId, eventId, search, statuses = [], since, until }: RunFilters) => ({
+  ...(functionId && { function_id: functionId }),
+  ...(eventId && { event_id: eventId }),
+  ...(search && { search }),
+  ...(statuses.length > 0 && { statuses }),
+  ...(since && { since }),
+  ...(until && { until }),
+});
+
+/** What can be done with the runs that are selected, or with all that the filters match. */
+export function BulkBar(props: { filters: RunFilters; chosen: ReadonlySet<string>; onDone: () => void }) {
+  const { filters, chosen, onDone } = props;
+  const [asked, setAsked] = useState<{ action: BulkAction; preview?: Preview }>();
+  const isFiltered = Object.keys(repairFilter(filters)).length > 0;
+  const some = chosen.size > 0;
+  if (!some && !isFiltered) return null;
+
+  const ask = async (action: BulkAction) => {
+    if (some) return setAsked({ action });
+    try {
+      const body = { action, filter: repairFilter(filters) };
+      setAsked({ action, preview: await rest<Preview>("/api/v1/repairs/preview", { body }) });
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+  };
+  return (
+    <div class="bulk" role="toolbar" aria-label="Selected runs">
+      <span class="bulk-count">{some ? `${count(chosen.size)} selected` : "All that match"}</span>
+      <Button icon="play" onClick={() => void ask("resume")}>
+        Resume…
+      </Button>
+      <Button icon="stop" onClick={() => void ask("cancel")}>
+        Cancel…
+      </Button>
+      {some && (
+        <Button kind="quiet" onClick={onDone}>
+          Select none
+        </Button>
+      )}
+      {asked && (
+        <BulkDialog {...{ filters, chosen, ...asked }} onClose={() => setAsked(undefined)} onDone={onDone} />
+      )}
+    </div>
+  );
+}
+
+const each = { cancel: ["CancelRun", "id"], resume: ["ResumeRun", "runId"] } as const;
+
+/** One after the other: the server refuses those whose state does not allow it. */
+async function actOnEach(action: BulkAction, ids: readonly string[], reason: string): Promise<void> {
+  const [method, field] = each[action];
+  let done = 0;
+  let firstRefusal = "";
+  for (const id of ids)
+    try {
+      await rpc("SvcService", method, { [field]: id, ...(action === "cancel" && { reason }) });
+      done++;
+    } catch (error) {
+      firstRefusal ||= messageOf(error);
+    }
+  if (done > 0) toast("done", `${count(done)} ${done === 1 ? "run" : "runs"} ${actions[action].done}`);
+  if (done < ids.length) toast("failed", `${count(ids.length - done)} refused: ${firstRefusal}`);
+}
+
+function BulkDialog(props: {
+  action: BulkAction;
+  preview?: Preview;
+  filters: RunFilters;
+  chosen: ReadonlySet<string>;
+  onClose: () => void;
+  onDone: () => void;
+}) {
+  const { action, preview, filters, chosen, onClose, onDone } = props;
+  const [reason, setReason] = useState("");
+  const { verb } = actions[action];
+  const size = preview?.total_count ?? chosen.size;
+  const amount = `${count(size)}${preview?.truncated ? "+" : ""} ${size === 1 ? "run" : "runs"}`;
+  const submit = async () => {
+    if (!preview) await actOnEach(action, [...chosen], reason);
+    else {
+      const { id } = await rest<{ id: string }>("/api/v1/repairs", {
+        body: { action, filter: repairFilter(filters), reason },
+      });
+      toast("done", `Repair ${id} works through ${amount}`);
+    }
+    onDone();
+  };
+  return (
+    <FormDialog
+      title={`${verb} ${amount}?`}
+      submit={`${verb} ${amount}`}
+      isDangerous={action === "cancel"}
+      isDisabled={size === 0}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      {preview ? (
+        <>
+          <p>
+            All runs that the filters match now, one after the other, in the background. Runs that end
+            meanwhile are left alone.
+          </p>
+          <ul class="plain-list">
+            {Object.entries(preview.by_status).map(([status, number]) => (
+              <li key={status}>
+                <a href={hrefOf(["runs"], { status })}>
+                  <Status of={status} />
+                </a>
+                <span class="number">{count(number)}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      ) : (
+        <p>The runs that you selected. What a run is doing now is given up; its history stays.</p>
+      )}
+      {(action === "cancel" || preview) && (
+        <Field label="Reason" hint="Kept in the history." value={reason} onInput={setReason} />
+      )}
+    </FormDialog>
+  );
+}

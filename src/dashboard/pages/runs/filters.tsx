@@ -1,0 +1,109 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { address, setQuery } from "../../lib/router.ts";
+import { runStatuses } from "../../lib/runs.ts";
+import { Button } from "../../ui/basics.tsx";
+import { Icon } from "../../ui/icons.tsx";
+import { lookOf } from "../../ui/status.tsx";
+
+/** What is typed reaches the address when the reader pauses. */
+const pauseMs = 250;
+
+/** A text that stands in the address under `name`. */
+function TextFilter({ name, label, placeholder }: { name: string; label: string; placeholder: string }) {
+  const given = address.value.query.get(name) ?? "";
+  const [typed, setTyped] = useState(given);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => {
+    if (timer.current === undefined) setTyped(given);
+  }, [given]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <input
+      class="filter-text"
+      type="search"
+      aria-label={label}
+      placeholder={placeholder}
+      value={typed}
+      spellcheck={false}
+      onInput={({ currentTarget: { value } }) => {
+        setTyped(value);
+        clearTimeout(timer.current);
+        timer.current = setTimeout(() => {
+          timer.current = undefined;
+          setQuery({ [name]: value.trim() });
+        }, pauseMs);
+      }}
+    />
+  );
+}
+
+const spans = [
+  ["", "Any time"],
+  ["15m", "Last 15 minutes"],
+  ["1h", "Last hour"],
+  ["24h", "Last 24 hours"],
+  ["7d", "Last 7 days"],
+] as const;
+
+const filterNames = ["q", "function", "event", "status", "since", "until"];
+
+/** The filters of the list; all of them stand in the address. */
+export function FilterBar() {
+  const { query } = address.value;
+  const chosen = (query.get("status") ?? "").split(",").filter(Boolean);
+  const toggle = (status: string) => {
+    const next = chosen.includes(status) ? chosen.filter((one) => one !== status) : [...chosen, status];
+    setQuery({ status: next.join(",") });
+  };
+  return (
+    <search class="filters">
+      <div class="filter-row">
+        <span class="filter-search">
+          <Icon name="search" />
+          <TextFilter name="q" label="Search runs" placeholder="Id, function or event" />
+        </span>
+        <TextFilter name="function" label="Function id" placeholder="Function, exactly" />
+        <TextFilter name="event" label="Event id" placeholder="evt_…" />
+        <select
+          aria-label="Created"
+          value={query.get("since") ?? ""}
+          onChange={({ currentTarget: { value } }) => setQuery({ since: value })}
+        >
+          {spans.map(([value, word]) => (
+            <option key={value} value={value}>
+              {word}
+            </option>
+          ))}
+        </select>
+        {filterNames.some((name) => query.get(name)) && (
+          <Button
+            kind="quiet"
+            icon="close"
+            onClick={() => setQuery(Object.fromEntries(filterNames.map((name) => [name, undefined])))}
+          >
+            Clear
+          </Button>
+        )}
+      </div>
+      <fieldset class="chips">
+        <legend class="visually-hidden">Status</legend>
+        {runStatuses.map((status) => {
+          const { word, tone, icon } = lookOf(status);
+          const isOn = chosen.includes(status);
+          return (
+            <button
+              key={status}
+              type="button"
+              class={`chip ${tone}`}
+              aria-pressed={isOn}
+              onClick={() => toggle(status)}
+            >
+              <Icon name={icon} size={12} />
+              {word}
+            </button>
+          );
+        })}
+      </fieldset>
+    </search>
+  );
+}

@@ -1,0 +1,198 @@
+import { signal } from "@preact/signals";
+import { instantOf } from "../../lib/format.ts";
+import type { LiveFrame } from "../../lib/live.ts";
+import { listRuns, type RunFilters, type RunPage, type RunView, runOf } from "../../lib/runs.ts";
+
+const pageRows = 200;
+/** Frames are gathered for this long and drawn together. */
+const gatherMs = 100;
+/** The least time between two reads of the newest rows that frames ask for. */
+const headPauseMs = 2_000;
+
+/** Newest first, as the server lists them. */
+const isBefore = (one: RunView, other: RunView) =>
+  one.createdAt > other.createdAt || (one.createdAt === other.createdAt && one.id > other.id);
+
+/** The rows of the list, kept together from pages, from frames and from reads of the newest. */
+export class RunList {
+  readonly rows = signal<readonly RunView[]>([]);
+  readonly total = signal(0);
+  readonly hasMore = signal(false);
+  readonly error = signal<unknown>(undefined);
+  /** False until the first page has come. */
+  readonly isRead = signal(false);
+
+  readonly #filters: RunFilters;
+  readonly #over = new AbortController();
+  #byId = new Map<string, RunView>();
+  #cursor: string | undefined;
+  #isReading = false;
+  #gathered: LiveFrame[] = [];
+  #gathering: ReturnType<typeof setTimeout> | undefined;
+  #head: ReturnType<typeof setTimeout> | undefined;
+  #headAt = 0;
+
+  constructor(filters: RunFilters) {
+    this.#filters = filters;
+    void this.more();
+  }
+
+  close(): void {
+    this.#over.abort();
+    clearTimeout(this.#gathering);
+    clearTimeout(this.#head);
+  }
+
+  /** Reads the next page; nothing while one is read or none is left. */
+  async more(): Promise<void> {
+    if (this.#isReading || (this.isRead.value && this.#cursor === undefined)) return;
+    this.#isReading = true;
+    try {
+      const at = this.#cursor === undefined ? {} : { cursor: this.#cursor };
+      const page = await this.#read({ limit: pageRows, ...at });
+      this.#cursor = page.nextCursor || undefined;
+      this.hasMore.value = this.#cursor !== undefined;
+      this.#keep(page);
+      this.isRead.value = true;
+      this.error.value = undefined;
+    } catch (error) {
+      if (!this.#over.signal.aborted) this.error.value = error;
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #read(page: { limit: number; cursor?: string }): Promise<RunPage> {
+    return listRuns(this.#filters, page, this.#over.signal);
+  }
+
+  #keep({ runs, totalCount }: RunPage): void {
+    this.total.value = totalCount;
+    for (const run of runs) this.#byId.set(run.id, run);
+    const added = new Set(runs.map(({ id }) => id));
+    const rows = this.rows.value.filter(({ id }) => !added.has(id));
+    const last = rows.at(-1);
+    const first = runs[0];
+    // The next page stands behind all that is there; the newest page among it.
+    if (!last || (first && isBefore(last, first))) this.rows.value = [...rows, ...runs];
+    else this.rows.value = [...rows, ...runs].sort((one, other) => (isBefore(one, other) ? -1 : 1));
+  }
+
+  /** Reads the newest page again, once in `headPauseMs` however often it is asked for. */
+  refreshHead(): void {
+    if (this.#head !== undefined || !this.isRead.value) return;
+    const wait = Math.max(0, this.#headAt + headPauseMs - performance.now());
+    this.#head = setTimeout(async () => {
+      this.#headAt = performance.now();
+      try {
+        this.#replaceHead(await this.#read({ limit: pageRows }));
+        this.error.value = undefined;
+      } catch (error) {
+        if (!this.#over.signal.aborted) this.error.value = error;
+      } finally {
+        this.#head = undefined;
+      }
+    }, wait);
+  }
+
+  /** Rows as new as the page that are not in it any more do not match the filter any more. */
+  #replaceHead(page: RunPage): void {
+    const last = page.runs.at(-1);
+    const found = new Set(page.runs.map(({ id }) => id));
+    const isWhole = page.nextCursor === "";
+    const stays = (row: RunView) => found.has(row.id) || (!isWhole && last && isBefore(last, row));
+    this.rows.value = this.rows.value.filter((row) => stays(row));
+    this.#byId = new Map(this.rows.value.map((row) => [row.id, row]));
+    this.#keep(page);
+    if (isWhole) {
+      this.#cursor = undefined;
+      this.hasMore.value = false;
+    }
+  }
+
+  take(frame: LiveFrame): void {
+    this.#gathered.push(frame);
+    this.#gathering ??= setTimeout(() => {
+      this.#gathering = undefined;
+      this.#apply(this.#gathered.splice(0));
+    }, gatherMs);
+  }
+
+  #apply(frames: readonly LiveFrame[]): void {
+    const created: RunView[] = [];
+    let isMoved = false;
+    let isUnknown = false;
+    for (const frame of frames) {
+      const next = fromFrame(frame);
+      const known = this.#byId.get(next.id);
+      if (known) {
+        this.#byId.set(next.id, merged(known, next));
+        isMoved = true;
+      } else if (frame.topic.endsWith(".created") && this.#takes(next)) {
+        this.#byId.set(next.id, next);
+        created.push(next);
+      } else isUnknown = true;
+    }
+    if (isMoved || created.length > 0) {
+      const rows = this.rows.value.map((row) => this.#byId.get(row.id) ?? row);
+      const all = created.map(({ id }) => this.#byId.get(id)!).concat(rows);
+      this.rows.value =
+        created.length === 0 ? rows : all.sort((one, other) => (isBefore(one, other) ? -1 : 1));
+      this.total.value += created.length;
+    }
+    // A run that is not in the list may match its filter now, and one that is may match it no more.
+    const { statuses = [], search, until } = this.#filters;
+    if (until === undefined && (search !== undefined || statuses.length > 0) && (isUnknown || isMoved))
+      this.refreshHead();
+  }
+
+  /** Whether the filter takes a run that was just created; the server says of the rest. */
+  #takes(run: RunView): boolean {
+    const { functionId, eventId, search, statuses = [], until } = this.#filters;
+    if (!this.isRead.value || until !== undefined || search !== undefined) return false;
+    if (functionId !== undefined && functionId !== run.functionId) return false;
+    if (eventId !== undefined && eventId !== run.eventId) return false;
+    return statuses.length === 0 || statuses.includes(run.status);
+  }
+}
+
+function fromFrame({ data }: LiveFrame): RunView {
+  const at = typeof data.timestamp === "string" ? data.timestamp : undefined;
+  return runOf({ ...data, createdAt: at });
+}
+
+/** Frames may come late: a run that is over stays over. */
+function merged(known: RunView, next: RunView): RunView {
+  if (known.endedAt !== undefined && next.endedAt === undefined && next.status !== "running") return known;
+  const { status, startedAt = known.startedAt, endedAt, error } = next;
+  const pauseReason = status === "paused" ? known.pauseReason : "";
+  return { ...known, status, pauseReason, startedAt, endedAt, error };
+}
+
+export const filtersOf = (query: URLSearchParams): RunFilters => {
+  const text = (name: string) => query.get(name) || undefined;
+  const since = sinceOf(text("since"));
+  return {
+    functionId: text("function"),
+    eventId: text("event"),
+    search: text("q"),
+    statuses: (text("status") ?? "").split(",").filter((word) => word !== ""),
+    ...(since !== undefined && { since }),
+    ...(text("until") && { until: text("until") }),
+  };
+};
+
+const spans: Record<string, number> = {
+  "15m": 900_000,
+  "1h": 3_600_000,
+  "24h": 86_400_000,
+  "7d": 604_800_000,
+};
+
+/** A span back from now, or an instant. */
+function sinceOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const span = spans[text];
+  if (span !== undefined) return new Date(Date.now() - span).toISOString();
+  return instantOf(text) === undefined ? undefined : text;
+}

@@ -1,0 +1,79 @@
+import { useEffect, useState } from "preact/hooks";
+import { messageOf } from "../lib/api.ts";
+import { signIn, signInByLink } from "../lib/session.ts";
+import { Button, Text } from "../ui/basics.tsx";
+import { Field } from "../ui/dialog.tsx";
+
+/** The link of the first start: its secret leaves the address before anything else happens. */
+function takeLink(): string {
+  const link = location.hash.slice(1);
+  if (link !== "") history.replaceState(null, "", location.pathname);
+  return link;
+}
+
+/** Signs in by password, or by the link of the first start. `isInside`: in a dialog over the page. */
+export function SignIn({ isInside = false }: { isInside?: boolean }) {
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const [isPlatform, setPlatform] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+
+  const attempt = async (enter: () => Promise<void>) => {
+    setBusy(true);
+    setError("");
+    try {
+      await enter();
+    } catch (failure) {
+      setError(messageOf(failure));
+    } finally {
+      setBusy(false);
+    }
+  };
+  useEffect(() => {
+    const link = takeLink();
+    if (link !== "") void attempt(() => signInByLink(link));
+  }, []);
+
+  const form = (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void attempt(() => signIn({ email, password, isPlatform }));
+      }}
+    >
+      <Field label="Email" type="email" isRequired value={email} onInput={setEmail} autoComplete="username" />
+      <Field
+        label="Password"
+        type="password"
+        isRequired
+        value={password}
+        onInput={setPassword}
+        autoComplete="current-password"
+      />
+      <label class="check">
+        <input type="checkbox" checked={isPlatform} onChange={() => setPlatform(!isPlatform)} />
+        As a user of the platform
+      </label>
+      {error !== "" && (
+        <p class="form-error" role="alert">
+          <Text of={error} />
+        </p>
+      )}
+      <Button type="submit" kind="primary" isDisabled={isBusy}>
+        {isBusy ? "Signing in…" : "Sign in"}
+      </Button>
+    </form>
+  );
+  if (isInside) return form;
+  return (
+    <main class="sign-in">
+      <div class="sign-in-box">
+        <h1>Sign in to svc</h1>
+        {form}
+        <p class="hint">The first start prints the address and the password of the first user.</p>
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,180 @@
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { rpc } from "../lib/api.ts";
+import { nextTheme, recent } from "../lib/prefs.ts";
+import { go, hrefOf } from "../lib/router.ts";
+import { listRuns } from "../lib/runs.ts";
+import { may, signOut, viewer } from "../lib/session.ts";
+import { attempt } from "../lib/toasts.ts";
+import { pages } from "../pages.tsx";
+import { Text } from "../ui/basics.tsx";
+import { Dialog } from "../ui/dialog.tsx";
+import { Icon, type IconName } from "../ui/icons.tsx";
+
+interface PaletteCommand {
+  key: string;
+  icon: IconName;
+  name: string;
+  note?: string;
+  act: () => void;
+}
+
+const searchPauseMs = 150;
+const foundMax = 6;
+
+/** The page of things whose ids begin so: `run_…` is a run. */
+function commandOfId(id: string): PaletteCommand | undefined {
+  const entry = pages.find(({ one, needs }) => one?.prefix && id.startsWith(one.prefix) && may(needs));
+  if (!entry) return undefined;
+  return {
+    key: `id ${id}`,
+    icon: entry.icon,
+    name: id,
+    note: entry.name,
+    act: () => go(hrefOf([entry.path, id])),
+  };
+}
+
+function fixedCommands(onHelp: () => void): PaletteCommand[] {
+  return [
+    ...pages
+      .filter(({ needs }) => may(needs))
+      .map(({ path, name, icon, key }) => ({
+        ...{ key: `page ${path}`, icon, name, note: `g ${key}`, act: () => go(hrefOf([path])) },
+      })),
+    { key: "theme", icon: "moon", name: "Change the theme", note: "t", act: nextTheme },
+    { key: "help", icon: "alert", name: "Show the keys", note: "?", act: onHelp },
+    ...(viewer.value?.kind === "dev"
+      ? []
+      : [
+          {
+            key: "out",
+            icon: "out" as const,
+            name: "Sign out",
+            act: () => void attempt(signOut, "Signed out"),
+          },
+        ]),
+  ];
+}
+
+async function search(text: string, signal: AbortSignal): Promise<PaletteCommand[]> {
+  const [functions, runs] = await Promise.all([
+    may("functions:list")
+      ? rpc<{ functions?: { id: string }[] }>(
+          "SvcService",
+          "ListFunctions",
+          { name: text, limit: foundMax },
+          signal,
+        )
+      : { functions: [] },
+    may("runs:read") ? listRuns({ search: text }, { limit: foundMax }, signal) : { runs: [] },
+  ]);
+  return [
+    ...(functions.functions ?? []).map(({ id }) => ({
+      ...{ key: `function ${id}`, icon: "functions" as const, name: id, note: "Function" },
+      act: () => go(hrefOf(["functions", id])),
+    })),
+    ...runs.runs.map(({ id, functionId, status }) => ({
+      ...{ key: `run ${id}`, icon: "runs" as const, name: id, note: `${functionId}, ${status}` },
+      act: () => go(hrefOf(["runs", id])),
+    })),
+  ];
+}
+
+function useFound(text: string): readonly PaletteCommand[] {
+  const [found, setFound] = useState<readonly PaletteCommand[]>([]);
+  useEffect(() => {
+    if (text.length < 2) return setFound([]);
+    const over = new AbortController();
+    const timer = setTimeout(() => search(text, over.signal).then(setFound, () => {}), searchPauseMs);
+    return () => {
+      clearTimeout(timer);
+      over.abort();
+    };
+  }, [text]);
+  return found;
+}
+
+/** Every page, every recent id, every action, and what the server finds. */
+export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }) {
+  const [typed, setTyped] = useState("");
+  const [place, setPlace] = useState(0);
+  const listId = useId();
+  const field = useRef<HTMLInputElement>(null);
+  const text = typed.trim();
+  const found = useFound(text);
+  useEffect(() => field.current?.focus(), []);
+
+  const byId = commandOfId(text);
+  const recents = recent.value.map(commandOfId).filter((one) => one !== undefined);
+  const matching = [...fixedCommands(onHelp), ...recents].filter(({ name }) =>
+    name.toLowerCase().includes(text.toLowerCase()),
+  );
+  const all = new Map(
+    [...(byId ? [byId] : []), ...matching, ...found].map((one) => [one.name + one.icon, one]),
+  );
+  const commands = [...all.values()];
+  const chosen = Math.min(place, commands.length - 1);
+  const run = (command: PaletteCommand | undefined) => {
+    if (!command) return;
+    onClose();
+    command.act();
+  };
+  const press = (event: KeyboardEvent) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by !== undefined) {
+      event.preventDefault();
+      setPlace((chosen + by + commands.length) % Math.max(1, commands.length));
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      run(commands[chosen]);
+    }
+  };
+  return (
+    <Dialog title="Search" kind="palette" onClose={onClose}>
+      <input
+        ref={field}
+        type="text"
+        role="combobox"
+        aria-expanded="true"
+        aria-controls={listId}
+        aria-activedescendant={commands[chosen] ? `${listId}-${chosen}` : undefined}
+        aria-label="Search for a page, an id, a function or an action"
+        placeholder="A page, an id, a function…"
+        value={typed}
+        spellcheck={false}
+        autocomplete="off"
+        onInput={({ currentTarget: { value } }) => {
+          setTyped(value);
+          setPlace(0);
+        }}
+        onKeyDown={press}
+      />
+      <div id={listId} class="commands" role="listbox" aria-label="Found">
+        {commands.map((command, index) => (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: keys go to the field
+          // biome-ignore lint/a11y/useFocusableInteractive: the field keeps the focus
+          <div
+            key={command.key}
+            id={`${listId}-${index}`}
+            class="command"
+            role="option"
+            aria-selected={index === chosen}
+            onClick={() => run(command)}
+            onMouseMove={() => setPlace(index)}
+          >
+            <Icon name={command.icon} />
+            <span class="command-name">
+              <Text of={command.name} />
+            </span>
+            {command.note && (
+              <span class="command-note">
+                <Text of={command.note} />
+              </span>
+            )}
+          </div>
+        ))}
+        {commands.length === 0 && <p class="faint">Nothing found.</p>}
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,155 @@
+import { live, liveState } from "../lib/live.ts";
+import { nextTheme, theme } from "../lib/prefs.ts";
+import { address, base, go, hrefOf } from "../lib/router.ts";
+import { environments, may, signOut, viewer } from "../lib/session.ts";
+import { attempt } from "../lib/toasts.ts";
+import { pages } from "../pages.tsx";
+import { Button, Text } from "../ui/basics.tsx";
+import { Icon } from "../ui/icons.tsx";
+
+export function Sidebar({ onClose }: { onClose: () => void }) {
+  const { page } = address.value;
+  return (
+    <div class="sidebar">
+      <div class="brand">
+        <a href={`${base}/`} aria-label="svc, overview">
+          <svg width="22" height="22" viewBox="0 0 22 22" aria-hidden="true" focusable="false">
+            <rect width="22" height="22" rx="6" />
+            <path d="M5 13.500h3l2-6 2.500 8 1.800-5H17" />
+          </svg>
+          <span>svc</span>
+        </a>
+        <span class="menu-close">
+          <Button kind="quiet" icon="close" label="Close the menu" onClick={onClose} />
+        </span>
+      </div>
+      <nav aria-label="Pages">
+        <ul>
+          {pages
+            .filter(({ needs }) => may(needs))
+            .map(({ path, name, icon, key }) => (
+              <li key={path}>
+                <a href={hrefOf([path])} aria-current={page === path ? "page" : undefined}>
+                  <Icon name={icon} />
+                  {name}
+                  <span class="kbd" aria-hidden="true">{`g ${key}`}</span>
+                </a>
+              </li>
+            ))}
+        </ul>
+      </nav>
+      <Who />
+    </div>
+  );
+}
+
+function Who() {
+  const known = viewer.value;
+  if (!known) return null;
+  return (
+    <div class="who">
+      <Icon name="user" />
+      <div class="who-text">
+        <span class="who-name">
+          <Text of={known.email ?? known.id} />
+        </span>
+        <span class="who-roles">
+          <Text
+            of={
+              known.kind === "dev"
+                ? "no authentication"
+                : known.roles.map((role) => role.replace(/^role_/, "")).join(", ")
+            }
+          />
+        </span>
+      </div>
+      {known.kind !== "dev" && (
+        <Button
+          kind="quiet"
+          icon="out"
+          label="Sign out"
+          onClick={() => void attempt(signOut, "Signed out")}
+        />
+      )}
+    </div>
+  );
+}
+
+const stateWords = {
+  connecting: "Connecting",
+  live: "Live",
+  lost: "Connection lost, trying again",
+} as const;
+
+/** Whether what is shown moves by itself. */
+function Connection() {
+  const state = liveState.value;
+  return (
+    <span class={`connection ${state}`} role="status">
+      <span class="dot" aria-hidden="true" />
+      <span class="connection-word">{stateWords[state]}</span>
+      {state === "lost" && (
+        <Button kind="quiet" onClick={() => live.hurry()}>
+          Now
+        </Button>
+      )}
+    </span>
+  );
+}
+
+function EnvironmentChoice() {
+  const { org, environment, page } = address.value;
+  const known = environments.value;
+  const shown = known.find(({ id, name }) => id === environment || name === environment);
+  return (
+    <div class="environment">
+      <span class="org">
+        <Text of={org} />
+      </span>
+      <span class="slash" aria-hidden="true">
+        /
+      </span>
+      <select
+        aria-label="Environment"
+        value={shown?.id ?? environment}
+        onChange={({ currentTarget: { value } }) =>
+          go(`${base}/${[org, value, page].map(encodeURIComponent).join("/")}`)
+        }
+      >
+        {!shown && <option value={environment}>{environment}</option>}
+        {known.map(({ id, name }) => (
+          <option key={id} value={id}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+const themeIcons = { system: "sun", light: "sun", dark: "moon" } as const;
+
+export function TopBar({ onSearch, onMenu }: { onSearch: () => void; onMenu: () => void }) {
+  return (
+    <header class="top">
+      <span class="menu-open">
+        <Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} />
+      </span>
+      <EnvironmentChoice />
+      <button type="button" class="search-open" aria-label="Search or jump to…" onClick={onSearch}>
+        <Icon name="search" />
+        <span class="search-word">Search or jump to…</span>
+        <span class="kbd" aria-hidden="true">
+          /
+        </span>
+      </button>
+      <Connection />
+      <Button
+        kind="quiet"
+        icon={themeIcons[theme.value]}
+        label={`Theme: ${theme.value}`}
+        onClick={nextTheme}
+      />
+    </header>
+  );
+}

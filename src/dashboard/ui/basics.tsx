@@ -1,0 +1,138 @@
+import type { ComponentChildren } from "preact";
+import { messageOf } from "../lib/api.ts";
+import { ago, dateTime, plain } from "../lib/format.ts";
+import { useTick } from "../lib/hooks.ts";
+import { copy } from "../lib/toasts.ts";
+import { Icon, type IconName } from "./icons.tsx";
+
+/** Text of a tenant: isolated, so that its direction stays its own. */
+export const Text = ({ of }: { of: string }) => <bdi>{plain(of)}</bdi>;
+
+export function Button(props: {
+  children?: ComponentChildren;
+  icon?: IconName;
+  kind?: "plain" | "primary" | "danger" | "quiet";
+  label?: string;
+  isDisabled?: boolean;
+  isPressed?: boolean;
+  type?: "button" | "submit";
+  onClick?: () => void;
+}) {
+  const { children, icon, kind = "plain", label, isDisabled, isPressed, type = "button", onClick } = props;
+  return (
+    <button
+      type={type}
+      class={`button ${kind} ${children ? "" : "bare"}`}
+      disabled={isDisabled}
+      aria-label={label}
+      title={children ? undefined : label}
+      aria-pressed={isPressed}
+      onClick={onClick}
+    >
+      {icon && <Icon name={icon} />}
+      {children}
+    </button>
+  );
+}
+
+/** An id in full or with its middle cut, with a button that copies it. */
+export function Id({ of, what = "Id" }: { of: string; what?: string }) {
+  return (
+    <span class="id">
+      <code title={plain(of)}>{plain(of)}</code>
+      <Button kind="quiet" icon="copy" label={`Copy ${what}`} onClick={() => void copy(of, what)} />
+    </span>
+  );
+}
+
+/** How long ago, with the exact time for those who point at it. */
+export function When({ at }: { at: number | undefined }) {
+  const now = useTick(10_000, at !== undefined);
+  if (at === undefined) return <span class="faint">–</span>;
+  return (
+    <time dateTime={new Date(at).toISOString()} title={dateTime(at)}>
+      {ago(at, now)}
+    </time>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  return (
+    <div class="failure" role="alert">
+      <Icon name="alert" />
+      <p>
+        <Text of={messageOf(error)} />
+      </p>
+      {onRetry && <Button onClick={onRetry}>Try again</Button>}
+    </div>
+  );
+}
+
+export function Section(props: { title: string; aside?: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <section class="section">
+      <header class="section-head">
+        <h2>{props.title}</h2>
+        {props.aside && <div class="section-aside">{props.aside}</div>}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** The head of a page: what it shows, and what can be done. */
+export function PageHead(props: {
+  title: ComponentChildren;
+  about?: ComponentChildren;
+  actions?: ComponentChildren;
+}) {
+  return (
+    <header class="page-head">
+      <div class="page-title">
+        <h1>{props.title}</h1>
+        {props.about && <div class="page-about">{props.about}</div>}
+      </div>
+      {props.actions && <div class="page-actions">{props.actions}</div>}
+    </header>
+  );
+}
+
+/** Facts as pairs of name and value. */
+export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {of.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Tabs whose choice stands in the address; each is a link. */
+export function Tabs(props: {
+  label: string;
+  tabs: readonly { name: string; href: string; isShown: boolean; count?: number | undefined }[];
+}) {
+  return (
+    <nav class="tabs" aria-label={props.label}>
+      {props.tabs.map(({ name, href, isShown, count }) => (
+        <a key={name} href={href} aria-current={isShown ? "page" : undefined}>
+          {name}
+          {count !== undefined && <span class="count">{count}</span>}
+        </a>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,130 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { messageOf } from "../lib/api.ts";
+import { Button, Text } from "./basics.tsx";
+
+/** A modal dialog of the browser, which keeps the focus inside and gives it back. */
+export function Dialog(props: {
+  title: string;
+  children: ComponentChildren;
+  onClose: () => void;
+  kind?: string;
+  /** It stays until it is answered. */
+  stays?: boolean;
+}) {
+  const { title, children, onClose, kind = "", stays = false } = props;
+  const element = useRef<HTMLDialogElement>(null);
+  const titleId = useId();
+  useEffect(() => {
+    // A click beside it is as good as Escape.
+    element.current?.setAttribute("closedby", stays ? "none" : "any");
+    element.current?.showModal();
+  }, [stays]);
+  return (
+    <dialog
+      ref={element}
+      class={`dialog ${kind}`}
+      aria-labelledby={titleId}
+      onCancel={(event) => {
+        event.preventDefault();
+        if (!stays) onClose();
+      }}
+    >
+      <div class="dialog-inner">
+        <header class="dialog-head">
+          <h2 id={titleId}>{title}</h2>
+          {!stays && <Button kind="quiet" icon="close" label="Close" onClick={onClose} />}
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+/** A form in a dialog. `onSubmit` throws what is shown; then what was typed stays. */
+export function FormDialog(props: {
+  title: string;
+  submit: string;
+  isDangerous?: boolean;
+  isDisabled?: boolean;
+  children?: ComponentChildren;
+  onSubmit: () => Promise<void>;
+  onClose: () => void;
+}) {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (isBusy) return;
+    setBusy(true);
+    setError("");
+    try {
+      await props.onSubmit();
+      props.onClose();
+    } catch (failure) {
+      setError(messageOf(failure));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <form class="form" onSubmit={(event) => void submit(event)}>
+        {props.children}
+        {error !== "" && (
+          <p class="form-error" role="alert">
+            <Text of={error} />
+          </p>
+        )}
+        <footer class="dialog-foot">
+          <Button onClick={props.onClose}>Close</Button>
+          <Button
+            type="submit"
+            kind={props.isDangerous ? "danger" : "primary"}
+            isDisabled={isBusy || props.isDisabled === true}
+          >
+            {props.submit}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+export function Field(props: {
+  label: string;
+  hint?: string;
+  value: string;
+  onInput: (value: string) => void;
+  rows?: number;
+  type?: "text" | "email" | "password";
+  isRequired?: boolean;
+  autoComplete?: string;
+  isCode?: boolean;
+}) {
+  const id = useId();
+  const shared = {
+    id,
+    value: props.value,
+    required: props.isRequired,
+    "aria-describedby": props.hint ? `${id}-hint` : undefined,
+    class: props.isCode ? "code" : undefined,
+    spellcheck: false,
+    autocomplete: props.autoComplete ?? "off",
+    onInput: (event: { currentTarget: { value: string } }) => props.onInput(event.currentTarget.value),
+  };
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      {props.rows ? (
+        <textarea {...shared} rows={props.rows} />
+      ) : (
+        <input {...shared} type={(props.type ?? "text") as "text"} />
+      )}
+      {props.hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {props.hint}
+        </p>
+      )}
+    </div>
+  );
+}

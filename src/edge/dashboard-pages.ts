@@ -1,0 +1,146 @@
+import { hash } from "node:crypto";
+import type { StaticPage } from "./http.ts";
+
+/** A file of the built dashboard; its name changes with its content. */
+export interface DashboardFile {
+  name: string;
+  contentType: string;
+  bytes: Uint8Array<ArrayBuffer>;
+}
+
+export const dashboardPath = "/dashboard";
+
+// The page runs what this server sent and nothing else: no inline code, no eval, no sink for HTML.
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+const careful = {
+  "Content-Security-Policy": policy,
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+  "Referrer-Policy": "no-referrer",
+  "X-Content-Type-Options": "nosniff",
+  "X-Frame-Options": "DENY",
+  Vary: "Accept-Encoding",
+};
+
+interface Served {
+  contentType: string;
+  etag: string;
+  plain: Uint8Array<ArrayBuffer>;
+  gzipped: Uint8Array<ArrayBuffer>;
+}
+
+interface Site {
+  shell: Served;
+  files: ReadonlyMap<string, Served>;
+}
+
+function served({ contentType, bytes }: Omit<DashboardFile, "name">): Served {
+  const etag = `"${hash("sha256", bytes, "hex").slice(0, 32)}"`;
+  return { contentType, etag, plain: bytes, gzipped: Bun.gzipSync(bytes, { level: 9 }) };
+}
+
+const html = (scripts: string, styles: string): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<title>svc</title>
+<link rel="icon" href="data:,">
+${styles}
+${scripts}
+</head>
+<body>
+<div id="app"></div>
+<noscript>The dashboard needs JavaScript. The API does not: see /docs.</noscript>
+</body>
+</html>
+`;
+
+/** The one HTML page of the app: it names the entry files, which bring the others. */
+function siteOf(files: readonly DashboardFile[]): Site {
+  const entries = files.filter(({ name }) => /^(main|style)-/.test(name));
+  const tags = (ending: string, tag: (path: string) => string) =>
+    entries
+      .filter(({ name }) => name.endsWith(ending))
+      .map(({ name }) => tag(`${dashboardPath}/assets/${name}`))
+      .join("\n");
+  const shell = html(
+    tags(".js", (path) => `<script type="module" src="${path}"></script>`),
+    tags(".css", (path) => `<link rel="stylesheet" href="${path}">`),
+  );
+  return {
+    shell: served({ contentType: "text/html; charset=utf-8", bytes: new TextEncoder().encode(shell) }),
+    files: new Map(files.map(({ name, ...file }) => [name, served(file)])),
+  };
+}
+
+function answer(request: Request, file: Served, caching: string): Response {
+  const headers = { ...careful, "Cache-Control": caching, ETag: file.etag };
+  const known = request.headers.get("if-none-match");
+  if (known?.split(",").some((one) => one.trim().replace(/^W\//, "") === file.etag))
+    return new Response(null, { status: 304, headers });
+  const zips = /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
+  return new Response(zips ? file.gzipped : file.plain, {
+    headers: {
+      ...headers,
+      "Content-Type": file.contentType,
+      ...(zips && { "Content-Encoding": "gzip" }),
+    },
+  });
+}
+
+const immutable = "public, max-age=31536000, immutable";
+
+/**
+ * The dashboard: one page at every address below `/dashboard`, and its files. Public, as all that a page
+ * shows is asked of the API with the reader's own session.
+ */
+export function dashboardPages(build: () => Promise<readonly DashboardFile[]>): readonly StaticPage[] {
+  let building: Promise<Site> | undefined;
+  const site = (): Promise<Site> => {
+    building ??= build().then(siteOf);
+    // The next reader tries again.
+    building.catch(() => {
+      building = undefined;
+    });
+    return building;
+  };
+  const shell = async (request: Request) => answer(request, (await site()).shell, "no-cache");
+  return [
+    {
+      path: "/",
+      handle: () =>
+        new Response(null, { status: 302, headers: { ...careful, Location: `${dashboardPath}/` } }),
+    },
+    { path: dashboardPath, handle: shell },
+    {
+      path: `${dashboardPath}/assets/{name}`,
+      async handle(request, { name = "" }) {
+        const file = (await site()).files.get(name);
+        return file
+          ? answer(request, file, immutable)
+          : new Response("not found\n", {
+              status: 404,
+              headers: { ...careful, "Cache-Control": "no-store" },
+            });
+      },
+    },
+    { path: `${dashboardPath}/{path...}`, handle: shell },
+  ];
+}

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { inChrome } from "../support/chrome.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+import { functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
+
+const script = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>';
+const hostile = [
+  script,
+  "javascript:window.broken=1//",
+  "\u202egnp.exe\u202c",
+  "\u0000\u0007\u001b[31m",
+  "{{7*7}}",
+];
+const mebibyte = 1_024 * 1_024;
+
+const deep = (levels: number): unknown => (levels === 0 ? script : { [script]: deep(levels - 1) });
+const manyKeys = Object.fromEntries(
+  Array.from({ length: 10_000 }, (_, index) => [`key ${index} ${script}`, index]),
+);
+
+/** The page draws again after a click: it is alive, and nothing of the data has run. */
+async function isAlive(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /^Theme/ }).click();
+  expect(await page.evaluate(() => "broken" in window)).toBe(false);
+  const foreign = await page.evaluate(() => ({
+    elements: document.querySelectorAll("img, iframe, object, embed, script:not([src^='/dashboard/'])")
+      .length,
+    links: [...document.links].filter(({ protocol }) => !/^https?:$/.test(protocol)).length,
+  }));
+  expect(foreign).toEqual({ elements: 0, links: 0 });
+}
+
+describe("hostile content in the dashboard", () => {
+  let server: TestServer;
+  let session: string;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+    session = await sessionOf(server, "developer");
+  });
+  afterAll(() => server.stop());
+
+  test("names, data, outputs and errors are text, whatever they hold", async () => {
+    const id = `x-${script}`;
+    const worker = await functionWithWorker(server, id, "hostile.asked");
+    const data = { hostile, [script]: script, deep: deep(28), long: "a".repeat(mebibyte), many: manyKeys };
+    const { body } = await server.rpc("SvcService", "Emit", {
+      event: "hostile.asked",
+      data,
+      metadata: { [script]: script },
+    });
+    const job = await worker.job();
+    await worker.report(job, {
+      status: "failed",
+      error: {
+        message: `${script}${"\u202e".repeat(50)}`,
+        code: script,
+        stack: `at ${script}\n`.repeat(500),
+        retryable: false,
+      },
+      steps: hostile.map((name, index) => ({ ...stepOf(job, `step-${index}`, { output: data }), name })),
+    });
+    const run = body.runIds[0];
+    const paths = [
+      `runs/${run}`,
+      `runs/${run}?tab=history`,
+      `runs/${run}?tab=causes`,
+      `runs/${run}?tab=audit`,
+      `runs/${run}?step=${encodeURIComponent(`${run}:step-0:0`)}`,
+      `runs?q=${encodeURIComponent(script)}`,
+      `runs?function=${encodeURIComponent(id)}&status=failed`,
+      "events?view=browse",
+      `events?pattern=${encodeURIComponent(script)}&filter=${encodeURIComponent(script)}`,
+      `events/${body.eventId}`,
+      "functions",
+      `functions/${encodeURIComponent(id)}?tab=definition`,
+      "overview",
+      `${encodeURIComponent(script)}/${encodeURIComponent("../../..")}`,
+    ];
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      for (const path of paths) {
+        await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
+        await page.getByText("Live", { exact: true }).waitFor();
+        await page.locator("main[aria-busy=false]").waitFor();
+        await isAlive(page);
+      }
+      await page.goto(`${server.url}/dashboard/org_default/${server.env}/runs/${run}`);
+      await page
+        .getByRole("button", { name: /^many:/ })
+        .first()
+        .click();
+      await page.getByRole("button", { name: "… 9,900 more" }).first().click();
+      await page
+        .getByRole("button", { name: /more characters/ })
+        .first()
+        .click();
+      await isAlive(page);
+      expect(await page.getByText("\\u{202e}").first().isVisible()).toBe(true);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("ids of others in the address are told as ids that nobody has", async () => {
+    await inChrome(async (browser) => {
+      const { page } = await visit(browser, server, { path: "runs/run_00000000000000000000000000", session });
+      await page.getByText("There is no such run here").waitFor();
+      await page.goto(`${server.url}/dashboard/org_other/env_other/runs`);
+      await page.getByText("This address belongs to another organization").waitFor();
+      await page.context().close();
+    });
+  });
+});

@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import axe, { type RunOnly } from "axe-core";
+import type { Page } from "playwright-core";
+import { inChrome } from "../support/chrome.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+import { emit, functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
+
+/** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
+const shots = process.env.DASHBOARD_SHOTS;
+const standards = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+
+/** What is asked of each look: the dark one differs in its colours alone, the phone in the room that it has. */
+const asked = {
+  light: { type: "tag", values: standards },
+  dark: { type: "rule", values: ["color-contrast"] },
+  phone: undefined,
+} satisfies Record<string, RunOnly | undefined>;
+
+/** Breaches of WCAG 2.2 AA as axe finds them. The page's policy holds scripts back, so it comes by the debugger. */
+async function breachesOf(page: Page, only: RunOnly = { type: "tag", values: standards }): Promise<string[]> {
+  await page.evaluate(axe.source);
+  return page.evaluate(async (runOnly) => {
+    const { axe: inPage } = window as unknown as { axe: typeof axe };
+    const { violations } = await inPage.run({ runOnly });
+    return violations.flatMap(({ id, nodes }) =>
+      nodes.map(
+        ({ html, failureSummary }) => `${id}: ${html.slice(0, 160)} (${failureSummary?.slice(0, 200)})`,
+      ),
+    );
+  }, only);
+}
+
+describe("every page of the dashboard", () => {
+  let server: TestServer;
+  let session: string;
+  let paths: { name: string; path: string }[];
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+    session = await sessionOf(server, "admin");
+    const worker = await functionWithWorker(server, "charge-order", "order.placed");
+    const done = await emit(server, "order.placed", { order: 1, items: [{ sku: "a-1", count: 2 }] });
+    const first = await worker.job();
+    const steps = ["reserve", "charge", "ship"].map((name) => stepOf(first, name, { output: { name } }));
+    await worker.report(first, { status: "completed", output: { shipped: true }, steps });
+    const failed = await emit(server, "order.placed", { order: 2 });
+    const second = await worker.job();
+    const error = {
+      message: "the card was declined",
+      code: "DECLINED",
+      stack: "Error\n  at charge",
+      retryable: false,
+    };
+    await worker.report(second, {
+      status: "failed",
+      error,
+      steps: [stepOf(second, "reserve", { output: 1 })],
+    });
+    await emit(server, "order.placed", { order: 3 });
+    paths = [
+      { name: "overview", path: "overview" },
+      { name: "runs", path: "runs" },
+      { name: "run", path: `runs/${done}?step=${encodeURIComponent(`${done}:charge:0`)}` },
+      { name: "run-failed", path: `runs/${failed}?tab=history` },
+      { name: "run-causes", path: `runs/${done}?tab=causes` },
+      { name: "functions", path: "functions" },
+      { name: "function", path: "functions/charge-order" },
+      { name: "versions", path: "functions/charge-order?tab=versions" },
+      { name: "events", path: "events" },
+      { name: "browse", path: "events?view=browse" },
+    ];
+  });
+  afterAll(() => server.stop());
+
+  const looks = [
+    { look: "light", colorScheme: "light", viewport: { width: 1_360, height: 860 } },
+    { look: "dark", colorScheme: "dark", viewport: { width: 1_360, height: 860 } },
+    { look: "phone", colorScheme: "light", viewport: { width: 390, height: 844 } },
+  ] as const;
+
+  test.each(looks)("is for everyone, $look", async ({ look, ...options }) => {
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session, ...options });
+      const breaches: string[] = [];
+      for (const { name, path } of paths) {
+        await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.locator("main[aria-busy=false]").waitFor();
+        if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
+        // What axe sees of a phone it has seen on the wide page; here it is about room.
+        if (look !== "phone")
+          breaches.push(...(await breachesOf(page)).map((breach) => `${name}: ${breach}`));
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        if (overflow > 0) breaches.push(`${name}: ${overflow} pixels wider than the window`);
+      }
+      expect(breaches).toEqual([]);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("the sign-in page is for everyone, too", async () => {
+    await inChrome(async (browser) => {
+      const { page } = await visit(browser, server, { path: "overview" });
+      await page.getByRole("button", { name: "Sign in" }).waitFor();
+      if (shots !== undefined) await page.screenshot({ path: `${shots}/sign-in.png` });
+      expect(await breachesOf(page)).toEqual([]);
+      await page.context().close();
+    });
+  });
+});
