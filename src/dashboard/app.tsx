@@ -6,7 +6,7 @@ import { addShortcuts, followKeys } from "./lib/keys.ts";
 import { live } from "./lib/live.ts";
 import { nextTheme } from "./lib/prefs.ts";
 import { address, base, go, hrefOf, pageKey } from "./lib/router.ts";
-import { loadSession, may, standing, viewer } from "./lib/session.ts";
+import { environments, loadSession, may, standing, viewer } from "./lib/session.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { type PageEntry, pages } from "./pages.tsx";
 import { Help } from "./shell/help.tsx";
@@ -34,12 +34,19 @@ class Guard extends Component<{ children: ComponentChildren }, { error?: unknown
 }
 
 function Shown({ entry }: { entry: PageEntry | undefined }) {
-  const { rest, org } = address.value;
+  const { rest, org, environment } = address.value;
   const mine = viewer.value?.org_id;
   if (mine !== undefined && org !== mine && viewer.value?.kind !== "platform")
     return (
       <Empty title="This address belongs to another organization">
         <a href={`${base}/`}>Go to yours</a>
+      </Empty>
+    );
+  const isKnown = environments.value.some(({ id, name }) => id === environment || name === environment);
+  if (environments.value.length > 0 && !isKnown)
+    return (
+      <Empty title="There is no such environment here">
+        <a href={`${base}/`}>Go to your own</a>
       </Empty>
     );
   if (!entry) return <Empty title="There is no such page" />;

@@ -41,8 +41,11 @@ describe("hostile content in the dashboard", () => {
   afterAll(() => server.stop());
 
   test("names, data, outputs and errors are text, whatever they hold", async () => {
-    const id = `x-${script}`;
-    const worker = await functionWithWorker(server, id, "hostile.asked");
+    const id = "x<img/src=x/onerror=window.broken=1//javascript:";
+    const worker = await functionWithWorker(server, id, "hostile.asked", {
+      name: script,
+      description: script,
+    });
     const data = { hostile, [script]: script, deep: deep(28), long: "a".repeat(mebibyte), many: manyKeys };
     const { body } = await server.rpc("SvcService", "Emit", {
       event: "hostile.asked",
@@ -108,6 +111,8 @@ describe("hostile content in the dashboard", () => {
       await page.getByText("There is no such run here").waitFor();
       await page.goto(`${server.url}/dashboard/org_other/env_other/runs`);
       await page.getByText("This address belongs to another organization").waitFor();
+      await page.goto(`${server.url}/dashboard/org_default/env_other/runs`);
+      await page.getByText("There is no such environment here").waitFor();
       await page.context().close();
     });
   });

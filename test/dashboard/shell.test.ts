@@ -104,7 +104,7 @@ describe("the shell of the dashboard", () => {
       await page.keyboard.press("r");
       await page.getByRole("heading", { name: "Runs" }).waitFor();
       await page.keyboard.press("Control+k");
-      await page.getByRole("combobox").fill("found-by");
+      await page.getByLabel(/^Search for a page/).fill("found-by");
       await page.getByRole("option", { name: /found-by-name/ }).waitFor();
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: /found-by-name/ }).waitFor();

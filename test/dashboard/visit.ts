@@ -47,11 +47,11 @@ export async function visit(
 }
 
 /** Registers a function that the event starts, and a worker for it. */
-export async function functionWithWorker(server: TestServer, id: string, event: string) {
-  await server.rpc("SvcService", "RegisterFunction", {
-    ...{ id, triggers: [{ event }], recording: true, retry: { maxAttempts: 1 } },
-  });
-  const worker = pullWorker(server, `worker-${id}`);
+export async function functionWithWorker(server: TestServer, id: string, event: string, more: object = {}) {
+  const made = { id, triggers: [{ event }], recording: true, retry: { maxAttempts: 1 }, ...more };
+  const { status, body } = await server.rpc("SvcService", "RegisterFunction", made);
+  if (status !== 200) throw new Error(`${id} is not registered: ${body.message}`);
+  const worker = pullWorker(server, `worker-${id.replace(/\W+/g, "-")}`);
   await worker.register(id);
   return {
     ...worker,

@@ -24,7 +24,7 @@ interface AskedCall {
   method?: string;
   body?: unknown;
   signal?: AbortSignal | undefined;
-  /** Calls before there is a session say nothing when it is missing. */
+  /** About the caller, wherever it looks: names no environment, and a missing session is its answer. */
   isSigningIn?: boolean;
 }
 
@@ -40,8 +40,9 @@ export const setPlatform = (value: boolean): void => {
   isPlatform = value;
 };
 
-function headersOf(body: unknown): Record<string, string> {
-  const { org, environment } = address.value;
+function headersOf({ body, isSigningIn }: AskedCall): Record<string, string> {
+  const { org, environment: shown } = address.value;
+  const environment = isSigningIn ? "" : shown;
   return {
     ...(body !== undefined && { "Content-Type": "application/json" }),
     ...(environment !== "" && { "X-Svc-Environment": environment }),
@@ -73,7 +74,7 @@ export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise
   let response: Response;
   try {
     response = await fetch(path, {
-      ...{ method, headers: headersOf(body), credentials: "same-origin", cache: "no-store" },
+      ...{ method, headers: headersOf(asked), credentials: "same-origin", cache: "no-store" },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     });

@@ -36,7 +36,7 @@ export async function loadSession(): Promise<void> {
     setPlatform(found.kind === "platform");
     viewer.value = found;
     if (found.actions.includes("functions:list"))
-      environments.value = await rest<EnvironmentData[]>("/api/v1/environments");
+      environments.value = await rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true });
     standing.value = "signed in";
   } catch (error) {
     if (!(error instanceof CallError) || error.status !== 401) throw error;
