@@ -137,8 +137,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     url = listening.url;
     const { port, grpcUrl } = listening;
     log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
-    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, links } = identity;
-    const signInToken = bootstrapped.userId === undefined ? undefined : links.issue(bootstrapped.userId);
+    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, signInToken } = identity;
     const { feeds, events, workers } = engine;
     return {
       ...{ ...listening, config, nodeId, bootstrapped, signInToken, bootstrapKeyFile, registry },

@@ -42,6 +42,8 @@ export interface IdentityPart extends Part, People {
   bootstrapped: Bootstrapped;
   bootstrapKeyFile: string;
   links: SignInLinks;
+  /** Signs the first user in once; of the boot that made it. */
+  signInToken: string | undefined;
 }
 
 /** Whom the first boot makes, for people who log in. */
@@ -107,12 +109,16 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
   const { keys, users, platformAudit } = people;
   await people.tenancy.createDefaults();
   const bootstrapKeyFile = bootstrapKeyFileOf(config);
+  const links = openSignInLinks({ clock, ids });
+  let signInToken: string | undefined;
   const bootstrapped = await bootstrap({
     ...{ store, clock, ids, log, keys, users, path: bootstrapKeyFile },
     adminKey: config.bootstrapAdminKey,
     adminPassword: config.bootstrapAdminPassword,
+    onFirstUser(id) {
+      signInToken = links.issue(id);
+    },
   });
-  const links = openSignInLinks({ clock, ids });
   const keyring = await openKeyring({
     ...{ store, clock, ids, log, reseal },
     masterKey: config.masterKey,
@@ -121,7 +127,7 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
   });
   return {
     ...people,
-    ...{ keyring, bootstrapped, bootstrapKeyFile, links },
+    ...{ keyring, bootstrapped, bootstrapKeyFile, links, signInToken },
     operations: [],
     loops: [
       {

@@ -12,6 +12,7 @@ import { undescribed, unusedWords } from "../support/undescribed.ts";
  */
 const publicPaths = [
   "/api/v1/auth/login",
+  "/api/v1/auth/login-by-link",
   "/api/v1/auth/validate",
   "/api/v1/capabilities",
   "/api/v1/platform/auth/login",

@@ -13,6 +13,7 @@ export const named = "doorthing";
  * operation that is neither here nor names, lists or finds something fails the test: whoever adds one decides how policies bind it.
  */
 export const asWhole: Record<string, string> = {
+  "auth.session": "about the caller alone, who may know what its own roles grant",
   "auth.logout": "about the caller's own session alone",
   "auth.desktopSession": "about the caller alone, who is asked about by every call of the session",
   "audit.settings": "settings of the server",

@@ -31,6 +31,8 @@ export interface BootstrapOptions {
   /** Given by the operator instead of generated. */
   adminKey: string | undefined;
   adminPassword: string | undefined;
+  /** Told of the first dashboard user, when this boot made it. */
+  onFirstUser?: (id: string) => void;
 }
 
 export interface Bootstrapped {
@@ -41,8 +43,6 @@ export interface Bootstrapped {
   key: "issued" | "failed" | "existing";
   /** The password, when this boot made one that no file holds; for the banner, never for the log. */
   password?: string;
-  /** The first dashboard user, when this boot made it. */
-  userId?: string;
 }
 
 const errorText = (error: unknown) => (error instanceof Error ? error.message : String(error));
@@ -141,17 +141,16 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
     user: wanted.user !== undefined && (await users.insert(session, wanted.user)),
   }));
 
+  if (inserted.user && wanted.user) options.onFirstUser?.(wanted.user.id);
   const file = wanted.key?.file;
-  const firstUser = inserted.user && wanted.user ? { userId: wanted.user.id } : {};
   const madeUp = inserted.user && options.adminPassword === undefined ? { password } : {};
   if (!inserted.key || wanted.key === undefined) {
     if (file) removePending(file);
-    return { key: "existing", ...firstUser, ...madeUp };
+    return { key: "existing", ...madeUp };
   }
   if (file === undefined) {
     issued({ file_path_error: wanted.key.fileError });
-    return { key: "issued", ...firstUser, ...madeUp };
+    return { key: "issued", ...madeUp };
   }
-  const published = await publishFile(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
-  return published.key === "failed" ? published : { ...published, ...firstUser };
+  return publishFile(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
 }
