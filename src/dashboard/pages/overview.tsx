@@ -46,14 +46,14 @@ const bucketMs = 2_000;
 const buckets = 60;
 const hourMs = 3_600_000;
 
-type RunEnd = "completed" | "failed" | "cancelled";
-type EndsBucket = Record<RunEnd, number>;
+type EndWord = "completed" | "failed" | "cancelled";
+type EndsBucket = Record<EndWord, number>;
 
 /** Ends of runs by the time they were heard of, in buckets that move on. */
 class Ends {
   readonly #counts = new Map<number, EndsBucket>();
 
-  add(ending: RunEnd): void {
+  add(ending: EndWord): void {
     const at = Math.floor(Date.now() / bucketMs);
     const bucket = this.#counts.get(at) ?? { completed: 0, failed: 0, cancelled: 0 };
     bucket[ending]++;
@@ -79,7 +79,7 @@ function EndsChart({ ends }: { ends: Ends }) {
   const now = useTick(bucketMs, true);
   const bars = ends.until(now);
   const most = Math.max(4, ...bars.map(({ completed, failed, cancelled }) => completed + failed + cancelled));
-  const sum = (name: RunEnd) => bars.reduce((all, bucket) => all + bucket[name], 0);
+  const sum = (name: EndWord) => bars.reduce((all, bucket) => all + bucket[name], 0);
   const said = `${sum("completed")} completed, ${sum("failed")} failed, ${sum("cancelled")} cancelled`;
   return (
     <figure class="chart">
