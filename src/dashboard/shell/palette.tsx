@@ -9,6 +9,7 @@ import { pages } from "../pages.tsx";
 import { Text } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Icon, type IconName } from "../ui/icons.tsx";
+import { lookOf } from "../ui/status.tsx";
 
 interface PaletteCommand {
   key: string;
@@ -74,7 +75,7 @@ async function search(text: string, signal: AbortSignal): Promise<PaletteCommand
       act: () => go(hrefOf(["functions", id])),
     })),
     ...runs.runs.map(({ id, functionId, status }) => ({
-      ...{ key: `run ${id}`, icon: "runs" as const, name: id, note: `${functionId}, ${status}` },
+      ...{ key: `run ${id}`, icon: "runs" as const, name: id, note: `${functionId}, ${lookOf(status).word}` },
       act: () => go(hrefOf(["runs", id])),
     })),
   ];

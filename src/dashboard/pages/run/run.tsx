@@ -111,7 +111,7 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
         about={<Id of={run.id} what="Run id" />}
         actions={!isPast && <RunActions {...{ run, steps, input, environment }} onDone={reload} />}
       />
-      <RunFacts run={run} now={now} />
+      <RunFacts run={shown} now={at ?? now} />
       {!isPast && run.error && <ErrorBlock error={run.error} />}
       <TimeSlider
         {...{ run, moments, at }}

@@ -34,8 +34,9 @@ function Bar({ segment, extent, now }: { segment: Segment; extent: Extent; now: 
 
 function Line(props: { line: WaterfallLine; extent: Extent; now: number; isChosen: boolean; href: string }) {
   const { line, extent, now, isChosen, href } = props;
-  const [first] = line.segments;
-  const whole = line.level === 0 ? extent.to - extent.from : first && (first.to ?? now) - first.from;
+  const first = line.segments[0];
+  const last = line.segments.findLast(({ isAhead }) => !isAhead);
+  const whole = first && last && (last.to ?? now) - first.from;
   const { step } = line;
   const note = step?.patchedAt !== undefined ? "patched" : step?.compensationFor ? "undo" : "";
   const content = (
