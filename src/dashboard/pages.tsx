@@ -4,8 +4,11 @@ import { EventsPage } from "./pages/events/events.tsx";
 import { FunctionPage } from "./pages/functions/function.tsx";
 import { FunctionsPage } from "./pages/functions/functions.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
+import { RepairPage } from "./pages/repairs/repair.tsx";
+import { RepairsPage } from "./pages/repairs/repairs.tsx";
 import { RunPage } from "./pages/run/run.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
+import { WorkersPage } from "./pages/workers.tsx";
 import type { IconName } from "./ui/icons.tsx";
 
 /** One page of the dashboard. */
@@ -43,5 +46,14 @@ export const pages: readonly PageEntry[] = [
     ...{ path: "events", name: "Events", icon: "events", key: "e", needs: "events:subscribe" },
     shows: EventsPage,
     one: { shows: EventPage, prefix: "evt_" },
+  },
+  {
+    ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
+    shows: RepairsPage,
+    one: { shows: RepairPage, prefix: "rep_" },
+  },
+  {
+    ...{ path: "workers", name: "Workers", icon: "workers", key: "w", needs: "functions:read" },
+    shows: WorkersPage,
   },
 ];

@@ -78,6 +78,7 @@ describe("hostile content in the dashboard", () => {
       "functions",
       `functions/${encodeURIComponent(id)}?tab=definition`,
       "overview",
+      "workers",
       `${encodeURIComponent(script)}/${encodeURIComponent("../../..")}`,
     ];
     await inChrome(async (browser) => {

@@ -56,6 +56,8 @@ describe("every page of the dashboard", () => {
       steps: [stepOf(second, "reserve", { output: 1 })],
     });
     await emit(server, "order.placed", { order: 3 });
+    const body = { action: "resume", filter: { function_id: "nobody's" }, reason: "the bank is back" };
+    const repair = (await server.api("/api/v1/repairs", { body })).body.id;
     paths = [
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
@@ -67,6 +69,9 @@ describe("every page of the dashboard", () => {
       { name: "versions", path: "functions/charge-order?tab=versions" },
       { name: "events", path: "events" },
       { name: "browse", path: "events?view=browse" },
+      { name: "repairs", path: "repairs" },
+      { name: "repair", path: `repairs/${repair}` },
+      { name: "workers", path: "workers" },
     ];
   });
   afterAll(() => server.stop());

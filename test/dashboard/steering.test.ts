@@ -51,7 +51,9 @@ describe("steering runs in the dashboard", () => {
           (await Promise.all(ids.map((id) => statusOf(server, id)))).every((one) => /CANCELLED/.test(one)),
         { about: "the repair" },
       );
-      await page.getByText("No runs match").waitFor();
+      const title = page.getByRole("heading", { level: 1 });
+      await title.getByText("Completed").waitFor();
+      await page.locator(`a[href$="${ids[0]}"]`).waitFor();
       await page.context().close();
     });
   });

@@ -344,7 +344,12 @@ export function OverviewPage() {
           href={hrefOf(["runs"], { status: "failed", since: "1h" })}
         />
         <Tile name="Events" value={count(hour.events)} note="in the last hour" href={hrefOf(["events"])} />
-        <Tile name="Workers" value={count(data.workers.connected)} note="connected" />
+        <Tile
+          name="Workers"
+          value={count(data.workers.connected)}
+          note="connected"
+          {...(may("functions:read") && { href: hrefOf(["workers"]) })}
+        />
         <Tile
           name="Functions"
           value={count(data.functions.active ?? 0)}

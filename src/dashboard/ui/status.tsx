@@ -24,6 +24,12 @@ const looks: Record<string, StatusLook> = {
   active: { word: "Active", tone: "good", icon: "check" },
   archived: { word: "Archived", tone: "off", icon: "dash" },
   pending: { word: "Pending", tone: "idle", icon: "clock" },
+  stopping: { word: "Stopping", tone: "warn", icon: "stop" },
+  stopped: { word: "Stopped", tone: "off", icon: "stop" },
+  done: { word: "Done", tone: "good", icon: "check" },
+  over: { word: "Over before", tone: "off", icon: "dash" },
+  refused: { word: "Refused", tone: "bad", icon: "cross" },
+  undone: { word: "Not begun", tone: "off", icon: "dash" },
 };
 
 const pauses: Record<string, StatusLook> = {

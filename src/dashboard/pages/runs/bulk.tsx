@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { messageOf, rest, rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
-import { hrefOf } from "../../lib/router.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import type { RunFilters } from "../../lib/runs.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
@@ -104,7 +104,8 @@ function BulkDialog(props: {
       const { id } = await rest<{ id: string }>("/api/v1/repairs", {
         body: { action, filter: repairFilter(filters), reason },
       });
-      toast("done", `Repair ${id} works through ${amount}`);
+      toast("done", `A repair works through ${amount}`);
+      go(hrefOf(["repairs", id]));
     }
     onDone();
   };

@@ -1,0 +1,55 @@
+import { rest } from "./api.ts";
+
+/** What became of the runs of a repair, in the order in which it is shown. */
+export const outcomes = ["done", "failed", "refused", "over", "undone", "pending"] as const;
+export type Outcome = (typeof outcomes)[number];
+
+/** A repair, as `GET /api/v1/repairs/{id}` says. */
+export interface RepairData {
+  id: string;
+  action: string;
+  status: string;
+  phase: string;
+  reason: string;
+  request: unknown;
+  started_by: string;
+  note: string;
+  counts: Record<Outcome, number>;
+  created_at: string;
+  ended_at?: string;
+}
+
+export interface RepairItemData {
+  run_id: string;
+  function_id: string;
+  outcome: string;
+  error?: string;
+  at: string;
+}
+
+export const totalOf = ({ counts }: RepairData): number =>
+  outcomes.reduce((sum, outcome) => sum + (counts[outcome] ?? 0), 0);
+
+export const isEnded = ({ status }: RepairData): boolean => status === "completed" || status === "stopped";
+
+export const listRepairs = (cursor: string, signal?: AbortSignal) =>
+  rest<{ repairs: RepairData[]; next_cursor: string }>(
+    `/api/v1/repairs?${new URLSearchParams({ limit: "50", ...(cursor && { cursor }) })}`,
+    { signal },
+  );
+
+const pathOf = (id: string) => `/api/v1/repairs/${encodeURIComponent(id)}`;
+
+export const getRepair = (id: string, signal?: AbortSignal): Promise<RepairData> =>
+  rest(pathOf(id), { signal });
+
+export const listItems = (id: string, asked: { outcome: string; cursor: string }, signal?: AbortSignal) => {
+  const set = Object.entries({ limit: "100", ...asked }).filter(([, value]) => value !== "");
+  return rest<{ items: RepairItemData[]; next_cursor: string }>(
+    `${pathOf(id)}/items?${new URLSearchParams(set)}`,
+    { signal },
+  );
+};
+
+export const steerRepair = (id: string, verb: "pause" | "continue" | "stop"): Promise<RepairData> =>
+  rest(`${pathOf(id)}/${verb}`, { method: "POST", body: {} });

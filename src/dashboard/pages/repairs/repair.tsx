@@ -1,0 +1,152 @@
+import { useEffect, useState } from "preact/hooks";
+import { CallError } from "../../lib/api.ts";
+import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
+import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import {
+  getRepair,
+  isEnded,
+  listItems,
+  outcomes,
+  type RepairData,
+  type RepairItemData,
+  steerRepair,
+  totalOf,
+} from "../../lib/repairs.ts";
+import { address, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { lookOf, Status } from "../../ui/status.tsx";
+import { actionWords, Progress, restingMs, workingMs } from "./repairs.tsx";
+
+export function RepairPage() {
+  const id = address.value.rest[0] ?? "";
+  const { value: repair, error, reload } = useLoaded((signal) => getRepair(id, signal), [id]);
+  useNet(reload, repair && !isEnded(repair) ? workingMs : restingMs);
+  useEffect(() => noteRecent(id), [id]);
+  if (!repair && error instanceof CallError && error.status === 404)
+    return (
+      <Empty title="There is no such repair here">
+        <a href={hrefOf(["repairs"])}>All repairs</a>
+      </Empty>
+    );
+  if (!repair)
+    return error === undefined ? (
+      <p class="page faint">Reading…</p>
+    ) : (
+      <Failure error={error} onRetry={reload} />
+    );
+  const ended = instantOf(repair.ended_at);
+  const began = instantOf(repair.created_at);
+  return (
+    <div class="page">
+      <PageHead
+        title={
+          <>
+            {`${actionWords[repair.action] ?? repair.action} ${count(totalOf(repair))} runs`}
+            <Status of={repair.status} />
+          </>
+        }
+        about={<Id of={repair.id} what="Repair id" />}
+        actions={may("runs:cancel") && <RepairActions repair={repair} onDone={reload} />}
+      />
+      <Facts
+        of={[
+          ["Started", began === undefined ? "–" : dateTime(began)],
+          ["By", <Text key="by" of={repair.started_by} />],
+          ["Phase", repair.phase === "select" ? "selecting runs" : "working"],
+          ...(ended !== undefined && began !== undefined
+            ? ([["Took", duration(ended - began)]] as const)
+            : []),
+          ...(repair.reason ? ([["Reason", <Text key="reason" of={repair.reason} />]] as const) : []),
+          ...(repair.note ? ([["Note", <Text key="note" of={repair.note} />]] as const) : []),
+        ]}
+      />
+      <div class="progress-large">
+        <Progress of={repair} />
+      </div>
+      <Items repair={repair} />
+      <Section title="What was asked for">
+        <JsonView value={repair.request} what="request" />
+      </Section>
+    </div>
+  );
+}
+
+function RepairActions({ repair, onDone }: { repair: RepairData; onDone: () => void }) {
+  if (isEnded(repair) || repair.status === "stopping") return null;
+  const steer = (verb: "pause" | "continue" | "stop", done: string) => async () => {
+    if (await attempt(() => steerRepair(repair.id, verb), done)) onDone();
+  };
+  return (
+    <>
+      {repair.status === "paused" ? (
+        <Button kind="primary" icon="play" onClick={() => void steer("continue", "The repair goes on")()}>
+          Continue
+        </Button>
+      ) : (
+        <Button icon="pause" onClick={() => void steer("pause", "The repair is held")()}>
+          Pause
+        </Button>
+      )}
+      <Button icon="stop" onClick={() => void steer("stop", "The repair is stopped")()}>
+        Stop
+      </Button>
+    </>
+  );
+}
+
+function Items({ repair }: { repair: RepairData }) {
+  const outcome = address.value.query.get("outcome") ?? "";
+  const [pagesShown, setPagesShown] = useState(1);
+  const size = JSON.stringify(repair.counts);
+  const { value, error, reload } = useLoaded(
+    async (signal) => {
+      const items: RepairItemData[] = [];
+      let cursor = "";
+      for (let page = 0; page < pagesShown; page++) {
+        const found = await listItems(repair.id, { outcome, cursor }, signal);
+        items.push(...found.items);
+        cursor = found.next_cursor;
+        if (cursor === "") break;
+      }
+      return { items, hasMore: cursor !== "" };
+    },
+    [repair.id, outcome, pagesShown, size],
+  );
+  const to = (name: string) => hrefOf(["repairs", repair.id], { outcome: name });
+  const tabs = [
+    { name: "All", href: to(""), isShown: outcome === "", count: totalOf(repair) },
+    ...outcomes
+      .filter((one) => repair.counts[one] > 0)
+      .map((one) => ({
+        ...{ name: lookOf(one).word, href: to(one), isShown: outcome === one, count: repair.counts[one] },
+      })),
+  ];
+  return (
+    <>
+      <Tabs label="Runs by outcome" tabs={tabs} />
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value?.items.length === 0 && <Empty title="No runs" />}
+      <ul class="plain-list">
+        {value?.items.map((item) => (
+          <li key={item.run_id}>
+            <Status of={item.outcome} />
+            <a href={hrefOf(["runs", item.run_id])}>
+              <code>{item.run_id}</code>
+            </a>
+            <span class="grows">
+              <Text of={item.error ?? item.function_id} />
+            </span>
+            <span class="faint">
+              <When at={instantOf(item.at)} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
+    </>
+  );
+}
