@@ -2,7 +2,7 @@ import { rest } from "./api.ts";
 
 /** What became of the runs of a repair, in the order in which it is shown. */
 export const outcomes = ["done", "failed", "refused", "over", "undone", "pending"] as const;
-export type Outcome = (typeof outcomes)[number];
+export type RepairEnd = (typeof outcomes)[number];
 
 /** A repair, as `GET /api/v1/repairs/{id}` says. */
 export interface RepairData {
@@ -14,7 +14,7 @@ export interface RepairData {
   request: unknown;
   started_by: string;
   note: string;
-  counts: Record<Outcome, number>;
+  counts: Record<RepairEnd, number>;
   created_at: string;
   ended_at?: string;
 }

@@ -52,6 +52,10 @@ export interface StepView {
   sleepUntil: number | undefined;
   waitEventName: string;
   waitTimeout: number | undefined;
+  /** Of a step that is tried by itself; 0 of others. */
+  tries: number;
+  maxTries: number;
+  retryAt: number | undefined;
 }
 
 type WireMessage = Record<string, unknown>;
@@ -114,6 +118,9 @@ const stepOf = (m: WireMessage): StepView => ({
   sleepUntil: instant(m.sleepUntil),
   waitEventName: text(m.waitEventName),
   waitTimeout: instant(m.waitTimeout),
+  tries: whole(m.tries),
+  maxTries: whole(m.maxTries),
+  retryAt: instant(m.retryAt),
 });
 
 const ends = new Set(["completed", "failed", "cancelled"]);

@@ -115,7 +115,7 @@ function stepLine(step: StepView): WaterfallLine {
   const from = step.startedAt ?? step.endedAt ?? 0;
   const isOpen = step.endedAt === undefined || step.status === "sleeping";
   const segments: Segment[] = [{ from, to: isOpen ? undefined : step.endedAt, tone, about: word }];
-  const until = step.status === "sleeping" ? step.sleepUntil : isOpen ? step.waitTimeout : undefined;
+  const until = step.status === "sleeping" ? step.sleepUntil : isOpen ? step.waitTimeout : step.retryAt;
   if (until !== undefined) segments.push({ from, to: until, tone, about: "Planned", isAhead: true });
   return {
     key: step.stepId,

@@ -174,6 +174,8 @@ export function StepPanel(props: { run: RunView; step: StepView; isPast: boolean
           ["Started", timeOf(step.startedAt)],
           ["Ended", timeOf(step.endedAt)],
           ["Attempt", `${step.attempt || 1}`],
+          ...(step.maxTries > 0 ? ([["Tries", `${step.tries} of ${step.maxTries}`]] as const) : []),
+          ...(step.retryAt ? ([["Tried again", timeOf(step.retryAt)]] as const) : []),
           ["Step id", <code key="id">{plain(step.stepId)}</code>],
           ...(step.waitEventName ? ([["Waits for", <Text key="w" of={step.waitEventName} />]] as const) : []),
           ...(step.waitTimeout ? ([["Until", timeOf(step.waitTimeout)]] as const) : []),
