@@ -33,6 +33,11 @@ class Guard extends Component<{ children: ComponentChildren }, { error?: unknown
   }
 }
 
+/** Whether the viewer's org has it; believed where the viewer may not list them. */
+const isEnvironment = (shown: string): boolean =>
+  environments.value.length === 0 ||
+  environments.value.some(({ id, name }) => id === shown || name === shown);
+
 function Shown({ entry }: { entry: PageEntry | undefined }) {
   const { rest, org, environment } = address.value;
   const mine = viewer.value?.org_id;
@@ -42,8 +47,7 @@ function Shown({ entry }: { entry: PageEntry | undefined }) {
         <a href={`${base}/`}>Go to yours</a>
       </Empty>
     );
-  const isKnown = environments.value.some(({ id, name }) => id === environment || name === environment);
-  if (environments.value.length > 0 && !isKnown)
+  if (!isEnvironment(environment))
     return (
       <Empty title="There is no such environment here">
         <a href={`${base}/`}>Go to your own</a>
@@ -74,14 +78,15 @@ function Signed() {
   const { environment, page } = address.value;
   const entry = pages.find(({ path }) => path === page);
 
-  useEffect(() => live.use(environment), [environment]);
+  const isKnown = isEnvironment(environment);
+  useEffect(() => live.use(isKnown ? environment : ""), [environment, isKnown]);
+  useEffect(() => () => live.use(""), []);
   useEffect(() => setMenu(false), [pageKey.value]);
   useEffect(() => {
     document.title = entry ? `${entry.name} · svc` : "svc";
   }, [entry]);
   useEffect(() => {
-    followKeys(() => setSearching(true));
-    return addShortcuts([
+    const forget = addShortcuts([
       ...pages
         .filter(({ needs }) => may(needs))
         .map(({ key, name, path }) => ({
@@ -91,6 +96,11 @@ function Signed() {
       { keys: "?", about: "Keys", act: () => setHelping(true) },
       { keys: "t", about: "Theme", act: nextTheme },
     ]);
+    const unfollow = followKeys(() => setSearching(true));
+    return () => {
+      forget();
+      unfollow();
+    };
   }, []);
 
   return (

@@ -24,8 +24,8 @@ const isTyping = (target: EventTarget | null): boolean =>
 const secondWithinMs = 1_200;
 let first = { key: "", at: 0 };
 
-export function followKeys(openPalette: () => void): void {
-  document.addEventListener("keydown", (event) => {
+export function followKeys(openPalette: () => void): () => void {
+  const pressed = (event: KeyboardEvent) => {
     if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
       openPalette();
@@ -41,5 +41,7 @@ export function followKeys(openPalette: () => void): void {
     if (!found) return;
     event.preventDefault();
     found.act();
-  });
+  };
+  document.addEventListener("keydown", pressed);
+  return () => document.removeEventListener("keydown", pressed);
 }

@@ -35,13 +35,13 @@ export function nextTheme(): void {
 
 const recentMax = 20;
 
-/** Ids that were looked at last, newest first. */
+/** What was looked at last, newest first: the page and the id, each as in an address. */
 export const recent = signal<readonly string[]>(
-  (stored("recent") ?? "").split(" ").filter((id) => id !== ""),
+  (stored("recent") ?? "").split(" ").filter((one) => one !== ""),
 );
 
-export function noteRecent(id: string): void {
-  if (/\s/.test(id)) return;
-  recent.value = [id, ...recent.value.filter((one) => one !== id)].slice(0, recentMax);
+export function noteRecent(page: string, id: string): void {
+  const noted = `${page}/${encodeURIComponent(id)}`;
+  recent.value = [noted, ...recent.value.filter((one) => one !== noted)].slice(0, recentMax);
   store("recent", recent.value.join(" "));
 }

@@ -11,7 +11,7 @@ export interface PageAddress {
   query: URLSearchParams;
 }
 
-function decoded(part: string): string {
+export function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

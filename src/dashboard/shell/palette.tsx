@@ -1,11 +1,11 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { rpc } from "../lib/api.ts";
 import { nextTheme, recent } from "../lib/prefs.ts";
-import { go, hrefOf } from "../lib/router.ts";
+import { decoded, go, hrefOf } from "../lib/router.ts";
 import { listRuns } from "../lib/runs.ts";
 import { may, signOut, viewer } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
-import { pages } from "../pages.tsx";
+import { type PageEntry, pages } from "../pages.tsx";
 import { Text } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Icon, type IconName } from "../ui/icons.tsx";
@@ -23,9 +23,22 @@ const searchPauseMs = 150;
 const foundMax = 6;
 
 /** The page of things whose ids begin so: `run_…` is a run. */
-function commandOfId(id: string): PaletteCommand | undefined {
-  const entry = pages.find(({ one, needs }) => one?.prefix && id.startsWith(one.prefix) && may(needs));
-  if (!entry) return undefined;
+const commandOfId = (id: string): PaletteCommand | undefined =>
+  commandOf(
+    pages.find(({ one }) => one?.prefix && id.startsWith(one.prefix)),
+    id,
+  );
+
+function commandOfRecent(noted: string): PaletteCommand | undefined {
+  const [page = "", id = ""] = noted.split("/");
+  return commandOf(
+    pages.find(({ path }) => path === page),
+    decoded(id),
+  );
+}
+
+function commandOf(entry: PageEntry | undefined, id: string): PaletteCommand | undefined {
+  if (!entry || !may(entry.needs)) return undefined;
   return {
     key: `id ${id}`,
     icon: entry.icon,
@@ -106,7 +119,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
   useEffect(() => field.current?.focus(), []);
 
   const byId = commandOfId(text);
-  const recents = recent.value.map(commandOfId).filter((one) => one !== undefined);
+  const recents = recent.value.map(commandOfRecent).filter((one) => one !== undefined);
   const matching = [...fixedCommands(onHelp), ...recents].filter(({ name }) =>
     name.toLowerCase().includes(text.toLowerCase()),
   );

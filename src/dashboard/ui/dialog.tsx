@@ -29,6 +29,8 @@ export function Dialog(props: {
         event.preventDefault();
         if (!stays) onClose();
       }}
+      // Escape pressed twice closes a dialog whatever its page says.
+      onClose={() => (stays ? element.current?.showModal() : onClose())}
     >
       <div class="dialog-inner">
         <header class="dialog-head">

@@ -19,7 +19,7 @@ export function EventPage() {
   const id = address.value.rest[0] ?? "";
   const { value: event, error, reload } = useLoaded((signal) => getEvent(id, signal), [id]);
   const [isEmitting, setEmitting] = useState(false);
-  useEffect(() => noteRecent(id), [id]);
+  useEffect(() => noteRecent("events", id), [id]);
   if (!event && error instanceof CallError && error.status === 404)
     return (
       <Empty title="There is no such event here">

@@ -29,7 +29,7 @@ export function FunctionPage() {
   );
   useLive("system.function.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload);
-  useEffect(() => noteRecent(id), [id]);
+  useEffect(() => noteRecent("functions", id), [id]);
   const { value, error } = read;
   if (!value && error instanceof CallError && error.status === 404)
     return (

@@ -25,7 +25,7 @@ export function RepairPage() {
   const id = address.value.rest[0] ?? "";
   const { value: repair, error, reload } = useLoaded((signal) => getRepair(id, signal), [id]);
   useNet(reload, repair && !isEnded(repair) ? workingMs : restingMs);
-  useEffect(() => noteRecent(id), [id]);
+  useEffect(() => noteRecent("repairs", id), [id]);
   if (!repair && error instanceof CallError && error.status === 404)
     return (
       <Empty title="There is no such repair here">

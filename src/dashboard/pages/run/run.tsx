@@ -50,7 +50,7 @@ export function RunPage() {
   const whole = useLoaded((signal) => readWhole(id, signal), [id]);
   useLive(`system.run.${id}.>`, { onFrame: whole.reload, onBack: whole.reload });
   useNet(whole.reload);
-  useEffect(() => noteRecent(id), [id]);
+  useEffect(() => noteRecent("runs", id), [id]);
   const { value, error } = whole;
   if (!value && error instanceof CallError && error.status === 404)
     return (
