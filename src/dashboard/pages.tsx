@@ -4,6 +4,8 @@ import { EventsPage } from "./pages/events/events.tsx";
 import { FunctionPage } from "./pages/functions/function.tsx";
 import { FunctionsPage } from "./pages/functions/functions.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
+import { ProjectionPage } from "./pages/projections/projection.tsx";
+import { ProjectionsPage } from "./pages/projections/projections.tsx";
 import { RepairPage } from "./pages/repairs/repair.tsx";
 import { RepairsPage } from "./pages/repairs/repairs.tsx";
 import { RunPage } from "./pages/run/run.tsx";
@@ -46,6 +48,11 @@ export const pages: readonly PageEntry[] = [
     ...{ path: "events", name: "Events", icon: "events", key: "e", needs: "events:subscribe" },
     shows: EventsPage,
     one: { shows: EventPage, prefix: "evt_" },
+  },
+  {
+    ...{ path: "projections", name: "Projections", icon: "projections", key: "j", needs: "projections:read" },
+    shows: ProjectionsPage,
+    one: { shows: ProjectionPage },
   },
   {
     ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },

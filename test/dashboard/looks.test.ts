@@ -58,6 +58,11 @@ describe("every page of the dashboard", () => {
     await emit(server, "order.placed", { order: 3 });
     const body = { action: "resume", filter: { function_id: "nobody's" }, reason: "the bank is back" };
     const repair = (await server.api("/api/v1/repairs", { body })).body.id;
+    const folds = { name: "orders", events: ["order.placed"] };
+    await server.rpc("ProjectionService", "RegisterProjection", folds);
+    await server.rpc("ProjectionService", "PollProjectionEvents", { name: "orders", limit: 1 });
+    const state = { name: "orders", partitionKey: "ada", state: { orders: 3 }, lastEventSeq: "1" };
+    await server.rpc("ProjectionService", "SaveProjectionState", state);
     paths = [
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
@@ -71,6 +76,8 @@ describe("every page of the dashboard", () => {
       { name: "browse", path: "events?view=browse" },
       { name: "repairs", path: "repairs" },
       { name: "repair", path: `repairs/${repair}` },
+      { name: "projections", path: "projections" },
+      { name: "projection", path: "projections/orders?partition=ada" },
       { name: "workers", path: "workers" },
     ];
   });

@@ -35,8 +35,9 @@ export function followKeys(openPalette: () => void): () => void {
     if (document.querySelector("dialog[open]")) return;
     const now = performance.now();
     const pair = now - first.at < secondWithinMs ? `${first.key} ${event.key}` : "";
-    // The one added last counts: a page's own key hides the shell's.
-    const found = shortcuts.value.findLast(({ keys }) => keys === pair || keys === event.key);
+    const last = (pressed: string) => shortcuts.value.findLast(({ keys }) => keys === pressed);
+    // The one added last counts: a page's own key hides the shell's, but not the second of two.
+    const found = last(pair) ?? last(event.key);
     first = { key: event.key, at: now };
     if (!found) return;
     event.preventDefault();

@@ -24,6 +24,8 @@ const looks: Record<string, StatusLook> = {
   active: { word: "Active", tone: "good", icon: "check" },
   archived: { word: "Archived", tone: "off", icon: "dash" },
   pending: { word: "Pending", tone: "idle", icon: "clock" },
+  rebuilding: { word: "Rebuilding", tone: "busy", icon: "refresh" },
+  error: { word: "Error", tone: "bad", icon: "alert" },
   stopping: { word: "Stopping", tone: "warn", icon: "stop" },
   stopped: { word: "Stopped", tone: "off", icon: "stop" },
   done: { word: "Done", tone: "good", icon: "check" },

@@ -1,0 +1,249 @@
+import { useEffect, useState } from "preact/hooks";
+import { CallError, rpc } from "../../lib/api.ts";
+import { count, plain } from "../../lib/format.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import {
+  type FoldView,
+  getFold,
+  getJob,
+  getState,
+  type JobView,
+  listPartitions,
+} from "../../lib/projections.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt, toast } from "../../lib/toasts.ts";
+import { Button, Empty, Facts, Failure, PageHead, Section, Text, When } from "../../ui/basics.tsx";
+import { FormDialog } from "../../ui/dialog.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { Status } from "../../ui/status.tsx";
+
+const readMs = 5_000;
+
+export function ProjectionPage() {
+  const name = address.value.rest[0] ?? "";
+  const { value, error, reload } = useLoaded(
+    async (signal) => {
+      const [fold, job] = await Promise.all([
+        getFold(name, signal),
+        getJob(name, signal).catch(() => undefined),
+      ]);
+      return { fold, job };
+    },
+    [name],
+  );
+  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
+  useNet(reload, readMs);
+  useEffect(() => noteRecent("projections", name), [name]);
+  if (!value && error instanceof CallError && error.status === 404)
+    return (
+      <Empty title="There is no such projection here">
+        <a href={hrefOf(["projections"])}>All projections</a>
+      </Empty>
+    );
+  if (!value)
+    return error === undefined ? (
+      <p class="page faint">Reading…</p>
+    ) : (
+      <Failure error={error} onRetry={reload} />
+    );
+  const { fold, job } = value;
+  return (
+    <div class="page">
+      <PageHead
+        title={
+          <>
+            <Text of={name} />
+            <Status of={fold.status} />
+          </>
+        }
+        actions={may("projections:manage") && <ProjectionActions {...{ name, fold, job }} onDone={reload} />}
+      />
+      <Facts
+        of={[
+          ["Mode", fold.mode],
+          ["Position", count(fold.lastSequence)],
+          ["Behind", `${count(fold.lag)} ${fold.lag === 1 ? "event" : "events"}`],
+          ["Version", `${fold.version}`],
+          ["Generation", `${fold.generation}`],
+          ["Moved", <When key="moved" at={fold.updatedAt} />],
+        ]}
+      />
+      {fold.error !== "" && <FoldError fold={fold} />}
+      {job && <Rebuild job={job} />}
+      {fold.mode !== "sql" && <States name={name} />}
+    </div>
+  );
+}
+
+const FoldError = ({ fold }: { fold: FoldView }) => (
+  <div class="failure" role="alert">
+    <p>
+      <Text of={fold.error} />
+      {fold.errorPartition && (
+        <>
+          {", partition "}
+          <Text of={fold.errorPartition} />
+        </>
+      )}
+    </p>
+    {fold.errorEventId && <a href={hrefOf(["events", fold.errorEventId])}>The event</a>}
+  </div>
+);
+
+const Rebuild = ({ job }: { job: JobView }) => (
+  <Section title="Last rebuild">
+    <Facts
+      of={[
+        ["Status", <Status key="status" of={job.status} />],
+        ["Way", job.strategy === "side_by_side" ? "side by side" : "in place"],
+        ["Events", `${count(job.processed)} of ${count(job.total)}`],
+        ["Began", <When key="began" at={job.startedAt} />],
+        ...(job.error ? ([["Error", <Text key="error" of={job.error} />]] as const) : []),
+      ]}
+    />
+    <progress
+      class="rebuild"
+      max={1}
+      value={job.status === "completed" ? 1 : job.progress}
+      aria-label="Progress"
+    />
+  </Section>
+);
+
+function ProjectionActions(props: {
+  name: string;
+  fold: FoldView;
+  job: JobView | undefined;
+  onDone: () => void;
+}) {
+  const { name, fold, job, onDone } = props;
+  const [isAsking, setAsking] = useState(false);
+  const call = (method: string, done: string) => async () => {
+    if (await attempt(() => rpc("ProjectionService", method, { name }), done)) onDone();
+  };
+  const isRebuilt = job?.status === "running";
+  return (
+    <>
+      {fold.status === "running" && (
+        <Button icon="pause" onClick={() => void call("PauseProjection", "Projection paused")()}>
+          Pause
+        </Button>
+      )}
+      {(fold.status === "paused" || fold.status === "error") && (
+        <Button
+          kind="primary"
+          icon="play"
+          onClick={() => void call("ResumeProjection", "Projection goes on")()}
+        >
+          Resume
+        </Button>
+      )}
+      {isRebuilt ? (
+        <Button icon="stop" onClick={() => void call("CancelRebuild", "Rebuild cancelled")()}>
+          Cancel the rebuild
+        </Button>
+      ) : (
+        <Button icon="refresh" onClick={() => setAsking(true)}>
+          Rebuild…
+        </Button>
+      )}
+      {isAsking && <RebuildDialog name={name} onClose={() => setAsking(false)} onDone={onDone} />}
+    </>
+  );
+}
+
+const ways = [
+  ["side_by_side", "Side by side", "Readers keep the state of now until the new one has caught up."],
+  ["in_place", "In place", "The state is deleted first; readers see it grow again."],
+] as const;
+
+function RebuildDialog({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
+  const [strategy, setStrategy] = useState<string>("side_by_side");
+  const submit = async () => {
+    await rpc("ProjectionService", "RebuildProjection", { name, strategy });
+    toast("done", `${plain(name)} is rebuilt`);
+    onDone();
+  };
+  return (
+    <FormDialog title={`Rebuild ${plain(name)}`} submit="Rebuild" onSubmit={submit} onClose={onClose}>
+      <fieldset class="form">
+        <legend class="visually-hidden">How</legend>
+        {ways.map(([value, word, about]) => (
+          <label key={value} class="check">
+            <input
+              type="radio"
+              name="strategy"
+              checked={strategy === value}
+              onChange={() => setStrategy(value)}
+            />
+            <span>
+              <strong>{word}</strong>
+              <span class="hint">{` ${about}`}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+    </FormDialog>
+  );
+}
+
+/** The partitions by key, and the state of the one that is chosen. */
+function States({ name }: { name: string }) {
+  const { query } = address.value;
+  const begins = query.get("q") ?? "";
+  const chosen = query.get("partition") ?? undefined;
+  const { value, error, reload } = useLoaded(
+    (signal) => listPartitions(name, begins, signal),
+    [name, begins],
+  );
+  useLive(`system.projection.${name}.>`, { onFrame: reload, onBack: reload });
+  return (
+    <Section title="State by partition">
+      <search class="filters">
+        <input
+          type="search"
+          aria-label="Partitions whose key begins with"
+          placeholder="Key begins with…"
+          value={begins}
+          onInput={({ currentTarget: { value: typed } }) => setQuery({ q: typed })}
+        />
+      </search>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value?.partitions.length === 0 && <Empty title="No partition has a state" />}
+      <div class="columns">
+        <ul class="plain-list">
+          {value?.partitions.map((partition) => (
+            <li key={partition}>
+              <a
+                class="grows"
+                href={hrefOf(["projections", name], { q: begins, partition })}
+                aria-current={partition === chosen || undefined}
+              >
+                <Text of={partition} />
+              </a>
+            </li>
+          ))}
+        </ul>
+        {chosen !== undefined && <State name={name} partition={chosen} />}
+      </div>
+    </Section>
+  );
+}
+
+function State({ name, partition }: { name: string; partition: string }) {
+  const { value, error, reload } = useLoaded(
+    (signal) => getState(name, partition, signal),
+    [name, partition],
+  );
+  useLive(`system.projection.${name}.>`, { onFrame: reload, onBack: reload });
+  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
+  if (!value) return <p class="faint">Reading…</p>;
+  return (
+    <div>
+      <p class="hint">{`Folded up to position ${count(value.sequence)}`}</p>
+      <JsonView value={value.state} what="state" />
+    </div>
+  );
+}

@@ -1,0 +1,82 @@
+import { count } from "../../lib/format.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { listProjections } from "../../lib/projections.ts";
+import { hrefOf } from "../../lib/router.ts";
+import { Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Status } from "../../ui/status.tsx";
+
+const readMs = 10_000;
+const eventsShown = 6;
+
+export function ProjectionsPage() {
+  const { value, error, reload } = useLoaded((signal) => listProjections(signal), []);
+  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
+  useNet(reload, readMs);
+  return (
+    <div class="page">
+      <PageHead
+        title="Projections"
+        about={value ? `${count(value.length)} in this environment` : "Reading…"}
+      />
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value?.length === 0 ? (
+        <Empty title="No projections">
+          <p>A runner registers its projections when it starts.</p>
+        </Empty>
+      ) : (
+        <div class="table-scroll">
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Projection</th>
+                <th scope="col">Status</th>
+                <th scope="col">Mode</th>
+                <th scope="col">Folds</th>
+                <th scope="col" class="number">
+                  Position
+                </th>
+                <th scope="col" class="number">
+                  Moved
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {value?.map((one) => (
+                <tr key={one.name}>
+                  <th scope="row">
+                    <a href={hrefOf(["projections", one.name])}>
+                      <Text of={one.name} />
+                    </a>
+                    {one.error && (
+                      <span class="under warn">
+                        <Text of={one.error.slice(0, 200)} />
+                      </span>
+                    )}
+                  </th>
+                  <td>
+                    <Status of={one.status} />
+                  </td>
+                  <td>{one.mode}</td>
+                  <td>
+                    <span class="triggers">
+                      {one.events.slice(0, eventsShown).map((event) => (
+                        <Text key={event} of={event} />
+                      ))}
+                      {one.events.length > eventsShown && (
+                        <span class="faint">{`${one.events.length - eventsShown} more`}</span>
+                      )}
+                    </span>
+                  </td>
+                  <td class="number">{count(one.lastSequence)}</td>
+                  <td class="number">
+                    <When at={one.updatedAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </div>
+  );
+}
