@@ -87,10 +87,12 @@ const grants = new Map<string, ReadonlySet<string>>(
 export function impersonated(held: readonly Action[]): Action[] {
   const reads = held.includes("platform:impersonate:read");
   const writes = held.includes("platform:impersonate");
-  return (Object.keys(actions) as Action[]).filter(
+  return knownActions.filter(
     (action) => !action.startsWith("platform:") && (/:(read|list|subscribe)$/.test(action) ? reads : writes),
   );
 }
+
+export const knownActions = Object.keys(actions) as Action[];
 
 export const isAction = (text: string): text is Action => Object.hasOwn(actions, text);
 

@@ -1,4 +1,4 @@
-import { type Action, actions, impersonated } from "../access/actions.ts";
+import { type Action, impersonated, knownActions } from "../access/actions.ts";
 import { type Gate, openGate, platformOrgId } from "../access/gate.ts";
 import { typesOf } from "../access/subject.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
@@ -58,8 +58,6 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   /** The org's last audited calls, newest first. */
   pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
-
-const knownActions = Object.keys(actions) as Action[];
 
 /**
  * The scope of keys that a call works on: a tenant's own, or the platform's where the caller comes as the

@@ -51,9 +51,7 @@ describe("steering runs in the dashboard", () => {
           (await Promise.all(ids.map((id) => statusOf(server, id)))).every((one) => /CANCELLED/.test(one)),
         { about: "the repair" },
       );
-      const title = page.getByRole("heading", { level: 1 });
-      await title.getByText("Completed").waitFor();
-      await page.locator(`a[href$="${ids[0]}"]`).waitFor();
+      await page.getByRole("heading", { name: /^Cancel [036] runs/ }).waitFor();
       await page.context().close();
     });
   });
