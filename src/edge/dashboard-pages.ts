@@ -74,7 +74,7 @@ ${scripts}
 
 /** The one HTML page of the app: it names the entry files, which bring the others. */
 function siteOf(files: readonly DashboardFile[]): Site {
-  const entries = files.filter(({ name }) => /^(main|style)-/.test(name));
+  const entries = files.filter(({ name }) => entryOf(name) !== undefined);
   const tags = (ending: string, tag: (path: string) => string) =>
     entries
       .filter(({ name }) => name.endsWith(ending))
@@ -105,6 +105,12 @@ function answer(request: Request, file: Served, caching: string): Response {
   });
 }
 
+/** `main.js` of `main-1a2b.js`; undefined for other files than the entries. */
+const entryOf = (name: string): string | undefined => {
+  const [, stem, ending] = /^(main|style)-\w+\.(js|css)$/.exec(name) ?? [];
+  return stem && `${stem}.${ending}`;
+};
+
 const immutable = "public, max-age=31536000, immutable";
 
 /**
@@ -132,13 +138,14 @@ export function dashboardPages(build: () => Promise<readonly DashboardFile[]>): 
     {
       path: `${dashboardPath}/assets/{name}`,
       async handle(request, { name = "" }) {
-        const file = (await site()).files.get(name);
-        return file
-          ? answer(request, file, immutable)
-          : new Response("not found\n", {
-              status: 404,
-              headers: { ...careful, "Cache-Control": "no-store" },
-            });
+        const { files } = await site();
+        const file = files.get(name);
+        if (file) return answer(request, file, immutable);
+        // While nodes are upgraded, a page of one version may ask a node of another for its entry.
+        const own = [...files].find(([one]) => entryOf(one) !== undefined && entryOf(one) === entryOf(name));
+        if (own) return answer(request, own[1], "no-store");
+        const headers = { ...careful, "Cache-Control": "no-store" };
+        return new Response("not found\n", { status: 404, headers });
       },
     },
     { path: `${dashboardPath}/{path...}`, handle: shell },

@@ -41,6 +41,9 @@ describe("the shell of the dashboard", () => {
     }
     expect(zipped).toBeLessThan(zippedBytesMax);
     expect((await fetch(`${server.url}/dashboard/assets/other.js`)).status).toBe(404);
+    const elsewhere = await fetch(`${server.url}/dashboard/assets/main-0fanother.js`);
+    expect(elsewhere.headers.get("cache-control")).toBe("no-store");
+    expect(elsewhere.status).toBe(200);
     const root = await fetch(server.url, { redirect: "manual" });
     expect(root.headers.get("location")).toBe("/dashboard/");
   });
