@@ -1,0 +1,67 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { duration, plain } from "../../src/dashboard/lib/format.ts";
+import type { Moment, RunView } from "../../src/dashboard/lib/runs.ts";
+import { linesOf } from "../../src/dashboard/pages/run/lines.ts";
+import { diffLines } from "../../src/dashboard/ui/diff.tsx";
+
+const moment = (type: string, ms: number): Moment => ({
+  ...{ id: `${type} ${ms}`, type, stepId: "", stepName: "", summary: "", significant: true },
+  at: ms,
+});
+
+describe("what the dashboard works out by itself", () => {
+  test("a difference has every line of both sides, in order", () => {
+    const lines = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 30 });
+    fc.assert(
+      fc.property(lines, lines, (before, after) => {
+        const found = diffLines(before, after);
+        const of = (gone: "gone" | "new") =>
+          found.filter(({ kind }) => kind !== gone).map(({ text }) => text);
+        expect(of("new")).toEqual(before);
+        expect(of("gone")).toEqual(after);
+      }),
+    );
+    expect(diffLines(["a", "b", "c"], ["a", "x", "c"]).map(({ kind }) => kind)).toEqual([
+      "same",
+      "gone",
+      "new",
+      "same",
+    ]);
+  });
+
+  test("characters that nobody sees are written out, letters of any script stay", () => {
+    expect(plain("a\u202eb\u0000c\u200bd\n")).toBe("a\\u{202e}b\\u{0}c\\u{200b}d\\u{a}");
+    expect(plain("Zoë 東京 👩‍💻")).toBe("Zoë 東京 👩‍💻");
+  });
+
+  test("a time has two units at most", () => {
+    const times = [0, 999, 1_000, 59_900, 59_960, 3_599_000, 3_600_000, 90_000_000];
+    const said = ["0 ms", "999 ms", "1.00 s", "59.9 s", "0 m 59 s", "59 m 59 s", "1 h 00 m", "1 d 1 h"];
+    expect(times.map(duration)).toEqual(said);
+  });
+
+  test("the run's line shows what it was, and each attempt has one where there were more", () => {
+    const run = { id: "run_1", functionId: "f", status: "completed", createdAt: 0, endedAt: 90 } as RunView;
+    const moments = [
+      moment("run.created", 0),
+      moment("run.started", 10),
+      moment("run.retrying", 30),
+      moment("run.retried", 50),
+      moment("run.started", 60),
+      moment("run.completed", 90),
+    ];
+    const [whole, ...attempts] = linesOf(run, [], moments);
+    expect(whole!.segments.map(({ from, to, tone }) => [from, to, tone])).toEqual([
+      [0, 10, "idle"],
+      [10, 30, "busy"],
+      [30, 50, "warn"],
+      [50, 60, "idle"],
+      [60, 90, "busy"],
+    ]);
+    expect(attempts.map(({ name, segments: [one] }) => [name, one!.from, one!.to, one!.tone])).toEqual([
+      ["Attempt 1", 10, 30, "bad"],
+      ["Attempt 2", 60, 90, "good"],
+    ]);
+  });
+});
