@@ -7,7 +7,11 @@ import type { Host, Part } from "./part.ts";
 export function openExportsPart({ store, clock, ids, log }: Host): Part {
   const exports = openExports({
     ...{ store, clock, log, newHolder: ids.uuid, version },
-    collectGarbage: () => Bun.gc(false),
+    memory: {
+      collect: () => Bun.gc(false),
+      resident: () => process.memoryUsage.rss(),
+      giveBack: () => Bun.shrink(),
+    },
   });
   return { operations: exportOperations(exports), loops: [], duties: [] };
 }

@@ -10,3 +10,6 @@ export const exportRetryAfterSeconds = 30;
 /** Pages behind which what they left is collected, and how long that has: at the rate of an export the heap would double. */
 export const exportCollectPages = 25;
 export const exportCollectMs = 10;
+/** A node that grew by more than this during an export gives memory back; it looks behind so many pages. */
+export const exportGrowthBytes = 24 * 1024 * 1024;
+export const exportLookPages = 400;

@@ -151,8 +151,8 @@ export class TablePages {
     return sql`(${sql.raw(names.join(", "))}) ${sql.raw(operator)} ${tuple(key.slice(from))}`;
   }
 
-  /** The key of the last row of the next page; undefined where its rows need not be weighed. */
-  async #lastKey(): Promise<readonly SqlValue[] | undefined> {
+  /** The key of the last row of the next page, and its rows; undefined where they need not be weighed. */
+  async #end(): Promise<{ last: readonly SqlValue[]; rows: number } | undefined> {
     const heavy = heavyColumns(this.#table);
     if (heavy.length === 0) return undefined;
     const size = sql.raw(heavy.map((name) => `COALESCE(octet_length(t.${name}), 0)`).join(" + "));
@@ -164,10 +164,10 @@ export class TablePages {
       bytes += row.bytes;
       if (bytes < exportPageBytesMax || at === found.length - 1) continue;
       this.isOver = false;
-      return this.#keyOf(row);
+      return { last: this.#keyOf(row), rows: at + 1 };
     }
-    const last = found.at(-1);
-    return last && this.#keyOf(last);
+    const row = found.at(-1);
+    return row && { last: this.#keyOf(row), rows: found.length };
   }
 
   #keyOf(row: Row): SqlValue[] {
@@ -175,16 +175,17 @@ export class TablePages {
   }
 
   async next(): Promise<Row[]> {
-    const last = await this.#lastKey();
-    if (last === undefined && this.isOver) return [];
-    const limit = last ? sql.empty : sql`LIMIT ${exportPageRowsMax}`;
+    const end = await this.#end();
+    if (end === undefined && this.isOver) return [];
+    // Of two upper bounds SQLite obeys one: without its count a page was read to the end of the log.
+    const limit = end?.rows ?? exportPageRowsMax;
     const rows = await this.#store.all<Row>(sql`SELECT ${selected(this.#table, this.#scope)}
-      FROM ${sql.raw(this.#table.table)} t ${this.#where(last)} ORDER BY ${this.#keys} ${limit}`);
-    if (last) this.#after = last;
+      FROM ${sql.raw(this.#table.table)} t ${this.#where(end?.last)} ORDER BY ${this.#keys} LIMIT ${limit}`);
+    if (end) this.#after = end.last;
     else {
       this.isOver = rows.length < exportPageRowsMax;
-      const end = rows.at(-1);
-      if (end && !this.isOver) this.#after = this.#keyOf(end);
+      const row = rows.at(-1);
+      if (row && !this.isOver) this.#after = this.#keyOf(row);
     }
     return rows;
   }

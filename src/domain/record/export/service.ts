@@ -2,7 +2,14 @@ import { breather } from "../../../kit/breather.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import { type ContentDeps, contentOf, type ExportContent } from "./content.ts";
-import { exportCollectMs, exportCollectPages, exportLeaseMs, exportRenewMs } from "./limits.ts";
+import {
+  exportCollectMs,
+  exportCollectPages,
+  exportGrowthBytes,
+  exportLeaseMs,
+  exportLookPages,
+  exportRenewMs,
+} from "./limits.ts";
 import { busy, sectionsOf } from "./lines.ts";
 import * as rows from "./rows.ts";
 
@@ -23,8 +30,14 @@ export interface Exports {
 
 export interface ExportsDeps extends ContentDeps {
   log: Log;
-  /** Begins to collect garbage, beside what else is done. */
-  collectGarbage: () => void;
+  memory: {
+    /** Begins to collect garbage, beside what else is done. */
+    collect(): void;
+    /** Bytes of this process. */
+    resident(): number;
+    /** Gives what is free back to the machine, which holds everything else for tens of milliseconds. */
+    giveBack(): void;
+  };
   /** Names one export among all. */
   newHolder: () => string;
 }
@@ -35,7 +48,7 @@ interface Underway {
   takenAt: number;
 }
 
-export function openExports({ log, newHolder, collectGarbage, ...deps }: ExportsDeps): Exports {
+export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): Exports {
   const { store, clock } = deps;
   let underway: Underway | undefined;
 
@@ -68,13 +81,15 @@ export function openExports({ log, newHolder, collectGarbage, ...deps }: Exports
   /** Called between pages: gives the event loop back, and keeps the lease. */
   function keeper(orgId: string, own: Underway): () => Promise<void> {
     const breathe = breather(clock, orgId);
+    const residentMax = memory.resident() + exportGrowthBytes;
     let renewedAt = clock.elapsed();
     let pages = 0;
     return async () => {
       if (++pages % exportCollectPages === 0) {
-        collectGarbage();
+        memory.collect();
         await clock.sleep(exportCollectMs);
       }
+      if (pages % exportLookPages === 0 && memory.resident() > residentMax) memory.giveBack();
       const now = clock.elapsed();
       own.takenAt = now;
       if (now - renewedAt >= exportRenewMs) {
