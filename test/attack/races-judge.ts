@@ -13,6 +13,7 @@ export const apart: Readonly<Record<string, string>> = {
   "orgs.create": "an empty org: nobody may do anything in it yet",
   "platform.tenants.create": "an empty org: nobody may do anything in it yet",
   "tenants.provision": "every attempt begins with it; nobody can take away what is not committed yet",
+  "auth.loginByLink": "the write of auth.login, once in an installation",
   "platform.bootstrap": "once in an installation: every world begins with it",
   "policies.delete": "gives rights back: policies only deny",
   "policies.unassign": "gives rights back: policies only deny",
