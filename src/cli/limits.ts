@@ -27,7 +27,7 @@ export const mcpBodyBytesMax = 1024 * 1024;
 export const doctorMsMax = 10_000;
 export const clockOffMsMax = 1_000;
 export const freeBytesMin = 1_000_000_000;
-/** A worker starts again so long after the last change of a source: editors write in several steps. */
+/** Time between the last change of a source file and the restart of the worker. Editors write a file in several steps. */
 export const devReloadMs = 150;
 export const devSkipMs = 300;
 export const devSkipRunsMax = 100;

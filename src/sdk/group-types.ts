@@ -71,8 +71,8 @@ export interface Membership {
   /** Resolves when it takes part for the first time. */
   readonly ready: Promise<void>;
   /**
-   * Resolves when it has left and its handlers are done; rejects with what ended it. A rejection that nobody awaits is logged, and
-   * does not end the process.
+   * Resolves when the member has left and its handlers are done; rejects with what ended it. Its rejection is logged and does not
+   * end the process, also where the program does not await it.
    */
   readonly done: Promise<void>;
   /** Takes no further deliveries, waits for its handlers and settles their deliveries, then leaves. Resolves as `done` does. */

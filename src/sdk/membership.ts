@@ -76,7 +76,7 @@ class RunningMembership {
       // In an `auto` group what was sent is done for the server, so that a member which leaves still handles it.
       mayBegin: () => !this.#leaving.signal.aborted || (!this.#isManual && !this.#failure),
     });
-    // A rejection that nobody awaits would end the process; the reason stands in the log.
+    // An unhandled rejection would end the process. The log has the reason.
     this.ready.promise.catch(() => {});
     this.done.promise.catch(() => {});
   }

@@ -106,7 +106,7 @@ function requireOneGate(input: FlowInput): void {
   if (deciding.length > 1) throw invalid(deciding[1]!, `cannot be combined with ${deciding[0]}`);
 }
 
-/** What looks at one event of a run would look at the first of many. */
+/** Refuses options that read one event of a run: with `batch` they would read the first event of the batch alone. */
 function readBatch({ size = 0, timeoutMs = 0, key }: NonNullable<FlowInput["batch"]>, input: FlowInput) {
   const { concurrency, throttle, actorKey, cancelOn = [], priority } = input;
   if (cancelOn.length > 0) throw invalid("cancelOn", "cannot be combined with batch");

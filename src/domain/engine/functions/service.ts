@@ -53,7 +53,7 @@ export interface Functions {
   ): Promise<FunctionRecord>;
   /**
    * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of
-   * the environment too: events up to its position were matched with the status of before, later ones with the new one.
+   * the environment too. Events up to the head's position were matched with the old status, later events with the new one.
    */
   withFunction<T>(
     target: HeldTarget,

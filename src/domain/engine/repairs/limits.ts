@@ -46,7 +46,7 @@ export const replayPieceMax = 100;
 export const replayQueuedMax = 100;
 /** How long a replay waits for a worker to take some of the queued runs. */
 export const replayRoomWaitMs = 100;
-/** Retention leaves a replay its events for so long. */
+/** How long retention keeps the events that an open replay has not read yet. */
 export const replayHoldsMs = 7 * 24 * 60 * 60 * 1000;
 /** What the filter of a replay may look at in one event, in items. */
 export const replayItemsMax = 100_000;

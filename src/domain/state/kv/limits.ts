@@ -32,5 +32,5 @@ export const watchAheadMax = 1_000;
 export const watchReadsAtOnce = 2;
 /** Watched buckets in one statement. */
 export const watchedSlice = 500;
-/** A get waits so long for others that lately came with it: a read costs the store little, and somebody waits for it. */
+/** The longest time that a get waits for other gets to share its statement. */
 export const getPaceMs = 2;
