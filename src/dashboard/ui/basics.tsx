@@ -1,7 +1,8 @@
 import type { ComponentChildren } from "preact";
-import { messageOf } from "../lib/api.ts";
+import { CallError, messageOf } from "../lib/api.ts";
 import { ago, dateTime, plain } from "../lib/format.ts";
 import { useTick } from "../lib/hooks.ts";
+import { hrefOf } from "../lib/router.ts";
 import { copy } from "../lib/toasts.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -134,5 +135,24 @@ export function Tabs(props: {
         </a>
       ))}
     </nav>
+  );
+}
+
+/** In place of a page whose one thing is not there: it is being read, it cannot be read, or there is none. */
+export function Unread(props: {
+  error: unknown;
+  onRetry: () => void;
+  /** What the page shows one of, and the path of the list of all. */
+  one: string;
+  all: string;
+}) {
+  const { error, onRetry, one, all } = props;
+  if (error === undefined) return <p class="page faint">Reading…</p>;
+  if (!(error instanceof CallError && error.status === 404))
+    return <Failure error={error} onRetry={onRetry} />;
+  return (
+    <Empty title={`There is no such ${one} here`}>
+      <a href={hrefOf([all])}>{`All ${all}`}</a>
+    </Empty>
   );
 }

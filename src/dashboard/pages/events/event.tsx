@@ -1,5 +1,4 @@
 import { useEffect, useState } from "preact/hooks";
-import { CallError } from "../../lib/api.ts";
 import { getEvent } from "../../lib/events.ts";
 import { dateTime } from "../../lib/format.ts";
 import { useLive, useLoaded } from "../../lib/hooks.ts";
@@ -8,7 +7,18 @@ import { address, hrefOf } from "../../lib/router.ts";
 import { listRuns } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { copy } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, Id, PageHead, Section, Text, When } from "../../ui/basics.tsx";
+import {
+  Button,
+  Empty,
+  Facts,
+  Failure,
+  Id,
+  PageHead,
+  Section,
+  Text,
+  Unread,
+  When,
+} from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Causes } from "../run/causes.tsx";
@@ -20,18 +30,7 @@ export function EventPage() {
   const { value: event, error, reload } = useLoaded((signal) => getEvent(id, signal), [id]);
   const [isEmitting, setEmitting] = useState(false);
   useEffect(() => noteRecent("events", id), [id]);
-  if (!event && error instanceof CallError && error.status === 404)
-    return (
-      <Empty title="There is no such event here">
-        <a href={hrefOf(["events"])}>All events</a>
-      </Empty>
-    );
-  if (!event)
-    return error === undefined ? (
-      <p class="page faint">Reading…</p>
-    ) : (
-      <Failure error={error} onRetry={reload} />
-    );
+  if (!event) return <Unread error={error} onRetry={reload} one="event" all="events" />;
   const call = { event: event.name, dataValue: event.data };
   return (
     <div class="page">

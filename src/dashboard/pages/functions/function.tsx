@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { CallError, rpc } from "../../lib/api.ts";
+import { rpc } from "../../lib/api.ts";
 import { count, dateTime, plain } from "../../lib/format.ts";
 import { type FunctionChangeView, type FunctionView, getFunction, listChanges } from "../../lib/functions.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
@@ -8,7 +8,19 @@ import { address, go, hrefOf } from "../../lib/router.ts";
 import { listRuns } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import {
+  Button,
+  Empty,
+  Facts,
+  Failure,
+  Id,
+  PageHead,
+  Section,
+  Tabs,
+  Text,
+  Unread,
+  When,
+} from "../../ui/basics.tsx";
 import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
@@ -31,18 +43,7 @@ export function FunctionPage() {
   useNet(read.reload);
   useEffect(() => noteRecent("functions", id), [id]);
   const { value, error } = read;
-  if (!value && error instanceof CallError && error.status === 404)
-    return (
-      <Empty title="There is no such function here">
-        <a href={hrefOf(["functions"])}>All functions</a>
-      </Empty>
-    );
-  if (!value)
-    return error === undefined ? (
-      <p class="page faint">Reading…</p>
-    ) : (
-      <Failure error={error} onRetry={read.reload} />
-    );
+  if (!value) return <Unread error={error} onRetry={read.reload} one="function" all="functions" />;
   return <FunctionInside {...value} reload={read.reload} />;
 }
 

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { CallError, rpc } from "../../lib/api.ts";
+import { rpc } from "../../lib/api.ts";
 import { count, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
@@ -14,7 +14,7 @@ import {
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, When } from "../../ui/basics.tsx";
+import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
 import { FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
@@ -36,18 +36,7 @@ export function ProjectionPage() {
   useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   useEffect(() => noteRecent("projections", name), [name]);
-  if (!value && error instanceof CallError && error.status === 404)
-    return (
-      <Empty title="There is no such projection here">
-        <a href={hrefOf(["projections"])}>All projections</a>
-      </Empty>
-    );
-  if (!value)
-    return error === undefined ? (
-      <p class="page faint">Reading…</p>
-    ) : (
-      <Failure error={error} onRetry={reload} />
-    );
+  if (!value) return <Unread error={error} onRetry={reload} one="projection" all="projections" />;
   const { fold, job } = value;
   return (
     <div class="page">

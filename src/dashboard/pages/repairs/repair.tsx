@@ -1,5 +1,4 @@
 import { useEffect, useState } from "preact/hooks";
-import { CallError } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
@@ -16,7 +15,19 @@ import {
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import {
+  Button,
+  Empty,
+  Facts,
+  Failure,
+  Id,
+  PageHead,
+  Section,
+  Tabs,
+  Text,
+  Unread,
+  When,
+} from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
 import { actionWords, Progress, restingMs, workingMs } from "./repairs.tsx";
@@ -26,18 +37,7 @@ export function RepairPage() {
   const { value: repair, error, reload } = useLoaded((signal) => getRepair(id, signal), [id]);
   useNet(reload, repair && !isEnded(repair) ? workingMs : restingMs);
   useEffect(() => noteRecent("repairs", id), [id]);
-  if (!repair && error instanceof CallError && error.status === 404)
-    return (
-      <Empty title="There is no such repair here">
-        <a href={hrefOf(["repairs"])}>All repairs</a>
-      </Empty>
-    );
-  if (!repair)
-    return error === undefined ? (
-      <p class="page faint">Reading…</p>
-    ) : (
-      <Failure error={error} onRetry={reload} />
-    );
+  if (!repair) return <Unread error={error} onRetry={reload} one="repair" all="repairs" />;
   const ended = instantOf(repair.ended_at);
   const began = instantOf(repair.created_at);
   return (
