@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
+import { chanceOf } from "../support/chance.ts";
 import { base, kvOf, pathOf } from "../support/kv.ts";
 import { type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { isSoak } from "../support/soak.ts";
@@ -35,6 +36,37 @@ describe("buckets of two nodes on one database", () => {
     expect((await one.put(pathOf("seen", "k"), "late")).status).toBe(404);
     await one.make("seen");
     expect((await two.put(pathOf("seen", "k"), "new")).body).toEqual({ revision: 1 });
+  });
+
+  test("a value that a node has read before is read anew once the other has changed it", async () => {
+    await one.make("quiet");
+    const paths = ["a", "b", "c"].map((key) => pathOf("quiet", key));
+    const stored = new Map<string, string>();
+    const chance = chanceOf("quiet");
+    for (let round = 0; round < 150; round++) {
+      const path = chance.oneOf(paths);
+      const act = chance.between(0, 99);
+      if (act < 20) {
+        stored.set(path, `${round}`);
+        await chance.oneOf([one, two]).put(path, `${round}`);
+      } else if (act < 25) {
+        stored.delete(path);
+        await chance.oneOf([one, two]).remove(path);
+      } else if (act < 27) {
+        stored.clear();
+        await one.remove(`${base}/quiet`);
+        await two.make("quiet");
+      } else if (act < 30) {
+        // Gone as soon as it is there.
+        stored.delete(path);
+        await chance.oneOf([one, two]).put(`${path}?ttl_seconds=1`, "short");
+        await Bun.sleep(1_001);
+      } else
+        expect([round, await chance.oneOf([one, two]).textOf(path)]).toEqual([
+          round,
+          stored.get(path) ?? 404,
+        ]);
+    }
   });
 
   test("a watch at one node is told what the other writes, in order, and of the end of its bucket", async () => {

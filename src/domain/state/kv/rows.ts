@@ -119,6 +119,35 @@ export interface ValueAsk {
   key: string;
 }
 
+const ofBucket = sql.raw(
+  "b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL",
+);
+
+/** Where a bucket stands; nothing is in it that a later revision has not told. */
+export interface BucketHead {
+  bucket_id: string;
+  bucket_revision: number;
+}
+
+/** The heads of these buckets, in their order; without an id where there is none. */
+export function bucketHeads(
+  reads: KvReads & Pick<Store, "seams">,
+  asked: readonly Omit<ValueAsk, "key">[],
+): Promise<(BucketHead | { bucket_id: null })[]> {
+  const { engine, rowsFrom } = reads.seams;
+  const buckets = rowsFrom("i", {
+    environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
+    bucket: column.text(asked.map(({ bucket }) => bucket)),
+  });
+  const joined =
+    engine === "postgres"
+      ? sql`LEFT JOIN LATERAL (SELECT b.id, b.revision FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true`
+      : sql`LEFT JOIN kv_buckets b ON ${ofBucket}`;
+  return reads.all(
+    sql`SELECT b.id AS bucket_id, b.revision AS bucket_revision FROM ${buckets} ${joined} ORDER BY i.ord`,
+  );
+}
+
 /**
  * `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value; both are null where there is none. On
  * PostgreSQL key by key, whatever the statistics say.
@@ -134,26 +163,30 @@ export function newestOf(
     key: column.text(asked.map(({ key }) => key)),
     ...more,
   });
-  const ofBucket = sql`b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL`;
   const same = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key`;
   const ofKey = also ? sql`${same} AND ${also}` : same;
   return engine === "postgres"
-    ? sql`FROM ${keys} LEFT JOIN LATERAL (SELECT b.id FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
+    ? sql`FROM ${keys} LEFT JOIN LATERAL (SELECT b.id, b.revision FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
         LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
     : sql`FROM ${keys} LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
 }
 
+/** With the head of its bucket; the value is null where it is too large to be read with others. */
+export type ReadValue = { bucket_revision: number } & (
+  | NewestValue
+  | { bucket_id: string; revision: number; value: null }
+);
+
 /** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
-export async function newestValues(
+export function newestValues(
   reads: KvReads & Pick<Store, "seams">,
   asked: readonly ValueAsk[],
   { now, bytesMax }: { now: Instant; bytesMax: number },
-): Promise<(NewestValue & { value: string | null })[]> {
-  const rows = await reads.all<NewestValue & { value: string | null; ord: number }>(sql`
-    SELECT i.ord, b.id AS bucket_id, e.revision, CASE WHEN e.bytes <= ${bytesMax} THEN e.value END AS value,
+): Promise<ReadValue[]> {
+  return reads.all(sql`
+    SELECT b.id AS bucket_id, b.revision AS bucket_revision, e.revision, CASE WHEN e.bytes <= ${bytesMax} THEN e.value END AS value,
       e.created_at, e.expires_at
     ${newestOf(reads.seams, asked, { also: sql`e.operation = 'put' AND ${isAliveAt(now)}` })} ORDER BY i.ord`);
-  return rows;
 }
 
 /**
