@@ -285,15 +285,17 @@ export function restHandler(
     try {
       const call = await admit(edge, prepared, request, requestId);
       if (needsOrigin) readOrigin(call, request, server);
-      const { input, output, sequence } = await perform(edge, prepared, call, async () =>
+      const inputOf = (body: unknown) =>
         known(
           decode({
             params: restName === undefined ? params : nameRest(params, restName),
             query: queryOf(request.url),
             headers: request.headers,
-            body: await readOrReport(request, params, call),
+            body,
           }),
-        ),
+        );
+      const { input, output, sequence } = await perform(edge, prepared, call, () =>
+        readsBody || admits ? readOrReport(request, params, call).then(inputOf) : inputOf(undefined),
       );
       const reply = encode(output, input);
       if (isIterable(reply.body)) {

@@ -25,7 +25,8 @@ type Room =
   | "sdk"
   | "cli"
   | "demo"
-  | "dashboard";
+  | "dashboard"
+  | "build";
 
 /** `type`: type-only imports. `own`: inside one capability. `own, type`: anything inside, types from elsewhere. */
 type When = "yes" | "type" | "own" | "own, type";
@@ -101,6 +102,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
     "store port": "yes",
   },
   dashboard: { dashboard: "yes", sdk: "yes" },
+  // Works on the tree as files.
+  build: { build: "yes" },
 };
 
 const topRooms = [
@@ -117,6 +120,7 @@ const topRooms = [
   "cli",
   "demo",
   "dashboard",
+  "build",
 ] as const;
 
 export function roomOf(path: string): Room | undefined {
