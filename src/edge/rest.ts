@@ -193,13 +193,14 @@ function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<
 const json = "application/json";
 
 /** `headers` are those of an answer in JSON, and are the answer's from here on. */
-function answer({ status, body, headers: own }: RestReply, headers: Headers): Response {
+function answer({ status, body, text, headers: own }: RestReply, headers: Headers): Response {
   let isTyped = false;
   if (own)
     for (const [name, value] of Object.entries(own)) {
       headers.set(name, value);
       isTyped ||= name.toLowerCase() === "content-type";
     }
+  if (text !== undefined) return new Response(text, { status, headers });
   if (body === undefined) {
     headers.delete("content-type");
     return new Response(null, { status, headers });

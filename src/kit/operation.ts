@@ -108,6 +108,8 @@ export interface RestReply {
    * sent piece by piece and ended when the client leaves. Undefined for none.
    */
   body?: unknown;
+  /** The body in JSON, where it was written before. */
+  text?: string;
   headers?: Record<string, string>;
 }
 

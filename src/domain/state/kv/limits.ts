@@ -13,9 +13,10 @@ export const valueBytesMax = 8 * 1024 * 1024;
 export const ownKeysMax = 10_000;
 /** Of a value that is read together with others; a larger one is read alone. */
 export const readTogetherBytesMax = 16 * 1024;
-/** Values that a node keeps to answer gets of buckets that have not changed, and the characters of all of them. */
-export const cachedKeysMax = 50_000;
-export const cachedCharsMax = 16 * 1024 * 1024;
+/** Environments of which a node keeps values for gets of buckets that have not changed; keys and characters of each. */
+export const cachedEnvironmentsMax = 16;
+export const cachedKeysMax = 20_000;
+export const cachedCharsMax = 4 * 1024 * 1024;
 /** How long one is used: revisions may come again with other values where a database was set back under its nodes. */
 export const cachedMs = 60_000;
 /** Values of one key that a bucket keeps. */

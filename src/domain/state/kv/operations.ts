@@ -203,6 +203,16 @@ const keysOperation = (kv: Kv): Operation =>
     },
   });
 
+const textOf = (key: string, { value, revision, created_at, expires_at }: StoredValue): string =>
+  JSON.stringify({
+    key,
+    value,
+    revision,
+    created_at: rfc3339(created_at),
+    ...(expires_at !== null && { expires_at: rfc3339(expires_at) }),
+    operation: "put",
+  });
+
 const valueOperations = (kv: Kv): Operation[] => [
   unary({
     name: "kv.get",
@@ -221,18 +231,10 @@ const valueOperations = (kv: Kv): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/kv/buckets/{bucket}/keys/{key...}",
-      encode: ({ value, revision, created_at, expires_at }: StoredValue, { key }) => ({
-        status: 200,
-        headers: etagOf(revision),
-        body: {
-          key,
-          value,
-          revision,
-          created_at: rfc3339(created_at),
-          ...(expires_at !== null && { expires_at: rfc3339(expires_at) }),
-          operation: "put",
-        },
-      }),
+      encode(found: StoredValue, { key }) {
+        found.text ??= textOf(key, found);
+        return { status: 200, headers: etagOf(found.revision), text: found.text };
+      },
     },
     handle: ({ bucket, key, revision }, call) => kv.get(call.environmentId, bucket, key, revision),
   }),

@@ -1,23 +1,72 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
-import { cachedCharsMax, cachedKeysMax, cachedMs } from "./limits.ts";
-import type { BucketHead, NewestValue, ReadValue, ValueAsk } from "./rows.ts";
+import { cachedCharsMax, cachedEnvironmentsMax, cachedKeysMax, cachedMs } from "./limits.ts";
+import type { BucketHead, ReadValue, StoredValue, ValueAsk } from "./rows.ts";
 
-/** A value as it was at a revision of its bucket. */
-interface CachedValue extends BucketHead {
-  found: NewestValue & { expires_at: Instant | null };
+/** A value as it was at the revision of its bucket. */
+export interface CachedValue {
+  found: BucketHead & StoredValue;
+  bucket: CachedBucket;
   readAt: Instant;
 }
 
-export const bucketNameOf = ({ environmentId, bucket }: Omit<ValueAsk, "key">): string =>
-  `${environmentId}\n${bucket}`;
-
-/** Where a bucket stood when it was last read. */
-interface KnownHead extends BucketHead {
-  /** Of the statement that saw it first. */
+/** Where a bucket stood when it was last read, and what was read of it there. */
+export interface CachedBucket extends BucketHead {
+  environmentId: string;
+  bucket: string;
+  /** Of the statement that saw this head first. */
   read: number;
   /** A later statement has seen it too: the bucket is not written between each two reads. */
   isQuiet: boolean;
+  values: Map<string, CachedValue>;
+  chars: number;
+}
+
+class CachedEnvironment {
+  readonly #environmentId: string;
+  readonly #buckets = new Map<string, CachedBucket>();
+  #keys = 0;
+  #chars = 0;
+
+  constructor(environmentId: string) {
+    this.#environmentId = environmentId;
+  }
+
+  bucket(name: string): CachedBucket | undefined {
+    return this.#buckets.get(name);
+  }
+
+  /** The bucket at this head: what was read at another one is dropped. */
+  seen(name: string, { bucket_id, bucket_revision }: BucketHead, read: number): CachedBucket {
+    const known = this.#buckets.get(name);
+    if (known && isSame(known, { bucket_id, bucket_revision })) {
+      if (known.read !== read) known.isQuiet = true;
+      return known;
+    }
+    if (known) {
+      this.#keys -= known.values.size;
+      this.#chars -= known.chars;
+    }
+    const at = { environmentId: this.#environmentId, bucket: name, bucket_id, bucket_revision };
+    const bucket = { ...at, read, isQuiet: false, values: new Map(), chars: 0 };
+    this.#buckets.set(name, bucket);
+    return bucket;
+  }
+
+  /** A full environment begins anew. */
+  keep(bucket: CachedBucket, key: string, value: CachedValue): void {
+    const isNew = !bucket.values.has(key);
+    bucket.values.set(key, value);
+    if (!isNew) return;
+    const chars = key.length + value.found.value.length;
+    bucket.chars += chars;
+    this.#chars += chars;
+    this.#keys++;
+    if (this.#keys <= cachedKeysMax && this.#chars <= cachedCharsMax) return;
+    this.#buckets.clear();
+    this.#keys = 0;
+    this.#chars = 0;
+  }
 }
 
 /**
@@ -25,17 +74,17 @@ interface KnownHead extends BucketHead {
  * has said again that its bucket stands at that revision.
  */
 export class ReadCache {
-  readonly #heads = sizedCache<KnownHead>({ entriesMax: cachedKeysMax, charsMax: cachedCharsMax });
-  readonly #values = sizedCache<CachedValue>({ entriesMax: cachedKeysMax, charsMax: cachedCharsMax });
+  readonly #environments = sizedCache<CachedEnvironment>({
+    entriesMax: cachedEnvironmentsMax,
+    charsMax: Number.POSITIVE_INFINITY,
+  });
   #reads = 0;
 
   /** Worth asking for the head of its bucket. A bucket that is written all the time is read at once instead. */
-  find(ask: ValueAsk, now: Instant): CachedValue | undefined {
-    const bucketName = bucketNameOf(ask);
-    const value = this.#values.get(valueNameOf(bucketName, ask));
+  find({ environmentId, bucket, key }: ValueAsk, now: Instant): CachedValue | undefined {
+    const known = this.#environments.get(environmentId)?.bucket(bucket);
+    const value = known?.isQuiet ? known.values.get(key) : undefined;
     if (!value || now - value.readAt >= cachedMs) return undefined;
-    const head = this.#heads.get(bucketName);
-    if (!head?.isQuiet || !isSame(value, head)) return undefined;
     const { expires_at } = value.found;
     return expires_at === null || expires_at > now ? value : undefined;
   }
@@ -45,24 +94,23 @@ export class ReadCache {
     const read = ++this.#reads;
     for (const [at, one] of found.entries()) {
       if (one.revision === null || one.value === null || one.bucket_id === null) continue;
-      const ask = asked[at]!;
-      const bucketName = bucketNameOf(ask);
-      const head = { bucket_id: one.bucket_id, bucket_revision: one.bucket_revision };
-      this.#see(bucketName, head, read);
-      const valueName = valueNameOf(bucketName, ask);
-      this.#values.set(valueName, { ...head, found: one, readAt }, valueName.length + one.value.length);
+      const { environmentId, bucket: name, key } = asked[at]!;
+      const environment = this.#of(environmentId);
+      const bucket = environment.seen(name, one, read);
+      environment.keep(bucket, key, { found: one, bucket, readAt });
     }
   }
 
-  #see(bucketName: string, head: BucketHead, read: number): void {
-    const known = this.#heads.get(bucketName);
-    if (!known || !isSame(head, known))
-      this.#heads.set(bucketName, { ...head, read, isQuiet: false }, bucketName.length);
-    else if (known.read !== read) known.isQuiet = true;
+  #of(environmentId: string): CachedEnvironment {
+    const known = this.#environments.get(environmentId);
+    if (known) return known;
+    const environment = new CachedEnvironment(environmentId);
+    this.#environments.set(environmentId, environment, 0);
+    return environment;
   }
 }
 
-const valueNameOf = (bucketName: string, { key }: ValueAsk): string => `${bucketName}\n${key}`;
-
-export const isSame = (one: BucketHead, other: BucketHead | undefined): boolean =>
-  other !== undefined && one.bucket_id === other.bucket_id && one.bucket_revision === other.bucket_revision;
+export const isSame = (one: BucketHead, other: BucketHead | { bucket_id: null }): boolean =>
+  other.bucket_id !== null &&
+  one.bucket_id === other.bucket_id &&
+  one.bucket_revision === other.bucket_revision;

@@ -3,16 +3,8 @@ import { flushQueue } from "../../../kit/flush-queue.ts";
 import { isOfItem, isStuck } from "../../../store/store.ts";
 import type { ChangeQueueDeps } from "./change-queue.ts";
 import { getPaceMs, readTogetherBytesMax } from "./limits.ts";
-import { bucketNameOf, isSame, ReadCache } from "./read-cache.ts";
-import {
-  type BucketHead,
-  bucketHeads,
-  type NewestValue,
-  newestValue,
-  newestValues,
-  type ReadValue,
-  type ValueAsk,
-} from "./rows.ts";
+import { type CachedBucket, type CachedValue, isSame, ReadCache } from "./read-cache.ts";
+import { bucketHeads, newestValues, type ReadValue, type ValueAsk } from "./rows.ts";
 
 /**
  * Reads of all callers, brought together: one statement reads what waits of a lane. What a node has read before is not
@@ -22,10 +14,7 @@ export function openReadQueue({
   store,
   clock,
   watch,
-}: Omit<ChangeQueueDeps, "onChanged">): Pick<
-  Combiner<ValueAsk, NewestValue | undefined>,
-  "submit" | "drain"
-> {
+}: Omit<ChangeQueueDeps, "onChanged">): Combiner<ValueAsk, ReadValue> {
   const cache = new ReadCache();
 
   async function read(asked: readonly ValueAsk[]): Promise<ReadValue[]> {
@@ -36,14 +25,15 @@ export function openReadQueue({
     return found;
   }
 
-  async function headsOf(asked: readonly ValueAsk[]): Promise<Map<string, BucketHead | undefined>> {
-    if (asked.length === 0) return new Map();
-    const buckets = new Map(asked.map((ask) => [bucketNameOf(ask), ask]));
-    const heads = await bucketHeads(store, [...buckets.values()]);
-    return new Map([...buckets.keys()].map((name, at) => [name, present(heads[at])]));
+  /** Those of the buckets that stand where they stood. */
+  async function unmoved(buckets: ReadonlySet<CachedBucket>): Promise<Set<CachedBucket>> {
+    if (buckets.size === 0) return new Set();
+    const known = [...buckets];
+    const heads = await bucketHeads(store, known);
+    return new Set(known.filter((bucket, at) => isSame(bucket, heads[at]!)));
   }
 
-  const queue = flushQueue<ValueAsk, NewestValue | ReadValue>({
+  return flushQueue<ValueAsk, ReadValue>({
     name: "kv.get",
     clock,
     watch,
@@ -52,33 +42,22 @@ export function openReadQueue({
     async flush(asked, committed) {
       const now = clock.now();
       const cached = asked.map((ask) => cache.find(ask, now));
-      const [heads, unknown] = await Promise.all([
-        headsOf(asked.filter((_, at) => cached[at])),
+      const buckets = new Set<CachedBucket>();
+      for (const value of cached) if (value) buckets.add(value.bucket);
+      const [standing, unknown] = await Promise.all([
+        unmoved(buckets),
         read(asked.filter((_, at) => !cached[at])),
       ]);
-      const stands = asked.map((ask, at) => {
-        const value = cached[at];
-        return value && isSame(value, heads.get(bucketNameOf(ask))) ? value : undefined;
-      });
-      const moved = await read(asked.filter((_, at) => cached[at] && !stands[at]));
+      const stands = (value: CachedValue | undefined) => value !== undefined && standing.has(value.bucket);
+      const moved = await read(asked.filter((_, at) => cached[at] && !stands(cached[at])));
       committed();
       const [firsts, seconds] = [unknown.values(), moved.values()];
-      return asked.map((_, at) => ({
-        value: stands[at]?.found ?? (cached[at] ? seconds : firsts).next().value!,
-      }));
+      return cached.map((value) => {
+        if (!value) return { value: firsts.next().value! };
+        return { value: stands(value) ? value.found : seconds.next().value! };
+      });
     },
     isOfItem,
     isStuck,
   });
-  return {
-    async submit(ask) {
-      const found = await queue.submit(ask);
-      if (found.revision === null || found.value !== null) return found;
-      return newestValue(store, ask.environmentId, { ...ask, now: clock.now() });
-    },
-    drain: queue.drain,
-  };
 }
-
-const present = (head: BucketHead | { bucket_id: null } | undefined): BucketHead | undefined =>
-  head && head.bucket_id !== null ? head : undefined;

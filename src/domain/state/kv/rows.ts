@@ -25,6 +25,8 @@ export interface StoredValue {
   value: string;
   created_at: Instant;
   expires_at: Instant | null;
+  /** Its answer in JSON, once it was written: a value that a node keeps is answered often. */
+  text?: string;
 }
 
 export interface BucketRow {
@@ -110,7 +112,9 @@ export const markDeleted = (
 const isAliveAt = (now: Instant) => sql`(e.expires_at IS NULL OR e.expires_at > ${now})`;
 
 /** Without a bucket's id when there is no bucket, without a revision when there is no key. */
-export type NewestValue = { bucket_id: string | null } & (StoredValue | { revision: null });
+export type NewestValue =
+  | { bucket_id: null; revision: null }
+  | ({ bucket_id: string } & (StoredValue | { revision: null }));
 
 /** One caller's question for the newest value of a key. */
 export interface ValueAsk {
@@ -171,11 +175,13 @@ export function newestOf(
     : sql`FROM ${keys} LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
 }
 
-/** With the head of its bucket; the value is null where it is too large to be read with others. */
-export type ReadValue = { bucket_revision: number } & (
-  | NewestValue
-  | { bucket_id: string; revision: number; value: null }
-);
+/** Too large to be read with others. */
+export type LargeValue = BucketHead & { revision: number; value: null };
+
+/** With the head of its bucket. */
+export type ReadValue =
+  | { bucket_id: null; revision: null }
+  | (BucketHead & ({ revision: null } | LargeValue | StoredValue));
 
 /** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
 export function newestValues(

@@ -154,7 +154,10 @@ export function openKv(deps: KvDeps): Kv {
     async get(environmentId, bucket, key, revision) {
       requireKey(key);
       const now = clock.now();
-      const newest = await reads.submit({ environmentId, bucket: shown(bucket), key });
+      const read = await reads.submit({ environmentId, bucket: shown(bucket), key });
+      const newest = isLarge(read)
+        ? await rows.newestValue(store, environmentId, { bucket, key, now })
+        : read;
       if (!newest?.bucket_id) throw missing("bucket", bucket);
       if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
       if (revision === undefined) throw missing("key", key);
@@ -205,6 +208,9 @@ export function openKv(deps: KvDeps): Kv {
     drain: async () => void (await Promise.all([changes.drain(), reads.drain()])),
   };
 }
+
+const isLarge = (read: rows.ReadValue): read is rows.LargeValue =>
+  read.revision !== null && read.value === null;
 
 /** Buckets of the product's own are not there. */
 function shown(name: string): string {
