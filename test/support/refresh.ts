@@ -1,3 +1,4 @@
+import { dashboardJson, dashboardPath } from "../../cluster/observability/dashboard.ts";
 import { writeMatrix } from "./auth-matrix.ts";
 import { writeCatalogue } from "./catalogue.ts";
 import { writeCommands } from "./commands.ts";
@@ -10,4 +11,5 @@ await writeWire();
 await writeMatrix();
 await writeReference();
 await writeCommands();
+await Bun.write(dashboardPath, dashboardJson());
 process.exit(0);

@@ -17,7 +17,9 @@ const cacheOf = (...reads: ReadValue[]) => {
 
 test("a value is kept once a second statement found its bucket unchanged", () => {
   expect(cacheOf(read(5)).find(ask("k"), 1)).toBeUndefined();
-  expect(cacheOf(read(5), read(5)).find(ask("k"), 1)).toMatchObject({ bucket: { bucket_id: "b1", bucket_revision: 5 } });
+  expect(cacheOf(read(5), read(5)).find(ask("k"), 1)).toMatchObject({
+    bucket: { bucket_id: "b1", bucket_revision: 5 },
+  });
   expect(cacheOf(read(5), read(5), read(6)).find(ask("k"), 1)).toBeUndefined();
   expect(cacheOf(read(5), read(5), read(5, null, "b2")).find(ask("k"), 1)).toBeUndefined();
 });
