@@ -1,3 +1,5 @@
+import { FlushPace } from "./flush-pace.ts";
+
 /** One caller's item on its way through a combiner. */
 export interface CombineEntry<Item, Result> {
   item: Item;
@@ -7,8 +9,6 @@ export interface CombineEntry<Item, Result> {
   reject: (error: unknown) => void;
 }
 
-/** How many recent flushes tell how many callers come together. */
-const sizesKept = 32;
 /** A flush looks through at most this many times its size for items whose key is free. */
 const lookAhead = 4;
 
@@ -25,8 +25,7 @@ export class CombineLane<Item, Result> {
   /** Groups of which an item failed alone in the flush that is running. */
   readonly failedAlone = new Set<string>();
   cancelPause: (() => void) | undefined;
-  #beganAt = Number.NEGATIVE_INFINITY;
-  readonly #sizes: number[] = [];
+  readonly #pace = new FlushPace();
 
   constructor(group?: string) {
     this.group = group;
@@ -63,14 +62,16 @@ export class CombineLane<Item, Result> {
   /** Notes that a flush of `size` items begins at `now`. */
   began(now: number, size: number): void {
     this.isFlushing = true;
-    this.#beganAt = now;
-    this.#sizes.push(size);
-    if (this.#sizes.length > sizesKept) this.#sizes.shift();
+    this.#pace.began(now, size);
   }
 
-  /** How long to wait for as many callers as recent flushes had; 0 when they are here or the pace is over. */
+  ended(now: number): void {
+    this.isFlushing = false;
+    this.#pace.ended(now, this.waiting.length);
+  }
+
+  /** How long to wait for further callers before the next flush begins. */
   pauseMs(now: number, paceMs: number): number {
-    if (this.waiting.length >= Math.max(1, ...this.#sizes)) return 0;
-    return Math.max(0, this.#beganAt + paceMs - now);
+    return this.#pace.pauseMs(now, this.waiting.length, paceMs);
   }
 }

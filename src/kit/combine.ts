@@ -25,8 +25,9 @@ export interface CombineOptions<Item, Result> {
   weightMax?: number | undefined;
   waitingMax: number;
   /**
-   * A flush waits for as many callers as recent flushes had, at most until `ms` after the lane's last flush
-   * began. A single caller, and the first caller after a quiet moment, never waits.
+   * A flush of a busy lane waits until as many callers are here as there were at once, at most until `ms` after
+   * the lane's last flush began (`FlushPace`). A single caller, and the first caller after a quiet moment, never
+   * waits.
    */
   pace?: { clock: Pick<Clock, "elapsed" | "after">; ms: number };
   /**
@@ -157,15 +158,19 @@ class Flushes<Item, Result> {
     return true;
   }
 
+  #now(): number {
+    return this.#options.pace?.clock.elapsed() ?? 0;
+  }
+
   async #flushNext(lane: CombineLane<Item, Result>): Promise<void> {
     const apart = this.#apart;
     const { itemsMax, weightMax = itemsMax } = this.#options;
     const entries = lane.takeNext(itemsMax, weightMax);
     this.count.waiting -= weightOf(entries);
-    lane.began(this.#options.pace?.clock.elapsed() ?? 0, entries.length);
+    lane.began(this.#now(), entries.length);
     if (lane.group !== undefined) apart!.began();
     await this.#run(entries, lane);
-    lane.isFlushing = false;
+    lane.ended(this.#now());
     apart?.setFailedApart(lane);
     if (lane.group !== undefined) apart!.ended(lane);
     else this.#pump(lane);

@@ -6,8 +6,8 @@ import { type Watch, watchFlushes, watchWaiting } from "./watch.ts";
 export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
 /**
- * Group-commit window: a flush may start this many ms after the previous one began, to gather as many callers
- * as recent flushes had.
+ * Group-commit window: a flush of a busy lane may start this many ms after the previous one began, to gather the
+ * callers that there are.
  */
 const combinePaceMs = 16;
 const flushItemsMax = 128;

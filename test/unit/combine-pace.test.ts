@@ -3,6 +3,8 @@ import { testClock } from "../../src/kit/clock.ts";
 import { combine, type ItemOutcome } from "../../src/kit/combine.ts";
 
 const paceMs = 8;
+const flushMs = 4;
+const crowd = 30;
 
 function paced() {
   const clock = testClock();
@@ -31,61 +33,67 @@ function paced() {
     end();
     await settle();
   };
-  return { clock, combiner, flushes, settle, finish };
+  const come = async (count: number, from = 0) => {
+    for (let item = 0; item < count; item++) void combiner.submit(from + item);
+    await settle();
+  };
+  /** A crowd that comes again with each answer, until its flushes are waited for. */
+  const makeBusy = async () => {
+    for (let round = 0; round < 10; round++) {
+      await come(crowd);
+      await clock.advance(flushMs);
+      await finish();
+    }
+  };
+  return { clock, combiner, flushes, settle, finish, come, makeBusy };
 }
 
 test("a caller that comes alone never waits", async () => {
-  const { combiner, flushes, settle, finish } = paced();
+  const { clock, combiner, flushes, settle, finish } = paced();
   for (let item = 0; item < 5; item++) {
     const done = combiner.submit(item);
     await settle();
+    await clock.advance(flushMs);
     await finish();
     expect(await done).toBe(item);
   }
-  expect(flushes.map(({ at, items }) => [at, ...items])).toEqual([0, 1, 2, 3, 4].map((item) => [0, item]));
+  expect(flushes.map(({ at, items }) => [at, ...items])).toEqual(
+    [0, 1, 2, 3, 4].map((item) => [item * flushMs, item]),
+  );
 });
 
 test("callers that came together are waited for: until all are back, or the pace is over", async () => {
-  const { clock, combiner, flushes, settle, finish } = paced();
-  for (const item of [1, 2, 3]) void combiner.submit(item);
-  await settle();
-  await finish();
-  // All three are back: at once.
-  for (const item of [4, 5]) void combiner.submit(item);
-  await settle();
-  expect(flushes).toHaveLength(1);
-  void combiner.submit(6);
-  await settle();
-  expect(flushes.at(-1)).toEqual({ at: 0, items: [4, 5, 6] });
+  const { clock, flushes, settle, finish, come, makeBusy } = paced();
+  await makeBusy();
+  await come(crowd - 1);
+  expect(flushes).toHaveLength(10);
+  // The last one is back: at once.
+  await come(1);
+  const at = clock.elapsed();
+  expect(flushes.at(-1)).toMatchObject({ at, items: { length: crowd } });
+  await clock.advance(flushMs);
   await finish();
   // One stays away: when the pace is over.
-  for (const item of [7, 8]) void combiner.submit(item);
+  await come(crowd - 1);
+  await clock.advance(paceMs - flushMs);
   await settle();
-  expect(flushes).toHaveLength(2);
-  await clock.advance(paceMs);
-  await settle();
-  expect(flushes.at(-1)).toEqual({ at: paceMs, items: [7, 8] });
+  expect(flushes.at(-1)).toMatchObject({ at: at + paceMs, items: { length: crowd - 1 } });
   await finish();
 });
 
 test("after a quiet moment the first goes at once", async () => {
-  const { clock, combiner, flushes, settle, finish } = paced();
-  for (const item of [1, 2, 3]) void combiner.submit(item);
-  await settle();
-  await finish();
+  const { clock, flushes, finish, come, makeBusy } = paced();
+  await makeBusy();
   await clock.advance(paceMs + 1);
-  void combiner.submit(4);
-  await settle();
-  expect(flushes.at(-1)).toEqual({ at: paceMs + 1, items: [4] });
+  await come(1);
+  expect(flushes.at(-1)).toEqual({ at: clock.elapsed(), items: [0] });
   await finish();
 });
 
 test("what waits for the pace is drained with the rest", async () => {
-  const { clock, combiner, settle, finish } = paced();
-  for (const item of [1, 2]) void combiner.submit(item);
-  await settle();
-  await finish();
-  void combiner.submit(3);
+  const { clock, combiner, settle, finish, come, makeBusy } = paced();
+  await makeBusy();
+  await come(1);
   let drained = false;
   const all = combiner.drain().then(() => {
     drained = true;

@@ -1,0 +1,59 @@
+/** How many recent flushes tell how many callers there are. */
+const peaksKept = 8;
+/** The rate of callers is measured over about this long. */
+const rateMs = 100;
+/** What the last flush counts for in the mean time of a flush. */
+const lastShare = 1 / 8;
+/** A flush that took longer met a lock or a pause of the machine, and foretells nothing. */
+const tookMsMax = 20;
+/** Up to this occupancy no flush waits; from `occupancyBusy` on a flush waits for its whole pace. */
+const occupancyIdle = 0.5;
+const occupancyBusy = 1;
+
+/**
+ * When the next flush of a lane may begin. The occupancy of the lane is the rate of its callers times the time of a
+ * flush: the share of the time that the store would spend if each caller had a flush of its own. While it is low, waiting
+ * saves nothing that anybody needs, and each flush begins at once. Above one, callers queue behind each other whatever
+ * is done; then they gather, at most for the pace. The pace itself does not change the occupancy, so it cannot swing.
+ */
+export class FlushPace {
+  #beganAt = Number.NEGATIVE_INFINITY;
+  /** Callers of the last `rateMs`, the older ones counted for less. */
+  #callers = 0;
+  #tookMs = 0;
+  #size = 0;
+  /** How many callers were in each of the last flushes or waited behind it. */
+  readonly #peaks: number[] = [];
+
+  /** A flush of `size` callers begins at `now`. */
+  began(now: number, size: number): void {
+    this.#callers = this.#callers * Math.exp((this.#beganAt - now) / rateMs) + size;
+    this.#beganAt = now;
+    this.#size = size;
+  }
+
+  /** The flush that began last is over, and `waiting` callers are here. */
+  ended(now: number, waiting: number): void {
+    this.#peaks.push(this.#size + waiting);
+    if (this.#peaks.length > peaksKept) this.#peaks.shift();
+    const tookMs = Math.min(tookMsMax, now - this.#beganAt);
+    this.#tookMs += (tookMs - this.#tookMs) * lastShare;
+  }
+
+  /**
+   * How long the next flush still waits while `waiting` callers are here: until as many are here as there were at once,
+   * and at most until `paceMs` after the last flush began.
+   */
+  pauseMs(now: number, waiting: number, paceMs: number): number {
+    const leftMs = this.#beganAt + paceMs * this.#share() - now;
+    if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks)) return 0;
+    return leftMs;
+  }
+
+  /** How much of its pace a flush waits for, from 0 to 1. */
+  #share(): number {
+    const occupancy = (this.#callers / rateMs) * this.#tookMs;
+    const above = (occupancy - occupancyIdle) / (occupancyBusy - occupancyIdle);
+    return Math.min(1, Math.max(0, above));
+  }
+}
