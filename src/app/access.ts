@@ -1,5 +1,6 @@
 import { type Action, impersonated, knownActions } from "../access/actions.ts";
 import { type Gate, openGate, platformOrgId } from "../access/gate.ts";
+import { ungranted } from "../access/gated-call.ts";
 import { typesOf } from "../access/subject.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
 import { keysOperations } from "../domain/access/keys/operations.ts";
@@ -45,6 +46,8 @@ export interface AccessPart extends Part {
    * thing from it.
    */
   may(call: Call, action: Action, thing: { type: string; id: string }): Promise<boolean>;
+  /** The same; throws why not. */
+  require(call: Call, action: Action, thing: { type: string; id: string }): Promise<void>;
   /** Whether the caller runs the installation, or an org of it. */
   seesDetails(call: Call): Promise<boolean>;
   /** What every call passes before it is handled. */
@@ -66,7 +69,7 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
 function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
   if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
-    throw insufficientPermissions();
+    throw insufficientPermissions(platform ? "a platform credential is required" : "name an org: X-Svc-Org");
   return platform ? platformScope(caller) : tenantScope({ caller });
 }
 
@@ -100,11 +103,15 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
    */
   const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
     caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
-  /** As `grants`, and no deny policy refuses the thing. */
-  const may: AccessPart["may"] = async (call, action, { type, id }) => {
-    if (!(await grants(call, action))) return false;
+  const refusalOf = async (call: Call, action: Action, { type, id }: { type: string; id: string }) => {
+    if (!(await grants(call, action))) return ungranted(await snapshots.of(call.caller.orgId), call, action);
     const screen = await call.screen(action, type);
-    return (await screen?.refusalOf([id])) === undefined;
+    return screen?.refusalOf([id]);
+  };
+  const may: AccessPart["may"] = async (...asked) => (await refusalOf(...asked)) === undefined;
+  const require: AccessPart["require"] = async (...asked) => {
+    const refused = await refusalOf(...asked);
+    if (refused) throw refused;
   };
   const granted: GrantedActions = async ({ caller }) => {
     const isPlatform = caller.kind === "platform";
@@ -112,7 +119,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
     const own = knownActions.filter((action) => snapshot.grants(caller.roles, action));
     return caller.impersonates === true ? [...own, ...impersonated(own)] : own;
   };
-  const mayReadUser = (call: Call, id: string) => may(call, "users:read", { type: "user", id });
+  const requireReadUser = (call: Call, id: string) => require(call, "users:read", { type: "user", id });
 
   const own: Part = {
     operations: [
@@ -120,7 +127,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
       ...policiesOperations(policies, roles, tenantPolicies),
       ...policyToolsOperations(policies),
       ...keysOperations({ manage, scopeOf: keyScope }),
-      ...usersOperations(users, { mayRead: mayReadUser, throttle }),
+      ...usersOperations(users, { requireRead: requireReadUser, throttle }),
       ...sessionsOperations(sessions, granted),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
@@ -146,7 +153,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   return {
     ...foldParts([own, tenancyPart]),
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
-    may,
+    ...{ may, require },
     seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
     gate: openGate({ snapshots, scopeOf: tenancy.findEnvironment, clock }),
   };

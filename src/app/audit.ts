@@ -7,7 +7,6 @@ import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { auditOperations, callTrailOf } from "../domain/record/audit/operations.ts";
 import { type AuthAudit, auditSettingsOf, openAuthAudit } from "../domain/record/audit/service.ts";
 import type { CallTrail } from "../domain/record/history/operations.ts";
-import { insufficientPermissions } from "../kit/fault.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Call } from "../kit/operation.ts";
 import type { Config } from "../settings/settings.ts";
@@ -15,8 +14,8 @@ import type { Host, Part } from "./part.ts";
 
 export interface AuditPart extends Part {
   audit: AuthAudit;
-  /** What callers did in an environment, in the form of the trail of runs; refused unless `mayRead`. */
-  callTrail(mayRead: (call: Call) => Promise<boolean>): CallTrail;
+  /** What callers did in an environment, in the form of the trail of runs; `requireRead` throws for who may not. */
+  callTrail(requireRead: (call: Call) => Promise<void>): CallTrail;
 }
 
 export interface AuditNeeds {
@@ -70,8 +69,8 @@ export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds): Aud
         tick: audit.forgetOnce,
       },
     ],
-    callTrail: (mayRead) => async (query, call) => {
-      if (!(await mayRead(call))) throw insufficientPermissions();
+    callTrail: (requireRead) => async (query, call) => {
+      await requireRead(call);
       return callTrailOf(audit, call.environmentId, call.caller.orgId, query);
     },
     close: audit.close,

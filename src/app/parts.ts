@@ -108,7 +108,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   open("exports", openExportsPart(host));
   open("repairs", openRepairsPart(host, { engine, identity, access, registry }));
   // The last ones look at what all others have opened.
-  const callTrail = audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" }));
+  const callTrail = audit.callTrail((call) => access.require(call, "orgs:read", { type: "org", id: "*" }));
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
   const { duties } = foldParts(opened);
   const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));

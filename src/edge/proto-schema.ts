@@ -1,6 +1,7 @@
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { comments } from "../gen/svc/v1/comments.ts";
 import { alwaysPresent } from "./always-present.ts";
+import { inBothSpellings } from "./both-spellings.ts";
 import { type JsonSchema, wordsOf } from "./words.ts";
 
 /** The well-known types in their JSON form. */
@@ -59,8 +60,23 @@ export class ProtoSchemas {
       const schema: JsonSchema = { type: "object" };
       this.components[typeName] = schema;
       this.#describe(message, schema);
+      if (inBothSpellings.has(typeName)) this.#admitBoth(message, new Set());
     }
     return reference(typeName);
+  }
+
+  /** Of the message and of those that it holds, as their JSON has both. */
+  #admitBoth(message: DescMessage, seen: Set<string>): void {
+    const properties = this.components[message.typeName]?.properties as
+      | Record<string, JsonSchema>
+      | undefined;
+    if (!properties || seen.has(message.typeName)) return;
+    seen.add(message.typeName);
+    for (const { name, jsonName, message: inner } of message.fields) {
+      if (name !== jsonName)
+        properties[name] = { ...properties[jsonName], description: `The same as \`${jsonName}\`.` };
+      if (inner) this.#admitBoth(inner, seen);
+    }
   }
 
   #describe(message: DescMessage, schema: JsonSchema): void {

@@ -90,6 +90,6 @@ export function unreachable(value: never): never {
   throw new Error(`unreachable: ${JSON.stringify(value)}`);
 }
 
-/** The caller's roles do not grant what it asks for. Clients compare the text. */
-export const insufficientPermissions = (): Fault =>
-  new Fault("permission_denied", "Insufficient permissions");
+/** Of what no role grants. Clients look at how the text begins. */
+export const insufficientPermissions = (why: string): Fault =>
+  new Fault("permission_denied", `Insufficient permissions: ${why}`);

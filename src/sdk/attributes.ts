@@ -6,13 +6,14 @@ const attributesMax = 32;
 const textBytesMax = 256;
 const namePattern = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 
-type ReportedValue = string | number | boolean | { time: string };
+type ReportedValue = string | number | boolean | { time: string } | null;
 export type ReportedAttributes = Record<string, ReportedValue>;
 
 const refused = (message: string) => new NonRetryableError(message, { code: "ATTRIBUTE_REFUSED" });
 
 /** A value as a report has it. NonRetryableError for what the server would refuse. */
 function reported(name: string, value: unknown): ReportedValue {
+  if (value === null) return null;
   if (typeof value === "boolean") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
   if (value instanceof Date && !Number.isNaN(value.getTime())) {
@@ -21,7 +22,7 @@ function reported(name: string, value: unknown): ReportedValue {
     throw refused(`run.set: the time of ${name} must be in the years 0 to 9999`);
   }
   if (typeof value !== "string")
-    throw refused(`run.set: ${name} must be a text, a finite number, a boolean or a valid Date`);
+    throw refused(`run.set: ${name} must be a text, a finite number, a boolean, a valid Date or null`);
   if (value.includes("\0") || !value.isWellFormed())
     throw refused(`run.set: ${name} must be well-formed text without NUL`);
   if (new TextEncoder().encode(value).length > textBytesMax)
@@ -32,7 +33,7 @@ function reported(name: string, value: unknown): ReportedValue {
 /** What `run.set` of one execution does: checks, and hands on. */
 export function attributeSetter(carry: (attributes: ReportedAttributes) => void) {
   const names = new Set<string>();
-  return (attributes: Record<string, AttributeValue>): void => {
+  return (attributes: Record<string, AttributeValue | null>): void => {
     const entries = Object.entries(attributes).map(([name, value]) => {
       if (!namePattern.test(name))
         throw refused(
@@ -40,14 +41,14 @@ export function attributeSetter(carry: (attributes: ReportedAttributes) => void)
         );
       return [name, reported(name, value)] as const;
     });
-    for (const [name] of entries) names.add(name);
+    for (const [name, value] of entries) value === null ? names.delete(name) : names.add(name);
     if (names.size > attributesMax) throw refused(`run.set: a run has at most ${attributesMax} attributes`);
     if (entries.length > 0) carry(Object.fromEntries(entries));
   };
 }
 
 /** As a handler gave it. */
-export const givenValue = (value: ReportedValue): AttributeValue =>
+export const givenValue = (value: NonNullable<ReportedValue>): AttributeValue =>
   typeof value === "object" ? new Date(value.time) : value;
 
 type FilterMessage = Record<string, unknown>;

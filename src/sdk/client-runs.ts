@@ -1,5 +1,5 @@
 import { filtersOf } from "./attributes.ts";
-import type { RunCalls } from "./client-types.ts";
+import type { RunCalls, RunsFound } from "./client-types.ts";
 import { SvcError } from "./errors.ts";
 import { outputText } from "./payload.ts";
 import { instant, type Message, parsed, readPausedState, readRun, readStep } from "./read.ts";
@@ -28,7 +28,7 @@ export function runCalls(transport: Transport): RunCalls {
         ...(until !== undefined && { until: instant(until) }),
         ...(attributes && { attributes: filtersOf(attributes) }),
       };
-      const answer = await rpc<{ runs?: Message[]; nextCursor?: string; totalCount?: number }>(
+      const answer = await rpc<{ runs?: Message[] } & Partial<Omit<RunsFound, "runs">>>(
         "ListRuns",
         message,
         safe,
@@ -37,6 +37,8 @@ export function runCalls(transport: Transport): RunCalls {
         runs: (answer.runs ?? []).map(readRun),
         totalCount: answer.totalCount ?? 0,
         ...(answer.nextCursor && { nextCursor: answer.nextCursor }),
+        ...(answer.totalCountCapped && { totalCountCapped: true }),
+        ...(answer.truncated && { truncated: true, scanned: answer.scanned ?? 0 }),
       };
     },
 

@@ -54,6 +54,18 @@ export interface ListRunsOptions {
   cursor?: string;
 }
 
+export interface RunsFound {
+  runs: Run[];
+  nextCursor?: string;
+  /** At most 10,000. */
+  totalCount: number;
+  /** There may be more than were counted. */
+  totalCountCapped?: boolean;
+  /** The page ended because `scanned` runs had been looked at. */
+  truncated?: boolean;
+  scanned?: number;
+}
+
 export interface EventToEmit<Events extends EventMap = EventMap> extends EmitOptions {
   event: keyof Events & string;
   data: Events[keyof Events];
@@ -171,8 +183,8 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
 /** Runs: reading and steering them. */
 export interface RunCalls {
   getRun(id: string): Promise<Run>;
-  /** Newest first. `totalCount` is capped at 10,000. */
-  listRuns(options?: ListRunsOptions): Promise<{ runs: Run[]; nextCursor?: string; totalCount: number }>;
+  /** Newest first. A page may be short: the list ends where `nextCursor` is missing. */
+  listRuns(options?: ListRunsOptions): Promise<RunsFound>;
   getRunSteps(runId: string): Promise<Step[]>;
   /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
   waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;

@@ -78,9 +78,10 @@ export interface HandlerContext<
     sequence?: string;
     /**
      * What the run is found by: `run.set({ orderId, total, paidAt: new Date() })`. It travels with the next report; setting
-     * it again changes it. At most 32 names a run, 256 bytes a text; a name keeps its type in the environment.
+     * it again changes it, and `null` takes it away. At most 32 names a run, 256 bytes a text; a name keeps its type in
+     * the environment.
      */
-    set(attributes: Record<string, AttributeValue>): void;
+    set(attributes: Record<string, AttributeValue | null>): void;
   };
   /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
   signal: AbortSignal;

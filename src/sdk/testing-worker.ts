@@ -44,7 +44,8 @@ export class TestWorker {
     let died: SvcError | undefined;
     let unsent: ReportedAttributes = {};
     const tellAttributes = () => {
-      for (const [name, value] of Object.entries(unsent)) this.attributes.set(name, givenValue(value));
+      for (const [name, value] of Object.entries(unsent))
+        value === null ? this.attributes.delete(name) : this.attributes.set(name, givenValue(value));
       unsent = {};
     };
     const requireHeld = () => {

@@ -32,11 +32,15 @@ describe.each(engines)("finding runs on %s", (engine) => {
       attributes: { orderId: "orderId", total: { path: "total", type: "number" } },
     },
     async ({ event, run, step }) => {
-      run.set({ state: "begun", ...(event.data.isGift !== undefined && { isGift: event.data.isGift }) });
+      run.set({
+        state: "begun",
+        gone: true,
+        ...(event.data.isGift !== undefined && { isGift: event.data.isGift }),
+      });
       await step.sleep("pause", 1);
       if (event.data.paidAt) run.set({ paidAt: new Date(event.data.paidAt) });
       await step.run("ship", () => 1);
-      run.set({ state: "shipped" });
+      run.set({ state: "shipped", gone: null, never: null });
     },
   );
   const setter = createFunction<{
@@ -110,6 +114,7 @@ describe.each(engines)("finding runs on %s", (engine) => {
       [{ attributes: { isGift: false } }, [third]],
       [{ attributes: { state: "shipped" } }, [...ids].reverse()],
       [{ attributes: { state: "begun" } }, []],
+      [{ attributes: { gone: true } }, []],
       [{ attributes: { never: "set" } }, []],
       [{ orderBy: { name: "total" } }, [third, first, last, second]],
       [

@@ -9,8 +9,9 @@ import { errorChecks } from "../../src/domain/engine/errors/invariants.ts";
 import { listGroups } from "../../src/domain/engine/errors/rows.ts";
 import { findRuns } from "../../src/domain/engine/runs/attributes/find-runs.ts";
 import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/engine/runs/invariants.ts";
-import { listRuns } from "../../src/domain/engine/runs/rows.ts";
+import { pageOfRuns } from "../../src/domain/engine/runs/lists/page-of-runs.ts";
 import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
+import { openEventLog } from "../../src/domain/log/log/service.ts";
 import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
 import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";
@@ -158,8 +159,20 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       // Half of the runs meet each, and none both.
       neither: (id) =>
         find(id, filters({ name: "place", op: "lt", text: "00100000" }, { ...many, text: "00100000" })),
-      group: (id) =>
-        listRuns(reader, { environmentId: id, statuses: [], errorGroup: "err_1" }, { limit: 20, offset: 0 }),
+      group: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], errorGroup: "err_1" }, {}),
+      // Nothing that is looked for here is there.
+      searched: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], search: "nothing" }, {}),
+      function: (id) =>
+        pageOfRuns(reader, { environmentId: id, statuses: ["completed"], functionId: "f1" }, {}),
+      failed: (id) => pageOfRuns(reader, { environmentId: id, statuses: ["failed", "cancelled"] }, {}),
+      undone: (id) =>
+        pageOfRuns(reader, { environmentId: id, statuses: [], undoFailed: true, search: "f" }, {}),
+      live: (id) => pageOfRuns(reader, { environmentId: id, statuses: ["waiting", "failed"] }, {}),
+      begun: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], search: "run_01abcdefg" }, {}),
+      ofEvent: (id) => pageOfRuns(reader, { environmentId: id, statuses: ["completed"], eventId: "e7" }, {}),
+      eventsNamed: (id) => openEventLog(reader).list(id, { name: "nothing" }),
+      eventsSearched: (id) => openEventLog(reader).list(id, { search: "nothing" }),
+      eventsFrom: (id) => openEventLog(reader).list(id, { source: "cron", names: "other7" }),
       groups: (id) =>
         listGroups(
           reader,

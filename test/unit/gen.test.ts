@@ -2,6 +2,9 @@ import { expect, test } from "bun:test";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { DescMessage } from "@bufbuild/protobuf";
+import { RepairFilterSchema } from "../../src/gen/svc/v1/repair_pb.ts";
+import { ListRunsRequestSchema } from "../../src/gen/svc/v1/svc_pb.ts";
 import { generate } from "../support/tidy-gen.ts";
 import { typeOf, wireEnums, wireMessages, wireText } from "../support/wire.ts";
 
@@ -142,4 +145,11 @@ test("every enum stands in the table above", () => {
 test("the wire is the one in wire.txt, so that a reviewer sees every change of it", async () => {
   const recorded = await readFile(join(import.meta.dir, "wire.txt"), "utf8");
   expect(wireText(), "after a wanted change: bun run refresh").toBe(recorded);
+});
+
+test("repairs take every filter of the list of runs", () => {
+  const namesOf = ({ fields }: DescMessage) => fields.map(({ name }) => name);
+  const ofPages = ["status", "limit", "cursor", "offset", "order_by"];
+  const filters = namesOf(ListRunsRequestSchema).filter((name) => !ofPages.includes(name));
+  expect(namesOf(RepairFilterSchema).sort()).toEqual(filters.sort());
 });

@@ -219,6 +219,7 @@ export interface RunPage {
   runs: RunView[];
   nextCursor: string;
   totalCount: number;
+  totalCountCapped: boolean;
 }
 
 export async function listRuns(
@@ -230,12 +231,14 @@ export async function listRuns(
     runs = [],
     nextCursor = "",
     totalCount = 0,
+    totalCountCapped = false,
   } = await rpc<{
     runs?: WireMessage[];
     nextCursor?: string;
     totalCount?: number;
+    totalCountCapped?: boolean;
   }>("SvcService", "ListRuns", { ...filters, ...page }, signal);
-  return { runs: runs.map(runOf), nextCursor, totalCount };
+  return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
 }
 
 /** The status words of the list's filter. */

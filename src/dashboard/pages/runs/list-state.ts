@@ -4,6 +4,8 @@ import type { LiveFrame } from "../../lib/live.ts";
 import { listRuns, type RunFilters, type RunPage, type RunView, runOf } from "../../lib/runs.ts";
 
 const pageRows = 200;
+/** Pages without a run that are read one after the other before the reader is asked. */
+const emptyPagesMax = 10;
 /** Frames are gathered for this long and drawn together. */
 const gatherMs = 100;
 /** The least time between two reads of the newest rows that frames ask for. */
@@ -17,7 +19,10 @@ const isBefore = (one: RunView, other: RunView) =>
 export class RunList {
   readonly rows = signal<readonly RunView[]>([]);
   readonly total = signal(0);
+  readonly isTotalCut = signal(false);
   readonly hasMore = signal(false);
+  /** So many runs were looked at in vain that the reader is asked whether to go on. */
+  readonly isPaused = signal(false);
   readonly error = signal<unknown>(undefined);
   /** False until the first page has come. */
   readonly isRead = signal(false);
@@ -47,12 +52,17 @@ export class RunList {
   async more(): Promise<void> {
     if (this.#isReading || (this.isRead.value && this.#cursor === undefined)) return;
     this.#isReading = true;
+    this.isPaused.value = false;
     try {
-      const at = this.#cursor === undefined ? {} : { cursor: this.#cursor };
-      const page = await this.#read({ limit: pageRows, ...at });
-      this.#cursor = page.nextCursor || undefined;
-      this.hasMore.value = this.#cursor !== undefined;
-      this.#keep(page);
+      for (let isFound = false, pages = 0; !isFound && !this.isPaused.value; pages++) {
+        const at = this.#cursor === undefined ? {} : { cursor: this.#cursor };
+        const page = await this.#read({ limit: pageRows, ...at });
+        this.#cursor = page.nextCursor || undefined;
+        this.hasMore.value = this.#cursor !== undefined;
+        this.#keep(page);
+        isFound = page.runs.length > 0 || this.#cursor === undefined;
+        this.isPaused.value = !isFound && pages + 1 >= emptyPagesMax;
+      }
       this.isRead.value = true;
       this.error.value = undefined;
     } catch (error) {
@@ -66,8 +76,9 @@ export class RunList {
     return listRuns(this.#filters, page, this.#over.signal);
   }
 
-  #keep({ runs, totalCount }: RunPage): void {
+  #keep({ runs, totalCount, totalCountCapped }: RunPage): void {
     this.total.value = totalCount;
+    this.isTotalCut.value = totalCountCapped;
     for (const run of runs) this.#byId.set(run.id, run);
     const added = new Set(runs.map(({ id }) => id));
     const rows = this.rows.value.filter(({ id }) => !added.has(id));
@@ -100,7 +111,7 @@ export class RunList {
     const last = page.runs.at(-1);
     const found = new Set(page.runs.map(({ id }) => id));
     const isWhole = page.nextCursor === "";
-    const stays = (row: RunView) => found.has(row.id) || (!isWhole && last && isBefore(last, row));
+    const stays = (row: RunView) => found.has(row.id) || (!isWhole && (!last || isBefore(last, row)));
     this.rows.value = this.rows.value.filter((row) => stays(row));
     this.#byId = new Map(this.rows.value.map((row) => [row.id, row]));
     this.#keep(page);

@@ -74,12 +74,20 @@ export function RunsPage() {
           onRetry={() => (rows.length === 0 ? list.more() : list.refreshHead())}
         />
       )}
+      {list.isPaused.value && (
+        <p class="hint">
+          None was found among the runs that were looked at.{" "}
+          <Button onClick={() => list.more()}>Look at older ones</Button>
+        </p>
+      )}
       {list.isRead.value && rows.length === 0 ? (
-        <Empty title="No runs match">
-          <p>
-            {text === "" ? "Nothing has run in this environment yet." : "Change the filters to see others."}
-          </p>
-        </Empty>
+        list.isPaused.value || (
+          <Empty title="No runs match">
+            <p>
+              {text === "" ? "Nothing has run in this environment yet." : "Change the filters to see others."}
+            </p>
+          </Empty>
+        )
       ) : (
         <Rows
           list={list}
@@ -92,10 +100,9 @@ export function RunsPage() {
   );
 }
 
-function totalText({ total, rows, hasMore }: RunList): string {
+function totalText({ total, rows, hasMore, isTotalCut }: RunList): string {
   const known = Math.max(total.value, rows.value.length);
-  const isCapped = hasMore.value && total.value >= 10_000;
-  return `${count(known)}${isCapped ? "+" : ""} ${known === 1 ? "run" : "runs"}`;
+  return `${count(known)}${hasMore.value && isTotalCut.value ? "+" : ""} ${known === 1 ? "run" : "runs"}`;
 }
 
 function Rows(props: {
@@ -108,7 +115,8 @@ function Rows(props: {
   const rows = list.rows.value;
   const isNarrow = useNarrow();
   const now = useTick(1_000, true);
-  const places = list.hasMore.value || !list.isRead.value ? placesAhead : 0;
+  const isReading = !list.isRead.value || (list.hasMore.value && !list.isPaused.value);
+  const places = isReading ? placesAhead : 0;
   return (
     <div class={`runs ${onChoose ? "selects" : ""}`}>
       {!isNarrow && <Head selects={onChoose !== undefined} />}
@@ -117,7 +125,7 @@ function Rows(props: {
         total={rows.length + places}
         rowHeight={isNarrow ? narrowRowHeight : rowHeight}
         active={active}
-        onSight={(_, last) => last > rows.length - aheadRows && void list.more()}
+        onSight={(_, last) => last > rows.length - aheadRows && !list.isPaused.value && void list.more()}
         keyOf={(index) => rows[index]?.id ?? `place-${index}`}
         row={(index) => {
           const run = rows[index];

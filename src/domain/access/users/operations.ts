@@ -1,7 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
-import { insufficientPermissions } from "../../../kit/fault.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
 import type { UserRow, Users } from "./service.ts";
@@ -36,8 +35,8 @@ export const userJson = (user: UserRow) => ({
 const encode = (user: UserRow) => ({ status: 200, body: userJson(user) });
 
 export interface UsersSurface {
-  /** Whether the caller may see this other user. */
-  mayRead: (call: Call, id: string) => Promise<boolean>;
+  /** Throws unless the caller may see this other user. */
+  requireRead: (call: Call, id: string) => Promise<void>;
   /** Limits guesses at a password. */
   throttle: {
     /** Rejects after too many attempts. */
@@ -46,7 +45,7 @@ export interface UsersSurface {
   };
 }
 
-export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurface): Operation[] => [
+export const usersOperations = (users: Users, { requireRead, throttle }: UsersSurface): Operation[] => [
   unary({
     name: "users.create",
     action: "users:manage",
@@ -91,7 +90,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     output: UserShape,
     rest: { route: "GET /api/v1/users/{id}", encode },
     async handle({ id }, call) {
-      if (call.caller.id !== id && !(await mayRead(call, id))) throw insufficientPermissions();
+      if (call.caller.id !== id) await requireRead(call, id);
       return users.get(call.caller.orgId, id);
     },
   }),

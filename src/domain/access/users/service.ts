@@ -156,7 +156,7 @@ export function users(deps: UsersDeps): Users {
     },
 
     async changePassword(caller, id, current, next) {
-      if (caller.id !== id) throw insufficientPermissions();
+      if (caller.id !== id) throw insufficientPermissions("users change no password but their own");
       const { orgId } = caller;
       const compared = requireOwn(orgId, id, await rows.userById(store, id)).passwordHash;
       rules.requirePassword("new_password", next);

@@ -27,6 +27,11 @@ export interface NewAttribute {
   stored: string;
 }
 
+/** What a report makes of an attribute; null where it takes it away. */
+export type AttributeChange = NewAttribute | { name: string; type: null; stored: null };
+
+export const isSet = (change: AttributeChange): change is NewAttribute => change.stored !== null;
+
 export interface RunAttribute {
   name: string;
   value: TypedValue;
@@ -119,25 +124,27 @@ export const ReportedAttributes = Type.Record(
     Type.Number(),
     Type.Boolean(),
     Type.Object({ time: Type.String({ description: "RFC 3339." }) }),
+    Type.Null(),
   ]),
   {
     description:
-      "What the run is found by from here on, by name: at most 32 texts, numbers, bools and times.",
+      "What the run is found by from here on, by name: at most 32 texts, numbers, bools and times; null takes one away.",
   },
 );
 
-const typeOfJson = (given: Static<typeof ReportedAttributes>[string]): AttributeType => {
+const typeOfJson = (given: string | number | boolean | { time: string }): AttributeType => {
   if (typeof given === "object") return "time";
   if (typeof given === "string") return "text";
   return typeof given === "number" ? "number" : "bool";
 };
 
 /** Throws the fault that names the attribute and the rule. */
-export function readReported(given: Static<typeof ReportedAttributes>): NewAttribute[] {
+export function readReported(given: Static<typeof ReportedAttributes>): AttributeChange[] {
   const entries = Object.entries(given);
   if (entries.length > attributesMax) throw invalid("attributes", `at most ${attributesMax}`);
   return entries.map(([name, json]) => {
     requireAttributeName("attributes", name);
+    if (json === null) return { name, type: null, stored: null };
     const type = typeOfJson(json);
     const read = readAs(type, typeof json === "object" ? json.time : json);
     return { name, type, stored: storedValue(required(`attributes.${name}`, read)) };

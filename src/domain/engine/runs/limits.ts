@@ -35,3 +35,8 @@ export const stateChangesMax = 2_000;
 export const statePlacesMax = 20;
 /** Of the output of a run that was waited for; twenty stay within what a step may hold. */
 export const metOutputCharsMax = 200_000;
+
+/** Functions that a search of runs finds by their ids beyond the runs that it looks at. */
+export const searchedFunctionsMax = 20;
+/** Runs that are not over, of the environment or function, that a list by status begins with. */
+export const fewLiveMax = 5_000;

@@ -1,20 +1,14 @@
 import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import {
-  countedPage,
-  type PageQuery,
-  pageSize,
-  pageStart,
-  timeBound,
-  writeCursor,
-} from "../../../kit/page.ts";
+import { type PageQuery, pageSize, timeBound } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import { type AttributeFilterInput, readFilters, requireAttributeName } from "../attributes/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { type AttributeOrder, findRuns } from "./attributes/find-runs.ts";
-import * as rows from "./rows.ts";
+import type { RunsPage } from "./lists/look.ts";
+import { pageOfRuns } from "./lists/page-of-runs.ts";
+import type { RunFilter } from "./rows.ts";
 import { parseRunStatus, runStatuses } from "./rules.ts";
-import type { Run } from "./run.ts";
 
 export interface ListRunsInput extends PageQuery {
   functionId?: string;
@@ -34,12 +28,7 @@ export interface ListRunsInput extends PageQuery {
   orderBy?: { name: string; ascending?: boolean };
 }
 
-export interface RunsPage {
-  runs: Run[];
-  nextCursor: string | undefined;
-  /** Counted up to `countCap`. */
-  totalCount: number;
-}
+export type { RunsPage };
 
 export interface ListRunsDeps {
   store: Store;
@@ -63,14 +52,7 @@ export async function listRuns(
       ...{ order, size, cursor: input.cursor },
     });
   }
-  const start = pageStart(input);
-  const { items, ...page } = await countedPage(
-    pageSize(input.limit),
-    (limit) => rows.listRuns(store, filter, { ...start, limit }),
-    () => rows.countRuns(store, filter),
-    ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
-  );
-  return { runs: items, ...page };
+  return pageOfRuns(store, filter, input);
 }
 
 function orderOf({ orderBy }: ListRunsInput): AttributeOrder | undefined {
@@ -81,7 +63,7 @@ function orderOf({ orderBy }: ListRunsInput): AttributeOrder | undefined {
   };
 }
 
-export function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
+export function toFilter(environmentId: string, input: ListRunsInput): RunFilter {
   const statuses = (input.statuses ?? []).map((text) => {
     const status = parseRunStatus(text);
     if (!status)

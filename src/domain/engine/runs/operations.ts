@@ -97,7 +97,8 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
       (page: RunsPage) => ({
         runs: page.runs.map(toRunMessage),
         nextCursor: page.nextCursor ?? "",
-        totalCount: page.totalCount,
+        ...{ totalCount: page.totalCount, totalCountCapped: page.isTotalCut },
+        ...{ truncated: page.scanned > 0, scanned: page.scanned },
       }),
       // Status words come as `running`, `RUNNING` and the enum constant.
       { decode: (body) => withNumbers(body, ["limit", "offset"]) },

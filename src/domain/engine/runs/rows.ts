@@ -1,6 +1,4 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
-import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
@@ -72,7 +70,7 @@ export interface RunFilter {
   environmentId: string;
   functionId?: string;
   eventId?: string;
-  /** Substring of run id, function id or event name. */
+  /** Of run id, function id or event name; what looks like the id of a run or an event is one. */
   search?: string;
   statuses: readonly RunStatus[];
   since?: Instant;
@@ -85,26 +83,53 @@ export interface RunFilter {
   attributes?: readonly AttributeRange[];
 }
 
-export function conditions(filter: RunFilter): Sql[] {
+/** Ids are made of these letters, and begin with the time; so many name a second of it. */
+const idText = /^(run|evt)_0[0-9a-hjkmnp-tv-z]{7,25}$/;
+
+const idLength = 30;
+
+/**
+ * Runs `r` that a search names: by their id or the beginning of it, or by the id of their event. Undefined for any
+ * other text.
+ */
+export function namedBy(search: string, alias = ""): Sql | undefined {
+  const text = search.toLowerCase();
+  const [, kind] = idText.exec(text) ?? [];
+  if (kind === undefined || (kind === "evt" && text.length < idLength)) return undefined;
+  const column = sql.raw(`${alias}${kind === "run" ? "id" : "event_id"}`);
+  return text.length === idLength
+    ? sql`${column} = ${text}`
+    : sql`${column} >= ${text} AND ${column} < ${`${text}~`}`;
+}
+
+function searchCondition(search: string): Sql {
+  const parts = ["r.id", "r.function_id", "r.event_name"].map((column) =>
+    containsIgnoringCase(column, search),
+  );
+  return namedBy(search, "r.") ?? sql`(${sql.join(parts, " OR ")})`;
+}
+
+function conditionsBeside(filter: RunFilter, status: (filter: RunFilter) => Sql): Sql[] {
   const list = [sql`r.environment_id = ${filter.environmentId}`];
   if (filter.functionId !== undefined) list.push(sql`r.function_id = ${filter.functionId}`);
   if (filter.eventId !== undefined) list.push(sql`r.event_id = ${filter.eventId}`);
   if (filter.since !== undefined) list.push(sql`r.created_at >= ${filter.since}`);
   if (filter.until !== undefined) list.push(sql`r.created_at <= ${filter.until}`);
-  if (filter.search !== undefined) {
-    const { search } = filter;
-    list.push(
-      sql`(${containsIgnoringCase("r.id", search)} OR ${containsIgnoringCase("r.function_id", search)} OR ${containsIgnoringCase("r.event_name", search)})`,
-    );
-  }
+  if (filter.search !== undefined) list.push(searchCondition(filter.search));
   if (filter.undoFailed) list.push(sql.raw("r.undo_failed IS NOT NULL"));
   if (filter.errorGroup !== undefined) list.push(sql`r.error_group = ${filter.errorGroup}`);
   for (const range of filter.attributes ?? []) list.push(hasAttribute(filter.environmentId, range));
-  if (filter.statuses.length > 0) list.push(statusCondition(filter));
+  if (filter.statuses.length > 0) list.push(status(filter));
   return list;
 }
 
-/** Each kind by the index that finds it: live runs by their executions, failed and cancelled by `trouble`. */
+/** Of all runs: each status by the index that finds it. */
+export const conditions = (filter: RunFilter): Sql[] => conditionsBeside(filter, statusCondition);
+
+/** Of a run that was found already. */
+export const lookups = (filter: RunFilter): Sql[] => conditionsBeside(filter, statusLookup);
+
+/** Live runs by their executions, failed and cancelled ones by `trouble`. */
 function statusCondition({ environmentId, statuses }: RunFilter): Sql {
   const { ended, states } = storedStatuses(statuses);
   const troubles = ended.filter((status) => status !== "completed");
@@ -117,27 +142,19 @@ function statusCondition({ environmentId, statuses }: RunFilter): Sql {
   return sql`(${sql.join(parts, " OR ")})`;
 }
 
+function statusLookup({ statuses }: RunFilter): Sql {
+  const { ended, states } = storedStatuses(statuses);
+  const parts: Sql[] = [];
+  if (ended.length > 0) parts.push(sql`r.status IN ${sql.list(ended)}`);
+  if (states.length > 0)
+    parts.push(sql`(SELECT x.state FROM executions x WHERE x.run_id = r.id) IN ${sql.list(states)}`);
+  return sql`(${sql.join(parts, " OR ")})`;
+}
+
 export async function getRun(store: Store, environmentId: string, runId: string): Promise<Run | undefined> {
   const row = await store.one<RunRow>(sql`SELECT ${runColumns(store.seams)} FROM ${runTables}
     WHERE r.id = ${runId} AND r.environment_id = ${environmentId}`);
   return row && toRun(row);
-}
-
-/** Newest first by (created, id). */
-export async function listRuns(
-  store: Store,
-  filter: RunFilter,
-  page: { after?: Cursor; limit: number; offset: number },
-): Promise<Run[]> {
-  const where = conditions(filter);
-  if (page.after)
-    where.push(
-      sql`(r.created_at < ${page.after.at} OR (r.created_at = ${page.after.at} AND r.id < ${page.after.id}))`,
-    );
-  const rows =
-    await store.all<RunRow>(sql`SELECT ${runColumns(store.seams)} FROM ${runTables} ${sql.where(where)}
-    ORDER BY r.created_at DESC, r.id DESC LIMIT ${page.limit} OFFSET ${page.offset}`);
-  return rows.map(toRun);
 }
 
 /** These runs, in the order of the ids; what is gone is left out. */
@@ -150,14 +167,6 @@ export async function runsById(store: Store, environmentId: string, ids: readonl
     const row = byId.get(id);
     return row ? toRun(row) : [];
   });
-}
-
-/** How many match, counted up to the cap. */
-export async function countRuns(store: Store, filter: RunFilter): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM runs r LEFT JOIN executions e ON e.run_id = r.id ${sql.where(conditions(filter))}
-    LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
 }
 
 /** Active runs of all environments, counted up to `most`. */

@@ -265,6 +265,11 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
       has_prev: Type.Boolean(),
       approx_total: Type.Integer(),
       approx_total_capped: Type.Boolean(),
+      truncated: Type.Boolean({
+        description:
+          "The page ended because so many events had been looked at: its cursor goes on behind them.",
+      }),
+      scanned: Type.Integer({ description: "How many, where truncated." }),
     }),
     rest: "GET /api/v1/events",
     async handle({ schemaVersion, ...input }, call) {
@@ -286,6 +291,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
         has_prev: page.hasPrev,
         approx_total: page.approxTotal,
         approx_total_capped: page.approxTotalCapped,
+        ...{ truncated: page.scanned > 0, scanned: page.scanned },
       };
     },
   }),

@@ -22,13 +22,13 @@ export async function screenedPage(
   const limit = pageSize(query.limit);
   const first = await log.list(environmentId, query);
   const events = await allowed(first.events);
-  let scanned = first.events.length;
+  let scanned = first.events.length + first.scanned;
   let last = first;
   const further = async (): Promise<LoggedEvent[]> => {
     const { before: _, ...rest } = query;
     const cursor = last.nextCursor!;
     last = await log.list(environmentId, { ...rest, cursor, limit: Math.max(1, limit - events.length) });
-    scanned += last.events.length;
+    scanned += last.events.length + last.scanned;
     return allowed(last.events);
   };
   // A page towards newer events is not extended.

@@ -1,11 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
-import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { StoredEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
 
+/** Events that a page, or a count of names, looks at. */
 export const namesScanCap = 10_000;
 export const namesMax = 200;
 
@@ -39,8 +38,14 @@ export interface EventFilter {
 const columns = sql.raw(`id, position, name, version, data, metadata, source, at, idempotency_key, entity_id,
   entity_type, entity_version, run_id, redacted_at, schema_hash, schema_breach`);
 
-function conditions(filter: EventFilter): Sql[] {
-  const list = [sql`environment_id = ${filter.environmentId}`];
+export const conditions = (filter: EventFilter): Sql[] => [
+  sql`environment_id = ${filter.environmentId}`,
+  ...conditionsBeside(filter),
+];
+
+/** Of an event of the environment. */
+export function conditionsBeside(filter: EventFilter): Sql[] {
+  const list: Sql[] = [];
   if (filter.name !== undefined) list.push(containsIgnoringCase("name", filter.name));
   if (filter.names !== undefined) list.push(sql`name IN ${sql.list(filter.names)}`);
   if (filter.sources !== undefined) list.push(sql`source IN ${sql.list(filter.sources)}`);
@@ -51,52 +56,6 @@ function conditions(filter: EventFilter): Sql[] {
   if (filter.since !== undefined) list.push(sql`at >= ${filter.since}`);
   if (filter.until !== undefined) list.push(sql`at <= ${filter.until}`);
   return list;
-}
-
-export type PageAnchor = { olderThan: Cursor } | { newerThan: Cursor } | undefined;
-
-export interface EventKey extends Cursor {
-  position: number;
-}
-
-/**
- * Which events match, by (at, id): newest first, or with `newerThan` the nearest newer ones, oldest first. An index has all that
- * this asks: libSQL would otherwise read every payload that it passes.
- */
-export async function listEventKeys(
-  store: Store,
-  filter: EventFilter,
-  anchor: PageAnchor,
-  limit: number,
-): Promise<EventKey[]> {
-  const where = conditions(filter);
-  if (anchor && "newerThan" in anchor) {
-    const { at, id } = anchor.newerThan;
-    where.push(sql`(at > ${at} OR (at = ${at} AND id > ${id}))`);
-    return store.all(
-      sql`SELECT at, id, position FROM events ${sql.where(where)} ORDER BY at, id LIMIT ${limit}`,
-    );
-  }
-  if (anchor) {
-    const { at, id } = anchor.olderThan;
-    where.push(sql`(at < ${at} OR (at = ${at} AND id < ${id}))`);
-  }
-  return store.all(
-    sql`SELECT at, id, position FROM events ${sql.where(where)} ORDER BY at DESC, id DESC LIMIT ${limit}`,
-  );
-}
-
-/** Whether any matching event is newer than this cursor. */
-export async function hasNewer(store: Store, filter: EventFilter, { at, id }: Cursor): Promise<boolean> {
-  const where = [...conditions(filter), sql`(at > ${at} OR (at = ${at} AND id > ${id}))`];
-  return (await store.one(sql`SELECT 1 AS found FROM events ${sql.where(where)} LIMIT 1`)) !== undefined;
-}
-
-/** How many match, counted up to one more than the cap. */
-export async function countEvents(store: Store, filter: EventFilter): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM events ${sql.where(conditions(filter))} LIMIT ${countCap + 1}) counted`);
-  return row?.count ?? 0;
 }
 
 export function getEvent(store: Store, environmentId: string, id: string): Promise<LoggedEvent | undefined> {

@@ -1,7 +1,8 @@
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import { countCap, searchBytesMax } from "../../../kit/limits.ts";
+import { searchBytesMax } from "../../../kit/limits.ts";
 import { type Cursor, pageSize, readCursor, timeBound, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
+import { type EventKey, type EventLook, openLook, type PageAnchor } from "./look.ts";
 import * as rows from "./rows.ts";
 
 const filterValuesMax = 200;
@@ -31,6 +32,8 @@ export interface EventsPage {
   hasPrev: boolean;
   approxTotal: number;
   approxTotalCapped: boolean;
+  /** How many events were looked at, when that ended the page; else 0. */
+  scanned: number;
 }
 
 export interface EventNames {
@@ -57,13 +60,14 @@ export function openEventLog(store: Store): EventLog {
         throw invalid("cursor", "mutually exclusive with before");
       const filter = readFilter(environmentId, query);
       const limit = pageSize(query.limit);
+      const look = openLook(store, filter);
       const [page, total] = await Promise.all([
         query.before === undefined
-          ? olderPage(store, filter, query.cursor, limit)
-          : newerPage(store, filter, query.before, limit),
-        rows.countEvents(store, filter),
+          ? olderPage(store, environmentId, look, query.cursor, limit)
+          : newerPage(store, environmentId, look, query.before, limit),
+        look.count(),
       ]);
-      return { ...page, limit, approxTotal: Math.min(total, countCap), approxTotalCapped: total > countCap };
+      return { ...page, limit, approxTotal: total.count, approxTotalCapped: total.isCut };
     },
 
     async names(environmentId, query) {
@@ -101,7 +105,7 @@ const sliceMax = 16;
 async function readEvents(
   store: Store,
   environmentId: string,
-  keys: readonly rows.EventKey[],
+  keys: readonly EventKey[],
 ): Promise<rows.LoggedEvent[]> {
   const positions = keys.map(({ position }) => position);
   const [first, last] = [Math.min(...positions), Math.max(...positions)];
@@ -114,76 +118,99 @@ async function readEvents(
   return keys.flatMap(({ position }) => byPosition.get(position) ?? []);
 }
 
+interface EventsSlice {
+  events: rows.LoggedEvent[];
+  /** More follow, behind `end` where the page did not end with its last event. */
+  isMore: boolean;
+  end: Cursor | undefined;
+}
+
 async function readPage(
   store: Store,
-  filter: rows.EventFilter,
-  anchor: rows.PageAnchor,
+  environmentId: string,
+  look: EventLook,
+  anchor: PageAnchor,
   limit: number,
-): Promise<{ events: rows.LoggedEvent[]; isMore: boolean }> {
-  const keys = await rows.listEventKeys(store, filter, anchor, limit + 1);
+): Promise<EventsSlice> {
+  const { keys, last } = await look.keys(anchor, limit + 1);
   const wanted = keys.slice(0, limit);
   const events: rows.LoggedEvent[] = [];
   let chars = 1;
   let most = sliceFirst;
   for (let from = 0; from < wanted.length; ) {
     const slice = wanted.slice(from, from + most);
-    for (const event of await readEvents(store, filter.environmentId, slice)) {
+    for (const event of await readEvents(store, environmentId, slice)) {
       chars += event.data.length + (event.metadata?.length ?? 0);
-      if (events.length > 0 && chars > pageCharsMax) return { events, isMore: true };
+      if (events.length > 0 && chars > pageCharsMax) return { events, isMore: true, end: undefined };
       events.push(event);
     }
     from += slice.length;
     const fitting = Math.floor(((pageCharsMax - chars) * Math.max(1, events.length)) / chars);
     most = Math.max(1, Math.min(fitting + 1, sliceMax));
   }
-  return { events, isMore: keys.length > limit };
+  return { events, isMore: keys.length > limit || last !== undefined, end: last };
+}
+
+/** Whether there is anything behind the anchor, or may be. */
+async function isAny(look: EventLook, anchor: PageAnchor): Promise<boolean> {
+  const { keys, last } = await look.keys(anchor, 1);
+  return keys.length > 0 || last !== undefined;
 }
 
 async function olderPage(
   store: Store,
-  filter: rows.EventFilter,
+  environmentId: string,
+  look: EventLook,
   cursor: string | undefined,
   limit: number,
 ): Promise<EventsPageSlice> {
   const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
-  const { events, isMore } = await readPage(store, filter, after && { olderThan: after }, limit);
-  const first = events[0];
+  const slice = await readPage(store, environmentId, look, after && { olderThan: after }, limit);
+  const { events, isMore, end } = slice;
+  const [first, last] = [events[0], events.at(-1)];
+  const begin = first ? cursorOf(first) : after;
   // The newest page never has a previous one, also when events arrive meanwhile.
-  const hasPrev =
-    after !== undefined && (await rows.hasNewer(store, filter, first ? cursorOf(first) : after));
-  return page(events, isMore, hasPrev, after);
+  const hasPrev = after !== undefined && (await isAny(look, { newerThan: begin! }));
+  const behind = end ?? (last ? cursorOf(last) : after);
+  return page(events, { next: isMore ? behind : undefined, prev: hasPrev ? begin : undefined, end });
 }
 
 async function newerPage(
   store: Store,
-  filter: rows.EventFilter,
+  environmentId: string,
+  look: EventLook,
   before: string,
   limit: number,
 ): Promise<EventsPageSlice> {
   const cursor = readCursor("before", before);
-  const { events, isMore } = await readPage(store, filter, { newerThan: cursor }, limit);
+  const { events, isMore, end } = await readPage(store, environmentId, look, { newerThan: cursor }, limit);
   events.reverse();
+  const [first, last] = [events[0], events.at(-1)];
   // Everything at and below `before` is older than this page, so there is a next one whenever that event
   // exists.
-  const last = events.at(-1) ? cursorOf(events.at(-1)!) : { at: cursor.at, id: `${cursor.id}~` };
-  const older = await rows.listEventKeys(store, filter, { olderThan: last }, 1);
-  return page(events, older.length > 0, isMore, cursor);
+  const behind = last ? cursorOf(last) : { at: cursor.at, id: `${cursor.id}~` };
+  const hasNext = await isAny(look, { olderThan: behind });
+  const prev = end ?? (first ? cursorOf(first) : cursor);
+  return page(events, {
+    next: hasNext ? behindOf(last, cursor) : undefined,
+    prev: isMore ? prev : undefined,
+    end,
+  });
 }
+
+const behindOf = (last: rows.LoggedEvent | undefined, cursor: Cursor): Cursor =>
+  last ? cursorOf(last) : cursor;
 
 function page(
   events: rows.LoggedEvent[],
-  hasNext: boolean,
-  hasPrev: boolean,
-  cursor: Cursor | undefined,
+  { next, prev, end }: { next: Cursor | undefined; prev: Cursor | undefined; end: Cursor | undefined },
 ): EventsPageSlice {
-  const first = events[0] ? cursorOf(events[0]) : cursor;
-  const last = events.at(-1) ? cursorOf(events.at(-1)!) : cursor;
   return {
     events,
-    hasNext,
-    hasPrev,
-    nextCursor: hasNext && last ? writeCursor(last) : undefined,
-    prevCursor: hasPrev && first ? writeCursor(first) : undefined,
+    ...{ hasNext: next !== undefined, hasPrev: prev !== undefined },
+    nextCursor: next && writeCursor(next),
+    prevCursor: prev && writeCursor(prev),
+    scanned: end ? rows.namesScanCap : 0,
   };
 }
 

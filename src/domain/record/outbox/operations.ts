@@ -91,7 +91,13 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     rest: {
       route: "GET /api/v1/outbox/dead-letter",
       decode: decodePage,
-      query: Type.Object({ env: Type.Optional(text), ...Page.properties }),
+      query: Type.Object({
+        env: described(
+          Type.Optional(text),
+          "Id or name of the environment: required without X-Svc-Environment.",
+        ),
+        ...Page.properties,
+      }),
     },
     // What is shown is the event's payload.
     lists: listed(({ topic }: { topic: string }) => [topic, topic.replace(/^events:/, "")], {

@@ -1,14 +1,14 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../../store/store.ts";
-import { attributesMax, type NewAttribute } from "../../attributes/rules.ts";
+import { type AttributeChange, attributesMax, isSet } from "../../attributes/rules.ts";
 import type { NewRun } from "../run.ts";
 
 /** Mark raised, with the run's id behind it, when a report would give a run too many attributes. */
 export const attributesFull = "attributes:";
 
 interface SetsAttributes {
-  attributes: readonly NewAttribute[] | null;
+  attributes: readonly AttributeChange[] | null;
 }
 
 /** The attributes of all reports; undefined when none sets any. */
@@ -36,18 +36,26 @@ export function attributesSet(
   const columns = settingColumns(changes);
   if (columns === undefined) return sql.empty;
   const own = sql.raw("SELECT b.name FROM attributed b WHERE b.report = a.report");
+  const taken = changes.some(({ attributes }) => attributes?.some((one) => !isSet(one)))
+    ? sql.raw(`unmarked AS (
+      DELETE FROM run_attributes x USING attributed a, valid v
+      WHERE a.value IS NULL AND v.ord = a.report AND x.run_id = v.run_id AND x.name = a.name
+        AND x.environment_id || '' = v.environment_id),
+    `)
+    : sql.empty;
   return sql`attributed AS MATERIALIZED (SELECT * FROM ${rowsFrom("l", columns)}),
     marked AS (
       INSERT INTO ${target}
       SELECT v.environment_id, v.run_id, a.name, a.value, CASE
         WHEN (SELECT count(*) FROM run_attributes x WHERE x.run_id = v.run_id
             AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}))
-          + (SELECT count(*) FROM attributed b WHERE b.report = a.report) > ${sql.bigint(attributesMax)}
+          + (SELECT count(*) FROM attributed b WHERE b.report = a.report AND b.value IS NOT NULL) > ${sql.bigint(attributesMax)}
         THEN ${raiseMark(attributesFull, sql.raw("v.run_id"))} ELSE r.created_at END
       FROM attributed a JOIN valid v ON v.ord = a.report JOIN runs r ON r.id = v.run_id
+      WHERE a.value IS NOT NULL
       ORDER BY v.run_id, a.name
       ${conflict}),
-    `;
+    ${taken}`;
 }
 
 /** The same for libSQL, of reports whose fences hold. */
@@ -57,10 +65,13 @@ export function setAttributes(
 ): void {
   for (const { runId, environmentId, attributes } of changes) {
     if (attributes === null) continue;
+    const set = attributes.filter(isSet);
+    for (const { name } of attributes.filter((one) => !isSet(one)))
+      session.run(sql`DELETE FROM run_attributes WHERE run_id = ${runId} AND name = ${name}`);
     session.run(sql`INSERT INTO ${target}
       SELECT ${environmentId}, r.id, a.name, a.value, r.created_at FROM ${session.seams.rowsFrom("a", {
-        name: column.text(attributes.map(({ name }) => name)),
-        value: column.text(attributes.map(({ stored }) => stored)),
+        name: column.text(set.map(({ name }) => name)),
+        value: column.text(set.map(({ stored }) => stored)),
       })} JOIN runs r ON r.id = ${runId} WHERE true ${conflict}`);
     const row = session.one<{ count: number }>(
       sql`SELECT count(*) AS count FROM run_attributes WHERE run_id = ${runId}`,

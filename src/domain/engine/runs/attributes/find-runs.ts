@@ -1,25 +1,25 @@
 import { invalid } from "../../../../kit/fault.ts";
-import { countCap } from "../../../../kit/limits.ts";
-import { type Cursor, readCursor, writeCursor } from "../../../../kit/page.ts";
+import { readCursor, writeCursor } from "../../../../kit/page.ts";
 import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
-import { type AttributeRange, candidatesMax, fewRunsMax } from "../../attributes/rules.ts";
-import type { RunFilter } from "../rows.ts";
-import * as rows from "../rows.ts";
-import type { Run } from "../run.ts";
+import { type AttributeRange, fewRunsMax } from "../../attributes/rules.ts";
+import { indexed } from "../lists/leads.ts";
+import {
+  type After,
+  type Candidates,
+  countThrough,
+  lookThrough,
+  lookupsOf,
+  type RunsPage,
+} from "../lists/look.ts";
+import { type RunFilter, runsById } from "../rows.ts";
 import { inRange } from "./ranges.ts";
-
-/** Candidates looked at first for each run of a page; when they are not enough, all of `candidatesMax`. */
-const looksPerRun = 4;
 
 /** Newest first when left out. */
 export interface AttributeOrder {
   name: string;
   isAscending: boolean;
 }
-
-/** Where a run stands in the order: behind a value where an attribute orders the list. */
-type After = (Cursor & { value?: string }) | undefined;
 
 /** Runs by their attributes, a page at a time. */
 export interface FindRuns {
@@ -29,59 +29,29 @@ export interface FindRuns {
   size: number;
 }
 
-export interface FoundRuns {
-  runs: Run[];
-  nextCursor: string | undefined;
-  totalCount: number;
-}
-
-/**
- * A page looks at no more than `candidatesMax` runs, in their order, and may be short: its cursor goes on behind the
- * last one looked at. Of several filters the one that few runs match is looked up first.
- */
-export async function findRuns(store: Store, asked: FindRuns): Promise<FoundRuns> {
+/** Of several filters the one that few runs match is looked up first. */
+export async function findRuns(store: Store, asked: FindRuns): Promise<RunsPage> {
   const { filter, order, size } = asked;
   const after = await readPlace(store, asked);
   const { candidates, rest } = await candidatesOf(store, filter, order);
-
-  async function look(most: number): Promise<{ found: RunCandidate[]; next: RunCandidate | undefined }> {
-    const found = await store.all<RunCandidate>(sql`SELECT c.run_id, c.created_at, c.value
-      FROM (${candidates(after)} LIMIT ${most}) c ${whereMatching(rest)}
-      ORDER BY ${orderOf("c", order)} LIMIT ${size + 1}`);
-    if (found.length > size) return { found: found.slice(0, size), next: found[size - 1] };
-    const last = await store.one<RunCandidate>(sql`${candidates(after)} LIMIT 1 OFFSET ${most - 1}`);
-    return last && most < candidatesMax ? look(candidatesMax) : { found, next: last };
-  }
-
-  const [{ found, next }, counted] = await Promise.all([
-    look(looksPerRun * (size + 1)),
-    store.one<{ count: number }>(sql`SELECT count(*) AS count
-      FROM (${candidates(undefined)} LIMIT ${countCap}) c ${whereMatching(rest)}`),
+  const list: Candidates = {
+    upTo: (place, most, skip = 0) => sql`${candidates(place)} LIMIT ${most - skip} OFFSET ${skip}`,
+    order: orderOf("c", order),
+    matching: lookupsOf(rest),
+  };
+  const [look, counted] = await Promise.all([
+    lookThrough(store, list, { after, size, offset: 0 }),
+    countThrough(store, list),
   ]);
-  const ids = found.map(({ run_id }) => run_id);
   return {
-    runs: await rows.runsById(store, filter.environmentId, ids),
-    nextCursor: next && writeCursor({ at: next.created_at, id: next.run_id }),
-    totalCount: Number(counted?.count ?? 0),
+    runs: await runsById(store, filter.environmentId, look.ids),
+    nextCursor: look.next && writeCursor(look.next),
+    ...counted,
+    scanned: look.scanned,
   };
 }
 
-/** One lookup a candidate, whatever the statistics say: a join would read every run that there is. */
-function whereMatching(rest: RunFilter): Sql {
-  const list = rows.conditions(rest);
-  // An attribute is of a run of its environment: without a further condition there is nothing to look at.
-  if (list.length === 1) return sql.empty;
-  return sql`WHERE (SELECT 1 FROM runs r ${sql.where([sql.raw("r.id = c.run_id"), ...list])} LIMIT 1) IS NOT NULL`;
-}
-
-interface RunCandidate {
-  run_id: string;
-  created_at: number;
-  /** Of the attribute that orders the list. */
-  value: string | null;
-}
-
-export interface Candidates {
+export interface AttributeCandidates {
   /** Rows `run_id`, `created_at` and `value` behind a place, in the order of the list. */
   candidates(after: After): Sql;
   /** What is left to be looked at in each candidate. */
@@ -93,7 +63,7 @@ export async function candidatesOf(
   store: Pick<Store, "all">,
   filter: FindRuns["filter"],
   order?: AttributeOrder,
-): Promise<Candidates> {
+): Promise<AttributeCandidates> {
   const few = await fewestOf(store, filter, order);
   const lead =
     few ?? filter.attributes.find(({ name, equals }) => (order ? name === order.name : equals !== undefined));
@@ -141,24 +111,21 @@ function candidatesOfFew(
 }
 
 function candidatesInOrder(
-  { environmentId, since, until }: RunFilter,
+  filter: RunFilter,
   order: AttributeOrder | undefined,
   lead: AttributeRange | undefined,
   after: After,
 ): Sql {
+  const { environmentId, since, until } = filter;
   const range = lead ?? (order && { name: order.name, type: undefined });
-  const times = (alias: string) => [
-    ...(since === undefined ? [] : [sql`${sql.raw(alias)}.created_at >= ${since}`]),
-    ...(until === undefined ? [] : [sql`${sql.raw(alias)}.created_at <= ${until}`]),
-    ...(after ? [behind(alias, after, order)] : []),
+  if (!range) return indexed(sql`environment_id = ${environmentId}`, filter, after);
+  const times = [
+    ...(since === undefined ? [] : [sql`a.created_at >= ${since}`]),
+    ...(until === undefined ? [] : [sql`a.created_at <= ${until}`]),
+    ...(after ? [behind("a", after, order)] : []),
   ];
-  if (range)
-    return sql`SELECT a.run_id, a.created_at, a.value FROM run_attributes a
-      ${sql.where([inRange(environmentId, range), ...times("a")])} ORDER BY ${orderOf("a", order)}`;
-  return sql`SELECT n.run_id, n.created_at, NULL AS value FROM (
-      SELECT id AS run_id, created_at FROM runs WHERE environment_id = ${environmentId}) n
-    ${after || since !== undefined || until !== undefined ? sql.where(times("n")) : sql.empty}
-    ORDER BY ${orderOf("n", undefined)}`;
+  return sql`SELECT a.run_id, a.created_at, a.value FROM run_attributes a
+    ${sql.where([inRange(environmentId, range), ...times])} ORDER BY ${orderOf("a", order)}`;
 }
 
 /** Row comparisons are ranges of the index; with the columns before them in the row they would be filters. */

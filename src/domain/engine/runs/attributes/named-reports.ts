@@ -1,4 +1,5 @@
 import { Fault } from "../../../../kit/fault.ts";
+import { isSet } from "../../attributes/rules.ts";
 import { type RunReport, withoutAttributes } from "../execution/report.ts";
 import type { AttributeNames } from "./attribute-names.ts";
 
@@ -15,7 +16,7 @@ export function openNamedReports(
   onRefused: () => void,
 ): (report: RunReport) => Promise<void> {
   return (report) => {
-    const making = report.attributes && names.require(report.environmentId, report.attributes);
+    const making = report.attributes && names.require(report.environmentId, report.attributes.filter(isSet));
     if (!making) return submit(report);
     return making.then(
       () => submit(report),

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import type { NewAttribute } from "../../attributes/rules.ts";
+import type { AttributeChange } from "../../attributes/rules.ts";
 import type { NewErrorGroup } from "../../errors/rules.ts";
 import { nameOfState, type StateCondition, type StoredMatch } from "../../waits/rules.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
@@ -31,7 +31,7 @@ export interface ExecutionChange extends Fence {
   /** Null from workers that tell of no compensations. */
   undo: UndoChange | null;
   /** What the run is found by from here on; null keeps what there is. */
-  attributes: readonly NewAttribute[] | null;
+  attributes: readonly AttributeChange[] | null;
   /** Of a run that fails. */
   errorGroup: NewErrorGroup | null;
 }

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import type { NewAttribute } from "../../attributes/rules.ts";
+import type { AttributeChange } from "../../attributes/rules.ts";
 import { type Match, type StateCondition, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
@@ -27,7 +27,7 @@ export interface RunReport extends Fence {
   /** From workers that understand compensating jobs. */
   undo?: ReportedUndo;
   /** What the run is found by from here on. */
-  attributes?: readonly NewAttribute[];
+  attributes?: readonly AttributeChange[];
 }
 
 export interface ReportedUndo {

@@ -1,0 +1,105 @@
+import { countCap } from "../../../../kit/limits.ts";
+import type { Cursor } from "../../../../kit/page.ts";
+import { type Sql, sql } from "../../../../kit/sql.ts";
+import type { Store } from "../../../../store/store.ts";
+import { candidatesMax } from "../../attributes/rules.ts";
+import type { RunFilter } from "../rows.ts";
+import * as rows from "../rows.ts";
+import type { Run } from "../run.ts";
+
+/** Candidates looked at first for each run of a page; when they are not enough, all that may be. */
+const looksPerRun = 4;
+
+/** Where a run stands in the order: behind a value where an attribute orders the list. */
+export type After = (Cursor & { value?: string }) | undefined;
+
+export interface RunCandidate {
+  run_id: string;
+  created_at: number;
+  /** Of the attribute that orders the list. */
+  value: string | null;
+}
+
+/** Where the runs of a list are looked for, by an index. */
+export interface Candidates {
+  /** The first `most` rows of `RunCandidate` behind a place, in the order of the list, without `skip` of them. */
+  upTo(after: After, most: number, skip?: number): Sql;
+  /** Of rows `c`. */
+  order: Sql;
+  /** What run `r` of a candidate must meet; none where all candidates are in the list. */
+  matching: readonly Sql[];
+}
+
+export interface RunsLook {
+  ids: string[];
+  /** Where the next page begins. */
+  next: Cursor | undefined;
+  /** How many candidates were looked at, when that ended the page; else 0. */
+  scanned: number;
+}
+
+export interface RunsPage {
+  runs: Run[];
+  nextCursor: string | undefined;
+  /** Counted up to `countCap`, and among the first `candidatesMax` candidates. */
+  totalCount: number;
+  /** There may be more than were counted. */
+  isTotalCut: boolean;
+  /** As of a look. */
+  scanned: number;
+}
+
+/** What is asked of each candidate beside its place in the list. */
+export const lookupsOf = (rest: RunFilter): Sql[] => {
+  const list = rows.lookups(rest);
+  // A candidate is of its environment: without a further condition there is nothing to look at.
+  return list.length === 1 ? [] : list;
+};
+
+/** One lookup a candidate, whatever the statistics say: a join would read every run that there is. */
+const lookup = (matching: readonly Sql[]): Sql =>
+  sql`(SELECT 1 FROM runs r ${sql.where([sql.raw("r.id = c.run_id"), ...matching])} LIMIT 1)`;
+
+/** Looks at no more than `most` candidates: the page may be short, and goes on behind the last one looked at. */
+export async function lookThrough(
+  store: Pick<Store, "all" | "one">,
+  list: Candidates,
+  { after, size, offset }: { after: After; size: number; offset: number },
+  most = candidatesMax,
+): Promise<RunsLook> {
+  const wanted = offset + size + 1;
+  const page = (found: readonly RunCandidate[], next: RunCandidate | undefined, scanned = 0): RunsLook => ({
+    ids: found.slice(0, size).map(({ run_id }) => run_id),
+    next: next && { at: next.created_at, id: next.run_id },
+    scanned,
+  });
+  if (list.matching.length === 0) {
+    const found = await store.all<RunCandidate>(list.upTo(after, wanted, offset));
+    return page(found, found.length > size ? found[size - 1] : undefined);
+  }
+
+  async function look(bound: number): Promise<RunsLook> {
+    const found = await store.all<RunCandidate>(sql`SELECT c.run_id, c.created_at, c.value
+      FROM (${list.upTo(after, bound)}) c WHERE ${lookup(list.matching)} IS NOT NULL
+      ORDER BY ${list.order} LIMIT ${size + 1} OFFSET ${offset}`);
+    if (found.length > size) return page(found, found[size - 1]);
+    const last = await store.one<RunCandidate>(list.upTo(after, bound, bound - 1));
+    if (last && bound < most) return look(most);
+    return page(found, last, last && most);
+  }
+  return look(Math.min(most, looksPerRun * wanted));
+}
+
+/** How many there are, as `RunsPage` says. */
+export async function countThrough(
+  store: Pick<Store, "one">,
+  list: Candidates,
+): Promise<Pick<RunsPage, "totalCount" | "isTotalCut">> {
+  const matches = list.matching.length === 0 ? sql.raw("*") : lookup(list.matching);
+  const row = await store.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
+    count(*) AS looked FROM (${list.upTo(undefined, countCap + 1)}) c`);
+  return {
+    totalCount: Math.min(countCap, Number(row?.count ?? 0)),
+    isTotalCut: Number(row?.looked ?? 0) > countCap,
+  };
+}
