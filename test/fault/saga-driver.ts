@@ -7,7 +7,11 @@ export interface Saga extends SagaCase {
   reached: number;
   /** Lets it go on from the point that it is at. */
   release(): void;
-  effects: { deed: "do" | "undo"; what: string; key: string }[];
+  /** Steps of which the server has answered that it has them. */
+  stored: Set<string>;
+  /** So many compensations fail, and are tried again. */
+  refusals: number;
+  effects: { deed: "do" | "undo"; what: string; key: string; wasStored: boolean }[];
 }
 
 export interface SagaDriver {
@@ -23,6 +27,8 @@ interface Told {
   what: string;
   key: string;
 }
+
+const nameOf = ({ deed, what }: Pick<Told, "deed" | "what">) => (deed === "do" ? what : `undo:${what}`);
 
 /** Takes down what sagas do, outside of all that is killed, and holds each of them at its points. */
 export function startSagaDriver(): SagaDriver {
@@ -40,6 +46,7 @@ export function startSagaDriver(): SagaDriver {
   }
 
   async function isHeldAt(saga: Saga, point: string): Promise<boolean> {
+    if (point.endsWith(".unanswered")) saga.stored.add(point.slice(0, point.indexOf(".")));
     if (saga.points[saga.reached] !== point) return false;
     const hold = Promise.withResolvers<void>();
     holds.set(saga.runId, hold);
@@ -56,15 +63,18 @@ export function startSagaDriver(): SagaDriver {
       const { runId, point, ...effect } = (await request.json()) as Told;
       const saga = await sagaOf(runId);
       if (point !== undefined) return Response.json({ isHeld: await isHeldAt(saga, point) });
-      saga.effects.push(effect);
-      return Response.json({});
+      const isRefused = saga.refusals > 0 && effect.deed === "undo";
+      if (isRefused) saga.refusals--;
+      else saga.effects.push({ ...effect, wasStored: saga.stored.has(nameOf(effect)) });
+      return Response.json({ isRefused });
     },
   });
   return {
     url: `http://127.0.0.1:${server.port}`,
     plan(runId, one) {
       const release = () => holds.get(runId)?.resolve();
-      const saga: Saga = { ...one, runId, reached: 0, release, effects: [] };
+      const saga: Saga = { ...one, runId, reached: 0, release, stored: new Set(), refusals: 0, effects: [] };
+      if (one.ending.startsWith("cancel-")) saga.refusals = 1;
       sagas.set(runId, saga);
       unplanned.get(runId)?.resolve(saga);
       return saga;

@@ -30,7 +30,9 @@ const sagaOf = (ending: Ending) =>
       const act = async (deed: "do" | "undo", what: string, key: string) => {
         const name = deed === "do" ? what : `undo:${what}`;
         await at(run.id, `${name}.before`);
-        await tell("effect", { runId: run.id, deed, what, key });
+        const effect = { runId: run.id, deed, what, key };
+        const { isRefused } = await tell<{ isRefused: boolean }>("effect", effect);
+        if (isRefused) throw new Error("closed for lunch");
         await at(run.id, `${name}.after`);
       };
       for (const what of deeds) {
@@ -50,13 +52,15 @@ interface SentReport {
   run_id: string;
   status: string;
   compensations?: number;
-  steps?: { name: string; compensation_for?: string }[];
+  steps?: { name: string; status: string; compensation_for?: string }[];
   error?: { code?: string };
 }
 
 /** The points before which a report is not sent, and behind which its answer is lost, without `.unsent` and `.unanswered`. */
 function pointsOf({ status, compensations, steps = [], error }: SentReport): string[] {
-  const stored = steps.map(({ name, compensation_for: of }) => (of === undefined ? name : `undo:${of}`));
+  const stored = steps
+    .filter((step) => step.status === "completed")
+    .map(({ name, compensation_for: of }) => (of === undefined ? name : `undo:${of}`));
   if (status !== "progress") stored.push(error?.code === "COMPENSATED" ? "undone" : "end");
   else if (steps.length === 0 && compensations !== undefined) stored.push("known");
   return stored;
@@ -64,13 +68,16 @@ function pointsOf({ status, compensations, steps = [], error }: SentReport): str
 
 const held = async (input: string, init: RequestInit): Promise<Response> => {
   const { reports } = JSON.parse(init.body as string) as { reports: SentReport[] };
-  const passed = reports.flatMap((one) => pointsOf(one).map((point) => [one.run_id, point] as const));
+  const passed = reports.flatMap((one, place) =>
+    pointsOf(one).map((point) => [one.run_id, point, place] as const),
+  );
   for (const [runId, point] of passed) await at(runId, `${point}.unsent`);
   const answer = await bare(input, init);
   const text = await answer.text();
-  if (answer.ok)
-    for (const [runId, point] of passed)
-      if (await at(runId, `${point}.unanswered`)) throw new TypeError("the connection was lost");
+  const results = answer.ok ? (JSON.parse(text) as { results: { error?: string }[] }).results : [];
+  for (const [runId, point, place] of passed)
+    if (results[place] && results[place].error === undefined && (await at(runId, `${point}.unanswered`)))
+      throw new TypeError("the connection was lost");
   return new Response(text, answer);
 };
 globalThis.fetch = Object.assign(

@@ -189,14 +189,6 @@ async function judge(client: Client, saga: Saga, victim: Victim, figures: SagaFi
     if (undone!.length > 0 && isListed) breach(`${what} is released and listed`);
     if (undone!.length > 0 && done!.length === 0) breach(`${what} is released and was never done`);
     if (new Set(done!.map(({ key }) => key)).size > 1) breach(`${what} was done under two keys`);
-    const point = saga.points[0]!;
-    for (const [deed, times] of [
-      ["do", done!.length],
-      ["undo", undone!.length],
-    ] as const) {
-      // What one execution did and could not report, the next one does once more.
-      const isCut = (deed === "undo") === /^undo|^undone/.test(point);
-      if (times > (isCut ? 2 : 1)) breach(`${deed} ${what}: ${times} times`);
-    }
+    if (own.some(({ wasStored }) => wasStored)) breach(`${what} was stored, and ran again`);
   }
 }
