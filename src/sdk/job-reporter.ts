@@ -47,6 +47,8 @@ export class JobReporter {
   #tellingUndo: Promise<void> | undefined;
   /** The run was ended, and what it has done is to be undone: the steps under way still count. */
   #ended: SvcError | undefined;
+  /** Name of the step at which the handler was left. */
+  #yieldedAt = "";
   /** Fields of the last report. */
   #deviations = "";
   /** What the run is found by, as far as the server does not know it. */
@@ -188,7 +190,10 @@ export class JobReporter {
 
   #named({ code, message, status, field, cause }: SvcError): SvcError {
     const detail = { status, ...(field !== undefined && { field }), cause };
-    return new SvcError(code, this.#steps.named(message), detail);
+    const said = this.#steps
+      .named(message)
+      .replace(/^yield\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
+    return new SvcError(code, said, detail);
   }
 
   /** Goes with the last report. */
@@ -197,6 +202,7 @@ export class JobReporter {
   }
 
   endYielded(reason: Yield): Promise<void> {
+    this.#yieldedAt = reason.step_name;
     return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
   }
 
