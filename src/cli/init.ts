@@ -140,8 +140,8 @@ export function addInit(program: Command, io: Io): void {
 
 ${enter}  bun install
   bun test
-  svc dev --worker src/worker.ts
-  svc emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
+  bun run dev                                              # svc dev, with the worker
+  bunx svc emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
 `);
     });
 }

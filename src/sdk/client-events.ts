@@ -1,6 +1,7 @@
 import type { EventCalls } from "./client-types.ts";
 import { durationMs } from "./duration.ts";
 import type { EventRegistry } from "./events.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { dataFields } from "./payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "./read.ts";
 import { once, safe } from "./retry.ts";
@@ -8,6 +9,9 @@ import type { Transport } from "./transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "./types.ts";
 
 const emitBatchMax = 100;
+const known: KnownOptions<EmitOptions> = {
+  ...{ idempotencyKey: true, metadata: true, version: true, delay: true, at: true },
+};
 /** The answer is to tell what no worker serves. */
 const told = { tellUnserved: true };
 /** How much longer than the server a call waits for a synchronous answer. */
@@ -41,6 +45,7 @@ export function eventCalls<Events extends EventMap>(
 
   return {
     async emit(event, data, given = {}) {
+      requireKnown("emit", given, known);
       const repeatable = given.idempotencyKey !== undefined;
       return readEmitted(
         await transport.rpc(

@@ -1,6 +1,7 @@
 import { filtersOf } from "./attributes.ts";
 import { functionIdOf } from "./client-functions.ts";
 import { count, text } from "./entity-messages.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
 import { type Message, present } from "./read.ts";
 import type {
@@ -76,21 +77,38 @@ const readSample = (message: Message): RepairForecast["samples"][number] => ({
 
 const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : at);
 
-const filterOf = ({ since, until, attributes, ...filter }: RepairSelection) => ({
-  ...filter,
-  ...(since !== undefined && { since: timeOf(since) }),
-  ...(until !== undefined && { until: timeOf(until) }),
-  ...(attributes && { attributes: filtersOf(attributes) }),
-});
+const knownFilter: KnownOptions<RepairSelection> = {
+  ...{ functionId: true, eventId: true, statuses: true, search: true, since: true, until: true },
+  ...{ compensationFailed: true, errorGroup: true, attributes: true },
+};
+const knownEvents: KnownOptions<ReplaySelection> = {
+  ...{ pattern: true, filter: true, from: true, to: true, again: true },
+};
+
+/** A word that the server passes over would select more runs than its caller meant. */
+function filterOf(selection: RepairSelection) {
+  requireKnown("the filter of a repair", selection, knownFilter);
+  const { since, until, attributes, ...filter } = selection;
+  return {
+    ...filter,
+    ...(since !== undefined && { since: timeOf(since) }),
+    ...(until !== undefined && { until: timeOf(until) }),
+    ...(attributes && { attributes: filtersOf(attributes) }),
+  };
+}
 
 const placeOf = (place: ReplayPlace | undefined, position: string, time: string) =>
   place === undefined ? {} : typeof place === "number" ? { [position]: place } : { [time]: timeOf(place) };
 
-const eventsOf = ({ from, to, ...events }: ReplaySelection) => ({
-  ...events,
-  ...placeOf(from, "fromPosition", "since"),
-  ...placeOf(to, "toPosition", "until"),
-});
+function eventsOf(selection: ReplaySelection) {
+  requireKnown("a replay", selection, knownEvents);
+  const { from, to, ...events } = selection;
+  return {
+    ...events,
+    ...placeOf(from, "fromPosition", "since"),
+    ...placeOf(to, "toPosition", "until"),
+  };
+}
 
 const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
   ((list ?? []) as Message[]).map(read);

@@ -1,6 +1,7 @@
 import { filtersOf } from "./attributes.ts";
-import type { RunCalls, RunsFound } from "./client-types.ts";
+import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
 import { SvcError } from "./errors.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { outputText } from "./payload.ts";
 import { instant, type Message, parsed, readPausedState, readRun, readStep } from "./read.ts";
 import { once, pause, safe } from "./retry.ts";
@@ -9,6 +10,17 @@ import type { RunStatus } from "./types.ts";
 
 const waitFirstMs = 25;
 const waitMsMax = 1_000;
+const known: KnownOptions<ListRunsOptions> = {
+  ...{ functionId: true, eventId: true, statuses: true, search: true, since: true, until: true },
+  ...{
+    compensationFailed: true,
+    errorGroup: true,
+    attributes: true,
+    orderBy: true,
+    limit: true,
+    cursor: true,
+  },
+};
 const ended = new Set<RunStatus>(["completed", "failed", "cancelled"]);
 
 const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -20,7 +32,9 @@ export function runCalls(transport: Transport): RunCalls {
   const calls: RunCalls = {
     getRun: async (id) => readRun(await rpc("GetRun", { id }, safe)),
 
-    async listRuns({ statuses, since, until, attributes, ...given } = {}) {
+    async listRuns(options = {}) {
+      requireKnown("listRuns", options, known);
+      const { statuses, since, until, attributes, ...given } = options;
       const message = {
         ...given,
         ...(statuses && { statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`) }),

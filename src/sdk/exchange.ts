@@ -23,6 +23,8 @@ interface ExchangeAnswer {
 // The server holds a poll for 5 s by default; an operator may choose more.
 const pollTimeoutMs = 90_000;
 
+const isWord = /^[A-Z][A-Z0-9_]*$/;
+
 function outcomeOf(result: NonNullable<ExchangeAnswer["results"]>[number] | undefined): Outcome {
   if (result === undefined) {
     return new SvcError("bad_answer", "the server says nothing of a report", {
@@ -33,7 +35,13 @@ function outcomeOf(result: NonNullable<ExchangeAnswer["results"]>[number] | unde
   if (result.error === undefined) return undefined;
   const status = typeof result.status === "number" ? result.status : 409;
   const retryable = status >= 500 || status === 429 || status === 408;
-  return new SvcError(result.error, result.message ?? result.error, { status, retryable });
+  // Without a word of its own an error is its message.
+  const code = isWord.test(result.error)
+    ? result.error
+    : status === 400
+      ? "invalid_argument"
+      : `http_${status}`;
+  return new SvcError(code, result.message ?? result.error, { status, retryable });
 }
 
 /** Reports and the next jobs in one round trip; jobs handed out this way need no ack. */

@@ -47,6 +47,8 @@ export class JobReporter {
   #tellingUndo: Promise<void> | undefined;
   /** The run was ended, and what it has done is to be undone: the steps under way still count. */
   #ended: SvcError | undefined;
+  /** Name of the step at which the handler was left. */
+  #yieldedAt = "";
   /** Fields of the last report. */
   #deviations = "";
   /** What the run is found by, as far as the server does not know it. */
@@ -108,14 +110,26 @@ export class JobReporter {
     return this.#attributes ? `"attributes":${JSON.stringify(this.#attributes)},` : "";
   }
 
-  /** Takes how many compensations there are; resolves once the server knows that there are some. */
+  /**
+   * Takes how many compensations there are; resolves once the server knows that there are some, and has the steps before this
+   * one (`isKnown`: it does). With two steps that it does not have, a worker that dies would leave the second unknown: the
+   * handler that undoes the run comes no further than the first.
+   */
   undoes(count: number, isKnown: boolean): Promise<void> | undefined {
     this.#undoCount = count;
     this.#undoMost = Math.max(this.#undoMost, count);
     this.#undoIsKnown ||= isKnown;
-    if (this.#undoIsKnown) return undefined;
-    this.#tellingUndo ??= this.#tellUndo();
-    return this.#tellingUndo.then(this.requireHeld);
+    if (isKnown || (this.#undoIsKnown && this.#steps.count === 0)) return undefined;
+    return this.#catchUp();
+  }
+
+  async #catchUp(): Promise<void> {
+    await this.#flushAll();
+    if (!this.#undoIsKnown) {
+      this.#tellingUndo ??= this.#tellUndo();
+      await this.#tellingUndo;
+    }
+    this.requireHeld();
   }
 
   async #tellUndo(): Promise<void> {
@@ -176,7 +190,10 @@ export class JobReporter {
 
   #named({ code, message, status, field, cause }: SvcError): SvcError {
     const detail = { status, ...(field !== undefined && { field }), cause };
-    return new SvcError(code, this.#steps.named(message), detail);
+    const said = this.#steps
+      .named(message)
+      .replace(/^yield\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
+    return new SvcError(code, said, detail);
   }
 
   /** Goes with the last report. */
@@ -185,6 +202,7 @@ export class JobReporter {
   }
 
   endYielded(reason: Yield): Promise<void> {
+    this.#yieldedAt = reason.step_name;
     return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
   }
 
@@ -214,6 +232,10 @@ export class JobReporter {
     return !this.over && !this.#refused;
   }
 
+  async #flushAll(): Promise<void> {
+    while (this.#steps.count > 0 && this.#isHeld()) await this.#flush();
+  }
+
   #flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -228,12 +250,14 @@ export class JobReporter {
     while (this.#steps.count > 0 && this.#isHeld()) {
       const count = this.#steps.fitting();
       const attributes = this.#attributes;
+      const tellsUndo = this.#undoMost > 0;
       const own = `${this.#undoFields(this.#undoMost)}${this.#attributeFields()}`;
       const text = `${this.#head}${own}"status":"progress",${this.#steps.fields(count)}}`;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {
         if ((await this.#progress.done) === "withdrawn") return;
         this.#steps.stored(count);
+        this.#undoIsKnown ||= tellsUndo;
         if (this.#attributes === attributes) this.#attributes = undefined;
         if (this.#lastCharacters !== undefined && this.#steps.fitBeside(this.#lastCharacters)) return;
       } catch (error) {
@@ -247,7 +271,7 @@ export class JobReporter {
   /** Sends the last report. Steps that the server does not have go ahead of it, or travel with it as far as they fit. */
   async #settle(fields: string, stepsAhead: boolean): Promise<void> {
     if (stepsAhead) {
-      while (this.#steps.count > 0 && this.#isHeld()) await this.#flush();
+      await this.#flushAll();
     } else {
       clearTimeout(this.#timer);
       this.#progress?.withdraw();

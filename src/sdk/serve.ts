@@ -6,7 +6,7 @@ import { PushFault, performPush, readPush } from "./push.ts";
 import { readBody } from "./request-body.ts";
 import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 import { verifySignature } from "./signature.ts";
-import type { SvcFunction } from "./svc-function.ts";
+import { repeatedId, type SvcFunction } from "./svc-function.ts";
 import { type ConnectionOptions, connectionOf } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { answerWebhook, type WebhookRule } from "./webhooks.ts";
@@ -50,7 +50,8 @@ const variable = (name: string): string | undefined => globalThis.process?.env?.
 export function serve<Events extends EventMap = EventMap>(options: ServeOptions<Events>): ServeHandler {
   const { functions, webhooks = {}, tools } = options;
   const byId = new Map(functions.map((one) => [one.id, one]));
-  if (byId.size < functions.length) throw new TypeError("two functions of an endpoint have the same id");
+  if (byId.size < functions.length)
+    throw new TypeError(`two functions of an endpoint have the same id ${repeatedId(functions)}`);
   if (byId.size === 0 && Object.keys(webhooks).length === 0 && !tools)
     throw new TypeError("an endpoint needs functions, webhooks or tools");
   const { signingKey = variable("SVC_SIGNING_KEY") } = options;

@@ -1,5 +1,6 @@
 import type { Compensations } from "./compensations.ts";
 import type { Deviations } from "./deviations.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
@@ -11,6 +12,8 @@ import { yieldSteps } from "./step-yields.ts";
 import type { RunOptions, Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
 
+const known: KnownOptions<RunOptions> = { timeout: true, retry: true, compensate: true };
+
 /** The `step` of a handler, for the execution that it belongs to. */
 export function createSteps(
   execution: Execution,
@@ -20,6 +23,7 @@ export function createSteps(
   const steps: Steps = {
     async run(name, work, options = {}) {
       execution.requireGoing(name);
+      requireKnown(`step ${name}`, options, known);
       const step = execution.use(name);
       const { compensate } = options;
       const how = performOptions(name, options);

@@ -24,8 +24,8 @@ export interface ExecutionHost {
   /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
   call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
   /**
-   * Takes how many compensations the run has; resolves once the server knows that there are some, undefined when it does
-   * (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
+   * Takes how many compensations the run has; resolves once the server knows that there are some and has the
+   * steps before, undefined when it does (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
    */
   undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
   /** Waits until a step is tried again; ends early when the execution may not go on. */

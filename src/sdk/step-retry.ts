@@ -48,7 +48,7 @@ function boundedMs(
   [least, most]: [number, number],
 ): number {
   const isNegative = typeof duration === "number" && duration < 0;
-  const ms = isNegative ? Number.NaN : durationMs(duration);
+  const ms = isNegative ? Number.NaN : durationMs(duration, `step ${step}: ${option}`);
   if (!(ms >= least && ms <= most))
     throw new TypeError(`step ${step}: ${option} must be from ${least} to ${most} ms`);
   return ms;

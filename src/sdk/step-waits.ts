@@ -1,5 +1,6 @@
 import { conditionOf } from "./conditions.ts";
 import type { ReportedError } from "./errors.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import type { Execution } from "./step.ts";
 import { lateOf, timeoutText } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
@@ -60,6 +61,7 @@ const readRun = ({
   ...(cause !== undefined && { cause }),
 });
 
+const known: KnownOptions<ManyOptions> = { timeout: true, onTimeout: true };
 /** As on the server. */
 const conditionsMax = 20;
 const kinds = ["event", "stream", "key", "run"] as const;
@@ -78,6 +80,7 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
     conditions: readonly Condition[],
     options: ManyOptions,
   ) {
+    requireKnown(`step ${name}`, options, known);
     const { timeout, onTimeout = "null" } = options;
     const late = lateOf(name, onTimeout);
     return execution.awaitStored(
@@ -88,7 +91,7 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
         mode,
         conditions: [...conditions],
         on_timeout: onTimeout,
-        ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
+        ...(timeout !== undefined && { timeout: timeoutText(name, timeout) }),
       }),
       late,
     );

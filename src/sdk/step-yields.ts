@@ -1,5 +1,6 @@
 import { type Duration, durationMs } from "./duration.ts";
 import { WaitTimeoutError } from "./errors.ts";
+import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { outputText } from "./payload.ts";
 import type { Execution } from "./step.ts";
 import type { InvokeOptions, Steps } from "./steps.ts";
@@ -8,6 +9,11 @@ import type { WaitOptions } from "./wait-types.ts";
 
 type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
 
+const knownOfWaits: KnownOptions<WaitOptions> = {
+  ...{ name: true, match: true, matchValue: true, timeout: true, onTimeout: true, payload: true },
+};
+const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, timeout: true, timeoutMs: true };
+
 /** The steps that the server finishes: the execution ends at them, unless their result is stored already. */
 export function yieldSteps(execution: Execution, events: EventReader | undefined): YieldSteps {
   const { host } = execution;
@@ -15,7 +21,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
   return {
     async sleep(name, duration) {
       await execution.awaitStored(name, (base) => {
-        const ms = durationMs(duration);
+        const ms = durationMs(duration, `step ${name}`);
         // The server adds the duration to its own time; servers of before read the instant.
         return { ...base, type: "sleep", until: new Date(host.now() + ms).toISOString(), duration_ms: ms };
       });
@@ -23,13 +29,17 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
     async sleepUntil(name, at) {
       await execution.awaitStored(name, (base) => {
         const until = new Date(at).getTime();
-        if (Number.isNaN(until)) throw new TypeError(`step ${name}: not an instant`);
+        if (Number.isNaN(until))
+          throw new TypeError(
+            `step ${name}: not an instant: ${at} (write a Date, or a text that Date reads)`,
+          );
         return { ...base, type: "sleep", until: new Date(until).toISOString() };
       });
     },
 
     async waitForEvent(event: string, options: WaitOptions = {}) {
       const { name = event, match, matchValue, timeout, payload, onTimeout = "null" } = options;
+      requireKnown(`step ${name}`, options, knownOfWaits);
       const late = lateOf(name, onTimeout);
       const awaited = await execution.awaitStored(
         name,
@@ -41,7 +51,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
             on_timeout: onTimeout,
             ...(match !== undefined && { match }),
             ...(matchValue !== undefined && { match_value: matchValue }),
-            ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
+            ...(timeout !== undefined && { timeout: timeoutText(name, timeout) }),
             ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
           },
         }),
@@ -52,8 +62,10 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
       return (isEvent && events ? await events.read(awaited as HandlerEvent) : awaited) as never;
     },
 
-    async invoke(target: SvcFunction | string, { input, timeout, timeoutMs }: InvokeOptions = {}) {
+    async invoke(target: SvcFunction | string, options: InvokeOptions = {}) {
+      const { input, timeout, timeoutMs } = options;
       const id = idOf(target);
+      requireKnown(`step ${id}`, options, knownOfInvokes);
       const limitMs = invokeLimitMs(id, timeout ?? timeoutMs);
       return (await execution.awaitStored(id, (base) => ({
         ...base,
@@ -84,7 +96,7 @@ export const invokeMsMax = 366 * 86_400_000;
 
 function invokeLimitMs(id: string, timeout: Duration | undefined): number {
   if (timeout === undefined) return invokeMsMax;
-  const ms = typeof timeout === "number" ? timeout : durationMs(timeout);
+  const ms = typeof timeout === "number" ? timeout : durationMs(timeout, `step ${id}`);
   if (!(ms >= 1 && ms <= invokeMsMax))
     throw new TypeError(`step ${id}: timeout must be from 1 to ${invokeMsMax} ms`);
   return Math.round(ms);
@@ -108,6 +120,6 @@ export function lateOf(name: string, onTimeout: "null" | "throw"): (message: str
 }
 
 /** The form of timeouts on the wire: whole milliseconds, at least one. */
-export function timeoutText(timeout: Duration): string {
-  return `${Math.max(1, Math.round(durationMs(timeout)))}ms`;
+export function timeoutText(step: string, timeout: Duration): string {
+  return `${Math.max(1, Math.round(durationMs(timeout, `step ${step}`)))}ms`;
 }

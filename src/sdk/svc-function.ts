@@ -34,3 +34,7 @@ export interface SvcFunction<Input = unknown, Output = unknown> {
   /** Never there; carries the types of its event's data and of its result. */
   readonly types?: { readonly input: Input; readonly output: Output };
 }
+
+/** The first id that two of them have. */
+export const repeatedId = (functions: readonly Pick<SvcFunction, "id">[]): string | undefined =>
+  functions.find(({ id }, at) => functions.findIndex((one) => one.id === id) < at)?.id;

@@ -174,7 +174,9 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       try {
         return JSON.parse(text) as Answer;
       } catch (cause) {
-        throw new SvcError("bad_answer", `${request.path} answered something other than JSON`, { cause });
+        throw new SvcError("bad_answer", `${url}${request.path} answered something other than JSON`, {
+          cause,
+        });
       }
     } catch (error) {
       if (error instanceof SvcError) throw error;

@@ -10,7 +10,7 @@ import { consoleLogger } from "./log.ts";
 import type { SvcProjection } from "./projection-types.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
-import type { SvcFunction } from "./svc-function.ts";
+import { repeatedId, type SvcFunction } from "./svc-function.ts";
 import { type ConnectionOptions, connectionOf, knownConnection } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { sdkVersion } from "./version.ts";
@@ -153,7 +153,7 @@ class RunningWorker<Events extends EventMap> {
     if (functions.length + projections.length === 0)
       throw new TypeError("a worker needs functions or projections");
     if (this.#functions.size < functions.length)
-      throw new TypeError("two functions of a worker have the same id");
+      throw new TypeError(`two functions of a worker have the same id ${repeatedId(functions)}`);
     // A rejection that nobody listens to would end the process; the reason stands in the log.
     this.closed.promise.catch(() => {});
     this.jobs = new WorkerJobs({

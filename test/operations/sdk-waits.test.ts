@@ -83,11 +83,14 @@ describe.each(engines)("waits and children of the SDK against a real server on %
   const impatient = events.createFunction({ id: "impatient" }, ({ step }) =>
     step.waitForEvent("order.approved", { timeout: 20, onTimeout: "throw" }),
   );
+  const misspelt = events.createFunction({ id: "misspelt" }, ({ step }) =>
+    step.waitForEvent("order.approved", { match: "data.by ==" }),
+  );
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
     client = connect();
-    const functions = [double, approval, both, parent, handled, many, impatient];
+    const functions = [double, approval, both, parent, handled, many, impatient, misspelt];
     worker = createWorker({ client, functions, handleSignals: false, log: silent });
     await worker.start();
   });
@@ -117,6 +120,13 @@ describe.each(engines)("waits and children of the SDK against a real server on %
     const { runId } = await client.invokeFunction("impatient", {});
     expect(await client.waitForRun(runId)).toMatchObject({ status: "failed", attempt: 1 });
     expect((await client.getRunSteps(runId))[0]).toMatchObject({ type: "wait_for_event" });
+  });
+
+  test("a match that cannot be read fails its run, and names the step", async () => {
+    const { runId } = await client.invokeFunction("misspelt", {});
+    const message =
+      "result refused: step order.approved: match: Unexpected token: EOF, the text ends too early";
+    expect((await client.waitForRun(runId)).error).toMatchObject({ code: "invalid_argument", message });
   });
 
   test("waits for any and for all of several events; a loser ends nothing later", async () => {

@@ -78,11 +78,11 @@ describe("what expressions say", () => {
 
 describe("refused when compiled", () => {
   test.each([
-    ["total > 5", "Unknown variable: total"],
+    ["total > 5", "Unknown variable: total (one of event, data)"],
     ["process.exit()", "Unknown variable: process"],
     ["frob(data)", "found no matching overload for 'frob(dyn)'"],
     ["data.name.frob()", "found no matching overload for 'dyn.frob()'"],
-    ["data.total >", "Unexpected token: EOF"],
+    ["data.total >", "Unexpected token: EOF, the text ends too early"],
     ["", "Unexpected token: EOF"],
     ["1 + 1", "must be true or false, not int"],
     ["'text'", "must be true or false, not string"],

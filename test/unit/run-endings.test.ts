@@ -19,8 +19,14 @@ test("a run is undone first when its function asks for it and there may be somet
   expect(decideEnd(failed, row({}))).toEqual({ kind: "undo", ending });
   expect(decideEnd(failed, row({ undo_count: 0 })).kind).toBe("end");
   // A worker that was lost may have done what it never told, and what it did last is not known.
-  for (const lost of [{ undo_count: 0, lost_count: 1 }, { state: "leased" }])
-    expect(decideEnd(failed, row(lost))).toEqual({ kind: "undo", ending: { ...ending, interrupted: true } });
+  for (const [lost, more] of [
+    [{ undo_count: 0, lost_count: 1 }, { lostBefore: true }],
+    [{ state: "leased" }, {}],
+  ] as const)
+    expect(decideEnd(failed, row(lost))).toEqual({
+      kind: "undo",
+      ending: { ...ending, interrupted: true, ...more },
+    });
   expect(decideEnd(cancelled, row({})).kind).toBe("undo");
   expect(decideEnd(cancelled, row({ undo_on: 1 }))).toEqual({
     kind: "end",

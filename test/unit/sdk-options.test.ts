@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
+import { createClient, createFunction, createWorker, type Steps, testFunction } from "../../src/sdk/index.ts";
 
 const handler = () => 1;
 const one = createFunction({ id: "one" }, handler);
@@ -39,6 +39,55 @@ test("an option that does not exist is a TypeError, with the one that was meant"
     ],
   ];
   for (const [make, message] of wrong) expect(make).toThrow(new TypeError(message));
+});
+
+test("calls refuse an option that does not exist before anything is sent", async () => {
+  const { emit, listRuns, repairs } = createClient({ url: "http://127.0.0.1:1" });
+  const wrong: [() => Promise<unknown>, string][] = [
+    [() => emit("e", {}, { idempotency: "k" } as never), "emit has no option idempotency"],
+    [() => listRuns({ function: "f" } as never), "listRuns has no option function: did you mean functionId?"],
+    [
+      () => repairs.start("cancel", { filter: { functionId: "f", atributes: {} } as never }),
+      "the filter of a repair has no option atributes: did you mean attributes?",
+    ],
+    [() => repairs.preview("cancel", { event: "e" } as never), "the filter of a repair has no option event"],
+    [() => repairs.replayEvents("f", { since: 1 } as never), "a replay has no option since"],
+  ];
+  for (const [ask, message] of wrong) expect(ask()).rejects.toThrow(message);
+});
+
+test("steps refuse an option that does not exist, and name the step in what is wrong", async () => {
+  const wrong: [(step: Steps) => unknown, string][] = [
+    [
+      (step) => step.run("a", handler, { retries: 3 } as never),
+      "step a has no option retries: did you mean retry?",
+    ],
+    [
+      (step) => step.waitForEvent("paid", { timout: "1s" } as never),
+      "step paid has no option timout: did you mean timeout?",
+    ],
+    [
+      (step) => step.waitForAny("w", { a: { event: "e" } }, { within: 1 } as never),
+      "step w has no option within",
+    ],
+    [(step) => step.invoke("f", { data: 1 } as never), "step f has no option data"],
+    [(step) => step.sleep("nap", "5 minuts"), "step nap: not a duration: 5 minuts"],
+    [(step) => step.waitForEvent("paid", { timeout: "soon" }), "step paid: not a duration: soon"],
+    [(step) => step.sleepUntil("nap", "tomorrow"), "step nap: not an instant: tomorrow"],
+  ];
+  for (const [enter, message] of wrong) {
+    const { error } = await testFunction(
+      createFunction({ id: "f", retry: { maxAttempts: 1 } }, ({ step }) => enter(step)),
+    ).run({});
+    expect(error?.message).toStartWith(message);
+  }
+});
+
+test("two functions of one id are named", () => {
+  const other = createFunction({ id: "other" }, handler);
+  expect(() => createWorker({ functions: [other, one, one] })).toThrow(
+    "two functions of a worker have the same id one",
+  );
 });
 
 test("every option that exists is taken, whatever it holds", () => {

@@ -100,10 +100,12 @@ function environmentsOf(variables: readonly string[]): CelEnvironments {
 }
 
 /** The library's messages end with an excerpt of the source; the first line says what is wrong. */
-const refusal = (error: unknown): CelError =>
-  error instanceof CelError
-    ? error
-    : new CelError((error as Error).message.split("\n")[0] || "not a CEL expression");
+function refusal(error: unknown, variables: readonly string[]): CelError {
+  if (error instanceof CelError) return error;
+  const said = (error as Error).message.split("\n")[0] || "not a CEL expression";
+  if (said.startsWith("Unknown variable")) return new CelError(`${said} (one of ${variables.join(", ")})`);
+  return new CelError(said.endsWith("EOF") ? `${said}, the text ends too early` : said);
+}
 
 /** Messages that name types only; all others may quote the data. */
 const namesTypes = new Set([
@@ -164,7 +166,7 @@ export function compileCel(text: string, options: CelOptions): CelProgram {
   try {
     program = compile(text, options);
   } catch (error) {
-    throw refusal(error);
+    throw refusal(error, options.variables);
   }
   if (programs.size >= programsMax) programs.delete(programs.keys().next().value!);
   programs.set(key, program);

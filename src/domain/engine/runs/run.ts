@@ -164,6 +164,8 @@ export interface RunEnding {
   cause: string | null;
   /** The execution before was cut off: what it did last may not be stored. */
   interrupted: boolean;
+  /** The worker before the last one was lost at a step: unless the last one did it again, its outcome is not known. */
+  lostBefore?: true;
   /** Jobs that were tried to undo it and asked to be tried again. */
   tries: number;
 }

@@ -52,12 +52,14 @@ async function storeLate(
       })} WHERE true ${stepConflict}`);
   const isLast = change.next !== "leased" || change.ends !== null;
   const count = change.undo?.count ?? 0;
+  const ending = readEnding(lease.ending);
+  const interrupted = ending.lostBefore === true && own.steps.length === 0;
   await session.run(sql`UPDATE executions SET step_count = ${first + own.steps.filter((step) => step.sequence < 0).length},
       undo_count = CASE WHEN undo_count < ${sql.bigint(count)} THEN ${sql.bigint(count)} ELSE undo_count END
       ${
         isLast
           ? sql`, wake_at = ${now}, lease_hash = NULL,
-            ending = ${JSON.stringify({ ...readEnding(lease.ending), interrupted: false })}`
+            ending = ${JSON.stringify({ ...ending, interrupted })}`
           : sql.empty
       }
     WHERE run_id = ${change.runId}`);

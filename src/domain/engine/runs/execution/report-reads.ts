@@ -101,7 +101,7 @@ function decideFailure(
       // A job that was never reported by its worker undid nothing that is known.
       return { undone: ending, failed: undo ? undo.failed : Math.max(1, row.undo_count) };
     const at = now + retryDelayMs(definition.retry, tries);
-    return { undo: { ...ending, interrupted: false, tries }, at, until: null, functionId };
+    return { undo: { ...ending, tries }, at, until: null, functionId };
   }
   // Without its retry policy the run ends: the next report of it could not read the policy either.
   const next = definition ? afterFailure(error, definition.retry, { attempt, maxAttempts }) : "ends";

@@ -44,7 +44,8 @@ export function decideEnd(end: RunEnd, row: EndingRow | undefined): EndDecision 
       : ((bits & undoBits.failure) !== 0 && hasUndo) || (bits & undoBits.onFailure) !== 0;
   if (asks) {
     const { status, error, cause } = end;
-    return { kind: "undo", ending: { status, error, cause, interrupted: isCutOff, tries: 0 } };
+    const lost = row.lost_count > 0 && { lostBefore: true as const };
+    return { kind: "undo", ending: { status, error, cause, interrupted: isCutOff, ...lost, tries: 0 } };
   }
   const isLeft = end.status === "failed" && row.undo_count > 0;
   return { kind: "end", end, undoFailed: isLeft ? row.undo_count : null };
