@@ -1,5 +1,6 @@
 import type { SvcError } from "./errors.ts";
 import type { Stamp } from "./lease.ts";
+import type { LeaseAsking } from "./lease-asking.ts";
 import type { Transport } from "./transport.ts";
 import type { Logger } from "./types.ts";
 import type { Assignment, Report } from "./wire.ts";
@@ -15,6 +16,10 @@ export interface CourierOptions {
   transport: Transport;
   /** Jobs that could be started now. */
   room: () => number;
+  /** What this worker asks of its leases. */
+  asking: LeaseAsking;
+  /** The jobs that it holds. */
+  held: () => readonly string[];
   /** `askedAt` is when these jobs were asked for: their leases began later than that. */
   onJobs: (jobs: Assignment[], askedAt: Stamp) => void;
   /** The server does not accept the key; the courier sends nothing more. */

@@ -1,4 +1,5 @@
 import { SvcError } from "./errors.ts";
+import type { LeaseAsking } from "./lease-asking.ts";
 import type { Transport } from "./transport.ts";
 import type { Assignment, Outcome, Report } from "./wire.ts";
 
@@ -12,7 +13,8 @@ export interface Exchanged {
 export interface Wire {
   exchange(reports: readonly Report[], available: number): Promise<Exchanged>;
   /** The server holds the request until a job is there, or for as long as it holds a poll. */
-  poll(available: number, signal: AbortSignal): Promise<Assignment[]>;
+  /** `said` are further fields of the request. */
+  poll(available: number, signal: AbortSignal, said: string): Promise<Assignment[]>;
 }
 
 interface ExchangeAnswer {
@@ -45,11 +47,13 @@ function outcomeOf(result: NonNullable<ExchangeAnswer["results"]>[number] | unde
 }
 
 /** Reports and the next jobs in one round trip; jobs handed out this way need no ack. */
-export function exchangeWire(transport: Transport, workerPath: string): Wire {
+export function exchangeWire(transport: Transport, workerPath: string, asking: LeaseAsking): Wire {
   const path = `${workerPath}/exchange`;
+  const asked = () => `"lease_ms":${asking.lease_ms},"instance":"${asking.instance}"`;
   return {
     async exchange(reports, available) {
-      const text = `{"reports":[${reports.map((report) => report.text).join(",")}],"available":${available}}`;
+      const texts = reports.map((report) => report.text).join(",");
+      const text = `{"reports":[${texts}],"available":${available},${asked()}}`;
       const answer = await transport.send<ExchangeAnswer>({ method: "POST", path, text });
       const results = answer?.results ?? [];
       const inOrder = results.length === reports.length;
@@ -59,8 +63,8 @@ export function exchangeWire(transport: Transport, workerPath: string): Wire {
         jobs: answer?.jobs ?? [],
       };
     },
-    async poll(available, signal) {
-      const text = `{"reports":[],"available":${available}}`;
+    async poll(available, signal, said) {
+      const text = `{"reports":[],"available":${available},${asked()}${said}}`;
       const request = { method: "POST" as const, path, text, signal, timeoutMs: pollTimeoutMs };
       return (await transport.send<ExchangeAnswer>(request))?.jobs ?? [];
     },

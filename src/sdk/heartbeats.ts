@@ -10,6 +10,7 @@ export class Heartbeats {
   #dueAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
+  #isGiven = false;
 
   /** `beat` sends one heartbeat and never rejects. */
   constructor(everyMs: number, beat: (everyMs: number) => Promise<void>) {
@@ -21,13 +22,28 @@ export class Heartbeats {
     this.#plan();
   }
 
-  /** Takes note of a job's lease, by the instant at which it ends (RFC 3339). */
+  /** Leases last as long as they were asked for: `everyMs` is the longest time between two renewals of them. */
+  renewEvery(everyMs: number): void {
+    this.#isGiven = true;
+    this.#shorten(everyMs);
+  }
+
+  /** The next one is sent now. */
+  hurry(): void {
+    if (this.#timer !== undefined) this.#plan(0);
+  }
+
+  /** Takes note of a job's lease, by the instant at which it ends (RFC 3339), unless the time is given. */
   mindLease(expiresAt: string | undefined): void {
-    if (expiresAt === undefined) return;
-    const thirdMs = Math.max(everyMsMin, (Date.parse(expiresAt) - Date.now()) / 3);
-    if (!(thirdMs < this.#everyMs)) return;
-    this.#everyMs = thirdMs;
-    if (this.#dueAt > Date.now() + thirdMs) this.#plan();
+    if (expiresAt === undefined || this.#isGiven) return;
+    this.#shorten((Date.parse(expiresAt) - Date.now()) / 3);
+  }
+
+  #shorten(wantedMs: number): void {
+    const everyMs = Math.max(everyMsMin, wantedMs);
+    if (!(everyMs < this.#everyMs)) return;
+    this.#everyMs = everyMs;
+    if (this.#timer !== undefined && this.#dueAt > Date.now() + everyMs) this.#plan();
   }
 
   stop(): void {
@@ -35,10 +51,10 @@ export class Heartbeats {
     clearTimeout(this.#timer);
   }
 
-  #plan(): void {
+  #plan(inMs = this.#everyMs): void {
     clearTimeout(this.#timer);
-    this.#dueAt = Date.now() + this.#everyMs;
-    this.#timer = setTimeout(() => void this.#run(), this.#everyMs);
+    this.#dueAt = Date.now() + inMs;
+    this.#timer = setTimeout(() => void this.#run(), inMs);
   }
 
   async #run(): Promise<void> {

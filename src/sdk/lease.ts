@@ -6,8 +6,8 @@ export interface Stamp {
 
 export const stamp = (): Stamp => ({ monotonicMs: performance.now(), wallMs: Date.now() });
 
-const msSince = (since: Stamp): number =>
-  Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);
+const msBetween = (since: Stamp, until: Stamp): number =>
+  Math.max(until.monotonicMs - since.monotonicMs, until.wallMs - since.wallMs);
 
 /**
  * What a worker knows of the lease of its job. While its process was frozen, or an answer was late, another worker may have
@@ -26,15 +26,28 @@ export function createLease(
   leaseMs: number | undefined,
   /** Throws SvcError when the job is lost. */
   confirm: () => Promise<void>,
+  /** How long the server waits for a renewal when this process seems to be gone. */
+  patienceMs = Number.POSITIVE_INFINITY,
 ): Lease {
   let since = askedAt;
+  /** When the server has last heard of this process, or sent it the job. */
+  let seen = stamp();
   let asking: Promise<void> | undefined;
-  const holds = () => leaseMs === undefined || msSince(since) < leaseMs;
+  const holds = () => {
+    if (leaseMs === undefined) return true;
+    const now = stamp();
+    if (msBetween(since, now) >= leaseMs) return false;
+    return msBetween(seen, now) < patienceMs;
+  };
+  const note = (at: Stamp) => {
+    since = at;
+    seen = at;
+  };
 
   async function ask(): Promise<void> {
     const at = stamp();
     await confirm();
-    since = at;
+    note(at);
   }
 
   return {
@@ -47,7 +60,7 @@ export function createLease(
     },
     renewed(at) {
       // Answered after the lease could have ended, a renewal may have come too late for this job.
-      if (holds()) since = at;
+      if (holds()) note(at);
     },
   };
 }

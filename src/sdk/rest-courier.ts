@@ -1,6 +1,7 @@
 import type { Courier, CourierOptions, Sending } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
 import { exchangeWire, singleWire, type Wire } from "./exchange.ts";
+import { HeldJobs } from "./held-jobs.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { ReportQueue } from "./report-queue.ts";
 import { RequestRecovery, recoveryDelayMsMax } from "./request-recovery.ts";
@@ -35,6 +36,7 @@ export class RestCourier implements Courier {
   readonly #options: RestCourierOptions;
   readonly #queue = new ReportQueue();
   readonly #recovery: RequestRecovery;
+  readonly #held: HeldJobs;
   readonly #halt = new AbortController();
   #wire: Wire;
   #isStarted = false;
@@ -52,7 +54,8 @@ export class RestCourier implements Courier {
   constructor(options: RestCourierOptions) {
     const { transport, workerPath, register, onDenied, log } = options;
     this.#options = options;
-    this.#wire = exchangeWire(transport, workerPath);
+    this.#held = new HeldJobs(options.held);
+    this.#wire = exchangeWire(transport, workerPath, options.asking);
     const onMissingRoute = () => {
       log.info("this server has no exchange route; reports go one by one");
       this.#wire = singleWire(transport, workerPath);
@@ -160,6 +163,7 @@ export class RestCourier implements Courier {
   }
 
   async #exchangeFailed(batch: PendingReport[], error: SvcError, registrations: number): Promise<void> {
+    this.#held.lost();
     if (await this.#recovery.recover(error, registrations)) {
       this.#queue.putBack(batch);
     } else if (batch.length > 1 && !this.#stopped && error.status >= 400) {
@@ -195,12 +199,14 @@ export class RestCourier implements Courier {
     const askedAt = stamp();
     const { registrations } = this.#recovery;
     try {
-      const jobs = await this.#wire.poll(room, signal);
+      const jobs = await this.#wire.poll(room, signal, this.#held.said());
+      this.#held.answered(askedAt.monotonicMs);
       this.#recovery.succeeded();
       this.#polledCount = 0;
       if (jobs.length > 0) this.#options.onJobs(jobs, askedAt);
       else if (performance.now() - askedAt.monotonicMs < heldMsMin) await pause(unheldPollMs, signal);
     } catch (thrown) {
+      this.#held.lost();
       this.#polledCount = 0;
       const error = thrown as SvcError;
       if ((await this.#recovery.recover(error, registrations)) || this.#isDraining || this.#stopped) return;

@@ -14,6 +14,10 @@ export interface StreamCourierOptions extends CourierOptions {
   workerId: string;
   /** Takes by how many milliseconds this machine's clock is ahead of the server's. */
   tellClock: (offMs: number | undefined) => void;
+  /** Takes how long the leases of this worker last, from servers that tell it. */
+  onLease: (leaseMs: number | undefined) => void;
+  /** The server does not know yet which jobs this worker still holds. */
+  onReopened: () => void;
   /** Takes the functions of which another worker serves another definition. */
   tellConflicts: (functionIds: readonly string[] | undefined) => void;
   /** Fields of the `register` message besides the id. */
@@ -93,11 +97,15 @@ export class StreamCourier implements Courier {
   }
 
   #connect(): Promise<void> {
-    const { transport, workerId, registration } = this.#options;
+    const { transport, workerId, registration, asking, held } = this.#options;
     return openWorkerStream({
       transport,
-      registration: { workerId, ...registration },
-      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts }) => {
+      registration: {
+        ...{ workerId, ...registration },
+        ...{ leaseMs: asking.lease_ms, instance: asking.instance, held: held() },
+      },
+      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts, leaseMs }) => {
+        this.#options.onLease(leaseMs);
         this.#options.tellClock(Number(clockOffMs ?? 0));
         this.#options.tellConflicts(definitionConflicts);
         if (this.#stopped) return socket.destroy();
@@ -105,6 +113,7 @@ export class StreamCourier implements Courier {
         this.#reopening.opened();
         this.#socket = socket;
         this.#reports.attach(socket);
+        this.#options.onReopened();
       },
       onMessage: (message, socket) => this.#onMessage(message, socket),
       onEnd: (error, socket) => {

@@ -2,6 +2,7 @@ import type { Courier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
+import type { LeaseThread } from "./lease-thread.ts";
 import type { LastSequence } from "./sequence.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { Assignment } from "./wire.ts";
@@ -24,6 +25,10 @@ export interface ActiveJob {
 export class WorkerJobs {
   readonly #options: WorkerJobsOptions;
   readonly #active = new Map<string, { job: RunningJob; lease: Lease }>();
+  /** Renews leases beside this thread, where there is one. */
+  thread: LeaseThread | undefined;
+  /** How long the server waits for a renewal; undefined from servers that do not tell how long leases last. */
+  patienceMs: number | undefined;
   /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
   #busyCount = 0;
 
@@ -55,7 +60,9 @@ export class WorkerJobs {
     if (assignment.sequence !== undefined) last.note(assignment.sequence);
     this.#busyCount++;
     let hasRoom = false;
-    const lease = createLease(askedAt, assignment.lease_ms, confirm);
+    const { patienceMs, thread } = this;
+    const lease = createLease(askedAt, assignment.lease_ms, confirm, patienceMs);
+    const place = thread?.hold(assignment.job_id);
     const job = startJob({
       assignment,
       target: functions.get(assignment.function_id),
@@ -73,8 +80,13 @@ export class WorkerJobs {
     this.#active.set(job.jobId, { job, lease });
     void job.done.then(() => {
       this.#active.delete(job.jobId);
+      if (place !== undefined) thread?.release(place);
       courier.nudge();
     });
+  }
+
+  ids(): string[] {
+    return [...this.#active.keys()];
   }
 
   /** Takes the answer to a heartbeat that named `jobs`: the `lost` ones are other workers' by now. */

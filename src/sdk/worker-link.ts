@@ -31,6 +31,10 @@ export interface WorkerIdentity {
 
 export interface WorkerLinkOptions extends CourierOptions {
   identity: WorkerIdentity;
+  /** The server has registered the worker, whose leases last so long; undefined from servers that do not tell it. */
+  onLease: (leaseMs: number | undefined) => void;
+  /** A stream was opened: the server is to hear which jobs this worker has. */
+  onReopened: () => void;
   /** Repeats what failed for a passing reason. */
   insist: (work: () => Promise<void>) => Promise<void>;
   /** The server ended a run that this worker works on; only a stream brings this. */
@@ -40,6 +44,11 @@ export interface WorkerLinkOptions extends CourierOptions {
 /** In the answers to registrations and heartbeats. */
 interface ConflictsTold {
   definition_conflicts?: string[];
+}
+
+interface RegisteredAnswer extends ConflictsTold {
+  clock_off_ms?: number;
+  lease_ms?: number;
 }
 
 /** What this SDK's workers understand beyond the common protocol. */
@@ -74,15 +83,15 @@ function conflictTeller(log: Logger): (functionIds: readonly string[] | undefine
 
 const noneLost: ReadonlySet<string> = new Set();
 
-export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): WorkerLink {
-  const { transport } = travel;
+export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOptions): WorkerLink {
+  const { transport, asking } = travel;
   const { id, hostname, functionIds, maxConcurrentJobs, labels, version, definitionHashes } = identity;
   const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
   const tellClock = clockTeller(travel.log);
   const tellConflicts = conflictTeller(travel.log);
 
   async function register(): Promise<void> {
-    const answer = await transport.send<({ clock_off_ms?: number } & ConflictsTold) | undefined>({
+    const answer = await transport.send<RegisteredAnswer | undefined>({
       method: "POST",
       path: `${workerPath}/register`,
       body: {
@@ -94,9 +103,11 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
         version,
         features: workerFeatures,
         clock_ms: Date.now(),
+        ...asking,
         ...(Object.keys(definitionHashes).length > 0 && { definition_hashes: definitionHashes }),
       },
     });
+    onLease(answer?.lease_ms);
     tellClock(answer?.clock_off_ms);
     tellConflicts(answer?.definition_conflicts);
   }
@@ -106,10 +117,10 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
     register,
     async confirm({ job_id, run_id, execution_seq, lease_token }) {
       const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
-      await transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token } });
+      await transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token, ...asking } });
     },
     async heartbeat(jobs, timeoutMs) {
-      const body = { worker_id: id, active_jobs: jobs.length, jobs };
+      const body = { worker_id: id, active_jobs: jobs.length, jobs, ...asking };
       const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
       tellConflicts((await transport.send<ConflictsTold | undefined>(request))?.definition_conflicts);
       return noneLost;

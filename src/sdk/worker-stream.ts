@@ -7,6 +7,7 @@ import type { Transport } from "./transport.ts";
 export interface RegisteredMessage {
   clockOffMs?: string;
   definitionConflicts?: string[];
+  leaseMs?: number;
 }
 
 export interface WorkerStreamOptions {

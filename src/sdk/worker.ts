@@ -6,6 +6,8 @@ import { registration } from "./function.ts";
 import { Heartbeats } from "./heartbeats.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { type Stamp, stamp } from "./lease.ts";
+import { askFor, loopSilenceMs, newLeaseAsking, patienceMs, renewalMs } from "./lease-asking.ts";
+import { startLeaseThread } from "./lease-thread.ts";
 import { consoleLogger } from "./log.ts";
 import type { SvcProjection } from "./projection-types.ts";
 import { delayAfter, pause } from "./retry.ts";
@@ -132,6 +134,7 @@ class RunningWorker<Events extends EventMap> {
   readonly #definitionHashes: Record<string, string> = {};
   readonly #log: Logger;
   readonly #heartbeats: Heartbeats;
+  readonly #asking = newLeaseAsking();
   readonly #halt = new AbortController();
   #state: "new" | "running" | "draining" | "stopped" = "new";
   #releaseSignals: (() => void) | undefined;
@@ -189,6 +192,10 @@ class RunningWorker<Events extends EventMap> {
         version: { sdk: sdkVersion, runtime: runtimeName() },
         definitionHashes: this.#definitionHashes,
       },
+      asking: this.#asking,
+      held: () => this.jobs.ids(),
+      onLease: (leaseMs) => this.#mindLeases(leaseMs),
+      onReopened: () => this.#heartbeats.hurry(),
       room: () => this.jobs.room,
       onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),
       onDenied: (error) => {
@@ -210,6 +217,7 @@ class RunningWorker<Events extends EventMap> {
     try {
       await this.#insist(() => this.#registerFunctions());
       await this.#insist(() => this.#projections.join());
+      if (this.#link) await this.#startThread();
       await this.#insist(async () => this.#link?.register());
     } catch (error) {
       this.end();
@@ -246,6 +254,7 @@ class RunningWorker<Events extends EventMap> {
     const reason = error ?? new SvcError("worker_stopped", "the worker was stopped");
     this.#halt.abort();
     this.#heartbeats.stop();
+    this.#stopThread();
     this.#link?.courier.stop(reason);
     this.#projections.stop();
     this.jobs.abandonAll(reason);
@@ -264,6 +273,39 @@ class RunningWorker<Events extends EventMap> {
     }
   }
 
+  async #startThread(): Promise<void> {
+    const { transport } = this.#client;
+    askFor(this.#asking, { hasThread: true });
+    this.jobs.thread = await startLeaseThread({
+      url: `${transport.url}/api/v1/workers/${encodeURIComponent(this.id)}/heartbeat`,
+      headers: await transport.headers().catch(() => ({})),
+      body: { worker_id: this.id, ...this.#asking },
+      jobsMax: this.jobs.room,
+      onFailed: (reason) => {
+        this.#log.warn("the thread that renews leases has ended; the main thread renews them", { reason });
+        this.#stopThread();
+      },
+    });
+    if (!this.jobs.thread) askFor(this.#asking, { hasThread: false });
+  }
+
+  #stopThread(): void {
+    this.jobs.thread?.stop();
+    this.jobs.thread = undefined;
+    askFor(this.#asking, { hasThread: false });
+  }
+
+  /** Servers of before tell no time: leases last as long as ever then. */
+  #mindLeases(leaseMs: number | undefined): void {
+    if (leaseMs === undefined) {
+      this.#stopThread();
+      return;
+    }
+    this.#heartbeats.renewEvery(renewalMs(leaseMs));
+    this.jobs.patienceMs = patienceMs(leaseMs);
+    this.jobs.thread?.mind(loopSilenceMs(leaseMs));
+  }
+
   async #heartbeat(everyMs: number): Promise<void> {
     const link = this.#link;
     if (!link) return;
@@ -272,6 +314,7 @@ class RunningWorker<Events extends EventMap> {
     try {
       const lost = await link.heartbeat(jobs, Math.max(1_000, everyMs));
       this.jobs.renew(jobs, lost, askedAt);
+      this.jobs.thread?.beaten();
     } catch (error) {
       const { status, message } = error as SvcError;
       if (status === 404) await link.register().catch(() => {});

@@ -79,11 +79,11 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
     return ids;
   };
   const slots = (count: number) =>
-    Array.from({ length: count }, (_, n) => ({ leaseHash: `hash_${n}`, workerId: "w" }));
+    Array.from({ length: count }, (_, n) => ({ leaseHash: `hash_${n}`, workerId: "w", leaseUntil: now + 1 }));
   const claim = async (functionId: string, keys: readonly string[], count: number) => {
     const laneIds = keys.map((key) => laneOf(functionId, key));
     const demands = [{ environmentId, functionId, laneIds, slots: slots(count) }];
-    const rows = await store.flush(claimLimitedFlush, { now, leaseUntil: now + 1, demands });
+    const rows = await store.flush(claimLimitedFlush, { now, demands });
     const found = rows.filter((row): row is LaneFound & { rank: 0 } => row.rank === 0);
     return {
       runs: rows.filter((row): row is ClaimedRow => row.rank > 0).map((row) => row.run_id),
@@ -95,7 +95,6 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
   const openClaim = (functionId: string, count: number) =>
     store.flush(claimFlush, {
       now,
-      leaseUntil: now + 1,
       demands: [{ environmentId, functionId, since: 0, slots: slots(count) }],
     });
 
@@ -155,7 +154,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
       since: 0,
       slots: slots(3),
     }));
-    const rows = await store.flush(claimFlush, { now, leaseUntil: now + 1, demands: lanes });
+    const rows = await store.flush(claimFlush, { now, demands: lanes });
     expect(rows.map(({ lane, rank }) => [lane, rank])).toEqual(
       expect.arrayContaining([
         [1, 0],

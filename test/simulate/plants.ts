@@ -36,7 +36,7 @@ const timer: Plant = (store, plain) => ({
         await work({
           ...session,
           async all(query) {
-            if (/FROM executions d WHERE d\.state <> 'queued' AND d\.wake_at <=/.test(textOf(query))) {
+            if (/FROM executions d WHERE d\.state <> 'queued' AND .*d\.wake_at <=/.test(textOf(query))) {
               looks = true;
               taken = (await session.all<{ run_id: string }>(query)).map((row) => row.run_id);
             }

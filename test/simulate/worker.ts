@@ -41,6 +41,11 @@ type Step = NonNullable<ReportBody["steps"]>[number];
 export function startWorker(id: string, world: WorkerWorld, chance: Chance, leaseMs: number): ProcessTime {
   const { time, environmentId } = world;
   const process = processTime(time);
+  /** Some ask for a lease of their own, and say what they hold when a request has failed. */
+  const own = chance.branch("lease");
+  const asks = own.happens(0.5);
+  const asked = asks ? { lease_ms: Math.round(leaseMs / own.between(1, 3)), instance: `${id} at work` } : {};
+  const ownLeaseMs = asked.lease_ms ?? leaseMs;
   const slots = chance.between(1, 6);
   const held = new Map<string, AssignedJob>();
   /** When the lease of each job was last known to begin, as the SDK's workers count it (src/sdk/lease.ts). */
@@ -68,13 +73,17 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
     for (;;) {
       try {
         await call(({ engine }) =>
-          engine.workers.register(environmentId, {
-            workerId: id,
-            functionIds,
-            maxConcurrentJobs: slots,
-            version: { sdk: "0.40.0" },
-            ...(world.isUndone && { features: ["compensation"] }),
-          }),
+          engine.workers.register(
+            environmentId,
+            {
+              workerId: id,
+              functionIds,
+              maxConcurrentJobs: slots,
+              version: { sdk: "0.40.0" },
+              ...(world.isUndone && { features: ["compensation"] }),
+            },
+            engine.workers.leaseTerms(asked),
+          ),
         );
         break;
       } catch {
@@ -82,6 +91,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
       }
     }
     void beat();
+    let isUnsure = false;
     for (;;) {
       const free = slots - held.size;
       if (free <= 0) {
@@ -91,7 +101,19 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
       const gone = new AbortController();
       try {
         const askedAt = time.elapsed();
-        const jobs = await call(({ engine }) => engine.workers.poll(environmentId, id, free, gone.signal));
+        const said = isUnsure && asks ? [...held.keys()] : undefined;
+        const { jobs } = await call(({ engine }) =>
+          engine.workers.exchange(
+            environmentId,
+            id,
+            {
+              ...{ reports: [], acks: [], available: free, held: said },
+              terms: engine.workers.leaseTerms(asked),
+            },
+            gone.signal,
+          ),
+        );
+        isUnsure = false;
         for (const job of jobs) {
           held.set(job.jobId, job);
           leasedAt.set(job.jobId, askedAt);
@@ -100,6 +122,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
         if (jobs.length === 0) await pause(chance.between(1, 200));
       } catch {
         gone.abort();
+        isUnsure = true;
         await pause(chance.between(50, 500));
       }
     }
@@ -107,11 +130,14 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
 
   async function beat(): Promise<void> {
     for (;;) {
-      await pause(leaseMs / 3);
+      await pause(ownLeaseMs / (asks ? 4 : 3));
       const askedAt = time.elapsed();
       const jobs = [...held.values()];
       await call(({ engine }) =>
-        engine.workers.heartbeat(environmentId, id, { jobIds: jobs.map((job) => job.jobId) }),
+        engine.workers.heartbeat(environmentId, id, {
+          jobIds: jobs.map((job) => job.jobId),
+          terms: engine.workers.leaseTerms(asked),
+        }),
       ).then(
         () => {
           for (const job of jobs) if (leaseHolds(job)) leasedAt.set(job.jobId, askedAt);
@@ -130,7 +156,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
     const askedAt = time.elapsed();
     try {
       await call(({ engine }) =>
-        engine.workers.ack(environmentId, id, { job_id, execution_seq, lease_token }),
+        engine.workers.ack(environmentId, id, { job_id, execution_seq, lease_token, ...asked }),
       );
       leasedAt.set(job_id, askedAt);
       return true;

@@ -40,6 +40,7 @@ export interface Share {
 export const judgedByTime: readonly string[] = [
   "attack/neighbours",
   "attack/races",
+  "cluster/recovery",
   "operations/authenticate",
   "operations/cel-budgets",
   "operations/hostile-policies",
@@ -58,6 +59,7 @@ export const judgedByTime: readonly string[] = [
 export const longFiles: Record<string, number> = Object.fromEntries(
   Object.entries({
     "fault/short": 65,
+    "cluster/recovery": 40,
     "fault/demo": 55,
     "simulate/simulate": 40,
     "fault/readers": 34,

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { assignToActors, nearest } from "../../src/domain/engine/dispatch/actors.ts";
+import type { IdleWorker } from "../../src/domain/engine/dispatch/idle-workers.ts";
 import type { ClaimSlot } from "../../src/domain/engine/dispatch/queues.ts";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
 import { actorOf } from "../../src/domain/log/events/actor.ts";
@@ -28,8 +29,14 @@ test("an actor is a plain value of the event's data, by any spelling of its path
   expect(actorOf("long", data)?.length).toBe(200);
 });
 
-const slot = (workerId: string, name: string) =>
-  ({ poll: undefined, worker: { workerId }, token: name, hash: name }) as unknown as ClaimSlot;
+const ofName = { a: { workerId: "a" }, b: { workerId: "b" } } as unknown as Record<"a" | "b", IdleWorker>;
+const slot = (workerId: "a" | "b", name: string): ClaimSlot => ({
+  poll: undefined,
+  worker: ofName[workerId],
+  token: name,
+  hash: name,
+  leaseUntil: 7,
+});
 const row = (rank: number, actor_id: string | null) =>
   ({ lane: 1, rank, actor_id, run_id: `run_${rank}`, execution_seq: 1 }) as ClaimedRow;
 
@@ -42,11 +49,12 @@ test("a claim's rows are assigned by actor, each worker within its slots, and th
   const slotOf = await assignToActors(rows, slots, { runs, log: silentLog });
   expect(rows.map((one) => slotOf(one).worker.workerId)).toEqual(["b", "b", "a", "a"]);
   expect(moved).toEqual([
-    { runId: "run_1", executionSeq: 1, leaseHash: "1", workerId: "b" },
-    { runId: "run_2", executionSeq: 1, leaseHash: "2", workerId: "b" },
-    { runId: "run_3", executionSeq: 1, leaseHash: "3", workerId: "a" },
-    { runId: "run_4", executionSeq: 1, leaseHash: "4", workerId: "a" },
+    { runId: "run_1", executionSeq: 1, leaseHash: "1", to: { leaseHash: "3", workerId: "b", leaseUntil: 7 } },
+    { runId: "run_2", executionSeq: 1, leaseHash: "2", to: { leaseHash: "4", workerId: "b", leaseUntil: 7 } },
+    { runId: "run_3", executionSeq: 1, leaseHash: "3", to: { leaseHash: "1", workerId: "a", leaseUntil: 7 } },
+    { runId: "run_4", executionSeq: 1, leaseHash: "4", to: { leaseHash: "2", workerId: "a", leaseUntil: 7 } },
   ]);
+  expect(rows.map((one) => slotOf(one).token)).toEqual(["3", "4", "1", "2"]);
 });
 
 test("rows without actors, and rows that could not be handed over, stay where they were claimed", async () => {

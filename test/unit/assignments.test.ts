@@ -75,6 +75,7 @@ describe("a stream's question for jobs that fails", () => {
       clock,
       log,
       mayHave: undefined,
+      terms: { leaseMs: 90_000, holder: undefined, patienceMs: undefined },
       dispatcher: {
         async poll(asking) {
           askings.push(asking);

@@ -1,7 +1,9 @@
 import type { Log } from "../../../kit/log.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
+import type { Handover } from "../runs/execution/leases.ts";
 import type { Runs } from "../runs/service.ts";
 import type { IdleWorker } from "./idle-workers.ts";
+import { leaseOf } from "./plan.ts";
 import type { ClaimSlot, FunctionQueue, HeldPoll } from "./queues.ts";
 
 /** FNV-1a with a final mix: without it, ids that differ in their last letter only would score alike. */
@@ -49,6 +51,7 @@ export function* offeredFirst(
 
 /** The slots that one claim has for one worker. */
 interface WorkerSlots {
+  worker: IdleWorker;
   workerId: string;
   slots: ClaimSlot[];
 }
@@ -62,26 +65,26 @@ function assignQueue(
   slots: readonly ClaimSlot[],
   assigned: Map<ClaimedRow, ClaimSlot>,
 ): void {
-  const free = new Map<string, WorkerSlots>();
+  const free = new Map<IdleWorker, WorkerSlots>();
   for (const slot of slots) {
-    const { workerId } = slot.worker;
-    const candidate = free.get(workerId) ?? { workerId, slots: [] };
+    const { worker } = slot;
+    const candidate = free.get(worker) ?? { worker, workerId: worker.workerId, slots: [] };
     candidate.slots.push(slot);
-    free.set(workerId, candidate);
+    free.set(worker, candidate);
   }
   const assign = (row: ClaimedRow, candidate: WorkerSlots) => {
     assigned.set(row, candidate.slots.shift()!);
-    if (candidate.slots.length === 0) free.delete(candidate.workerId);
+    if (candidate.slots.length === 0) free.delete(candidate.worker);
   };
   for (const row of rows) if (row.actor_id !== null) assign(row, nearest(row.actor_id, free.values())!);
   for (const row of rows)
     if (row.actor_id === null)
-      assign(row, free.get(slots[row.rank - 1]!.worker.workerId) ?? free.values().next().value!);
+      assign(row, free.get(slots[row.rank - 1]!.worker) ?? free.values().next().value!);
 }
 
 /**
- * Sticky routing: runs of one actor go to the same worker while it can take them. A row keeps its token and
- * fence. A row that goes to another worker than it was claimed for is first recorded as that worker's in the
+ * Sticky routing: runs of one actor go to the same worker while it can take them. A row keeps its fence. A
+ * row that goes to another process than it was claimed for is first recorded as leased to that one in the
  * store, or its heartbeats would not renew the lease. Claims without actors cost nothing here.
  */
 export async function assignToActors(
@@ -99,12 +102,17 @@ export async function assignToActors(
       slotsOf[lane - 1]!,
       assigned,
     );
-  const reassigned = [...assigned].flatMap(([row, { worker }]) => {
-    const { hash, worker: claimedFor } = asClaimed(row);
-    if (worker.workerId === claimedFor.workerId) return [];
+  const reassigned: Handover[] = [];
+  for (const [row, slot] of assigned) {
+    const claimed = asClaimed(row);
+    if (slot.worker === claimed.worker) {
+      const { token, hash, leaseUntil } = claimed;
+      assigned.set(row, { ...slot, token, hash, leaseUntil });
+      continue;
+    }
     const { run_id: runId, execution_seq: executionSeq } = row;
-    return { runId, executionSeq, leaseHash: hash, workerId: worker.workerId };
-  });
+    reassigned.push({ runId, executionSeq, leaseHash: claimed.hash, to: leaseOf(slot) });
+  }
   try {
     if (reassigned.length > 0) await runs.handOver(reassigned);
   } catch (error) {

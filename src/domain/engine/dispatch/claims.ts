@@ -1,4 +1,4 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { laneLookMax, pollJobsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
@@ -36,7 +36,6 @@ export interface ClaimsDeps {
   ids: Ids;
   log: Log;
   tracer: Tracer;
-  leaseMs: number;
   queues: FunctionQueues;
   idleWorkers: IdleWorkers;
   polls: HeldPolls;
@@ -113,12 +112,11 @@ export class Claims {
    * each.
    */
   async #claim({ demands, limited }: ClaimPlan): Promise<number> {
-    const { runs, clock, leaseMs } = this.#deps;
+    const { runs, clock } = this.#deps;
     const now = clock.now();
-    const leaseUntil = now + leaseMs;
     const [unlimitedClaim, limitedClaim] = await Promise.allSettled([
-      demands.length === 0 ? undefined : runs.claim({ now, leaseUntil, demands }),
-      limited.length === 0 ? undefined : runs.claimLimited({ now, leaseUntil, demands: limited }),
+      demands.length === 0 ? undefined : runs.claim({ now, demands }),
+      limited.length === 0 ? undefined : runs.claimLimited({ now, demands: limited }),
     ]);
     // Both are noted before either failure is thrown: what one has claimed must reach its workers.
     if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
@@ -127,13 +125,13 @@ export class Claims {
     if (unlimitedClaim.status === "fulfilled" && unlimitedClaim.value) {
       const { runs: rows, limited: nowLimited } = unlimitedClaim.value;
       for (const lane of nowLimited) demands[lane - 1]!.queue.limited ??= newLimitedLanes();
-      await this.#assign(rows, demands, leaseUntil);
+      await this.#assign(rows, demands);
       count += rows.length;
     }
     if (limitedClaim.status === "fulfilled" && limitedClaim.value) {
       const { runs: rows, lanes } = limitedClaim.value;
       this.#noteLanes(limited, lanes);
-      await this.#assign(rows, limited, leaseUntil);
+      await this.#assign(rows, limited);
       count += rows.length;
     }
     for (const one of [unlimitedClaim, limitedClaim]) if (one.status === "rejected") throw one.reason;
@@ -155,11 +153,7 @@ export class Claims {
     }
   }
 
-  async #assign(
-    rows: readonly ClaimedRow[],
-    demands: readonly PlannedQueue[],
-    leaseUntil: Instant,
-  ): Promise<void> {
+  async #assign(rows: readonly ClaimedRow[], demands: readonly PlannedQueue[]): Promise<void> {
     const { clock, polls, onUnsent } = this.#deps;
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
     const steps = resumed.length === 0 ? noSteps : await readCompletedSteps(resumed, this.#deps);
@@ -168,9 +162,8 @@ export class Claims {
     const now = clock.now();
     const counts = new Array<number>(demands.length).fill(0);
     for (const row of rows) {
-      const { queue, claimSlots } = demands[row.lane - 1]!;
-      const { token } = claimSlots[row.rank - 1]!;
-      const { poll, worker } = slotOf(row);
+      const { queue } = demands[row.lane - 1]!;
+      const { poll, worker, token, leaseUntil } = slotOf(row);
       const completed = steps.get(row.run_id) ?? [];
       const compensating = compensatingJob(row.ending);
       if (completed instanceof UnsentJob) {

@@ -53,6 +53,7 @@ export interface DispatcherDeps {
   clock: Clock;
   log: Log;
   ids: Ids;
+  /** Of workers that ask for no other. */
   leaseMs: number;
   /** Called with a claimed job that cannot be sent to any worker. Without it the job returns to its queue. */
   onUnsent?: (job: Job, error: UnsentJob) => void;
@@ -75,7 +76,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     isDraining: () => draining,
     isClaiming: () => pump.running !== undefined,
   });
-  const parts = { clock, ids, leaseMs, idleWorkers, polls };
+  const parts = { clock, ids, idleWorkers, polls };
   const reservations = openReservations(parts);
   const claims = new Claims({
     ...parts,
@@ -93,6 +94,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     const worker = idleWorkers.of(request);
     worker.askedAt = clock.now();
     worker.functionIds = request.functionIds;
+    worker.leaseMs = request.leaseMs ?? leaseMs;
     const polledQueues = request.functionIds.map((id) => queues.of(request.environmentId, id));
     const poll = polls.open(request, worker, polledQueues, resolve);
     if (poll.available <= 0) worker.spare = 0;
@@ -123,10 +125,11 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     answerDelivered: () => polls.answerDelivered(),
 
-    distrust(worker) {
-      const distrusted = idleWorkers.of(worker);
-      for (const poll of queues.polls()) if (poll.worker === distrusted) polls.finish(poll, true);
-      distrusted.spare = 0;
+    distrust({ environmentId, workerId }) {
+      const isDistrusted = (one: { environmentId: string; workerId: string }) =>
+        one.workerId === workerId && one.environmentId === environmentId;
+      for (const poll of queues.polls()) if (isDistrusted(poll)) polls.finish(poll, true);
+      for (const worker of idleWorkers.all()) if (isDistrusted(worker)) worker.spare = 0;
     },
 
     forgetEnvironment(environmentId) {

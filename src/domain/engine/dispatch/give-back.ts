@@ -1,5 +1,6 @@
 import type { Log } from "../../../kit/log.ts";
 import { type Job, leaseHashOf } from "../jobs/rules.ts";
+import type { FoundLease } from "../runs/execution/leases.ts";
 import type { Runs } from "../runs/service.ts";
 
 export interface GiveBackDeps {
@@ -12,6 +13,7 @@ export interface GiveBackDeps {
 export interface GiveBack {
   /** Releases the leases at once; `underWay` holds the releases until they are over. */
   giveBack(jobs: readonly Job[]): void;
+  giveBackLeases(leases: readonly FoundLease[]): void;
   /** Releases that are not committed yet. */
   underWay: Set<Promise<void>>;
 }
@@ -22,16 +24,21 @@ export interface GiveBack {
  */
 export function openGiveBack({ runs, log, onQueued }: GiveBackDeps): GiveBack {
   const underWay = new Set<Promise<void>>();
+  function release(lease: FoundLease): void {
+    const released = runs
+      .release(lease)
+      .then(() => onQueued([lease]))
+      .catch((error: unknown) => log.warn("job.not_given_back", { runId: lease.runId, error }))
+      .finally(() => underWay.delete(released));
+    underWay.add(released);
+  }
+
   return {
-    giveBack(jobs: readonly Job[]): void {
-      for (const job of jobs) {
-        const released = runs
-          .release({ ...job, leaseHash: leaseHashOf(job.leaseToken) })
-          .then(() => onQueued([job]))
-          .catch((error: unknown) => log.warn("job.not_given_back", { runId: job.runId, error }))
-          .finally(() => underWay.delete(released));
-        underWay.add(released);
-      }
+    giveBack(jobs) {
+      for (const job of jobs) release({ ...job, leaseHash: leaseHashOf(job.leaseToken) });
+    },
+    giveBackLeases(leases) {
+      for (const lease of leases) release(lease);
     },
     underWay,
   };

@@ -8,6 +8,10 @@ import type { Job } from "../jobs/rules.ts";
 export interface IdleWorker {
   environmentId: string;
   workerId: string;
+  /** The mark of its process: several of one name are told apart by it. */
+  holder: string | undefined;
+  /** How long the leases last that it gets. */
+  leaseMs: number;
   /** When this node first saw the worker. */
   createdAt: Instant;
   /** When it last polled. */
@@ -36,7 +40,7 @@ const comeBackMs = 100;
 const unfetchedKeptMs = 500;
 
 export interface IdleWorkers {
-  of(worker: { environmentId: string; workerId: string }): IdleWorker;
+  of(worker: { environmentId: string; workerId: string; holder?: string | undefined }): IdleWorker;
   /** The worker was answered and has `spare` free slots left. */
   expectBack(worker: IdleWorker, spare: number): void;
   /**
@@ -66,14 +70,16 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
   };
   const creditOf = (worker: IdleWorker) => worker.spare - worker.pending - worker.unfetched.length;
   return {
-    of({ environmentId, workerId }) {
-      const key = `${environmentId}\n${workerId}`;
+    of({ environmentId, workerId, holder }) {
+      const key = `${environmentId}\n${workerId}\n${holder}`;
       let worker = workers.get(key);
       if (!worker) {
         const now = clock.now();
         worker = {
           environmentId,
           workerId,
+          holder,
+          leaseMs: 0,
           createdAt: now,
           askedAt: now,
           functionIds: [],

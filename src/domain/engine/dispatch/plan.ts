@@ -37,7 +37,14 @@ export interface PlanDeps {
  * Without that, one function with a long queue would take every slot and starve the others.
  */
 export function planClaim(queues: Iterable<FunctionQueue>, deps: PlanDeps): ClaimPlan {
-  const { ids, idleWorkers } = deps;
+  const { clock, ids, idleWorkers } = deps;
+  const now = clock.now();
+  const slotOf = (worker: IdleWorker, poll: HeldPoll | undefined): ClaimSlot => ({
+    ...newLeaseToken(ids, worker.holder),
+    worker,
+    poll,
+    leaseUntil: now + worker.leaseMs,
+  });
   const slotsOf = new Map<FunctionQueue, ClaimSlot[]>();
   const polls = new Set<HeldPoll>();
   const wanted: FunctionQueue[] = [];
@@ -70,14 +77,10 @@ export function planClaim(queues: Iterable<FunctionQueue>, deps: PlanDeps): Clai
     poll.looks++;
     const own = poll.queues.filter((queue) => queue.hasWork);
     const { worker } = poll;
-    poll.pending += shareOut(own, creditOf(poll), () => ({ ...newLeaseToken(ids), poll, worker }));
+    poll.pending += shareOut(own, creditOf(poll), () => slotOf(worker, poll));
   }
   for (const [worker, own] of expectedWorkers(wanted, slotsOf, idleWorkers))
-    worker.pending += shareOut(own, idleWorkers.creditOf(worker), () => ({
-      ...newLeaseToken(ids),
-      worker,
-      poll: undefined,
-    }));
+    worker.pending += shareOut(own, idleWorkers.creditOf(worker), () => slotOf(worker, undefined));
   return { ...demandsOf(slotsOf, deps), polls };
 }
 
@@ -92,6 +95,13 @@ function catchUpServed(own: readonly FunctionQueue[], fresh: ReadonlySet<Functio
   for (const queue of own) if (fresh.has(queue)) queue.served = Math.max(queue.served, least - 1);
 }
 
+/** What the store notes of the lease that goes to a slot. */
+export const leaseOf = ({ hash, worker, leaseUntil }: ClaimSlot) => ({
+  leaseHash: hash,
+  workerId: worker.workerId,
+  leaseUntil,
+});
+
 function demandsOf(
   slotsOf: ReadonlyMap<FunctionQueue, ClaimSlot[]>,
   { clock }: PlanDeps,
@@ -100,7 +110,7 @@ function demandsOf(
   const plan: Pick<ClaimPlan, "demands" | "limited"> = { demands: [], limited: [] };
   for (const [queue, claimSlots] of slotsOf) {
     const { environmentId, functionId } = queue;
-    const slots = claimSlots.map(({ hash, worker }) => ({ leaseHash: hash, workerId: worker.workerId }));
+    const slots = claimSlots.map(leaseOf);
     const demand = { queue, claimSlots, environmentId, functionId, slots };
     queue.lookedAt = now;
     if (queue.limited) {

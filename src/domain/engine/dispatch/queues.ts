@@ -19,6 +19,10 @@ export interface PollRequest {
   signal: AbortSignal;
   /** Whether the worker's credential may have these secrets; undefined allows all. */
   mayHave?: ((secrets: readonly string[]) => Promise<boolean>) | undefined;
+  /** How long its leases last; the configured time when left out. */
+  leaseMs?: number;
+  /** The mark of its process; left out by one that does not tell itself from others of its name. */
+  holder?: string | undefined;
   /** False for a worker that would take the job of a run that is compensating for any other. */
   compensates?: boolean;
 }
@@ -64,13 +68,14 @@ export interface FunctionQueue {
   idle: Set<IdleWorker>;
 }
 
-/** One run that a claim asks for, and the worker that gets it. */
+/** One run that a claim asks for, the worker that gets it, and its lease. */
 export interface ClaimSlot {
   /** Undefined for an idle worker. */
   poll: HeldPoll | undefined;
   worker: IdleWorker;
   token: string;
   hash: string;
+  leaseUntil: Instant;
 }
 
 /**

@@ -19,7 +19,6 @@ export interface Reservation {
 export interface ReservationsDeps {
   clock: Clock;
   ids: Ids;
-  leaseMs: number;
   idleWorkers: IdleWorkers;
   polls: HeldPolls;
 }
@@ -28,7 +27,7 @@ export interface ReservationsDeps {
  * Leases for runs that do not exist yet. A run that is created with its lease skips the queue and its claim:
  * the job goes out as soon as the run is committed.
  */
-export function openReservations({ clock, ids, leaseMs, idleWorkers, polls }: ReservationsDeps) {
+export function openReservations({ clock, ids, idleWorkers, polls }: ReservationsDeps) {
   const hasSlot = (poll: HeldPoll) => creditOf(poll) > 0;
 
   function atIdleWorker(
@@ -37,8 +36,8 @@ export function openReservations({ clock, ids, leaseMs, idleWorkers, polls }: Re
   ): Reservation | undefined {
     if (!worker) return undefined;
     worker.pending++;
-    const { token, hash } = newLeaseToken(ids);
-    const expiresAt = clock.now() + leaseMs;
+    const { token, hash } = newLeaseToken(ids, worker.holder);
+    const expiresAt = clock.now() + worker.leaseMs;
     return {
       lease: { hash, workerId: worker.workerId, expiresAt },
       deliver: (run, event) => {
@@ -61,8 +60,8 @@ export function openReservations({ clock, ids, leaseMs, idleWorkers, polls }: Re
         // To the end of the set: the next reservation tries the other workers first.
         queue.polls.delete(poll);
         queue.polls.add(poll);
-        const { token, hash } = newLeaseToken(ids);
-        const expiresAt = clock.now() + leaseMs;
+        const { token, hash } = newLeaseToken(ids, poll.worker.holder);
+        const expiresAt = clock.now() + poll.worker.leaseMs;
         return {
           lease: { hash, workerId: poll.workerId, expiresAt },
           deliver: (run, event) => {

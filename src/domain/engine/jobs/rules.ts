@@ -57,14 +57,32 @@ export interface LeaseToken {
   hash: string;
 }
 
-export function newLeaseToken(ids: Ids): LeaseToken {
-  const token = ids.secret(16);
+/** `holder` is the mark of the process that the lease is for, if it told one. */
+export function newLeaseToken(ids: Ids, holder: string | undefined): LeaseToken {
+  const secret = ids.secret(16);
+  const token = holder === undefined ? secret : `${secret}.${holder}`;
   return { token, hash: leaseHashOf(token) };
 }
 
-/** Only the hash is stored: reading the database gives nobody a valid token. */
-export const leaseHashOf = (token: string): string =>
-  createHash("sha256").update(token).digest("hex").slice(0, 32);
+const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex");
+
+/**
+ * Only the hash is stored: reading the database gives nobody a valid token. It ends with the holder's mark, so
+ * that the leases of one process are found without a column that each claim would have to write.
+ */
+export function leaseHashOf(token: string): string {
+  const [, holder] = token.split(".");
+  const digest = digestOf(token);
+  return holder === undefined ? digest.slice(0, 32) : `${digest.slice(0, 23)}${holderEnding(holder)}`;
+}
+
+const holderMarkLength = 8;
+
+/** What tells a worker's process from others of its name, by what it calls itself. */
+export const holderOf = (instance: string): string => digestOf(instance).slice(0, holderMarkLength);
+
+/** How the hashes of a holder's leases end. */
+export const holderEnding = (holder: string): string => `.${holder.slice(0, holderMarkLength)}`;
 
 export function jobOfClaim(
   row: ClaimedRow,

@@ -31,7 +31,16 @@ import {
   limitedFunctions,
   lookAtLanes,
 } from "./execution/lane-rows.ts";
-import { type Handover, handOver, type LeaseState, leaseStates } from "./execution/leases.ts";
+import {
+  type FoundLease,
+  findLeases,
+  type Handover,
+  handOver,
+  type LeaseLook,
+  type LeaseState,
+  leaseStates,
+  type Silence,
+} from "./execution/leases.ts";
 import { openPutOff } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
@@ -105,6 +114,9 @@ export interface Runs {
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
   /** Whether these leases still hold, in the order given. */
   leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  findLeases(look: LeaseLook): Promise<FoundLease[]>;
+  /** Ends leases of a worker that were not renewed since it may have gone; answers how many. */
+  endSilent(silence: Silence): Promise<number>;
   /** Moves claimed leases to other workers than they were claimed for. */
   handOver(handovers: readonly Handover[]): Promise<void>;
   /**
@@ -200,7 +212,11 @@ export function openRuns(deps: RunsDeps): Runs {
   const onWaiting = { onWaiting: matcher.wake, onWaitingStates: states.awaited };
   const reports = openReports({ ...deps, ...onWaiting, onChildren }, tally);
   gaugeActive(deps);
-  const { wakes, timeouts } = openWakes({ ...deps, matcher: allOf([matcher, states]), onFailed });
+  const { wakes, timeouts, isPardoning, endSilent } = openWakes({
+    ...deps,
+    matcher: allOf([matcher, states]),
+    onFailed,
+  });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -208,17 +224,9 @@ export function openRuns(deps: RunsDeps): Runs {
       void (await store.write((session) => noteRefusal(session, refusal, clock.now()))),
     noteDeviations: (reported) => store.write((session) => noteDeviations(session, reported)),
     putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
-    async ack(fence, leaseMs) {
-      const now = clock.now();
-      const times = { now, leaseUntil: now + leaseMs };
-      if (await store.write((session) => rows.ackExecution(session, fence, times))) return;
-      const [why] = await whyRefused(store, [fence]);
-      throw why;
-    },
     drain: reports.drain,
-    renew: rows.renewLeases,
-    leaseStates: (asked) => leaseStates(store, asked),
-    handOver: (handovers) => store.write((session) => handOver(session, handovers)),
+    ...leasesIn(deps),
+    endSilent,
     matcher,
     states,
     childrenOnce: children.moveOnce,
@@ -286,11 +294,29 @@ export function openRuns(deps: RunsDeps): Runs {
 
     async wakeOnce() {
       await roundRobin([wakes, timeouts], { clock, limit: wakeSliceMax });
-      const next = await rows.nextWakeAt(store);
+      // A lease that is pardoned is due all the while.
+      const next = isPardoning() ? undefined : await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },
   };
 }
+
+const leasesIn = ({
+  store,
+  clock,
+}: RunsDeps): Pick<Runs, "ack" | "renew" | "leaseStates" | "findLeases" | "handOver"> => ({
+  async ack(fence, leaseMs) {
+    const now = clock.now();
+    const times = { now, leaseUntil: now + leaseMs };
+    if (await store.write((session) => rows.ackExecution(session, fence, times))) return;
+    const [why] = await whyRefused(store, [fence]);
+    throw why;
+  },
+  renew: rows.renewLeases,
+  leaseStates: (asked) => leaseStates(store, asked),
+  findLeases: (look) => findLeases(store, look),
+  handOver: (handovers) => store.write((session) => handOver(session, handovers)),
+});
 
 /** An environment is behind where any of these is. */
 const allOf = (waits: readonly Pick<Matcher, "catchUp">[]): Pick<Matcher, "catchUp"> => ({

@@ -1,6 +1,17 @@
 export const workerFunctionsMax = 1_000;
 export const workerJobsMax = 1_000;
 export const workerLabelsMax = 50;
+/** The shortest lease that a worker may ask for. */
+export const workerLeaseMsMin = 1_000;
+/** A worker still holds jobs whose last reports are not answered. */
+export const heldJobsMax = 2 * workerJobsMax;
+/** Jobs that go back at once when a process does not hold them; what is left goes back when its lease ends. */
+export const lostJobsMax = 1_000;
+/**
+ * A job may wait for its worker's next poll, at this node or another one, and its claim takes time: what was
+ * leased less long ago does not count as lost.
+ */
+export const onTheWayMs = 1_000;
 export const exchangeReportsMax = 200;
 export const progressStepsMax = 500;
 /** How often a step may be tried by itself. */

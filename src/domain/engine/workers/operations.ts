@@ -5,7 +5,8 @@ import type { Fault } from "../../../kit/fault.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
-import { workerJson } from "./registration.ts";
+import { heldField, leaseFields } from "./lease-terms.ts";
+import { Registration, workerJson } from "./registration.ts";
 import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
@@ -33,55 +34,13 @@ const Registered = Type.Object({
         "By how much the worker's clock is ahead of the server's, when that is more than a second.",
     }),
   ),
+  lease_ms: Type.Optional(
+    Type.Integer({ description: "How long leases of the worker last, when it asked for a time." }),
+  ),
   ...conflictFields,
 });
 const HeartbeatAnswer = Type.Object({ ...Status.properties, ...conflictFields });
 const workerId = Type.String({ minLength: 1 });
-
-const Registration = Type.Object(
-  {
-    workerId,
-    worker_id: Type.Optional(Type.String()),
-    hostname: Type.Optional(Type.String({ maxLength: 256 })),
-    function_ids: Type.Array(Type.String()),
-    max_concurrent_jobs: Type.Optional(Type.Integer()),
-    labels: Type.Optional(
-      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()], {
-        description: "What the worker says of itself: at most 50 labels.",
-      }),
-    ),
-    version: Type.Optional(
-      Type.Union(
-        [
-          Type.Object(
-            {
-              sdk: Type.Optional(Type.String({ maxLength: 100 })),
-              runtime: Type.Optional(Type.String({ maxLength: 100 })),
-            },
-            lenient,
-          ),
-          Type.Null(),
-        ],
-        { description: "The worker's SDK and runtime." },
-      ),
-    ),
-    features: Type.Optional(
-      Type.Array(Type.String({ maxLength: 100 }), {
-        maxItems: 100,
-        description: "What the worker understands beyond the common protocol: `compensation`.",
-      }),
-    ),
-    clock_ms: Type.Optional(
-      Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
-    ),
-    definition_hashes: Type.Optional(
-      Type.Record(Type.String(), Type.String(), {
-        description: "By function, `definition_hash` as RegisterFunction answered it.",
-      }),
-    ),
-  },
-  lenient,
-);
 
 const Heartbeat = Type.Object(
   {
@@ -93,6 +52,7 @@ const Heartbeat = Type.Object(
         { description: "Jobs whose leases are renewed, at most 1,000." },
       ),
     ),
+    ...leaseFields,
   },
   lenient,
 );
@@ -122,7 +82,7 @@ const Assignment = Type.Object(
  */
 const reported = checkedPerItem(reportFields);
 const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
-const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
+const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields, ...leaseFields }, lenient);
 
 const Exchange = Type.Object(
   {
@@ -144,6 +104,8 @@ const Exchange = Type.Object(
         description: "Milliseconds that the answer may be held while there are no jobs.",
       }),
     ),
+    ...leaseFields,
+    ...heldField,
   },
   lenient,
 );
@@ -235,7 +197,8 @@ const presenceOperations = (workers: Workers) => [
     output: Registered,
     rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
     async handle(input, call) {
-      const { clockOffMs, conflicts } = await workers.register(call.environmentId, {
+      const terms = workers.leaseTerms(input);
+      const sent = {
         workerId: input.workerId,
         functionIds: input.function_ids,
         ...(input.hostname !== undefined && { hostname: input.hostname }),
@@ -245,9 +208,11 @@ const presenceOperations = (workers: Workers) => [
         ...(input.features && { features: input.features }),
         ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
         ...(input.definition_hashes && { definitionHashes: input.definition_hashes }),
-      });
+      };
+      const { clockOffMs, conflicts } = await workers.register(call.environmentId, sent, terms);
       return {
         status: "registered",
+        ...(input.lease_ms !== undefined && { lease_ms: terms.leaseMs }),
         ...(clockOffMs !== null && { clock_off_ms: clockOffMs }),
         ...toldOf(conflicts),
       };
@@ -264,6 +229,7 @@ const presenceOperations = (workers: Workers) => [
       const conflicts = await workers.heartbeat(call.environmentId, input.workerId, {
         jobIds: (input.jobs ?? []).map((job) => job.job_id),
         ...(input.active_jobs !== undefined && { activeJobs: input.active_jobs }),
+        terms: workers.leaseTerms(input),
       });
       return { status: "ok", ...toldOf(conflicts) };
     },
@@ -378,6 +344,8 @@ const jobOperations = (workers: Workers) => [
           acks: input.acks ?? [],
           available: input.available ?? 0,
           ...(input.hold_ms !== undefined && { holdMs: input.hold_ms }),
+          terms: workers.leaseTerms(input),
+          held: input.held,
         },
         call.signal,
         rightsOf(call, permit),

@@ -1,6 +1,7 @@
 import type { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
 import type { AssignedJob, Job } from "../jobs/rules.ts";
+import type { LeaseTerms } from "./lease-terms.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
 import type { RegisteredWorker } from "./registry.ts";
 import type { ReportBody } from "./report-body.ts";
@@ -12,6 +13,8 @@ export interface AckInput {
   run_id?: string;
   execution_seq?: number;
   lease_token?: string;
+  /** How long the lease lasts from now on; the configured time when left out. */
+  lease_ms?: number;
 }
 
 /** The result of one report or ack of an exchange. */
@@ -38,12 +41,14 @@ export interface Workers {
    * the queue.
    */
   drain(): Promise<void>;
-  register(environmentId: string, input: RegisterWorkerInput): Promise<RegisteredWorker>;
+  register(environmentId: string, input: RegisterWorkerInput, terms?: LeaseTerms): Promise<RegisteredWorker>;
+  /** What the worker gets of what it asks of its leases. */
+  leaseTerms(asked: { lease_ms?: number; instance?: string }): LeaseTerms;
   /** Answers the functions of which another connected worker serves another definition. */
   heartbeat(
     environmentId: string,
     workerId: string,
-    input: { activeJobs?: number; jobIds: readonly string[] },
+    input: { activeJobs?: number; jobIds: readonly string[]; terms?: LeaseTerms },
   ): Promise<string[]>;
   list(environmentId: string): Promise<RegisteredWorker[]>;
   /** Waits up to the hold time for a first job. */
@@ -72,6 +77,9 @@ export interface Workers {
       acks: readonly AckInput[];
       available: number;
       holdMs?: number;
+      terms: LeaseTerms;
+      /** Undefined when the worker does not say what it holds. */
+      held: readonly string[] | undefined;
     },
     signal: AbortSignal,
     rights?: Rights,

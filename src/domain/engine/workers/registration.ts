@@ -1,5 +1,7 @@
+import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
+import { leaseFields } from "./lease-terms.ts";
 import {
   clockOffMsMax,
   definitionHashCharsMax,
@@ -9,6 +11,56 @@ import {
 } from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { workerToken } from "./rules.ts";
+
+/** Workers of several generations send fields that this server does not read. */
+const lenient = { additionalProperties: true };
+
+/** A registration over REST. */
+export const Registration = Type.Object(
+  {
+    workerId: Type.String({ minLength: 1 }),
+    worker_id: Type.Optional(Type.String()),
+    hostname: Type.Optional(Type.String({ maxLength: 256 })),
+    function_ids: Type.Array(Type.String()),
+    max_concurrent_jobs: Type.Optional(Type.Integer()),
+    labels: Type.Optional(
+      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()], {
+        description: "What the worker says of itself: at most 50 labels.",
+      }),
+    ),
+    version: Type.Optional(
+      Type.Union(
+        [
+          Type.Object(
+            {
+              sdk: Type.Optional(Type.String({ maxLength: 100 })),
+              runtime: Type.Optional(Type.String({ maxLength: 100 })),
+            },
+            lenient,
+          ),
+          Type.Null(),
+        ],
+        { description: "The worker's SDK and runtime." },
+      ),
+    ),
+    features: Type.Optional(
+      Type.Array(Type.String({ maxLength: 100 }), {
+        maxItems: 100,
+        description: "What the worker understands beyond the common protocol: `compensation`.",
+      }),
+    ),
+    clock_ms: Type.Optional(
+      Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
+    ),
+    definition_hashes: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description: "By function, `definition_hash` as RegisterFunction answered it.",
+      }),
+    ),
+    ...leaseFields,
+  },
+  lenient,
+);
 
 export interface RegisterWorkerInput {
   workerId: string;

@@ -27,7 +27,6 @@ export interface WorkerRegistryDeps {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   clock: Clock;
   runs: Pick<Runs, "renew">;
-  leaseMs: number;
   /** Answers those of the ids that no function of the environment has. */
   unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
   frames: WorkerFrames;
@@ -116,10 +115,13 @@ export class WorkerRegistry {
   /** Renews the leases of `jobs` and stores the heartbeat, in one transaction. */
   async recordHeartbeat(
     { environmentId, id }: WorkerKey,
-    activeJobs: number,
-    jobs: readonly { runId: string; executionSeq: number }[],
+    {
+      activeJobs,
+      jobs,
+      leaseMs,
+    }: { activeJobs: number; jobs: readonly { runId: string; executionSeq: number }[]; leaseMs: number },
   ): Promise<void> {
-    const { store, clock, runs, leaseMs } = this.#deps;
+    const { store, clock, runs } = this.#deps;
     const now = clock.now();
     await store.write(async (session) => {
       if (jobs.length > 0)

@@ -36,12 +36,13 @@ export class WorkerReports {
     jobId: string,
     sent: ReportBody,
     rights: Rights | undefined,
+    leaseMs?: number,
   ): Promise<void> {
     const counts = rights?.reported(sent) ?? sent;
     const body = counts instanceof Promise ? await counts : counts;
     if (body.status === "progress" && !this.#deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
-    await this.submit(worker, jobId, body);
+    await this.submit(worker, jobId, body, { leaseMs });
   }
 
   /**
@@ -52,9 +53,12 @@ export class WorkerReports {
     { environmentId, sdk }: Pick<WorkerRecord, "environmentId" | "sdk">,
     jobId: string,
     body: unknown,
-    mayCorrect = true,
+    {
+      leaseMs = this.#deps.leaseMs,
+      mayCorrect = true,
+    }: { leaseMs?: number | undefined; mayCorrect?: boolean } = {},
   ): Promise<void> {
-    const { clock, runs, leaseMs } = this.#deps;
+    const { clock, runs } = this.#deps;
     try {
       const sent = checkReport(body);
       const report = readReport(sent, { environmentId, jobId, now: clock.now(), leaseMs });
@@ -105,7 +109,8 @@ export class WorkerReports {
   /** The worker has received its assignment. */
   async ack(environmentId: string, sent: AckInput): Promise<void> {
     const { runs, leaseMs } = this.#deps;
-    await sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
+    const lasting = Math.min(sent.lease_ms ?? leaseMs, leaseMs);
+    await sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, lasting));
   }
 
   /**

@@ -11,7 +11,9 @@ import type { DefinitionsCache } from "../functions/definition.ts";
 import { type AssignedJob, type Job, runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
+import { Absences } from "./absences.ts";
 import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
+import { leaseTermsOf } from "./lease-terms.ts";
 import { exchangeReportsMax } from "./limits.ts";
 import type { Workers } from "./port.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
@@ -57,19 +59,21 @@ const endpointSdkVersion = "1.0.0";
 
 const pollRequest = (
   { environmentId, id: workerId, functionIds, compensates }: WorkerRecord,
-  options: Pick<PollRequest, "available" | "holdMs" | "reports" | "signal">,
+  options: Pick<PollRequest, "available" | "holdMs" | "reports" | "signal" | "leaseMs" | "holder">,
   rights: Rights | undefined,
 ): PollRequest => ({
   environmentId,
   workerId,
   functionIds,
+  ...options,
   available: Math.min(options.available, pollJobsMax),
-  holdMs: options.holdMs,
-  reports: options.reports,
-  signal: options.signal,
   mayHave: rights?.mayHave,
   compensates,
 });
+
+function requireFew(field: string, list: readonly unknown[]): void {
+  if (list.length > exchangeReportsMax) throw invalid(field, `at most ${exchangeReportsMax} in one exchange`);
+}
 
 /** Drops jobs whose lease has ended meanwhile: their runs return to the queue by themselves. */
 const assignedJobs = ({ sdk }: WorkerRecord, jobs: readonly Job[], now: Instant): AssignedJob[] =>
@@ -102,26 +106,23 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const frames = openWorkerFrames(deps.announce);
   const registry = new WorkerRegistry({ ...deps, frames, disconnects });
   const reports = new WorkerReports(deps);
+  const absences = new Absences({ ...deps, giveBackLeases: deps.back.giveBackLeases });
 
   const assigned = (worker: WorkerRecord, jobs: readonly Job[]) => assignedJobs(worker, jobs, clock.now());
 
   const streams = openWorkerStreams({
-    clock,
+    ...{ clock, dispatcher, absences, disconnects, assigned, giveBack },
     log: deps.log,
     leaseMs: deps.leaseMs,
     drainMs: deps.drainMs,
-    dispatcher,
-    disconnects,
-    assigned,
-    giveBack,
     definitions: deps.definitions,
     register: (environmentId, sent) => registry.register(environmentId, ofStream(sent), "stream"),
     conflictsOf: (worker) => deps.serving.conflictsOf(worker),
     onDraining: frames.draining,
     forget: (worker) => registry.forget(worker),
-    submit: (worker, jobId, body) => reports.submit(worker, jobId, body),
-    async heartbeat(worker, activeJobs, leases) {
-      await registry.recordHeartbeat(worker, activeJobs, leases);
+    submit: (worker, jobId, body, leaseMs) => reports.submit(worker, jobId, body, { leaseMs }),
+    async heartbeat(worker, activeJobs, leases, leaseMs) {
+      await registry.recordHeartbeat(worker, { activeJobs, jobs: leases, leaseMs });
       return runs.leaseStates({ environmentId: worker.environmentId, workerId: worker.id, leases });
     },
   });
@@ -132,7 +133,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     lookOnce: streams.lookOnce,
 
     reportOf: ({ environmentId, jobId }, body) =>
-      reports.submit({ environmentId, sdk: endpointSdkVersion }, jobId, body, false),
+      reports.submit({ environmentId, sdk: endpointSdkVersion }, jobId, body, { mayCorrect: false }),
 
     forgetEnvironment(environmentId) {
       registry.forgetEnvironment(environmentId);
@@ -141,17 +142,26 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     async drain() {
+      absences.drain();
       streams.shutdown("the server is shutting down");
       while (underWay.size > 0) await Promise.all(underWay);
       await streams.settled();
     },
 
-    register: (environmentId, input) => registry.register(environmentId, input, "rest"),
+    leaseTerms: (asked) => leaseTermsOf(asked, deps.leaseMs),
+
+    async register(environmentId, input, terms) {
+      const worker = await registry.register(environmentId, input, "rest");
+      if (terms) absences.came({ environmentId, workerId: worker.id }, terms);
+      return worker;
+    },
 
     async heartbeat(environmentId, workerId, input) {
       const worker = await registry.seen(environmentId, workerId);
       const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
-      await registry.recordHeartbeat({ environmentId, id: workerId }, input.activeJobs ?? jobs.length, jobs);
+      const leaseMs = input.terms?.leaseMs ?? deps.leaseMs;
+      await registry.recordHeartbeat(worker, { activeJobs: input.activeJobs ?? jobs.length, jobs, leaseMs });
+      streams.renewed(worker, input.jobIds);
       return deps.serving.conflictsOf(worker);
     },
 
@@ -180,18 +190,18 @@ export function openWorkers(deps: WorkersDeps): Workers {
     async exchange(environmentId, workerId, input, signal, rights) {
       const worker = await registry.seen(environmentId, workerId);
       if (input.available > 0) await requireServing(rights, worker, deps.definitions);
-      if (input.reports.length > exchangeReportsMax)
-        throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
-      if (input.acks.length > exchangeReportsMax)
-        throw invalid("acks", `at most ${exchangeReportsMax} in one exchange`);
+      requireFew("reports", input.reports);
+      requireFew("acks", input.acks);
       // Results are not held back while the poll waits for a job.
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
-      const options = { available: input.available, holdMs: hold, reports: busy, signal };
+      const { leaseMs, holder } = input.terms;
+      if (input.held) await absences.holds({ environmentId, workerId }, input.terms, input.held);
+      const options = { available: input.available, holdMs: hold, reports: busy, signal, leaseMs, holder };
       const [results, acked, jobs] = await Promise.all([
         Promise.all(
           input.reports.map((body) =>
-            reports.resultOf(body.job_id, reports.report(worker, body.job_id, body, rights)),
+            reports.resultOf(body.job_id, reports.report(worker, body.job_id, body, rights, leaseMs)),
           ),
         ),
         Promise.all(

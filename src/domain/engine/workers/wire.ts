@@ -137,7 +137,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
       const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs } = sent.value;
-      const { features, clockMs, definitionHashes } = sent.value;
+      const { features, clockMs, definitionHashes, leaseMs, instance, held } = sent.value;
       return {
         register: {
           worker_id: workerId,
@@ -149,6 +149,8 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
           ...(features.length > 0 && { features }),
           ...(clockMs !== 0n && { clock_ms: Number(clockMs) }),
           definition_hashes: definitionHashes,
+          ...(leaseMs !== 0 && { lease_ms: leaseMs }),
+          ...(instance !== "" && { instance, held }),
         },
       };
     }
@@ -282,11 +284,11 @@ type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
 function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
   switch (answer.kind) {
     case "registered": {
-      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts } = answer;
+      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts, leaseMs = 0 } = answer;
       return {
         case: "registered",
         value: {
-          ...{ workerId, heartbeatIntervalMs, definitionConflicts: conflicts },
+          ...{ workerId, heartbeatIntervalMs, leaseMs, definitionConflicts: conflicts },
           clockOffMs: BigInt(clockOffMs ?? 0),
         },
       };

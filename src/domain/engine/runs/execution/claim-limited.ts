@@ -23,7 +23,6 @@ export interface LimitedDemand extends Omit<FunctionDemand, "since"> {
 
 export interface LimitedInput {
   now: Instant;
-  leaseUntil: Instant;
   demands: readonly LimitedDemand[];
 }
 
@@ -78,7 +77,7 @@ export const laneColumns = (demands: readonly LimitedDemand[]) => {
 export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
   name: "runs.claim_limited",
 
-  postgres({ now, leaseUntil, demands }, seams) {
+  postgres({ now, demands }, seams) {
     return sql`WITH demand AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("d", demandColumns(demands))}),
     slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(demands))}),
     bound AS MATERIALIZED (
@@ -107,7 +106,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
         FROM found WHERE place <= most) turn
       WHERE rank <= wanted),
     counted AS (${noteLeases(sql.raw("SELECT lane_id FROM picked"), now)}),
-    ${leasePicked(now, leaseUntil)}
+    ${leasePicked(now)}
     SELECT ${leasedAnswer}, NULL AS lane_id, CAST(NULL AS bigint) AS free, CAST(NULL AS bigint) AS taken,
       CAST(NULL AS bigint) AS more FROM ${leasedTables}
     UNION ALL SELECT a.demand, 0, ${noRun}, a.lane_id, f.free, COALESCE(t.count, 0),
@@ -118,7 +117,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
     ORDER BY lane, rank`;
   },
 
-  libsql(session, { now, leaseUntil, demands }) {
+  libsql(session, { now, demands }) {
     const picked: Picked[] = [];
     const answers: LimitedAnswer[] = [];
     for (const [at, demand] of demands.entries()) {
@@ -147,7 +146,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
         });
       }
     }
-    return [...leasePickedSync(session, picked, { now, leaseUntil }), ...answers];
+    return [...leasePickedSync(session, picked, now), ...answers];
   },
 };
 

@@ -30,7 +30,7 @@ import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts
 export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
   name: "runs.claim_paced",
 
-  postgres({ now, leaseUntil, demands }, seams) {
+  postgres({ now, demands }, seams) {
     const nowUs = sql`${now * 1000}::bigint`;
     // A lane that this statement inserts cannot be updated by it: a throttle gives its starts to the next claim.
     return sql`WITH demand AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("d", demandColumns(demands))}),
@@ -88,7 +88,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
         paced_until_us = CASE WHEN f.gap_us IS NULL OR t.starts = 0 THEN l.paced_until_us
           ELSE ${nowUs} + f.owed_us + t.starts * f.gap_us END
       FROM taken t JOIN free f ON f.lane_id = t.lane_id WHERE l.id = t.lane_id),
-    ${leasePicked(now, leaseUntil)}
+    ${leasePicked(now)}
     SELECT ${leasedAnswer}, NULL AS lane_id, CAST(NULL AS bigint) AS free, CAST(NULL AS bigint) AS taken,
       CAST(NULL AS bigint) AS more, CAST(NULL AS bigint) AS wait_us FROM ${leasedTables}
     UNION ALL SELECT a.demand, 0, ${noRun}, a.lane_id, f.free, COALESCE(t.count, 0),
@@ -99,7 +99,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
     ORDER BY lane, rank`;
   },
 
-  libsql(session, { now, leaseUntil, demands }) {
+  libsql(session, { now, demands }) {
     const picked: Picked[] = [];
     const answers: LimitedAnswer[] = [];
     for (const [at, demand] of demands.entries()) {
@@ -134,7 +134,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
         });
       }
     }
-    return [...leasePickedSync(session, picked, { now, leaseUntil }), ...answers];
+    return [...leasePickedSync(session, picked, now), ...answers];
   },
 };
 

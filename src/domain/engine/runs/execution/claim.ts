@@ -9,12 +9,11 @@ export interface FunctionDemand {
   /** No queued run has an earlier `wake_at`: skips dead index entries of runs that were claimed. */
   since: Instant;
   /** One for each run wanted, in the order they shall be filled. */
-  slots: readonly { leaseHash: string; workerId: string }[];
+  slots: readonly { leaseHash: string; workerId: string; leaseUntil: Instant }[];
 }
 
 export interface ClaimInput {
   now: Instant;
-  leaseUntil: Instant;
   demands: readonly FunctionDemand[];
 }
 
@@ -65,6 +64,7 @@ export const slotColumns = (lanes: readonly Pick<FunctionDemand, "slots">[]) => 
     rank: column.bigint(slots.map((s) => s.rank)),
     lease_hash: column.text(slots.map((s) => s.leaseHash)),
     worker_id: column.text(slots.map((s) => s.workerId)),
+    lease_until: column.bigint(slots.map((s) => s.leaseUntil)),
   };
 };
 
@@ -113,8 +113,8 @@ export const noRun = sql.raw(
  * Leases the runs of `picked` (lane, rank, run_id, wake_at) to the workers of `slot`, and notes it in their
  * history.
  */
-export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claimed AS (
-      UPDATE executions e SET state = 'leased', wake_at = ${leaseUntil}::bigint,
+export const leasePicked = (now: Instant): Sql => sql`claimed AS (
+      UPDATE executions e SET state = 'leased', wake_at = s.lease_until,
         execution_seq = e.execution_seq + 1, lease_hash = s.lease_hash, worker_id = s.worker_id,
         claimed_at = ${now}::bigint, started_at = COALESCE(e.started_at, ${now}::bigint),
         history_count = e.history_count + 1
@@ -141,7 +141,7 @@ export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v 
 export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
   name: "runs.claim",
 
-  postgres({ now, leaseUntil, demands: lanes }, seams) {
+  postgres({ now, demands: lanes }, seams) {
     return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", demandColumns(lanes))}),
     slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(lanes))}),
     apart AS MATERIALIZED (
@@ -157,20 +157,20 @@ export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
           AND e.wake_at >= lane.since AND e.wake_at <= ${now}::bigint
         ORDER BY e.wake_at, e.run_id LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
       WHERE NOT EXISTS (SELECT 1 FROM apart WHERE apart.ord = lane.ord)),
-    ${leasePicked(now, leaseUntil)}
+    ${leasePicked(now)}
     SELECT ${leasedAnswer} FROM ${leasedTables}
     UNION ALL SELECT ord, 0, ${noRun} FROM apart WHERE lane_limit IS NOT NULL
     ORDER BY lane, rank`;
   },
 
-  libsql(session, { now, leaseUntil, demands: lanes }) {
+  libsql(session, { now, demands: lanes }) {
     const limited: ClaimAnswer[] = [];
     const picked = lanes.flatMap((lane, at) => {
       const found = pick(session, lane, now);
       if (found.length === 0 && isLimited(session, lane)) limited.push({ lane: at + 1, rank: 0 });
       return found.map((row, rank) => ({ ...row, lane: at + 1, slot: lane.slots[rank]!, rank: rank + 1 }));
     });
-    return [...leasePickedSync(session, picked, { now, leaseUntil }), ...limited];
+    return [...leasePickedSync(session, picked, now), ...limited];
   },
 };
 
@@ -182,11 +182,7 @@ export interface Picked {
   slot: FunctionDemand["slots"][number];
 }
 
-export function leasePickedSync(
-  session: SyncSession,
-  picked: readonly Picked[],
-  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
-): ClaimedRow[] {
+export function leasePickedSync(session: SyncSession, picked: readonly Picked[], now: Instant): ClaimedRow[] {
   if (picked.length === 0) return [];
   const chosen = {
     run_id: column.text(picked.map((p) => p.run_id)),
@@ -195,9 +191,10 @@ export function leasePickedSync(
     queued_at: column.bigint(picked.map((p) => p.wake_at)),
     lease_hash: column.text(picked.map((p) => p.slot.leaseHash)),
     worker_id: column.text(picked.map((p) => p.slot.workerId)),
+    lease_until: column.bigint(picked.map((p) => p.slot.leaseUntil)),
   };
   const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
-  session.run(sql`UPDATE executions SET state = 'leased', wake_at = ${leaseUntil},
+  session.run(sql`UPDATE executions SET state = 'leased', wake_at = c.lease_until,
       execution_seq = execution_seq + 1, lease_hash = c.lease_hash, worker_id = c.worker_id, claimed_at = ${now},
       started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
     FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);

@@ -1,5 +1,7 @@
-import { column, sql } from "../../../../kit/sql.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import type { FunctionDemand } from "./claim.ts";
 
 /**
  * The state of a lease that a worker names: `stale` when the run went on without it, `unknown` when there is
@@ -51,7 +53,8 @@ export interface Handover {
   runId: string;
   executionSeq: number;
   leaseHash: string;
-  workerId: string;
+  /** The lease in its place. */
+  to: FunctionDemand["slots"][number];
 }
 
 /**
@@ -62,12 +65,77 @@ export async function handOver(session: Session, handovers: readonly Handover[])
   const runIds = column.text(handovers.map((one) => one.runId));
   await session.all(sql`SELECT run_id FROM executions WHERE run_id IN (
       SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: runIds })}) ORDER BY run_id ${session.seams.holdRow}`);
-  await session.run(sql`UPDATE executions SET worker_id = v.worker_id
+  await session.run(sql`UPDATE executions SET worker_id = v.worker_id, lease_hash = v.new_hash, wake_at = v.lease_until
     FROM ${session.seams.rowsFrom("v", {
       run_id: runIds,
       execution_seq: column.bigint(handovers.map((one) => one.executionSeq)),
       lease_hash: column.text(handovers.map((one) => one.leaseHash)),
-      worker_id: column.text(handovers.map((one) => one.workerId)),
+      worker_id: column.text(handovers.map(({ to }) => to.workerId)),
+      new_hash: column.text(handovers.map(({ to }) => to.leaseHash)),
+      lease_until: column.bigint(handovers.map(({ to }) => to.leaseUntil)),
     })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
       AND executions.lease_hash = v.lease_hash`);
+}
+
+/** Leases of a worker whose processes have marks, which the hashes of their leases end with. */
+interface MarkedLeases {
+  environmentId: string;
+  workerId: string;
+  /** How the hashes of one process end; undefined means all of them. */
+  ending: string | undefined;
+  /** How long they last from a renewal on. */
+  leaseMs: number;
+}
+
+/** A worker may have gone at `at`. */
+export interface Silence extends MarkedLeases {
+  at: Instant;
+}
+
+/** The leases of a process from before `claimedBefore`, at most `most`. */
+export interface LeaseLook extends MarkedLeases {
+  claimedBefore: Instant;
+  most: number;
+}
+
+export interface FoundLease {
+  environmentId: string;
+  functionId: string;
+  runId: string;
+  executionSeq: number;
+  leaseHash: string;
+}
+
+/**
+ * Which executions `d` are such leases. Leases are few where many runs sleep, and those that shall end soon are
+ * fewest: they are found by the index of wakes, from which the empty texts keep the planner.
+ */
+export function areLeasesOf(
+  { environmentId, workerId, ending }: MarkedLeases,
+  { claimedBefore, endsUntil }: { claimedBefore: Instant; endsUntil: Instant },
+): Sql {
+  const isMarked =
+    ending === undefined ? sql`substr(d.lease_hash, 24, 1) = '.'` : sql`substr(d.lease_hash, 24) = ${ending}`;
+  return sql`d.state <> 'queued' AND d.wake_at <= ${sql.bigint(endsUntil)} AND d.state || '' = 'leased'
+      AND d.environment_id || '' = ${environmentId} AND d.worker_id = ${workerId} AND ${isMarked}
+      AND d.claimed_at < ${sql.bigint(claimedBefore)}`;
+}
+
+export async function findLeases(store: Store, look: LeaseLook): Promise<FoundLease[]> {
+  const { environmentId, claimedBefore, leaseMs, most } = look;
+  const rows = await store.all<{
+    run_id: string;
+    function_id: string;
+    execution_seq: number;
+    lease_hash: string;
+  }>(sql`SELECT d.run_id, d.function_id, d.execution_seq, d.lease_hash FROM executions d
+    WHERE ${areLeasesOf(look, { claimedBefore, endsUntil: claimedBefore + leaseMs })}
+    ORDER BY d.wake_at LIMIT ${sql.bigint(most)}`);
+  return rows.map((row) => ({
+    environmentId,
+    functionId: row.function_id,
+    runId: row.run_id,
+    executionSeq: row.execution_seq,
+    leaseHash: row.lease_hash,
+  }));
 }

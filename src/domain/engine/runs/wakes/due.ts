@@ -10,6 +10,7 @@ import {
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
+import { areLeasesOf, type Silence } from "../execution/leases.ts";
 import { refusedLast } from "../execution/refusal.ts";
 import { leasesLostMax, wakeSliceMax } from "../limits.ts";
 import { timedOut, workerLost } from "../rules.ts";
@@ -64,14 +65,42 @@ const dueColumns =
 
 /**
  * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows
- * another node holds are skipped. Locks: executions (never waited for), then steps and runs of the same runs.
+ * another node holds are skipped. Leases from before `pardon` stay. Locks: executions (never waited for), then
+ * steps and runs of the same runs.
  */
 export async function wakeDue(
   session: Session,
   now: Instant,
   slice: Slice<WakeQueue> = { oldest: wakeSliceMax },
+  pardon?: Instant,
 ): Promise<WakeOutcome> {
-  const due = await session.all<DueExecution>(sliceOfWakes(session, dueColumns, now, slice));
+  const which = pardon
+    ? sql`d.state <> 'queued' AND (d.state <> 'leased' OR d.claimed_at >= ${pardon})`
+    : undefined;
+  const due = await session.all<DueExecution>(sliceOfWakes(session, dueColumns, now, slice, which));
+  const counts = "turns" in slice ? countTurns(slice.turns, due) : [];
+  return { ...(await moveDue(session, due, now)), counts };
+}
+
+/**
+ * Ends leases of a worker that it has not renewed since `at`, as if their time were over. Locks as `wakeDue`.
+ */
+export async function endSilent(
+  session: Session,
+  silence: Silence,
+  now: Instant,
+): Promise<Omit<WakeOutcome, "counts">> {
+  const due = await session.all<DueExecution>(sql`SELECT ${dueColumns} FROM executions d
+    WHERE ${areLeasesOf(silence, { claimedBefore: silence.at, endsUntil: silence.at + silence.leaseMs })}
+    ORDER BY d.wake_at LIMIT ${sql.bigint(wakeSliceMax)} ${session.seams.skipLocked}`);
+  return moveDue(session, due, now);
+}
+
+async function moveDue(
+  session: Session,
+  due: readonly DueExecution[],
+  now: Instant,
+): Promise<Omit<WakeOutcome, "counts">> {
   const refusals = await refusedLast(
     session,
     due.filter((row) => row.state === "leased"),
@@ -99,7 +128,6 @@ export async function wakeDue(
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
-    counts: "turns" in slice ? countTurns(slice.turns, due) : [],
     lanes: [...queueHintsOf(due.filter((row) => !isPending(row))), ...undoing.lanes],
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),

@@ -3,9 +3,11 @@ import type { Log } from "../../../../kit/log.ts";
 import type { SharedWork, Slice } from "../../../../kit/round-robin.ts";
 import type { Store } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
+import type { Silence } from "../execution/leases.ts";
+import { wakeSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
 import type { Matcher } from "../waits/matcher.ts";
-import { endTimedOut, timeoutEnvironments, wakeDue } from "./due.ts";
+import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
 
 export interface WakesDeps {
@@ -20,17 +22,38 @@ export interface WakesDeps {
 
 const isPending = ({ state }: WakeQueue): boolean => state === "waiting" || state === "invoking";
 
+/**
+ * Leases from before this node began last at least so long from then on: while no node was there, their
+ * workers could not renew them.
+ */
+const leasePardonMs = 3_000;
+
+export interface Wakes {
+  wakes: SharedWork<WakeQueue>;
+  timeouts: SharedWork;
+  isPardoning(): boolean;
+  /** Ends leases that were not renewed; answers how many. */
+  endSilent(silence: Silence): Promise<number>;
+}
+
 /** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
-export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; timeouts: SharedWork } {
+export function openWakes(deps: WakesDeps): Wakes {
   const { store, clock, log, matcher, onQueued, onFailed, onSilent } = deps;
+  const startedAt = clock.now();
+  const isPardoning = () => clock.now() < startedAt + leasePardonMs;
+
+  function tell({ lost, refused, lanes }: Pick<WakeOutcome, "lost" | "refused" | "lanes">): void {
+    for (const run of lost) log.warn("run.workers_lost", run);
+    for (const run of refused) log.warn("run.report_refused", run);
+    onFailed([...lost, ...refused]);
+    if (lanes.length > 0) onQueued(lanes);
+  }
 
   async function wake(now: Instant, slice: Slice<WakeQueue>) {
-    const woken = await store.write((session) => wakeDue(session, now, slice));
-    for (const run of woken.lost) log.warn("run.workers_lost", run);
-    for (const run of woken.refused) log.warn("run.report_refused", run);
-    onFailed([...woken.lost, ...woken.refused]);
+    const pardon = isPardoning() ? startedAt : undefined;
+    const woken = await store.write((session) => wakeDue(session, now, slice, pardon));
     for (const worker of woken.silent) onSilent(worker);
-    if (woken.lanes.length > 0) onQueued(woken.lanes);
+    tell(woken);
     return woken;
   }
 
@@ -54,7 +77,10 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; time
       if (woken.isPendingDue) await timeOut(now, woken.waitedIn, { oldest: limit });
       return { found: woken.found, taken: woken.found };
     },
-    scopes: () => wakeQueues(store, clock.now()),
+    async scopes() {
+      const queues = await wakeQueues(store, clock.now());
+      return isPardoning() ? queues.filter(({ state }) => state !== "leased") : queues;
+    },
     async claim(turns) {
       const now = clock.now();
       const pending = turns.filter(({ scope: place }) => isPending(place));
@@ -85,5 +111,16 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; time
     claim: (turns) => endLate({ turns }),
   };
 
-  return { wakes, timeouts };
+  return {
+    ...{ wakes, timeouts, isPardoning },
+    async endSilent(silence) {
+      let count = 0;
+      for (;;) {
+        const ended = await store.write((session) => endSilent(session, silence, clock.now()));
+        tell(ended);
+        count += ended.found;
+        if (ended.found < wakeSliceMax) return count;
+      }
+    },
+  };
 }

@@ -1,6 +1,8 @@
 import { Fault, invalid, missing } from "../../../../kit/fault.ts";
 import type { Counter } from "../../../../kit/metrics.ts";
 import type { DefinitionsCache } from "../../functions/definition.ts";
+import type { Absences } from "../absences.ts";
+import { leaseTermsOf } from "../lease-terms.ts";
 import type { RegisteredWorker } from "../registry.ts";
 import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
@@ -33,6 +35,8 @@ export interface WorkerStreams {
   ): AsyncGenerator<StreamAnswer>;
   /** Sends the cancellation to the worker, if its stream ends on this node. */
   cancelled(run: CancelledRun): void;
+  /** The worker renewed leases over REST. */
+  renewed(worker: WorkerRecord, jobIds: readonly string[]): void;
   /** The environment is gone: the streams of its workers end. */
   forgetEnvironment(environmentId: string): void;
   /** The tick of loop `workers.streams`: missing acks, leases that ended, missing heartbeats. */
@@ -43,7 +47,13 @@ export interface WorkerStreams {
   settled(): Promise<void>;
 }
 
-export interface WorkerStreamsDeps extends Omit<StreamDeps, "written"> {
+/** What one stream has of its own. */
+type OwnDeps = Pick<StreamDeps, "written" | "rights" | "terms">;
+
+export interface WorkerStreamsDeps extends Omit<StreamDeps, "written" | "terms"> {
+  /** The longest that leases of a worker may last, which those that ask for no time get. */
+  leaseMs: number;
+  absences: Pick<Absences, "came" | "left" | "holds">;
   /** How long workers have to finish their jobs when the server stops. */
   drainMs: number;
   /** Stores the worker; rejects an invalid registration. */
@@ -54,6 +64,8 @@ export interface WorkerStreamsDeps extends Omit<StreamDeps, "written"> {
   definitions: Pick<DefinitionsCache, "known" | "current">;
 }
 
+const nameOf = ({ environmentId, id }: WorkerRecord) => ({ environmentId, workerId: id });
+
 export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
   const { clock, log, leaseMs, drainMs } = deps;
   const streams = new Map<string, WorkerStream>();
@@ -61,11 +73,12 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
   let going: string | undefined;
   const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
 
-  function open(worker: WorkerRecord, own: Pick<StreamDeps, "written" | "rights">): WorkerStream {
+  function open(worker: WorkerRecord, own: OwnDeps): WorkerStream {
     const key = keyOf(worker);
     const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
+      deps.absences.left(nameOf(worker), own.terms);
       const forgotten = deps
         .forget(worker)
         .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error }))
@@ -116,16 +129,21 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
     async *connect(environmentId, messages, signal, { written, rights }) {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
-      const worker = await deps.register(environmentId, await registration(sent, signal));
+      const register = await registration(sent, signal);
+      const worker = await deps.register(environmentId, register);
       await requireServing(rights, worker, deps.definitions);
+      const terms = leaseTermsOf(register, leaseMs);
+      deps.absences.came(nameOf(worker), terms);
+      if (register.held) await deps.absences.holds(nameOf(worker), terms, register.held);
       yield {
         kind: "registered",
         workerId: worker.id,
-        heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
+        heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, terms.leaseMs / 3))),
         clockOffMs: worker.clockOffMs,
         conflicts: worker.conflicts,
+        leaseMs: register.lease_ms === undefined ? undefined : terms.leaseMs,
       };
-      const stream = open(worker, { written, rights });
+      const stream = open(worker, { written, rights, terms });
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
       if (signal.aborted) end();
       signal.addEventListener("abort", end, { once: true });
@@ -141,6 +159,10 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
 
     cancelled({ environmentId, workerId, runId, executionSeq, reason }) {
       streams.get(`${environmentId}\n${workerId}`)?.cancel(runId, executionSeq, reason);
+    },
+
+    renewed(worker, jobIds) {
+      streams.get(keyOf(worker))?.renewed(jobIds);
     },
 
     forgetEnvironment(environmentId) {

@@ -3,6 +3,7 @@ import type { Fault } from "../../../../kit/fault.ts";
 import { checkedPerItem } from "../../../../kit/item-check.ts";
 import type { AssignedJob } from "../../jobs/rules.ts";
 import type { LeaseState } from "../../runs/execution/leases.ts";
+import { heldField, leaseFields } from "../lease-terms.ts";
 import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "../report-body.ts";
 import { heartbeatJobsMax } from "./limits.ts";
 
@@ -26,6 +27,8 @@ export const StreamMessage = Type.Object({
       features: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 100 })),
       clock_ms: Type.Optional(Type.Integer()),
       definition_hashes: Type.Optional(Type.Record(Type.String(), Type.String())),
+      ...leaseFields,
+      ...heldField,
     }),
   ),
   heartbeat: Type.Optional(
@@ -94,6 +97,8 @@ export type StreamAnswer =
       heartbeatIntervalMs: number;
       clockOffMs: number | null;
       conflicts: string[];
+      /** How long its leases last; undefined when it asked for no time. */
+      leaseMs: number | undefined;
     }
   | { kind: "job"; job: AssignedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }

@@ -4,6 +4,7 @@ import type { Log } from "../../../../kit/log.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { PollRequest } from "../../dispatch/queues.ts";
 import type { Job } from "../../jobs/rules.ts";
+import type { LeaseTerms } from "../lease-terms.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { streamFullMs } from "./limits.ts";
 
@@ -13,6 +14,7 @@ export interface StreamPollerOptions {
   dispatcher: Pick<Dispatcher, "poll">;
   worker: WorkerRecord;
   mayHave: PollRequest["mayHave"];
+  terms: LeaseTerms;
   signal: AbortSignal;
   /** Slots without a job, including those that a held poll already asks for. */
   free: () => number;
@@ -32,6 +34,7 @@ const holdMs = 30_000;
 
 export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
   const { clock, log, dispatcher, worker, mayHave, signal, free, onJobs } = options;
+  const { leaseMs, holder } = options.terms;
   let polls = 0;
   let requested = 0;
   let pollAgainAt = 0;
@@ -45,7 +48,7 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     const { environmentId, id: workerId, functionIds, compensates } = worker;
     const request = {
       ...{ environmentId, workerId, functionIds, available, holdMs },
-      ...{ reports: true, signal, mayHave, compensates },
+      ...{ reports: true, signal, mayHave, compensates, leaseMs, holder },
     };
     let jobs: readonly Job[] = [];
     try {

@@ -3,6 +3,7 @@ import type { Log } from "../../../../kit/log.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { AssignedJob, Job } from "../../jobs/rules.ts";
 import type { HeldLease, LeaseState } from "../../runs/execution/leases.ts";
+import type { LeaseTerms } from "../lease-terms.ts";
 import type { ReportBody } from "../report-body.ts";
 import type { Rights } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
@@ -12,14 +13,14 @@ import type { JobMessage, StreamAnswer, StreamMessage } from "./messages.ts";
 export interface StreamDeps {
   clock: Clock;
   log: Log;
-  leaseMs: number;
+  terms: LeaseTerms;
   dispatcher: Pick<Dispatcher, "poll">;
   /** The jobs in the form that the worker's SDK reads, without those whose leases have ended meanwhile. */
   assigned: (worker: WorkerRecord, jobs: readonly Job[]) => AssignedJob[];
   /**
    * Commits a report. Rejects with `aborted` when the fence is lost, `unavailable` when it may be sent again.
    */
-  submit: (worker: WorkerRecord, jobId: string, report: ReportBody) => Promise<void>;
+  submit: (worker: WorkerRecord, jobId: string, report: ReportBody, leaseMs: number) => Promise<void>;
   /** Encodes a job; throws for one that protobuf readers may refuse. */
   written: (job: AssignedJob) => JobMessage;
   /** Stores the heartbeat and renews the leases; answers the state of each lease. */
@@ -27,6 +28,7 @@ export interface StreamDeps {
     worker: WorkerRecord,
     activeJobs: number,
     leases: readonly HeldLease[],
+    leaseMs: number,
   ) => Promise<LeaseState[]>;
   /** Functions of which another connected worker serves another definition, as far as it is known. */
   conflictsOf: (worker: WorkerRecord) => string[];
@@ -40,6 +42,8 @@ export interface StreamDeps {
 
 /** One worker's stream, as `WorkerStreams` uses it. */
 export interface WorkerStream {
+  /** The worker renewed these leases in another way, by a thread of its own: it is alive. */
+  renewed(jobIds: readonly string[]): void;
   readonly worker: WorkerRecord;
   answers(): AsyncGenerator<StreamAnswer>;
   receive(message: StreamMessage): void;

@@ -112,6 +112,10 @@ export class StreamJobs {
       if (isRenewed && !this.#jobs.has(jobId)) this.#earlier.add(jobId);
   }
 
+  renewed(jobIds: ReadonlySet<string>, leaseUntil: Instant): void {
+    for (const [jobId, held] of this.#jobs) if (jobIds.has(jobId)) held.leaseUntil = leaseUntil;
+  }
+
   /**
    * The job occupies no slot from now on; what it has reported is still stored. False when it was not held.
    */

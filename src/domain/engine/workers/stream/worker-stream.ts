@@ -59,6 +59,7 @@ export class RegisteredStream implements WorkerStream {
       log: deps.log,
       dispatcher: deps.dispatcher,
       mayHave: deps.rights?.mayHave,
+      terms: deps.terms,
       worker,
       signal: this.#over.signal,
       free: () => this.#freeSlots(),
@@ -108,6 +109,12 @@ export class RegisteredStream implements WorkerStream {
     }
     this.#poller.poll();
     this.#closeIfDone();
+  }
+
+  renewed(jobIds: readonly string[]): void {
+    const { clock, terms } = this.#deps;
+    this.#lastHeartbeatAt = clock.elapsed();
+    this.#jobs.renewed(new Set(jobIds), clock.now() + terms.leaseMs);
   }
 
   cancel(runId: string, executionSeq: number, reason: string): void {
@@ -187,13 +194,13 @@ export class RegisteredStream implements WorkerStream {
   }
 
   #newJob(jobId: string, fence: JobFence, job: AssignedJob | undefined): StreamJob {
-    const { clock, log, leaseMs } = this.#deps;
+    const { clock, log, terms } = this.#deps;
     return {
       job,
       fence,
       acked: job === undefined,
       sentAt: clock.elapsed(),
-      leaseUntil: job?.leaseExpiresAt ?? clock.now() + leaseMs,
+      leaseUntil: job?.leaseExpiresAt ?? clock.now() + terms.leaseMs,
       started: new Map(),
       reports: openJobReports({
         jobId,
@@ -226,10 +233,10 @@ export class RegisteredStream implements WorkerStream {
   }
 
   #submit(jobId: string, sent: ReportBody): Promise<void> {
-    const { rights, submit } = this.#deps;
+    const { rights, submit, terms } = this.#deps;
     const counts = rights?.reported(sent) ?? sent;
-    if (!(counts instanceof Promise)) return submit(this.worker, jobId, counts);
-    return counts.then((report) => submit(this.worker, jobId, report));
+    if (!(counts instanceof Promise)) return submit(this.worker, jobId, counts, terms.leaseMs);
+    return counts.then((report) => submit(this.worker, jobId, report, terms.leaseMs));
   }
 
   /** A report of the job cannot be stored any more: the worker is told to stop it. */
@@ -267,11 +274,11 @@ export class RegisteredStream implements WorkerStream {
   }
 
   async #storeHeartbeat(activeJobs: number, jobs: Sent<"heartbeat">["jobs"]): Promise<void> {
-    const { clock, conflictsOf, heartbeat, leaseMs } = this.#deps;
+    const { clock, conflictsOf, heartbeat, terms } = this.#deps;
     const leases = jobs.map(heldLeaseOf);
-    const states = await heartbeat(this.worker, activeJobs, leases);
+    const states = await heartbeat(this.worker, activeJobs, leases, terms.leaseMs);
     const renewals = jobs.map(({ job_id }, at) => ({ jobId: job_id, isRenewed: states[at] === "refreshed" }));
-    this.#jobs.noteHeartbeat(renewals, clock.now() + leaseMs);
+    this.#jobs.noteHeartbeat(renewals, clock.now() + terms.leaseMs);
     const segments = leases.map((lease, at) => ({ ...lease, state: states[at]! }));
     this.#send({ kind: "leases", segments, conflicts: conflictsOf(this.worker) });
     this.#poller.poll();

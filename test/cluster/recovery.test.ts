@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { checkAll } from "../support/checkers.ts";
+import { engines, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { clock, storeOf } from "./load.ts";
+import { leaseMsOf, patienceMsOf, recoveryScenes } from "./recovery-scenes.ts";
+import { type Journal, makeJournal, stepsRepeated } from "./workers.ts";
+
+/** For processes to begin, polls to be answered and loops to tick. */
+const slackMs = 2_000;
+
+describe.each(engines)("on %s", (engine) => {
+  // The times that ship, once; the other engine keeps to the same shares of a shorter lease.
+  const configuredMs = engine === "postgres" ? 90_000 : 4_000;
+  const leaseMs = leaseMsOf(configuredMs);
+  let server: SpawnedServer;
+  let journal: Journal;
+  let scenes: ReturnType<typeof recoveryScenes>;
+
+  beforeAll(async () => {
+    server = await spawnServer({ engine, settings: { leaseMs: configuredMs } });
+    journal = await makeJournal();
+    scenes = recoveryScenes({ server, journal, leaseMs });
+  }, 60_000);
+  afterAll(async () => {
+    await scenes?.stop();
+    await server?.stop();
+    await journal?.remove();
+  }, 60_000);
+
+  test("what a worker leaves goes on in time and once, and what it holds stays its own", async () => {
+    const [killed, succeeded, beside, frozen, streamKilled, streamCut, blocked] = await Promise.all([
+      scenes.killed(),
+      scenes.succeeded(),
+      scenes.beside(),
+      scenes.frozen(),
+      scenes.streamKilled(),
+      scenes.streamCut(),
+      scenes.blocked(),
+    ]);
+    expect(killed.output).toBe("killed-2");
+    expect(killed.ms).toBeLessThan(leaseMs + slackMs);
+    expect(succeeded.output).toBe("same");
+    expect(succeeded.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
+    expect(beside).toEqual({ starts: ["twin"], output: "twin" });
+    expect(frozen).toMatchObject({ starts: ["frozen-1", "frozen-2"], output: "frozen-2" });
+    expect(streamKilled.output).toBe("dead-stream-2");
+    expect(streamKilled.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
+    expect(streamCut).toEqual({ starts: ["cut-1"], output: "cut-1" });
+    expect(blocked).toEqual({ starts: ["blocked-1"], output: "blocked-1" });
+  }, 120_000);
+
+  test("64 runs that were lost on the way when the server was killed go on in time, and those held stay", async () => {
+    const { ms, again, completed } = await scenes.serverKilled();
+    expect({ again, completed }).toEqual({ again: { lost: 64, kept: 8 }, completed: 72 });
+    expect(ms).toBeLessThan(5_000);
+    // libSQL's file is one process's.
+    await server.terminate();
+    const store = await storeOf(server.home);
+    try {
+      expect(await checkAll(store, { now: clock.now() })).toEqual([]);
+    } finally {
+      await store.close();
+    }
+    expect(stepsRepeated(await journal.lines())).toEqual([]);
+  }, 120_000);
+});
