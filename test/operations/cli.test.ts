@@ -79,7 +79,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       ['config put theme --data {"dark":true}', /theme|revision/, "config.put"],
       ["config get theme", /dark/, "config.get"],
       ["secret list", /none/, "secrets.list"],
-      ["webhook list", /none/],
+      ["webhook list", /none/, "webhooks.list"],
       ["breaker list", /none/, "breakers.list"],
       ["debounce list", /none/, "debounce.list"],
       ["outbox dlq list --env env_default", /none/, "outbox.deadLetters"],

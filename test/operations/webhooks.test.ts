@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
 import { sql } from "../../src/kit/sql.ts";
-import { answerSchemas } from "../support/answer-schemas.ts";
 import { type Answer, engines, startTestServer, type TestServer } from "../support/server.ts";
 
 const hex = (secret: string, text: string) => createHmac("sha256", secret).update(text).digest("hex");
@@ -71,11 +70,6 @@ describe.each(engines)("inbound webhooks on %s", (engine) => {
     const listed = await ok("ListWebhookSources", { limit: 0, offset: 0 });
     expect(listed.sources.map(({ id }: { id: string }) => id)).toContain(made.id);
     expect(listed.total_count).toBe(listed.sources.length);
-    const check = answerSchemas((await server.api("/openapi.json")).body);
-    const asked = (name: string) => ({ paths: [`/svc.v1.WebhookService/${name}`], method: "POST" }) as never;
-    expect(check(asked("ListWebhookSources"), listed)).toBeUndefined();
-    expect(check(asked("GetWebhookSource"), shown)).toBeUndefined();
-    expect(check(asked("GetWebhookSource"), { ...shown, Id: "x" })).toContain("Id");
     expect(await ok("DeleteWebhookSource", { id: made.id })).toEqual({});
     for (const method of ["GetWebhookSource", "DeleteWebhookSource", "RotateWebhookIngestToken"])
       expect((await call(method, { id: made.id })).status).toBe(404);
