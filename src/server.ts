@@ -14,6 +14,7 @@ import type { Events } from "./domain/log/events/service.ts";
 import type { Feeds } from "./domain/log/log/feed.ts";
 import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import type { AuthAudit } from "./domain/record/audit/service.ts";
+import { loadParser } from "./domain/state/query/parse.ts";
 import { probes } from "./edge/probes.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { closing, within } from "./kit/closing.ts";
@@ -102,6 +103,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   const closers = closing({ clock, log });
   const draining: Draining = { active: false };
   let url = "";
+  // The parser of SQL is compiled while the database is waited for; who opens the queries waits for it.
+  loadParser().catch(() => {});
   try {
     const host = await openHost({ config, clock, ids, log, nodeId, draining, closers, store: options.store });
     const { store, time, bus, watch, frames } = host;

@@ -72,7 +72,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   await time.sample();
 
   const facts = () => ({ version, startedAt });
-  const bus = openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
+  const bus = await openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
   closers.push("bus", () => bus.close());
   return {
     ...{ config, clock, ids, log, watch, store, databaseTls, bus, nodeId, time, tls, shareEnvironment },

@@ -2,7 +2,6 @@ import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
 import { dashboardPages } from "../edge/dashboard-pages.ts";
 import { docsPages } from "../edge/docs-page.ts";
-import { listenGrpc } from "../edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../edge/http.ts";
 import { listenApart, type OpenWatch } from "../edge/open-watch.ts";
 import { rateLimit } from "../edge/rate-limit.ts";
@@ -98,7 +97,9 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
   const grpc =
     grpcPort === 0
       ? undefined
-      : await listenGrpc({ ...offered, port: grpcPort }).catch(explaining(grpcPort, "--grpc-port"));
+      : await (await import("../edge/grpc.ts"))
+          .listenGrpc({ ...offered, port: grpcPort })
+          .catch(explaining(grpcPort, "--grpc-port"));
   if (grpc) stops.push(grpc.stop);
   return {
     url: listening.url,

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import { sql } from "../kit/sql.ts";
-import { sortNextByBytes } from "./postgres-collation.ts";
+import { column, sql } from "../kit/sql.ts";
+import { sortByBytes } from "./postgres-collation.ts";
 import { type Session, type Store, type StoreEngine, StoreError } from "./store.ts";
 
 export interface Migration {
@@ -82,8 +82,15 @@ async function waitForOthers(session: Session): Promise<void> {
   await session.run(sql.raw(`SET LOCAL lock_timeout = ${tableLockMs}`));
 }
 
-/** Lands the first migration that is missing; answers whether there was one. Every caller waits for the one before. */
-async function landNext(session: Session, migrations: readonly Migration[], clock: Clock) {
+/**
+ * Lands the first migration that is missing, and on a database without any all of them; answers which. Every caller waits
+ * for the one before.
+ */
+async function landNext(
+  session: Session,
+  migrations: readonly Migration[],
+  clock: Clock,
+): Promise<Migration[]> {
   const { engine } = session.seams;
   if (engine === "postgres") await waitForOthers(session);
   await session.run(createTable);
@@ -92,31 +99,41 @@ async function landNext(session: Session, migrations: readonly Migration[], cloc
   );
   requireFamiliar(landed, migrations, engine);
   const known = new Set(landed.map((row) => row.version));
-  const next = migrations.find((migration) => !known.has(migration.version));
-  if (!next) return undefined;
-  const statements = textOf(next, engine);
-  for (const statement of statements) {
-    requireSingle(next, statement);
-    await session.run(sql.raw(statement));
-  }
-  await session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at) VALUES
-    (${next.version}, ${next.name}, ${hashOf(statements)}, ${next.compatible ? 1 : 0}, ${clock.now()})`);
+  const missing = migrations.filter((migration) => !known.has(migration.version));
+  const next = landed.length === 0 ? missing : missing.slice(0, 1);
+  const texts = next.map((migration) => textOf(migration, engine));
+  for (const [at, statements] of texts.entries())
+    for (const statement of statements) requireSingle(next[at]!, statement);
+  const all = texts.flat();
+  // PostgreSQL takes them in one round trip.
+  for (const text of engine === "postgres" && all.length > 0 ? [all.join(";\n")] : all)
+    await session.run(sql.raw(text));
+  if (next.length > 0)
+    await session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at)
+      SELECT version, name, hash, compatible, ${sql.bigint(clock.now())} FROM ${session.seams.rowsFrom("m", {
+        version: column.bigint(next.map(({ version }) => version)),
+        name: column.text(next.map(({ name }) => name)),
+        hash: column.text(texts.map(hashOf)),
+        compatible: column.bigint(next.map(({ compatible }) => (compatible ? 1 : 0))),
+      })} WHERE true ORDER BY version`);
   return next;
 }
 
-/** One transaction a step until a step finds nothing more to do; answers how many did something. */
+/** One transaction a step until a step finds nothing more to do; answers how many things were done. */
 async function stepByStep(
   store: Store,
   { clock, log }: MigrateContext,
-  step: (session: Session) => Promise<{ event: string; fields: Record<string, unknown> } | undefined>,
+  event: string,
+  step: (session: Session) => Promise<Record<string, unknown>[]>,
 ): Promise<number> {
   for (let count = 0, failures = 0; ; ) {
     try {
       const startedAt = clock.elapsed();
       const done = await store.write(step);
-      if (!done) return count;
-      count++;
-      log.info(done.event, { ...done.fields, ms: Math.round(clock.elapsed() - startedAt) });
+      if (done.length === 0) return count;
+      count += done.length;
+      const ms = Math.round(clock.elapsed() - startedAt);
+      for (const fields of done) log.info(event, { ...fields, ms });
     } catch (error) {
       const waits = error instanceof StoreError && error.trouble === "lock_timeout";
       if (!waits || ++failures >= attemptsMax) throw error;
@@ -126,7 +143,19 @@ async function stepByStep(
   }
 }
 
-/** Brings the database to this program's version, one transaction a migration. Several nodes may call it at once. */
+/** A table that was never analysed is planned as if it were of any size. The server's own tables are left to it. */
+async function analyse(session: Session): Promise<void> {
+  const tables = await session.all<{ name: string }>(
+    sql`SELECT quote_ident(relname) AS name FROM pg_class
+      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`,
+  );
+  await session.run(sql.raw(`ANALYZE ${tables.map(({ name }) => name).join(", ")}`));
+}
+
+/**
+ * Brings the database to this program's version, one transaction a migration, and one for all where nothing is yet. Several
+ * nodes may call it at once.
+ */
 export async function migrate(
   store: Store,
   migrations: readonly Migration[],
@@ -136,16 +165,18 @@ export async function migrate(
   const repeated = ordered.find((migration, place) => migration.version === ordered[place - 1]?.version);
   if (repeated) throw new Error(`two migrations have the version ${repeated.version}`);
 
-  let count = await stepByStep(store, context, async (session) => {
+  let isNew = false;
+  let count = await stepByStep(store, context, "store.migrated", async (session) => {
     const landed = await landNext(session, ordered, context.clock);
-    return landed && { event: "store.migrated", fields: { migration: label(landed) } };
+    isNew ||= landed.length > 1;
+    return landed.map((migration) => ({ migration: label(migration) }));
   });
   if (store.engine !== "postgres") return;
-  count += await stepByStep(store, context, async (session) => {
+  // Tables without rows are changed in no time.
+  const most = isNew ? Number.POSITIVE_INFINITY : 1;
+  count += await stepByStep(store, context, "store.sorted_by_bytes", async (session) => {
     await waitForOthers(session);
-    const table = await sortNextByBytes(session);
-    return table === undefined ? undefined : { event: "store.sorted_by_bytes", fields: { table } };
+    return (await sortByBytes(session, most)).map((table) => ({ table }));
   });
-  // A table that was never analysed is planned as if it were of any size.
-  if (count > 0) await store.write((session) => session.run(sql`ANALYZE`));
+  if (count > 0) await store.write(analyse);
 }

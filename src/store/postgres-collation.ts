@@ -8,10 +8,10 @@ interface OddColumn {
 
 /**
  * Texts sort and fold by their bytes, whatever the locale of the database: as they do in libSQL and in our own code, and
- * with indexes that no upgrade of the operating system's sorting rules breaks. Changes the columns of one table that
- * still have the database's rules, and answers its name; undefined when there is none. Rows stay, indexes are built anew.
+ * with indexes that no upgrade of the operating system's sorting rules breaks. Changes the columns of up to `most` tables
+ * that still have the database's rules, and answers their names. Rows stay, indexes are built anew.
  */
-export async function sortNextByBytes(session: Session): Promise<string | undefined> {
+export async function sortByBytes(session: Session, most: number): Promise<string[]> {
   // `to_jsonb`, because servers before version 15 have no such column.
   const found = await session.all<OddColumn>(sql`SELECT c.relname AS table_name, a.attname AS column_name
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation
@@ -21,12 +21,14 @@ export async function sortNextByBytes(session: Session): Promise<string | undefi
       AND NOT (l.collname = 'default' AND d.datcollate IN ('C', 'POSIX') AND d.datctype IN ('C', 'POSIX')
         AND COALESCE(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c')
     ORDER BY c.relname, a.attnum`);
-  const table = found[0]?.table_name;
-  if (table === undefined) return undefined;
+  const tables = [...new Set(found.map(({ table_name }) => table_name))].slice(0, most);
   const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
-  const changes = found
-    .filter(({ table_name }) => table_name === table)
-    .map(({ column_name }) => `ALTER COLUMN ${quoted(column_name)} TYPE text COLLATE "C"`);
-  await session.run(sql.raw(`ALTER TABLE ${quoted(table)} ${changes.join(", ")}`));
-  return table;
+  const statements = tables.map((table) => {
+    const changes = found
+      .filter(({ table_name }) => table_name === table)
+      .map(({ column_name }) => `ALTER COLUMN ${quoted(column_name)} TYPE text COLLATE "C"`);
+    return `ALTER TABLE ${quoted(table)} ${changes.join(", ")}`;
+  });
+  if (statements.length > 0) await session.run(sql.raw(statements.join(";\n")));
+  return tables;
 }

@@ -1,0 +1,80 @@
+/**
+ * `bun run bench:start [--engine postgres|libsql] [--rounds 5]`
+ *
+ * A cold start: a server as a user starts it, on a store where nothing is yet, to the end of its first run. The worker is a part of
+ * this process, and asks for work as soon as the server answers. `again` is the same on the store that the first one has made.
+ */
+import { parseArgs } from "node:util";
+import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
+import { freePort } from "../support/process.ts";
+import { type EngineName, engines, type Home, makeHome, readKey, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { median } from "./figures.ts";
+
+const { values: given } = parseArgs({
+  options: { engine: { type: "string" }, rounds: { type: "string", default: "5" } },
+});
+const targetsMs: Record<EngineName, number> = { postgres: 700, libsql: 400 };
+const lookMs = 2;
+
+interface Start {
+  listeningMs: number;
+  completedMs: number;
+}
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** Both in milliseconds since the process was started. */
+async function start(engine: EngineName, home: Home): Promise<Start> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const startedAt = performance.now();
+  const since = () => Math.round(performance.now() - startedAt);
+  const server = await spawnServer({ engine, home, waits: false, settings: { port } });
+  try {
+    const answers = () =>
+      fetch(`${url}/health`).then(
+        ({ ok }) => ok || undefined,
+        () => undefined,
+      );
+    await until(answers, { about: "the server to answer", deadlineMs: 30_000, everyMs: lookMs });
+    const listeningMs = since();
+    const apiKey = await readKey(home.keyFile);
+    const client = createClient({ url, apiKey });
+    const first = createFunction({ id: "first", event: "first.event" }, ({ step }) =>
+      step.run("one", () => 1),
+    );
+    const worker = createWorker({ url, apiKey, functions: [first], log: quiet });
+    await worker.start();
+    const { runIds } = await client.emit("first.event", {});
+    const ended = async () => ((await client.getRun(runIds[0]!)).status === "completed" ? true : undefined);
+    await until(ended, { about: "the end of the run", deadlineMs: 30_000, everyMs: lookMs });
+    const completedMs = since();
+    await worker.stop();
+    return { listeningMs, completedMs };
+  } finally {
+    await server.stop();
+  }
+}
+
+let isMissed = false;
+for (const engine of engines.filter((name) => given.engine === undefined || name === given.engine)) {
+  const rounds: { cold: Start; again: Start }[] = [];
+  for (let round = 0; round < Number(given.rounds); round++) {
+    const home = await makeHome(engine, { isEmpty: true });
+    try {
+      rounds.push({ cold: await start(engine, home), again: await start(engine, home) });
+    } finally {
+      await home.remove();
+    }
+  }
+  for (const name of ["cold", "again"] as const)
+    for (const figure of ["listeningMs", "completedMs"] as const) {
+      const all = rounds.map((round) => round[name][figure]);
+      console.log(`${engine} ${name} ${figure}: ${all.join(" ")}; median ${median(all)}`);
+    }
+  const middle = median(rounds.map(({ cold }) => cold.completedMs));
+  console.log(`${engine}: ${middle} ms, wanted ${targetsMs[engine]}`);
+  isMissed ||= middle > targetsMs[engine];
+}
+process.exit(isMissed ? 1 : 0);
