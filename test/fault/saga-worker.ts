@@ -95,3 +95,4 @@ await Promise.all(
     }).start(),
   ),
 );
+await bare(`${driver}/started`, { method: "POST" });
