@@ -59,6 +59,8 @@ export class JobReporter {
     this.#options = options;
     this.#steps = new UnsentSteps(step_sequence_base);
     this.#undoIsKnown = options.assignment.compensating !== undefined;
+    // A run that has nothing to undo says so: without the number the server counts what it does not know as not undone.
+    if (this.#undoIsKnown) this.#undoCount = 0;
     this.#head =
       `{"job_id":${JSON.stringify(job_id)},"run_id":${JSON.stringify(run_id)},` +
       `"execution_seq":${execution_seq},"lease_token":${JSON.stringify(lease_token)},`;

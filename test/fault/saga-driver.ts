@@ -16,6 +16,8 @@ export interface Saga extends SagaCase {
 
 export interface SagaDriver {
   url: string;
+  /** How many processes have begun to take jobs. */
+  started(): number;
   plan(runId: string, one: SagaCase): Saga;
   stop(): Promise<void>;
 }
@@ -34,6 +36,7 @@ const nameOf = ({ deed, what }: Pick<Told, "deed" | "what">) => (deed === "do" ?
 export function startSagaDriver(): SagaDriver {
   const sagas = new Map<string, Saga>();
   const holds = new Map<string, PromiseWithResolvers<void>>();
+  let started = 0;
   const unplanned = new Map<string, PromiseWithResolvers<Saga>>();
 
   /** A worker may have the run before whoever started it has its id. */
@@ -60,6 +63,10 @@ export function startSagaDriver(): SagaDriver {
     hostname: "127.0.0.1",
     idleTimeout: 0,
     async fetch(request) {
+      if (request.url.endsWith("/started")) {
+        started++;
+        return new Response();
+      }
       const { runId, point, ...effect } = (await request.json()) as Told;
       const saga = await sagaOf(runId);
       if (point !== undefined) return Response.json({ isHeld: await isHeldAt(saga, point) });
@@ -71,6 +78,7 @@ export function startSagaDriver(): SagaDriver {
   });
   return {
     url: `http://127.0.0.1:${server.port}`,
+    started: () => started,
     plan(runId, one) {
       const release = () => holds.get(runId)?.resolve();
       const saga: Saga = { ...one, runId, reached: 0, release, stored: new Set(), refusals: 0, effects: [] };

@@ -66,6 +66,7 @@ export const decisiveCases = (victim: Victim): SagaCase[] => {
           ["attempts", "end.unanswered"],
           ["wait", "undo:charge.after"],
           ["cancel", "undo:reserve.unsent"],
+          ["cancel-lost", "known.unsent"],
           ["cancel-lost", "reserve.after"],
           ["cancel-lost", "charge.after"],
           ["cancel-lost", "ship.passed"],

@@ -42,7 +42,7 @@ export async function runSagas({
   const figures: SagaFigures = { sagas: 0, kills: 0, repeated: 0, listed: 0, breaches: [] };
   const folder = await mkdtemp(join(tmpdir(), "svc-sagas-"));
   const driver = startSagaDriver();
-  const server = await spawnServer({ engine, settings: { leaseMs: 1_500 } });
+  const server = await spawnServer({ engine, settings: { leaseMs: 1_000 } });
   const client = createClient({ url: server.url, apiKey: server.adminKey });
   const workers: RunningProgram[] = [];
   const startWorkers = (cases: readonly SagaCase[]) => {
@@ -90,13 +90,9 @@ async function harm(
   victim: Victim,
   cases: readonly SagaCase[],
 ): Promise<Saga[]> {
+  const startedBefore = driver.started();
   const worker = startWorkers(cases);
-  const functionIds = new Set(cases.map(({ ending }) => `saga-${ending}`));
-  const isServed = async () => {
-    const known = new Set((await client.listFunctions()).map(({ id }) => id));
-    return [...functionIds].every((id) => known.has(id));
-  };
-  await until(isServed, { about: "the functions", ...patience });
+  await until(() => driver.started() > startedBefore, { about: "the workers", ...patience });
   const sagas = await Promise.all(
     cases.map(async (one) => {
       const [runId] = (await client.emit(`saga.${one.ending}`, {})).runIds;
@@ -106,12 +102,12 @@ async function harm(
   const of = (ending: string) => sagas.filter((saga) => saga.ending === ending);
   const cancel = (saga: Saga) => client.cancelRun(saga.runId, { reason: "changed my mind" });
   const cancelled = cancelWaiting(client, of("cancel"));
-  const missing = () => sagas.filter(({ reached }) => reached === 0);
-  await until(() => missing().length === 0, { about: "every saga to come to its point", ...patience }).catch(
-    (error) => {
-      throw new Error(missing().map(nameOf).join(), { cause: error });
-    },
-  );
+  // On a slow machine the time of a run may be over before it comes to its point.
+  await eachUntil(sagas, "its point", async ({ runId, ending, reached }) => {
+    return (
+      reached > 0 || (ending.startsWith("timeout") && (await client.getRun(runId)).endedAt !== undefined)
+    );
+  });
   await Promise.all(of("cancel-at").map(cancel));
   await eachUntil(of("timeout-at"), "its time to be over", async ({ runId }) => {
     const { phase, status } = await client.getRun(runId);
