@@ -37,7 +37,7 @@ describe.each(engines)("retention on %s", (engine) => {
       clock: { ...testClock(Date.now() + days * day), sleep: async () => {} },
       log: silentLog,
       metrics: noMetrics,
-      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      kept: { events: 30 * day, runs: 90 * day },
       forgetBytes: async () => {},
       definitionOf: async (_environmentId, id) => {
         if (id === more.unread) throw new Error("unreadable");
@@ -107,7 +107,7 @@ describe.each(engines)("retention on %s", (engine) => {
     const asked: string[] = [];
     const retention = openRetention({
       ...{ store, log: silentLog, metrics: noMetrics, clock: testClock(Date.now()) },
-      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      kept: { events: 30 * day, runs: 90 * day },
       forgetBytes: async () => {},
       definitionOf: () => Promise.reject(new Error("not asked")),
       floorGuards: [
