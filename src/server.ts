@@ -108,7 +108,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { store, time, bus, watch, frames, troubles } = host;
     const primaries = openPrimaryWatch(host);
     const loops = new Loops({ clock, log: host.log, metrics: watch.metrics });
-    troubles.onBack(() => loops.retryFailed());
+    troubles.onTurn((isAway) => !isAway && loops.retryFailed());
     const loopProgress = () => loops.progress();
     const registry: Operation[] = [];
     const parts = await openParts(host, {

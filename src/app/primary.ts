@@ -1,5 +1,5 @@
 import { watchPrimary } from "../cluster/primary.ts";
-import type { LoopFacts, LoopOptions } from "../kit/loop.ts";
+import { type LoopFacts, type LoopOptions, Waker } from "../kit/loop.ts";
 import { recordServer } from "../store/primary-record.ts";
 import type { Store } from "../store/store.ts";
 import type { Troubles } from "../store/troubles.ts";
@@ -18,6 +18,9 @@ export const troubleLoop = (store: Pick<Store, "ping">, troubles: Troubles): Loo
   },
 });
 
+/** Between looks at the other hosts while nothing can be written. */
+const awayMs = 1_000;
+
 /** Only where the store is PostgreSQL. */
 export const primaryLoop: LoopFacts = {
   name: "store.primary",
@@ -27,12 +30,19 @@ export const primaryLoop: LoopFacts = {
 };
 
 /** This node's look at which server is the primary, where there is a choice. */
-export function openPrimaryWatch({ primary, store, bus, clock, log, databaseTls }: ServerHost) {
+export function openPrimaryWatch({ primary, troubles, store, bus, clock, log, databaseTls }: ServerHost) {
   if (!primary) return { loops: [], askOthers: async () => {} };
   const watch = watchPrimary({
     ...{ lineage: primary.lineage, bus, clock, log },
     record: (server) => recordServer(store, server, clock.now()),
     lookAround: () => primary.lookAround(databaseTls),
   });
-  return { loops: [{ ...primaryLoop, tick: watch.lookOnce }], askOthers: watch.askOthers };
+  const waker = new Waker();
+  // A machine that vanished ends no connection: the other hosts are asked while this one is silent.
+  troubles.onTurn((isAway) => isAway && waker.wake());
+  const tick = async () => {
+    await watch.lookOnce();
+    return troubles.isAway() ? { againInMs: awayMs } : {};
+  };
+  return { loops: [{ ...primaryLoop, waker, tick }], askOthers: watch.askOthers };
 }

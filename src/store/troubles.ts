@@ -18,8 +18,9 @@ export interface Troubles {
   readonly log: Log;
   /** What a look at the database came to; undefined when it can be written. */
   looked(error: unknown): void;
-  /** Called when the database can be written again. */
-  onBack(listener: () => void): void;
+  /** Called when the database cannot be written any more, and when it can be again. */
+  onTurn(listener: (isAway: boolean) => void): void;
+  isAway(): boolean;
 }
 
 export interface TroublesOptions {
@@ -45,7 +46,7 @@ interface LoggedTrouble {
 export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOptions): Troubles {
   let trouble: LoggedTrouble | undefined;
   let isAway = false;
-  const listeners: (() => void)[] = [];
+  const listeners: ((isAway: boolean) => void)[] = [];
 
   const facts = (one: LoggedTrouble, now: number) => ({
     ms: Math.round(now - one.since),
@@ -80,14 +81,15 @@ export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOption
     looked(error) {
       const wasAway = isAway;
       isAway = error !== undefined;
-      if (error !== undefined) return failed(error);
-      if (wasAway) for (const listener of listeners) listener();
+      if (isAway !== wasAway) for (const listener of listeners) listener(isAway);
+      if (isAway) return failed(error);
       const now = clock.elapsed();
       if (!trouble || now - trouble.failedAt < quietMs) return;
       log.info("store.trouble_over", facts(trouble, now));
       trouble = undefined;
     },
-    onBack: (listener) => void listeners.push(listener),
+    onTurn: (listener) => void listeners.push(listener),
+    isAway: () => isAway,
   };
 }
 

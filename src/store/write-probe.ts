@@ -7,8 +7,10 @@ const freshMs = 400;
 const hungMs = 1_250;
 /** After a pause of this process its timers come before the answers that have arrived meanwhile. */
 const turnMs = 50;
-/** A commit that hangs is given up, or its connection might be what is dead. */
-const givenUpMs = 5_000;
+/** A commit that hangs is given up, since its connection might be what is dead, and another one is tried. */
+const givenUpMs = 2_000;
+/** A trouble of so long ago stands while the next try is under way. */
+const troubleKeptMs = 2_000;
 
 export interface WriteProbeOptions {
   clock: Clock;
@@ -23,7 +25,7 @@ export interface WriteProbeOptions {
 interface WriteLook {
   startedAt: number;
   isAsked: boolean;
-  outcome: { error: unknown } | "written" | undefined;
+  outcome: NotWritable | "written" | undefined;
   done: Promise<void>;
 }
 
@@ -33,6 +35,7 @@ export class WriteProbe {
   #look: WriteLook | undefined;
   #freshUntil = Number.NEGATIVE_INFINITY;
   #isRoomDoubtful = false;
+  #trouble: { why: NotWritable; at: number } | undefined;
 
   constructor(options: WriteProbeOptions) {
     this.#options = options;
@@ -51,11 +54,15 @@ export class WriteProbe {
     if (clock.elapsed() < this.#freshUntil) return;
     this.#look ??= this.#begin();
     const look = this.#look;
+    const before = this.#trouble;
     const leftMs = hungMs - (clock.elapsed() - look.startedAt);
-    if (leftMs > 0) await this.#within(look, leftMs);
+    if (leftMs > 0 && !(before && clock.elapsed() - before.at < troubleKeptMs))
+      await this.#within(look, leftMs);
     if (look.outcome === undefined) await this.#within(look, turnMs);
     if (look.outcome === "written") return;
-    throw look.outcome ? notWritable(look.outcome.error) : unanswered(look.isAsked);
+    if (look.outcome) throw look.outcome;
+    if (before && leftMs > 0) throw before.why;
+    throw this.#noted(unanswered(look.isAsked));
   }
 
   async #within(look: WriteLook, ms: number): Promise<void> {
@@ -76,16 +83,22 @@ export class WriteProbe {
     look.done = this.#write(look).then(
       () => {
         look.outcome = "written";
+        this.#trouble = undefined;
         this.#freshUntil = clock.elapsed() + freshMs;
         this.#end(look, giveUp);
       },
       (error: unknown) => {
         const isLate = clock.elapsed() - look.startedAt >= hungMs;
-        look.outcome = { error: isLate ? unanswered(look.isAsked, error) : error };
+        look.outcome = this.#noted(isLate ? unanswered(look.isAsked, error) : notWritable(error));
         this.#end(look, giveUp);
       },
     );
     return look;
+  }
+
+  #noted(why: NotWritable): NotWritable {
+    this.#trouble = { why, at: this.#options.clock.elapsed() };
+    return why;
   }
 
   #end(look: WriteLook, giveUp: () => void): void {

@@ -23,8 +23,8 @@ describe("the log of an outage", () => {
     const { lines, log } = keep();
     let attempts = 0;
     const troubles = watchTroubles({ clock, log, attempts: () => attempts });
-    let back = 0;
-    troubles.onBack(() => back++);
+    const turns: boolean[] = [];
+    troubles.onTurn((isAway) => turns.push(isAway));
     troubles.looked(undefined);
     for (let ms = 0; ms < 25_000; ms += 10) {
       attempts++;
@@ -39,10 +39,10 @@ describe("the log of an outage", () => {
     expect(lines[0]?.[1]).toMatchObject({ first: "request.trouble", error: { trouble: "unavailable" } });
     expect(lines[1]?.[1]).toMatchObject({ ms: 10_000, attempts: 1_000 });
     expect(lines[1]?.[1].unwritten).toMatchObject({ "loop.failed": 1_000, "request.answered": 1_000 });
-    expect(back).toBe(0);
+    expect(turns).toEqual([true]);
 
     troubles.looked(undefined);
-    expect(back).toBe(1);
+    expect(turns).toEqual([true, false]);
     // Over when it was quiet for a second: one answer between failures is no end.
     expect(lines).toHaveLength(3);
     await clock.advance(1_000);
