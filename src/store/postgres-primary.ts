@@ -13,7 +13,7 @@ const othersMs = 500;
 
 type Open = (url: string) => Promise<PostgresClient>;
 
-interface Candidate {
+interface FoundHost {
   place: number;
   client: PostgresClient;
   /** Undefined where the server does not say, as some services do. */
@@ -94,8 +94,8 @@ export class Primary {
     return this.#admit(await this.#newest(open));
   }
 
-  async #newest(open: Open): Promise<Candidate> {
-    const found: Candidate[] = [];
+  async #newest(open: Open): Promise<FoundHost> {
+    const found: FoundHost[] = [];
     const errors: unknown[] = [];
     let isChosen = false;
     const tries = this.#urls.map(async (_, place) => {
@@ -123,7 +123,7 @@ export class Primary {
     throw noneOf(errors);
   }
 
-  #admit({ place, client, server }: Candidate): PostgresClient {
+  #admit({ place, client, server }: FoundHost): PostgresClient {
     try {
       if (server) this.lineage.admit(client, server);
     } catch (error) {
@@ -134,7 +134,7 @@ export class Primary {
     return client;
   }
 
-  async #try(place: number, open: Open): Promise<Candidate> {
+  async #try(place: number, open: Open): Promise<FoundHost> {
     this.attempts++;
     const client = await open(this.#urls[place]!);
     try {
