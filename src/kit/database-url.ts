@@ -1,11 +1,12 @@
 import type { Kind } from "./setting-kinds.ts";
 
-/** A URL of libpq's form, or what is wrong with it: words that repeat nothing of the text, which holds a password. */
-export type DatabaseUrl =
-  | { ok: true /** One URL for each host, alike but for that. */; urls: readonly string[] }
-  | { ok: false; flaw: string };
+/**
+ * A URL of libpq's form as one URL for each host, or what is wrong with it: words that repeat nothing of the text, which
+ * holds a password.
+ */
+export type DatabaseUrl = { ok: true; urls: readonly string[] } | { ok: false; flaw: string };
 
-export const databaseHostsMax = 16;
+const databaseHostsMax = 16;
 const portMax = 65_535;
 /** What libpq's `target_session_attrs` may ask for: a server that only reads is of no use here. */
 const sessionAttrs = ["read-write", "primary"];
