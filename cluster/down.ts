@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { unknownPart } from "./layout.ts";
 import { natsStoreOf } from "./nats.ts";
 import { asCommand, type DownOptions, downUsage, parseDown, Refused } from "./options.ts";
-import { makePostgresFolder } from "./postgres.ts";
+import { dataOf, makePostgresFolder } from "./postgres.ts";
 import { type PartState, partsOf, readState, type State, writeEnvironment, writeState } from "./state.ts";
 import { stopParts } from "./stop.ts";
 
@@ -12,7 +12,8 @@ const remove = (folder: string) => rmSync(folder, { recursive: true, force: true
 async function wipePart(state: State, part: PartState): Promise<void> {
   if (part.kind === "node") state.parts = state.parts.filter(({ name }) => name !== part.name);
   if (part.kind === "nats") remove(natsStoreOf(state, part));
-  if (part.kind === "postgres" && state.postgresFolder !== undefined) {
+  if (part.kind === "postgres" && partsOf(state, "postgres").length > 1) remove(dataOf(state, part));
+  else if (part.kind === "postgres" && state.postgresFolder !== undefined) {
     remove(state.postgresFolder);
     state.postgresFolder = await makePostgresFolder(state.folder);
     // Its key is no longer in any database; the next start writes another.

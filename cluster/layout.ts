@@ -63,6 +63,13 @@ async function newState(options: UpOptions): Promise<State> {
   return state;
 }
 
+async function addStandby(state: State): Promise<void> {
+  if (state.adminUrl === undefined)
+    throw new Refused("--standby: the PostgreSQL of this cluster is not ours, its standby is yours too");
+  if (state.parts.some(({ name }) => name === "standby")) return;
+  state.parts.push({ name: "standby", kind: "postgres", port: await portFrom(state.ports.postgres, 2) });
+}
+
 /** What stands cannot be moved by a later `up`: silence would leave the operator with a wrong belief. */
 function requireSame(state: State, options: UpOptions): void {
   const differs = [
@@ -89,6 +96,7 @@ export async function layOut(
   if (known) requireSame(known, options);
   const state = known ?? (await newState(options));
   Object.assign(state.settings, settings);
+  if (options.standby) await addStandby(state);
   const nodes = partsOf(state, "node");
   const wanted = options.nodes ?? (known ? nodes.length : nodesDefault);
   for (let number = 1; number <= wanted; number++) {

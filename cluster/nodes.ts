@@ -1,6 +1,14 @@
 import { join } from "node:path";
 import { startDetached, untilReady } from "./processes.ts";
-import { logOf, natsUrlOf, nodeUrlOf, type PartState, type State, writeState } from "./state.ts";
+import {
+  databaseUrlOf,
+  logOf,
+  natsUrlOf,
+  nodeUrlOf,
+  type PartState,
+  type State,
+  writeState,
+} from "./state.ts";
 
 const mainFile = join(import.meta.dirname, "../src/main.ts");
 
@@ -40,7 +48,7 @@ export async function startNodePart(state: State, part: PartState): Promise<void
       ...state.settings,
       SVC_NODE_ID: part.name,
       SVC_PORT: String(part.port),
-      SVC_DATABASE_URL: state.databaseUrl,
+      SVC_DATABASE_URL: databaseUrlOf(state),
       // Not opened beside PostgreSQL; the master key that the first node makes lies in its folder.
       SVC_DB: join(state.folder, "svc.db"),
       ...(nats !== "" && { NATS_URL: nats }),

@@ -8,13 +8,14 @@ Starts PostgreSQL, three NATS servers and three nodes of svc on this machine, lo
 alone; what died is started again. Without --detach it stays, and an interrupt stops what it started.
 
   --detach              return when all is ready; bun run cluster/down.ts stops it
-  --only NAME           start only this part: postgres, nats-1, node-2, …; returns when it is ready.
+  --only NAME           start only this part: postgres, standby, nats-1, node-2, …; returns when it is ready.
                         A node that is not there yet is added: --only node-4
   --nodes N             how many nodes (default 3)
   --dir DIR             where data, logs and the state are kept (default .svc/cluster)
   --ports N             port of the first node, the next ones follow (default 9123); 0: free ports for everything
   --nats-port N         of the first NATS server (default 4222); --nats-cluster-port (6222), --nats-monitor-port (8222)
   --postgres-port N     (default 5432)
+  --standby             a second PostgreSQL that streams from the first and can take its place, on the next port
   --database-url URL    use this PostgreSQL instead of one of our own
   --nats-url URL        use these NATS servers instead of our own
 
@@ -33,6 +34,8 @@ export interface UpOptions {
   detach: boolean;
   only?: string;
   nodes?: number;
+  /** A standby of our own PostgreSQL; once it is there it stays. */
+  standby: boolean;
   /** What was asked for; the first start decides, later ones must agree. */
   ports: Partial<Ports>;
   databaseUrl?: string;
@@ -72,9 +75,11 @@ export function parseUp(args: string[]): UpOptions | undefined {
   const { values } = parsed(args, {
     ...{ dir: text, ports: text, nodes: text, only: text, "database-url": text, "nats-url": text },
     ...{ "nats-port": text, "nats-cluster-port": text, "nats-monitor-port": text, "postgres-port": text },
-    ...{ detach: yes, help: yes },
+    ...{ detach: yes, help: yes, standby: yes },
   });
   if (values.help) return undefined;
+  if (values.standby && values["database-url"] !== undefined)
+    throw new Refused("--standby and --database-url: choose one, the standby is of our own PostgreSQL");
   const port = (name: keyof typeof values) => number(name, values[name] as string | undefined, 0, 65_000);
   const nodes = number("nodes", values.nodes, 1, 50);
   const first = port("ports");
@@ -88,6 +93,7 @@ export function parseUp(args: string[]): UpOptions | undefined {
   const named = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   return {
     folder: resolve(values.dir ?? defaultFolder),
+    standby: values.standby === true,
     detach: values.detach === true || values.only !== undefined,
     ports: { ...(first === 0 && freePorts), ...named },
     ...(values.only !== undefined && { only: values.only }),

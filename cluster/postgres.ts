@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { startDetached, untilReady } from "./processes.ts";
 import { asServerUser, findPostgresProgram, giveToServerUser, run } from "./programs.ts";
-import { logOf, type PartState, type State, writeState } from "./state.ts";
+import { logOf, type PartState, partsOf, type State, writeState } from "./state.ts";
 
 const conf = join(import.meta.dirname, "postgres.conf");
 
@@ -78,7 +78,8 @@ async function provideDatabase(state: State, adminUrl: string): Promise<void> {
   const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;
   const sql = new Bun.SQL(adminUrl, { max: 1 });
   try {
-    // A commit may wait for a standby that is gone; that is to be seen, not waited for.
+    // A commit may wait for a standby that is gone; nothing here is worth that.
+    await sql.unsafe("SET synchronous_commit = 'local'");
     await sql.unsafe("SET statement_timeout = '10s'");
     const has = async (query: string) => ((await sql.unsafe(query)) as unknown[]).length > 0;
     if (!(await has("SELECT 1 FROM pg_roles WHERE rolname = 'svc'")))
@@ -109,12 +110,75 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
+/** Of the first server the folder that it always had. */
+export const dataOf = ({ postgresFolder = "" }: State, part: PartState): string =>
+  join(postgresFolder, part.name === "postgres" ? "data" : part.name);
+
+export const hasData = (state: State, part: PartState): boolean =>
+  existsSync(join(dataOf(state, part), "PG_VERSION"));
+
+const adminUrlOf = ({ adminUrl = "" }: State, { port }: PartState): string =>
+  Object.assign(new URL(adminUrl), { port: String(port) }).href;
+
+async function asked<Row>(url: string, query: string): Promise<Row | undefined> {
+  const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 2 });
+  try {
+    return ((await sql.unsafe(query)) as Row[])[0];
+  } finally {
+    await sql.close();
+  }
+}
+
+async function isPrimary(url: string): Promise<boolean> {
+  const row = await asked<{ standby: boolean }>(url, "SELECT pg_is_in_recovery() AS standby").catch(
+    () => undefined,
+  );
+  return row?.standby === false;
+}
+
+/** The server that can be written, when one runs. */
+async function primaryOf(state: State, besides: PartState): Promise<PartState | undefined> {
+  for (const part of partsOf(state, "postgres"))
+    if (part.name !== besides.name && (await isPrimary(adminUrlOf(state, part)))) return part;
+  return undefined;
+}
+
+/** A standby of that server, with all that it has. */
+async function copyFrom(state: State, primary: PartState, part: PartState): Promise<void> {
+  const data = dataOf(state, part);
+  const making = `${data}.making`;
+  rmSync(making, { recursive: true, force: true });
+  const source = `${adminUrlOf(state, primary)}?application_name=${part.name}`;
+  const options = ["-R", "-X", "stream", "--checkpoint=fast"];
+  await run(asServerUser([findPostgresProgram("pg_basebackup"), "-d", source, "-D", making, ...options]));
+  await run(["mv", making, data]);
+}
+
+/**
+ * From now on a commit waits for the standby's disk, so that its promotion loses nothing. The standby was copied before, so
+ * that it waits for nobody when it is promoted.
+ */
+async function commitOnBoth(state: State, primary: PartState, standby: PartState): Promise<void> {
+  const url = adminUrlOf(state, primary);
+  await asked(url, `ALTER SYSTEM SET synchronous_standby_names = '${standby.name}'`);
+  await asked(url, "SELECT pg_reload_conf()");
+}
+
 export async function startPostgresPart(state: State, part: PartState): Promise<void> {
   const { adminUrl, postgresFolder: folder } = state;
   if (adminUrl === undefined || folder === undefined)
     throw new Error("the state file knows no PostgreSQL of ours");
-  const data = join(folder, "data");
-  if (!existsSync(join(data, "PG_VERSION"))) await initialize(folder, data, adminUrl);
+  const data = dataOf(state, part);
+  const primary = hasData(state, part) ? undefined : await primaryOf(state, part);
+  if (primary) await copyFrom(state, primary, part);
+  else if (!hasData(state, part)) {
+    const others = partsOf(state, "postgres").filter((one) => one.name !== part.name);
+    if (others.some((one) => hasData(state, one)))
+      throw new Error(
+        `${part.name} has no data, and no primary runs to copy them from: start or promote ${others[0]?.name}`,
+      );
+    await initialize(folder, data, adminUrl);
+  }
   // As it stands in the tree now; changes take effect with this start.
   const own = join(data, "svc.conf");
   copyFileSync(conf, own);
@@ -127,6 +191,8 @@ export async function startPostgresPart(state: State, part: PartState): Promise<
   const command = asServerUser([findPostgresProgram("postgres"), "-D", data, ...settings]);
   part.process = startDetached(command, { folder: "/", log });
   writeState(state);
-  await untilReady("PostgreSQL", part.process, log, () => answers(adminUrl), 60_000);
-  await provideDatabase(state, adminUrl);
+  const url = adminUrlOf(state, part);
+  await untilReady(part.name, part.process, log, () => answers(url), 60_000);
+  if (primary) await commitOnBoth(state, primary, part);
+  else if (await isPrimary(url)) await provideDatabase(state, url);
 }

@@ -5,7 +5,7 @@ import { isRunning, type ProcessMark } from "./processes.ts";
 export type Kind = "postgres" | "nats" | "node";
 
 export interface PartState {
-  /** `postgres`, `nats-1`, `node-2`. */
+  /** `postgres`, `standby`, `nats-1`, `node-2`. */
   name: string;
   kind: Kind;
   port: number;
@@ -30,9 +30,9 @@ export interface State {
   format: 1;
   folder: string;
   ports: Ports;
-  /** For the nodes. */
+  /** For the nodes, without the standby: `databaseUrlOf` has both. */
   databaseUrl: string;
-  /** As superuser; only of our own PostgreSQL. */
+  /** As superuser; only of our own PostgreSQL, the first. */
   adminUrl?: string;
   /** Its data; outside the folder where the server's user cannot enter that. */
   postgresFolder?: string;
@@ -59,6 +59,16 @@ export const partsOf = (state: State, kind?: Kind): PartState[] =>
 
 export const runningOf = (part: PartState): ProcessMark | undefined =>
   isRunning(part.process) ? part.process : undefined;
+
+/** Of all our PostgreSQL servers, where there are several: who connects takes the one that can be written. */
+function ofAllHosts(state: State, url: string): string {
+  const servers = partsOf(state, "postgres");
+  if (servers.length < 2) return url;
+  const hosts = servers.map(({ port }) => `127.0.0.1:${port}`).join(",");
+  return `${url.replace(/@[^/]*/, `@${hosts}`)}?target_session_attrs=read-write`;
+}
+
+export const databaseUrlOf = (state: State): string => ofAllHosts(state, state.databaseUrl);
 
 export const natsUrlOf = (state: State): string =>
   state.natsUrl ??
@@ -104,8 +114,8 @@ export function writeEnvironment(state: State): void {
   const values: Record<string, string | undefined> = {
     SVC_SERVER_URL: first && nodeUrlOf(first),
     SVC_API_KEY: key,
-    CLUSTER_DATABASE_URL: state.databaseUrl,
-    CLUSTER_ADMIN_URL: state.adminUrl,
+    CLUSTER_DATABASE_URL: databaseUrlOf(state),
+    CLUSTER_ADMIN_URL: state.adminUrl && ofAllHosts(state, state.adminUrl),
     CLUSTER_NATS_URL: natsUrlOf(state),
   };
   const lines = Object.entries(values).flatMap(([name, value]) =>

@@ -21,6 +21,9 @@ const addressOf = (part: PartState): string => {
   return `${part.kind}://127.0.0.1:${part.port}${monitor}`;
 };
 
+/** Of a URL with one host or several. */
+const hostsOf = (url: string): string => /^\w+:\/\/(?:[^/?#]*@)?([^/?#]*)/.exec(url)?.[1] ?? "";
+
 const near = (path: string): string => {
   const short = relative(process.cwd(), path);
   return short.startsWith("..") ? path : short;
@@ -45,8 +48,7 @@ export async function tableOf(state: State, changed: ReadonlySet<string>): Promi
       near(logOf(state, part)),
     ]);
   }
-  if (state.adminUrl === undefined)
-    rows.push(["postgres", new URL(state.databaseUrl).host, "not ours", "", ""]);
+  if (state.adminUrl === undefined) rows.push(["postgres", hostsOf(state.databaseUrl), "not ours", "", ""]);
   if (state.natsUrl !== undefined)
     rows.push(["nats", state.natsUrl.replaceAll(/\/\/[^@/]*@/g, "//"), "not ours", "", ""]);
   const folder = near(state.folder);

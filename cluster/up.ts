@@ -3,7 +3,7 @@ import { startNatsPart, untilNatsAgrees } from "./nats.ts";
 import { settingsOf, startNodePart } from "./nodes.ts";
 import { asCommand, parseUp, Refused, type UpOptions, upUsage } from "./options.ts";
 import { isFree } from "./ports.ts";
-import { startPostgresPart } from "./postgres.ts";
+import { hasData, startPostgresPart } from "./postgres.ts";
 import { findNatsServer, findPostgresProgram } from "./programs.ts";
 import {
   type PartState,
@@ -42,6 +42,13 @@ async function startTogether(state: State, parts: PartState[]): Promise<void> {
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
 
+/** One without data is made from the one that has them, which runs by then. */
+async function startDatabases(state: State, parts: PartState[]): Promise<void> {
+  const isMade = (part: PartState) => hasData(state, part);
+  await startTogether(state, parts.filter(isMade));
+  for (const part of parts.filter((one) => !isMade(one))) await startPart(state, part);
+}
+
 /** Starts what does not run, in the order in which parts need each other; answers what it started. */
 async function start(state: State, only: string | undefined): Promise<PartState[]> {
   const dead = partsOf(state).filter(
@@ -51,7 +58,7 @@ async function start(state: State, only: string | undefined): Promise<PartState[
   if (of("postgres").length > 0) findPostgresProgram("initdb");
   if (of("nats").length > 0) findNatsServer();
 
-  await Promise.all([startTogether(state, of("postgres")), startTogether(state, of("nats"))]);
+  await Promise.all([startDatabases(state, of("postgres")), startTogether(state, of("nats"))]);
   if (of("nats").length > 0) await untilNatsAgrees(state);
   // The first alone: it lands the migrations and writes the key file.
   const [first, ...others] = of("node");

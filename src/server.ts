@@ -3,6 +3,7 @@ import { openHost, type ServerHost, timeLoop } from "./app/host.ts";
 import { type Listening, listen } from "./app/listen.ts";
 import { Loops } from "./app/loops.ts";
 import { openParts, type Parts } from "./app/parts.ts";
+import { openPrimaryWatch, troubleLoop } from "./app/primary.ts";
 import { realtimeFeatures } from "./app/realtime.ts";
 import { explained } from "./app/start-failure.ts";
 import type { Keyring } from "./domain/access/keyring/service.ts";
@@ -107,8 +108,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   loadParser().catch(() => {});
   try {
     const host = await openHost({ config, clock, ids, log, nodeId, draining, closers, store: options.store });
-    const { store, time, bus, watch, frames } = host;
-    const loops = new Loops({ clock, log, metrics: watch.metrics });
+    const { store, time, bus, watch, frames, troubles } = host;
+    const primaries = openPrimaryWatch(host);
+    const loops = new Loops({ clock, log: host.log, metrics: watch.metrics });
+    troubles.onTurn((isAway) => !isAway && loops.retryFailed());
     const loopProgress = () => loops.progress();
     const registry: Operation[] = [];
     const parts = await openParts(host, {
@@ -130,7 +133,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     );
     requireKnownActions(registry);
 
-    loops.add([timeLoop(time), ...all.loops]);
+    await primaries.askOthers();
+    loops.add([timeLoop(time), troubleLoop(store, troubles), ...primaries.loops, ...all.loops]);
     loops.start();
     closers.push("loops", () => loops.stop());
     closers.push("parts", all.settled);

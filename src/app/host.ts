@@ -14,7 +14,9 @@ import type { KeyPair } from "../kit/tls-files.ts";
 import { version } from "../kit/version.ts";
 import type { Config } from "../settings/settings.ts";
 import { type OpenStoreOptions, openStore } from "../store/open.ts";
+import { Primary } from "../store/postgres-primary.ts";
 import type { Store } from "../store/store.ts";
+import { type Troubles, watchTroubles } from "../store/troubles.ts";
 import type { Host } from "./part.ts";
 
 export interface HostNeeds {
@@ -32,12 +34,13 @@ export interface ServerHost extends Host {
   clock: SystemClock;
   watch: OpenWatch;
   time: TimeBase;
+  troubles: Troubles;
   /** Certificate and key of both ports. */
   tls: KeyPair | undefined;
 }
 
 type StoreNeeds = Pick<HostNeeds, "config" | "clock" | "log" | "store"> &
-  Pick<OpenStoreOptions, "tls" | "metrics">;
+  Pick<OpenStoreOptions, "tls" | "metrics" | "primary">;
 
 function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
   const { databaseUrl, db: file, poolSize } = config;
@@ -57,14 +60,24 @@ function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
  * bus.
  */
 export async function openHost(needs: HostNeeds): Promise<ServerHost> {
-  const { config, clock, ids, log, nodeId, draining, closers } = needs;
+  const { config, clock, ids, nodeId, draining, closers } = needs;
   const startedAt = clock.now();
-  const watch = await openWatch({ clock, log, version, nodeId, config });
+  const watch = await openWatch({ clock, log: needs.log, version, nodeId, config });
   closers.push("watch", () => watch.close());
   const { metrics } = watch;
   const { tls, databaseTls, natsAccess } = secretFiles(config);
 
-  const store = await openStoreOf({ config, clock, log, metrics, tls: databaseTls, store: needs.store });
+  const { databaseUrl } = config;
+  const primary =
+    databaseUrl === undefined ? undefined : new Primary({ url: databaseUrl, clock, log: needs.log });
+  const troubles = watchTroubles({
+    ...{ clock, log: needs.log },
+    ...(primary && { attempts: () => primary.attempts }),
+  });
+  const { log } = troubles;
+  const store = await openStoreOf({
+    ...{ config, clock, log, metrics, primary, tls: databaseTls, store: needs.store },
+  });
   closers.push("store", () => store.close());
   const labels = ["version", "engine"] as const;
   metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels })(version, store.engine).set(1);
@@ -76,6 +89,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   closers.push("bus", () => bus.close());
   return {
     ...{ config, clock, ids, log, watch, store, databaseTls, bus, nodeId, time, tls, shareEnvironment },
+    ...{ primary, troubles },
     frames: openFrames({ bus, clock, log, self: ids.uuid() }),
     knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,
     isDraining: () => draining.active,

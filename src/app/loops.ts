@@ -29,6 +29,10 @@ export class Loops {
     for (const one of this.#loops.values()) one.start();
   }
 
+  retryFailed(): void {
+    for (const one of this.#loops.values()) one.retry();
+  }
+
   async stop(): Promise<void> {
     await Promise.all([...this.#loops.values()].map((one) => one.stop()));
   }

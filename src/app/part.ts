@@ -11,6 +11,7 @@ import type { Operation } from "../kit/operation.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Config } from "../settings/settings.ts";
 import type { DatabaseTls } from "../store/postgres-client.ts";
+import type { Primary } from "../store/postgres-primary.ts";
 import type { Session, Store } from "../store/store.ts";
 
 /** What every part stands on. */
@@ -23,6 +24,8 @@ export interface Host {
   store: Store;
   /** How connections to the database besides the store's are made. */
   databaseTls?: DatabaseTls | undefined;
+  /** Which server of PostgreSQL is written; undefined where the store is a file. */
+  primary?: Primary | undefined;
   bus: Bus;
   nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */

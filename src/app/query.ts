@@ -21,7 +21,7 @@ export async function openQueryPart(
   const { config, store, clock, log, ids, watch } = host;
   await loadParser();
   const databases = openEnvironmentDatabases({
-    ...{ store, clock, log, databaseUrl: config.databaseUrl, file: config.db },
+    ...{ store, clock, log, primary: host.primary, file: config.db },
     tls: host.databaseTls,
     sealing: {
       shareEnvironment: host.shareEnvironment,

@@ -11,6 +11,7 @@ import { type Integrity, openIntegrity } from "../domain/record/integrity/servic
 import { retentionOperations } from "../domain/record/retention/operations.ts";
 import { openRetention } from "../domain/record/retention/service.ts";
 import { Fault } from "../kit/fault.ts";
+import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import type { EnginePart } from "./engine.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 
@@ -28,8 +29,6 @@ export interface RecordNeeds {
   callTrail?: CallTrail;
 }
 
-const expireEveryMs = 10 * 60_000;
-
 /** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */
 export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
   const { config, store, clock, log } = host;
@@ -37,8 +36,9 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
   const { functions, runs, quotas, onQueued, steering } = engine;
   const definitionOf = functions.definitionAt;
   const { checks, floorGuards } = foldParts(parts);
+  const kept = keptMs(config);
   const retention = openRetention({
-    ...{ store, clock, log, metrics, config, definitionOf, floorGuards },
+    ...{ store, clock, log, metrics, kept, definitionOf, floorGuards },
     forgetBytes: quotas.forgetBytes,
   });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
@@ -85,14 +85,14 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
         duty: "retention",
         name: "events.expire",
         about: "Raises the floors of event logs and deletes the events below them, a slice a transaction.",
-        everyMs: expireEveryMs,
+        everyMs: expireEveryMs(kept.events),
         tick: retention.expireEvents,
       },
       {
         duty: "retention",
         name: "runs.expire",
         about: "Deletes old runs that are over, with their steps and history, a slice a transaction.",
-        everyMs: expireEveryMs,
+        everyMs: expireEveryMs(kept.runs),
         tick: retention.expireRuns,
       },
       {

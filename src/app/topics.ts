@@ -9,6 +9,7 @@ import { openTopics } from "../domain/log/topics/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
+import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
 
@@ -30,8 +31,9 @@ export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
     consumersOf: openTopicConsumers(store),
     onPublished: flow.published,
   });
+  const { topics: kept } = keptMs(config);
   const expireOnce = openExpiry({
-    ...{ store, clock, log, retentionHours: config.topicRetentionHours },
+    ...{ store, clock, log, keptMs: kept },
     floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "topics")],
   });
   const sequences = openLogSequences({
@@ -56,7 +58,7 @@ export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
         duty: "retention",
         name: "topics.expire",
         about: "Raises the floors of topic logs and deletes the messages below them, a slice a transaction.",
-        everyMs: 10 * 60_000,
+        everyMs: expireEveryMs(kept),
         tick: expireOnce,
       },
     ],

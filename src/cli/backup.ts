@@ -11,6 +11,8 @@ import { BackupRefusal, backUpLibsql, type Content } from "../store/libsql-backu
 import { drivers } from "../store/libsql-drivers.ts";
 import { restoreLibsql } from "../store/libsql-restore.ts";
 import { openPostgres } from "../store/postgres.ts";
+import { Primary } from "../store/postgres-primary.ts";
+import { acceptServer } from "../store/primary-record.ts";
 import type { Store } from "../store/store.ts";
 
 const { db, databaseUrl, libsqlDriver } = settings;
@@ -31,6 +33,12 @@ const restoreSettings = {
   libsqlDriver,
   from: setting({ flag: "--from", parse: line("FILE"), fallback: undefined, about: "The backup." }),
   epoch: setting({ flag: "--epoch", parse: boolean, fallback: false, about: "Only raise the epochs." }),
+  moved: setting({
+    flag: "--moved",
+    parse: boolean,
+    fallback: false,
+    about: "Only accept the PostgreSQL server that the database is on now; for a move that lost nothing.",
+  }),
   force: force("Replace a database that is there; it is kept aside."),
 };
 
@@ -130,7 +138,13 @@ export async function restore(command: Command): Promise<CommandOutcome> {
   const postgres = origins.db === "flag" ? undefined : values.databaseUrl;
   if (values.epoch && from !== undefined)
     return badArguments("--epoch and --from: choose one; --from raises the epochs too");
-  if (values.epoch) return unlessRefused(() => raise(values, postgres, command));
+  if (values.moved && (values.epoch || from !== undefined))
+    return badArguments(
+      "--moved: goes with neither --epoch nor --from, which are for a database that was restored",
+    );
+  if (values.moved && postgres === undefined)
+    return badArguments("--moved: is for PostgreSQL, a file is where it is");
+  if (values.epoch || values.moved) return unlessRefused(() => accept(values, postgres, command));
   if (from === undefined)
     return badArguments("--from FILE is needed: the backup; or --epoch after pg_restore");
   if (postgres !== undefined)
@@ -151,23 +165,37 @@ export async function restore(command: Command): Promise<CommandOutcome> {
   });
 }
 
-async function raise(
+/** What its operator says of a database that nodes would refuse, or whose positions they would take for others. */
+async function accept(
   values: Values<typeof restoreSettings>,
   url: string | undefined,
   { clock, say }: Command,
 ): Promise<void> {
   const log: Log = silentLog;
   const driver = values.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
+  const primary = url === undefined ? undefined : new Primary({ url, clock, log });
   const store: Store =
     url === undefined
       ? await openLibsql({ file: values.db, clock, log, driver })
-      : await openPostgres({ url, clock, log, poolSize: 1, hotPoolSize: 1, applicationName: ownName });
+      : await openPostgres({
+          url,
+          clock,
+          log,
+          primary,
+          poolSize: 1,
+          hotPoolSize: 1,
+          applicationName: ownName,
+        });
   try {
     const others = url === undefined ? [] : await othersOn(store, ownName);
     if (others.length > 0 && !values.force)
       throw new BackupRefusal(
         `others are connected to this database: ${others.join(", ")}. Stop all nodes first: they still know positions that the restore undid (--force goes on regardless)`,
       );
+    const server = primary?.lineage.known;
+    if (server) await acceptServer(store, server, clock.now());
+    if (values.moved)
+      return say(`nodes take the server of system identifier ${server?.system ?? "unknown"} from now on`);
     const count = await raiseEpochs(store, clock.now());
     say(
       `${count} log${count === 1 ? " has" : "s have"} a new epoch: clients that resume from an older position are told so`,

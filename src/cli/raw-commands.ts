@@ -52,7 +52,7 @@ export const rawCommands: RawCommands = {
   },
   restore: {
     about:
-      "Put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL",
+      "Put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL; after a move: --moved",
     open: database(async () => (await import("./backup.ts")).restore),
   },
   import: {

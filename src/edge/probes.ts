@@ -40,7 +40,9 @@ const Health = Type.Object({
   status: Type.String({ description: "`healthy` or `unhealthy`." }),
   timestamp: Type.String({ format: "date-time" }),
   version: Type.String({ description: "Version of the server." }),
-  warnings: Type.Optional(described(words, "What an operator should look at although the server works.")),
+  warnings: Type.Optional(
+    described(words, "What an operator should look at; first, why the database cannot be written."),
+  ),
 });
 
 const Ready = Type.Object({
@@ -74,48 +76,52 @@ export function probes(host: ProbesHost): Operation[] {
   return [health(host), ready(host), capabilities(host), routes(host), openApi(host)];
 }
 
-async function storeAnswers({ clock, store }: ProbesHost): Promise<boolean> {
+const noAnswer = "the database does not answer";
+
+/** The store's own word for why nothing can be written, known by shape; other errors may name hosts. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error && "reason" in error ? String(error.reason) : noAnswer;
+
+/** Why nothing can be written; undefined when it can. */
+async function storeTrouble({ clock, store }: ProbesHost): Promise<string | undefined> {
   const answered = new AbortController();
-  const ping = store.ping().then(
-    () => true,
-    () => false,
-  );
-  const late = clock.sleep(pingMsMax, answered.signal).then(() => false);
-  const answers = await Promise.race([ping, late]);
+  const ping = store.ping().then(() => undefined, reasonOf);
+  const late = clock.sleep(pingMsMax, answered.signal).then(() => noAnswer);
+  const trouble = await Promise.race([ping, late]);
   answered.abort();
-  return answers;
+  return trouble;
 }
 
 function health(host: ProbesHost): Operation {
   const { clock, version } = host;
   const look = async () => {
-    const well = await storeAnswers(host);
-    const warnings = host.warnings?.() ?? [];
-    return { well, at: clock.now(), status: well ? "healthy" : "unhealthy", warnings };
+    const trouble = await storeTrouble(host);
+    const warnings = [...(trouble === undefined ? [] : [trouble]), ...(host.warnings?.() ?? [])];
+    return { trouble, at: clock.now(), status: trouble === undefined ? "healthy" : "unhealthy", warnings };
   };
   return unary({
     name: "server.health",
     action: null,
     scope: "none",
     reads: true,
-    summary: "Whether the database answers. The message bus is not asked.",
+    summary: "Whether the database can be written. The message bus is not asked.",
     input: nothing,
     output: Health,
     rest: {
       route: "GET /health",
       also: [503],
-      encode: ({ well, at, status, warnings }) => ({
-        status: well ? 200 : 503,
+      encode: ({ trouble, at, status, warnings }) => ({
+        status: trouble === undefined ? 200 : 503,
         body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
       }),
     },
     rpc: rpc(
       SvcService.method.health,
       () => ({}),
-      ({ well, at, status }: Awaited<ReturnType<typeof look>>) => ({
+      ({ trouble, at, status }: Awaited<ReturnType<typeof look>>) => ({
         status,
         timestamp: timestampOf(at),
-        components: { database: { status, ...(!well && { message: "does not answer" }) } },
+        components: { database: { status, ...(trouble !== undefined && { message: trouble }) } },
       }),
     ),
     handle: look,
@@ -127,7 +133,8 @@ function ready(host: ProbesHost): Operation {
     // Answered at once, whatever the database does: a load balancer has little time to notice.
     if (host.draining?.active) return { status: "draining", issues: [] };
     const issues: string[] = [];
-    if (!(await storeAnswers(host))) issues.push("the database does not answer");
+    const trouble = await storeTrouble(host);
+    if (trouble !== undefined) issues.push(trouble);
     if (host.bus && !host.bus.connected()) issues.push("the message bus is not connected");
     return { status: issues.length === 0 ? "ready" : "not_ready", issues };
   };
@@ -136,7 +143,8 @@ function ready(host: ProbesHost): Operation {
     action: null,
     scope: "none",
     reads: true,
-    summary: "Whether traffic should be sent here: the database answers and the message bus is connected.",
+    summary:
+      "Whether traffic should be sent here: the database can be written and the message bus is connected.",
     input: nothing,
     output: Ready,
     rest: {

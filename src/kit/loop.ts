@@ -23,6 +23,8 @@ export interface Loop {
   wake(): void;
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
+  /** What failed is tried again now: what it depends on is back. Does nothing for a loop that did not fail. */
+  retry(): void;
   /**
    * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
    * resolves. Rejects with what the tick throws.
@@ -128,6 +130,9 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       const at = host.clock.elapsed() + Math.max(0, ms);
       if (ticking) wishedAt = Math.min(wishedAt, at);
       else if (running && at < plannedAt) plan(ms);
+    },
+    retry() {
+      if (failuresInRow > 0 && !ticking) run();
     },
     async tick() {
       beside++;

@@ -7,6 +7,8 @@ export interface Kind<Value> {
   /** Stands for the value in `--help`. */
   readonly shown: string;
   readonly read: (text: string) => Value | undefined;
+  /** Which part of the rule a text breaks, where the rule has several; it must not repeat a secret. */
+  readonly flawOf?: (text: string) => string | undefined;
 }
 
 /** A whole number; `unit` is said in the rule (`milliseconds`), empty for a bare count. */
@@ -33,6 +35,20 @@ export const boolean: Kind<boolean> = {
   shown: "BOOL",
   read: (text) => booleans[text.toLowerCase()],
 };
+
+const unitsMs: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A span of time in milliseconds, of one unit. */
+export const duration = (minMs: number, maxDays: number): Kind<number> => ({
+  rule: `a whole number with s, m, h or d, from ${minMs / 1_000}s to ${maxDays}d, or 0 for never`,
+  shown: "TIME",
+  read(text) {
+    if (text === "0") return 0;
+    const [, amount, unit = ""] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
+    const ms = Number(amount) * (unitsMs[unit] ?? Number.NaN);
+    return ms >= minMs && ms <= maxDays * unitsMs.d! ? ms : undefined;
+  },
+});
 
 export const choice = <Word extends string>(...words: Word[]): Kind<Word> => ({
   rule: `one of ${words.join(", ")}`,

@@ -152,7 +152,8 @@ export function readSettings<Rows extends Settings>(
     values[name] = given ? row.parse.read(given.text) : row.fallback;
     if (given && values[name] === undefined) {
       const not = row.secret ? "" : `, not ${JSON.stringify(given.text.slice(0, 80))}`;
-      errors.push(`${given.name}: must be ${row.parse.rule}${not}`);
+      const flaw = row.parse.flawOf?.(given.text);
+      errors.push(`${given.name}: must be ${row.parse.rule}${flaw === undefined ? "" : `: ${flaw}`}${not}`);
     }
   }
   if (errors.length > 0) return { ok: false, errors };

@@ -9,7 +9,7 @@ import { listenSettings } from "./listen.ts";
 import { outboxSettings } from "./outbox.ts";
 import { rateLimitSettings } from "./rate-limit.ts";
 import { requestSettings } from "./requests.ts";
-import { retentionSettings } from "./retention.ts";
+import { retentionConflicts, retentionSettings } from "./retention.ts";
 import { servingSettings } from "./serving.ts";
 import { storeSettings } from "./store.ts";
 import { watchSettings } from "./watch.ts";
@@ -74,6 +74,7 @@ export function parseSettings(
   if ((values.natsTlsCertFile === undefined) !== (values.natsTlsKeyFile === undefined)) {
     errors.push("NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither");
   }
+  errors.push(...retentionConflicts(origins));
   if (values.natsMirror && values.natsUrl === undefined) {
     errors.push("SVC_NATS_MIRROR: needs NATS_URL, there is nothing to mirror to");
   }

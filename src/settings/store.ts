@@ -1,5 +1,6 @@
+import { databaseUrl } from "../kit/database-url.ts";
 import { setting } from "../kit/setting.ts";
-import { choice, integer, line, url } from "../kit/setting-kinds.ts";
+import { choice, integer, line } from "../kit/setting-kinds.ts";
 
 /** Which database, and how it is opened. */
 export const storeSettings = {
@@ -13,10 +14,11 @@ export const storeSettings = {
   databaseUrl: setting({
     flag: "--database-url",
     env: "SVC_DATABASE_URL",
-    parse: url("postgres", "postgresql"),
+    parse: databaseUrl,
     fallback: undefined,
     secret: true,
-    about: "PostgreSQL instead of the file; needed for more than one node.",
+    about:
+      "PostgreSQL instead of the file; needed for more than one node. Of several hosts the one that can be written is used.",
   }),
   databaseTlsCaFile: setting({
     env: "SVC_DATABASE_TLS_CA_FILE",

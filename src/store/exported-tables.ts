@@ -288,6 +288,7 @@ export const notExported: Readonly<Record<string, string>> = {
   keyring: "secrets of the installation",
   lanes: "of runs that are not over",
   leaders: "of the installation",
+  primary_server: "of the installation",
   login_attempts: "of the installation",
   matchers: "of runs that are not over",
   mirrors: "of the installation",

@@ -23,6 +23,8 @@ export interface WriterOptions {
   groupMs: number;
   /** A unit that issues nothing for this long is rolled back. */
   idleMs: number;
+  /** Told why a unit failed, defects included. */
+  onFailed: (trouble: unknown) => void;
 }
 
 export interface Writer {
@@ -124,8 +126,13 @@ export function writer(options: WriterOptions): Writer {
     }
     for (const { one, value, error, again } of outcomes) {
       if (again) continue;
-      if (error) one.reject(toLibsqlTrouble(error.cause));
-      else one.resolve(value);
+      if (!error) {
+        one.resolve(value);
+        continue;
+      }
+      const trouble = toLibsqlTrouble(error.cause);
+      options.onFailed(trouble);
+      one.reject(trouble);
     }
     return outcomes.length;
   };

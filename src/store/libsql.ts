@@ -8,6 +8,7 @@ import { asyncSession, statements, syncSession } from "./libsql-session.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import { writer } from "./libsql-writer.ts";
 import { type Flush, type Session, type Store, StoreError } from "./store.ts";
+import { WriteProbe } from "./write-probe.ts";
 
 export interface LibsqlOptions {
   file: string;
@@ -31,6 +32,12 @@ const writerSetup = `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGM
   PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 500;
   PRAGMA journal_size_limit = 8388608`;
 const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000";
+
+/** Two commits: SQLite writes no pages that the same commit gives back. */
+const takeRoom = [
+  "DROP TABLE IF EXISTS svc_room; CREATE TABLE svc_room AS SELECT zeroblob(131072) AS filler",
+  "DROP TABLE svc_room",
+];
 
 export async function openLibsql(options: LibsqlOptions): Promise<Store> {
   const { clock, log } = options;
@@ -61,7 +68,10 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     throw toLibsqlTrouble(error);
   }
   const written = statements(writing);
-  const queue = writer({ clock, connection: writing, unitsMax, groupMs, idleMs });
+  const queue = writer({
+    ...{ clock, connection: writing, unitsMax, groupMs, idleMs },
+    onFailed: (trouble) => probe.note(trouble),
+  });
   let closed = false;
   const requireOpen = () => {
     if (closed) throw new StoreError("unavailable", "the store is closed");
@@ -78,6 +88,14 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
   };
   const allOf = (statement: Statement, values: Bound[]) => statement.all(values);
   const oneOf = (statement: Statement, values: Bound[]) => statement.one(values);
+  const probe: WriteProbe = new WriteProbe({
+    clock,
+    commit: async () => void read({ strings: ["SELECT 1"], values: [] }, oneOf),
+    giveUp: () => {},
+    async takeRoom() {
+      for (const text of takeRoom) await queue.submit({ run: () => writing.exec(text) });
+    },
+  });
 
   return {
     engine: "libsql",
@@ -100,7 +118,10 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
         },
       });
     },
-    ping: async () => void read({ strings: ["SELECT 1"], values: [] }, oneOf),
+    async ping() {
+      requireOpen();
+      await probe.ping();
+    },
     now: async () => clock.now(),
     async close() {
       if (closed) return;

@@ -6,6 +6,8 @@ import type { DriverName } from "./libsql-drivers.ts";
 import { type Migration, migrate } from "./migrate.ts";
 import { migrations as ours } from "./migrations/index.ts";
 import { openPostgres, type PostgresOptions } from "./postgres.ts";
+import { Primary } from "./postgres-primary.ts";
+import { recordServer, requireSameServer } from "./primary-record.ts";
 import type { Store } from "./store.ts";
 
 export interface OpenStoreOptions extends Omit<Partial<PostgresOptions>, "url" | "clock" | "log"> {
@@ -33,9 +35,8 @@ export async function openStore({ around, ...options }: OpenStoreOptions): Promi
 async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<Store> {
   const { clock, log, databaseUrl, file, driver, migrations = ours, ...rest } = options;
   if (databaseUrl !== undefined) {
-    if (!/^postgres(ql)?:\/\//.test(databaseUrl))
-      throw new Error("the database URL must begin with postgres://");
-    const postgres = { ...rest, url: databaseUrl, clock, log };
+    const primary = rest.primary ?? new Primary({ url: databaseUrl, clock, log });
+    const postgres = { ...rest, url: databaseUrl, clock, log, primary };
     const patient = await openPostgres({
       ...postgres,
       metrics: noMetrics,
@@ -43,8 +44,11 @@ async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<
       hotPoolSize: 1,
       limits: { ...rest.limits, statementMs: migrationStatementMs, idleInTransactionMs: 60_000 },
     });
+    const { lineage } = primary;
     try {
+      await requireSameServer(patient, lineage);
       await migrate(patient, migrations, { clock, log });
+      if (lineage.known && migrations === ours) await recordServer(patient, lineage.known, clock.now());
     } finally {
       await patient.close();
     }

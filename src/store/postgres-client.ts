@@ -1,3 +1,4 @@
+import { connect, type Socket } from "node:net";
 import { type ConnectionOptions, checkServerIdentity as checkIdentity, type PeerCertificate } from "node:tls";
 import postgres from "postgres";
 import type { Clock } from "../kit/clock.ts";
@@ -80,16 +81,51 @@ function verified({ ca }: DatabaseTls, url: string): ConnectionOptions {
   return { ca, rejectUnauthorized: true, checkServerIdentity };
 }
 
+interface DriverTarget {
+  host: string[];
+  port: number[];
+  path?: string | false;
+}
+
+/**
+ * Sockets of one connection: one to greet the server by, and later those of cancels. The driver would try again at once, and
+ * hundreds of times a second, with a server that accepts and then hangs up.
+ */
+function onlySocket() {
+  let opening: Socket | undefined;
+  const sockets = {
+    isGreeted: false,
+    open({ host, port, path }: DriverTarget): Promise<Socket> {
+      if (opening && !sockets.isGreeted) return Promise.reject(lost(new Error("the server hung up")));
+      const target = { host: host[0]!, port: port[0]! };
+      const socket = path ? connect(path) : connect(target);
+      opening = socket;
+      return new Promise((done, failed) => {
+        socket.once("error", failed);
+        // The driver tells TLS and its errors whom it speaks to by these.
+        socket.once("connect", () => done(Object.assign(socket.off("error", failed), target)));
+      });
+    },
+    /** One that never connected: the driver does not know of it yet. */
+    giveUp() {
+      if (opening?.connecting) opening.destroy();
+    },
+  };
+  return sockets;
+}
+
 export async function openClient(options: PostgresClientOptions): Promise<PostgresClient> {
   const { clock, limits, may } = options;
   let broken = false;
   let cancelAsked: (() => void) | undefined;
+  const sockets = onlySocket();
   const client: PostgresClient = {
     usable: () => !broken,
     destroy() {
       if (broken) return;
       broken = true;
       sql.end({ timeout: 0 }).catch(() => {});
+      sockets.giveUp();
       client.onLost?.();
     },
     async ask(text, values, prepare) {
@@ -125,6 +161,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
   };
   const sql = postgres(options.url, {
     max: 1,
+    socket: sockets.open,
     no_subscribe: true,
     // Arrays travel as text that PostgreSQL parses, so the driver needs not know their types.
     fetch_types: false,
@@ -162,6 +199,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
   const cancel = clock.after(limits.connectMs, () => client.destroy());
   try {
     const [row] = await client.ask(hello, [options.applicationName], false);
+    sockets.isGreeted = true;
     if (may.setDeadlockTimeout !== false) may.setDeadlockTimeout = await lowerDeadlockTimeout(client);
     return Object.assign(client, { synchronousCommit: String(row?.synchronous_commit) });
   } catch (error) {

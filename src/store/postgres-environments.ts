@@ -11,14 +11,15 @@ import { foldMsMax, noSeat, seatIdleMs, seatsMax, seatsOfOneMax } from "./enviro
 import { type DatabaseTls, openClient } from "./postgres-client.ts";
 import { codeOf, toPostgresTrouble } from "./postgres-errors.ts";
 import { PostgresFolds } from "./postgres-folds.ts";
+import type { Primary } from "./postgres-primary.ts";
 import { type EnvironmentLogins, type Login, PostgresRoles, type Sealing } from "./postgres-roles.ts";
 import { PostgresSeat } from "./postgres-seat.ts";
 import { Seats } from "./seats.ts";
 import type { Store } from "./store.ts";
 
 export interface PostgresEnvironmentsOptions {
-  /** Of the server's own role. */
-  url: string;
+  /** Leads to the server of the store, by the URL of the store's own role. */
+  primary: Primary;
   tls?: DatabaseTls | undefined;
   store: Store;
   clock: Clock;
@@ -114,7 +115,12 @@ export class PostgresEnvironments implements EnvironmentDatabases {
   }
 
   #connect(logins: EnvironmentLogins, which: "reader" | "writer") {
-    const { url, tls, clock, log } = this.#options;
+    const { primary } = this.#options;
+    return primary.connect((url) => this.#openAt(url, logins, which), { isOwnRole: false });
+  }
+
+  #openAt(url: string, logins: EnvironmentLogins, which: "reader" | "writer") {
+    const { tls, clock, log } = this.#options;
     const { role, password }: Login = logins[which];
     const own = new URL(url);
     own.username = role;

@@ -13,8 +13,10 @@ import {
   type PostgresClient,
 } from "./postgres-client.ts";
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
+import { Primary } from "./postgres-primary.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
 import { watchConflicts, watchLockWaiters, watchPool, watchWaits } from "./postgres-watch.ts";
+import { postgresWritable } from "./postgres-writable.ts";
 import { afterLast, type Row, type Session, type Store, StoreError } from "./store.ts";
 
 export interface PostgresOptions {
@@ -31,6 +33,8 @@ export interface PostgresOptions {
   acceptAsyncCommit?: boolean;
   limits?: Partial<Limits>;
   metrics?: Metrics;
+  /** Which server is written, known to all who connect; made of the URL when left out. */
+  primary?: Primary | undefined;
 }
 
 const limitsDefault: Limits = {
@@ -56,17 +60,19 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   const limits = { ...limitsDefault, ...options.limits };
   const may = {};
   const pause = backoff({ ...retryMs, chance: systemIds(clock).chance });
-  const open = (hot: boolean) => () =>
+  const primary = options.primary ?? new Primary({ url: options.url, clock, log });
+  const openAt = (url: string, hot: boolean, statementMs = limits.statementMs) =>
     openClient({
-      url: options.url,
+      url,
       clock,
       log,
       applicationName,
       ...(options.tls !== undefined && { tls: options.tls }),
-      limits: hot ? { ...limits, statementMs: Math.min(limits.statementMs, flushStatementMs) } : limits,
+      limits: { ...limits, statementMs: hot ? Math.min(statementMs, flushStatementMs) : statementMs },
       hot,
       may,
     });
+  const open = (hot: boolean) => () => primary.connect((url) => openAt(url, hot));
   const poolOf = (name: "general" | "hot", sizeMax = poolSizeDefault) => {
     const onWaited = watchWaits(metrics, name);
     const made = pool({
@@ -82,6 +88,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   const general = poolOf("general", options.poolSize);
   const hot = poolOf("hot", options.hotPoolSize);
   const countConflict = watchConflicts(metrics);
+  const writable = postgresWritable({
+    clock,
+    connect: () => primary.connect((url) => openAt(url, false, 0)),
+    suffix: systemIds(clock).uuid().slice(0, 8),
+  });
 
   const worthPreparing = preparedTexts();
 
@@ -90,7 +101,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
     return client.ask(text, values, values.length > 0 && worthPreparing(text));
   };
 
-  const retryConflicts = conflictRetries(clock, log, { pause, countConflict });
+  const retryConflicts = conflictRetries(clock, log, { pause, countConflict, note: writable.note });
 
   const read = async (query: Sql): Promise<Answer> => {
     const client = await general.acquire();
@@ -131,9 +142,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
         }
       });
     },
-    async ping() {
-      await read({ strings: ["SELECT 1"], values: [] });
-    },
+    ping: writable.ping,
     async now() {
       const [row] = await read({
         strings: ["SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"],
@@ -142,6 +151,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       return Number(row?.now);
     },
     async close() {
+      writable.close();
       general.close();
       hot.close();
       const deadline = clock.elapsed() + poolWaitMsMax;
@@ -185,7 +195,15 @@ function preparedTexts(): (text: string) => boolean {
 function conflictRetries(
   clock: Clock,
   log: Log,
-  { pause, countConflict }: { pause: (failures: number) => number; countConflict: (error: unknown) => void },
+  {
+    pause,
+    countConflict,
+    note,
+  }: {
+    pause: (failures: number) => number;
+    countConflict: (error: unknown) => void;
+    note: (error: unknown) => void;
+  },
 ) {
   return async <T>(attempt: () => Promise<T>): Promise<T> => {
     for (let failures = 1; ; failures++) {
@@ -193,7 +211,11 @@ function conflictRetries(
         return await attempt();
       } catch (error) {
         countConflict(error);
-        if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
+        if (!isConflict(error) || failures >= attemptsMax) {
+          const trouble = toPostgresTrouble(error);
+          note(trouble);
+          throw trouble;
+        }
         log.debug("store.retry", { failures, error });
         await clock.sleep(pause(failures));
       }

@@ -80,7 +80,7 @@ export interface Store {
   write<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Runs a flush; resolves after its commit is durable. Retried like `write`. */
   flush<I, R extends object>(flush: Flush<I, R>, input: I): Promise<R[]>;
-  /** Rejects when the database cannot be reached. */
+  /** Rejects when nothing can be written; with NotWritable where the reason is known. */
   ping(): Promise<void>;
   /** The database's own clock, in milliseconds; libSQL answers this process's. */
   now(): Promise<number>;
@@ -114,6 +114,16 @@ export class StoreError extends Error {
     this.name = "StoreError";
     this.trouble = trouble;
     this.detail = detail;
+  }
+}
+
+/** Nothing can be written, for a reason in words that anyone may read: no host, no name. */
+export class NotWritable extends StoreError {
+  readonly reason: string;
+
+  constructor(reason: string, detail: string, cause?: unknown) {
+    super("unavailable", `${reason} (${detail})`, cause);
+    this.reason = reason;
   }
 }
 

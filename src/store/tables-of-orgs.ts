@@ -55,6 +55,12 @@ export const tablesOfOrgs: Record<string, TableAbout> = {
     endsWith: "nothing: one row a duty",
     texts: { duty: ours },
   },
+  primary_server: {
+    holds: "the server of PostgreSQL that the database was last written on, and its timeline",
+    scope: "installation",
+    endsWith: "nothing: one row",
+    texts: { id: ours },
+  },
   login_attempts: {
     holds: "counts of logins, under hashes",
     scope: "installation",

@@ -86,6 +86,11 @@ export const faults: readonly Fault[] = [
     },
   },
   {
+    name: "PostgreSQL fails over to a standby",
+    slow: true,
+    run: (world, chance) => world.failOver(one(world.nodes, chance)),
+  },
+  {
     name: "NATS servers are killed one by one",
     async run(world, chance) {
       for (const server of world.nats.servers) {

@@ -8,6 +8,7 @@ import { type NatsCluster, startNatsCluster } from "../support/nats.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { type Balancer, openBalancer, openProxy, type TcpProxy } from "../support/proxy.ts";
 import { type Home, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 import { openEnginePeople, spawnEngineWorker } from "./engine.ts";
 import type { Chance } from "./faults.ts";
 import { openJudge } from "./judge.ts";
@@ -21,13 +22,16 @@ export interface WorldNode {
 
 /** Three nodes over one PostgreSQL and three NATS servers, behind a load balancer, with workers and callers. */
 export interface World {
-  postgres: PostgresServer;
+  /** The primary, which `failOver` changes. */
+  readonly postgres: PostgresServer;
   nats: NatsCluster;
   nodes: WorldNode[];
   balancer: Balancer;
   workers: WorkerProcess[];
   home: Home;
   leaseMs: number;
+  /** Kills the primary and promotes a standby; then the old primary comes back, and one node is led there for a while. */
+  failOver(misled: WorldNode): Promise<void>;
   /** A worker in place of one that was killed. */
   addWorker(): Promise<void>;
   /**
@@ -51,17 +55,34 @@ export interface WorldOptions {
   drainNoticeMs?: number;
 }
 
+const misledMs = 2_000;
+const synchronous = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
+
+/** As superuser; the rows of the last statement. */
+async function askAs(server: PostgresServer, ...statements: string[]): Promise<unknown[]> {
+  const sql = new Bun.SQL(server.url, { max: 1 });
+  let rows: unknown[] = [];
+  try {
+    for (const statement of statements) rows = await sql.unsafe(statement);
+    return rows;
+  } finally {
+    await sql.close();
+  }
+}
+
 export async function startWorld({
   nodes: count = 3,
   leaseMs = 1_500,
   callers = 4,
   drainNoticeMs = 700,
 }: WorldOptions = {}): Promise<World> {
-  const [postgres, nats] = await Promise.all([startPostgres(), startNatsCluster()]);
+  const [first, nats] = await Promise.all([startPostgres(), startNatsCluster()]);
+  let postgres = first;
   const databaseUrl = await postgres.createDatabase();
   const home = await makeHomeAt(databaseUrl);
+  const misled = new Map<TcpProxy, PostgresServer>();
   const startNode = async (place: number): Promise<WorldNode> => {
-    const database = await openProxy(() => postgres.port);
+    const database: TcpProxy = await openProxy(() => (misled.get(database) ?? postgres).port);
     const url = new URL(databaseUrl);
     url.port = String(database.port);
     const server = await spawnServer({
@@ -73,9 +94,9 @@ export async function startWorld({
     return { server, database };
   };
   // The first alone: it lands the migrations and writes the key file.
-  const first = await startNode(1);
+  const firstNode = await startNode(1);
   const others = Array.from({ length: count - 1 }, (_, at) => startNode(at + 2));
-  const nodes = [first, ...(await Promise.all(others))];
+  const nodes = [firstNode, ...(await Promise.all(others))];
   const portOf = ({ server }: WorldNode) => Number(new URL(server.url).port);
   const balancer = await openBalancer(() => nodes.map(portOf));
   const key = nodes[0]!.server.adminKey;
@@ -95,7 +116,15 @@ export async function startWorld({
   };
   workers.push(...(await Promise.all(kinds.map(newWorker))));
 
-  const store: Store = await openStore({ clock, log: silentLog, databaseUrl, file: "", poolSize: 4 });
+  const way = await openProxy(() => postgres.port);
+  const seenByJudge = Object.assign(new URL(databaseUrl), { port: String(way.port) }).href;
+  const store: Store = await openStore({
+    clock,
+    log: silentLog,
+    databaseUrl: seenByJudge,
+    file: "",
+    poolSize: 4,
+  });
   const tenant = { environmentId: "env_default", key };
   const acked: AckedEmit[] = [];
   let number = 0;
@@ -103,13 +132,31 @@ export async function startWorld({
   const judge = openJudge({ store, server: through, journal, people });
 
   return {
-    postgres,
+    get postgres() {
+      return postgres;
+    },
     nats,
     nodes,
     balancer,
     workers,
     home,
     leaseMs,
+    async failOver(node) {
+      const old = postgres;
+      const standby = await startPostgres({ standbyOf: old });
+      await askAs(old, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()");
+      await until(async () => (await askAs(old, synchronous)).length > 0, { about: "a synchronous standby" });
+      await old.kill9();
+      await standby.promote();
+      postgres = standby;
+      await old.restart();
+      await askAs(old, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()");
+      misled.set(node.database, old);
+      node.database.cut();
+      await Bun.sleep(misledMs);
+      misled.delete(node.database);
+      await old.stop();
+    },
     addWorker: async () => void workers.push(await newWorker()),
 
     async load(chance, during) {
@@ -149,7 +196,8 @@ export async function startWorld({
       await balancer.stop();
       await store.close();
       await Promise.all(nodes.map(({ server }) => server.stop()));
-      await Promise.all([...nodes.map(({ database }) => database.stop()), postgres.stop(), nats.stop()]);
+      const ways = [way, ...nodes.map(({ database }) => database)];
+      await Promise.all([...ways.map((one) => one.stop()), postgres.stop(), nats.stop()]);
       await Promise.all([journal.remove(), home.remove()]);
     },
   };

@@ -284,7 +284,15 @@ test("a PostgreSQL database that was dumped and restored goes on in a new epoch"
     expect(head?.epoch).toBeGreaterThan(1_700_000_000);
 
     const place = { ...home.place, databaseUrl: copy };
-    const next = await startTestServer({ engine: "postgres", home: { ...home, place } });
+    const start = () => startTestServer({ engine: "postgres", home: { ...home, place } });
+    // As it would be on another server: its operator says what happened before a node writes there.
+    const moved = new Bun.SQL(copy, { max: 1 });
+    await moved.unsafe("UPDATE primary_server SET system_identifier = '1'");
+    await moved.close();
+    await expect(start()).rejects.toThrow("svc restore --epoch");
+    expect((await svc("restore", "--moved", "--epoch", "--database-url", copy)).err).toContain("--moved");
+    expect(await svc("restore", "--moved", "--database-url", copy)).toMatchObject({ code: 0, err: "" });
+    const next = await start();
     const [one] = await emit(next, 1);
     await next.stop();
     expect(one?.position).toBe(21);

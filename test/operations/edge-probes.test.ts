@@ -8,9 +8,10 @@ import { Fault } from "../../src/kit/fault.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
+import { NotWritable } from "../../src/store/store.ts";
 
 let listening: ListeningEdge;
-const world = { stored: true, connected: true, warnings: [] as string[] };
+const world = { stored: true, reason: "", connected: true, warnings: [] as string[] };
 
 beforeAll(async () => {
   const clock = systemClock();
@@ -19,7 +20,8 @@ beforeAll(async () => {
     version: "1.2.3",
     store: {
       async ping() {
-        if (!world.stored) throw new Error("secret host");
+        if (world.stored) return;
+        throw world.reason ? new NotWritable(world.reason, "secret host") : new Error("secret host");
       },
     },
     bus: { connected: () => world.connected },
@@ -82,13 +84,16 @@ test("health follows the database, readiness the bus as well", async () => {
   world.warnings = ["integrity: 1 breach"];
   expect(await getJson("/health")).toMatchObject([
     503,
-    { status: "unhealthy", warnings: ["integrity: 1 breach"] },
+    { status: "unhealthy", warnings: ["the database does not answer", "integrity: 1 breach"] },
   ]);
   expect(await getJson("/ready")).toEqual([
     503,
     { status: "not_ready", issues: ["the database does not answer"] },
   ]);
   expect(await rpc("Health")).toMatchObject([200, { status: "unhealthy" }]);
+  // What the store says for everybody, and never what it says for the log.
+  world.reason = "the database has no room left";
+  expect(await getJson("/ready")).toEqual([503, { status: "not_ready", issues: [world.reason] }]);
   world.stored = true;
   world.warnings = [];
 });

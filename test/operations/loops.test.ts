@@ -59,6 +59,8 @@ const notShared: Record<string, string> = {
   "platform.audit": "of the installation, of no environment",
   "keys.used": "one statement for the keys that this node saw",
   "edge.standing": ofThisNode,
+  "store.watch": ofThisNode,
+  "store.primary": ofThisNode,
   "groups.refresh": ofThisNode,
   "workers.serving": ofThisNode,
   "kv.watches": ofThisNode,
@@ -89,8 +91,8 @@ test("every loop of a server shares by environment, or it is said why it need no
     loops: { name: string }[];
   };
   const known = [...Object.keys(shared), ...Object.keys(notShared)];
-  // Only runs where there is a bus to mirror to.
-  const running = [...loops.map(({ name }) => name), "outbox.mirror"];
+  // Only run where there is a bus to mirror to, and a PostgreSQL that may have a standby.
+  const running = [...loops.map(({ name }) => name), "outbox.mirror", "store.primary"];
   expect(known.toSorted()).toEqual(running.toSorted());
 });
 

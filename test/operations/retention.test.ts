@@ -28,7 +28,7 @@ describe.each(engines)("retention on %s", (engine) => {
   /** As it would be `days` from now. */
   const later = (
     days: number,
-    more: { recordingRetention?: string; needed?: number; unread?: string } = {},
+    more: { recordingRetention?: string; needed?: number; unread?: string; keptMs?: number } = {},
   ) => {
     const { store } = server.running.domain;
     const recording = more.recordingRetention !== undefined;
@@ -37,7 +37,7 @@ describe.each(engines)("retention on %s", (engine) => {
       clock: { ...testClock(Date.now() + days * day), sleep: async () => {} },
       log: silentLog,
       metrics: noMetrics,
-      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      kept: { events: more.keptMs ?? 30 * day, runs: more.keptMs ?? 90 * day },
       forgetBytes: async () => {},
       definitionOf: async (_environmentId, id) => {
         if (id === more.unread) throw new Error("unreadable");
@@ -107,7 +107,7 @@ describe.each(engines)("retention on %s", (engine) => {
     const asked: string[] = [];
     const retention = openRetention({
       ...{ store, log: silentLog, metrics: noMetrics, clock: testClock(Date.now()) },
-      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      kept: { events: 30 * day, runs: 90 * day },
       forgetBytes: async () => {},
       definitionOf: () => Promise.reject(new Error("not asked")),
       floorGuards: [
@@ -209,5 +209,22 @@ describe.each(engines)("retention on %s", (engine) => {
     expect(await left()).toEqual(["unread", "unread", "unread"]);
     await later(91).runs();
     expect(await left()).toEqual([]);
+  });
+
+  test("what is kept for minutes goes after minutes", async () => {
+    const { store } = server.running.domain;
+    await emit("read.asked", 2);
+    await store.write((session) =>
+      session.run(
+        sql`UPDATE runs SET status = 'completed', ended_at = created_at WHERE function_id = 'read'`,
+      ),
+    );
+    const runs = async () =>
+      (await store.all(sql`SELECT id FROM runs WHERE function_id = 'read' AND status = 'completed'`)).length;
+    const keptMs = 4 * 60_000;
+    await later(3 / 1_440, { keptMs }).runs();
+    expect(await runs()).toBe(2);
+    await later(5 / 1_440, { keptMs }).runs();
+    expect(await runs()).toBe(0);
   });
 });

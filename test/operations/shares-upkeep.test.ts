@@ -147,7 +147,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       clock: { ...clock, sleep: async () => {} },
       log: silentLog,
       metrics: noMetrics,
-      config: { eventRetentionDays: 30, runRetentionDays: 30 },
+      kept: { events: 30 * day, runs: 30 * day },
       forgetBytes: async () => {},
       definitionOf: async () => ({}) as FunctionDefinition,
     });
@@ -222,7 +222,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       store: shared.bare,
       clock: { ...clock, sleep: async () => {} },
       log: silentLog,
-      retentionHours: 1,
+      keptMs: day / 24,
       floorGuards: [],
     });
     const write = shared.spied.write;

@@ -205,7 +205,7 @@ describe.each(engines)("developer topics on %s", (engine) => {
         store,
         clock: { ...testClock(Date.now() + hours * hour), sleep: async () => {} },
         log: silentLog,
-        retentionHours: 72,
+        keptMs: 72 * hour,
         floorGuards: [async (id) => (id === env.id ? needed : 0)],
       });
     const run = async (tick: ReturnType<typeof later>) => {

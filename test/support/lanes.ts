@@ -41,6 +41,7 @@ export const judgedByTime: readonly string[] = [
   "attack/neighbours",
   "attack/races",
   "cluster/recovery",
+  "cluster/failover-times",
   "operations/authenticate",
   "operations/cel-budgets",
   "operations/hostile-policies",

@@ -28,6 +28,8 @@ export interface PostgresServer extends Databases {
   restart(): Promise<void>;
   /** Ends the server as an operator would, without waiting for its clients; `restart` brings it back. */
   shutDown(): Promise<void>;
+  /** Makes a standby the primary, of the next timeline; the server that it followed is not told. */
+  promote(): Promise<void>;
   /** Stops every process of the server where it stands. */
   freeze(): void;
   /** SIGKILL to the server and all its backends, as a lost machine would look like from outside. */
@@ -40,6 +42,8 @@ export interface PostgresOptions {
   networks?: readonly string[];
   /** Where the data lies, instead of a temporary folder; it may hold the data of another server that has ended. */
   folder?: string;
+  /** Streams from that server until `promote`. */
+  standbyOf?: PostgresServer;
   /** Serves TLS with this certificate; clear connections stay possible. */
   tls?: { certFile: string; keyFile: string };
 }
@@ -153,7 +157,12 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   if (!existsSync(dataDir)) {
     mkdirSync(dataDir, { mode: 0o700 });
     giveToServerUser(dataDir, debianPackage);
-    await run(asServerUser(["cp", "-a", `${await newDataDir()}/.`, dataDir]));
+    const { standbyOf } = options;
+    const backup = join(dirname(initdb), "pg_basebackup");
+    const copied = standbyOf
+      ? [backup, "-d", standbyOf.url, "-D", dataDir, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync"]
+      : ["cp", "-a", `${await newDataDir()}/.`, dataDir];
+    await run(asServerUser(copied));
   }
   for (const network of options.networks ?? [])
     appendFileSync(join(dataDir, "pg_hba.conf"), `host all all ${network} trust\n`);
@@ -236,6 +245,14 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       for (let attempt = 1; !(await launch()); attempt++) {
         if (attempt === 10) throw new Error(`PostgreSQL does not start again:\n${await lastWordsOf(folder)}`);
         await Bun.sleep(200);
+      }
+    },
+    async promote() {
+      const sql = new Bun.SQL(url(), { max: 1, connectionTimeout: 30 });
+      try {
+        await sql.unsafe("SELECT pg_promote()");
+      } finally {
+        await sql.close().catch(() => {});
       }
     },
     freeze() {

@@ -20,7 +20,10 @@ function connectionThat(refuses: (text: string) => boolean) {
     inTransaction: () => open,
     close() {},
   };
-  const queue = writer({ clock: testClock(), connection, unitsMax: 100, groupMs: 1_000, idleMs: 1_000 });
+  const queue = writer({
+    ...{ clock: testClock(), connection, unitsMax: 100, groupMs: 1_000, idleMs: 1_000 },
+    onFailed: () => {},
+  });
   const outcome = (run: () => string, repeatable?: true) =>
     queue
       .submit({ run, ...(repeatable && { repeatable }) })

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { expireEveryMs, keptMs } from "../../src/settings/retention.ts";
 import {
   bootstrapKeyFileOf,
   type Config,
@@ -143,6 +144,27 @@ describe("refusals", () => {
   test.each(["0.0.0.0", "::", "10.0.0.1", "127.0.0.1.example", "svc.example"])("no --dev on %s", (host) => {
     expect(errors(["--dev", "--host", host])).toEqual([
       `--dev: opens the server to anyone who reaches it, so --host must be a loopback address, not ${host}`,
+    ]);
+  });
+
+  test("a time has a unit, and one fact one setting", () => {
+    expect(keptMs(config([], { SVC_RUN_RETENTION: "4m", SVC_TOPIC_RETENTION: "0" }))).toEqual({
+      events: 0,
+      topics: 0,
+      runs: 240_000,
+    });
+    expect(keptMs(config([], { SVC_EVENT_RETENTION_DAYS: "2" }))).toEqual({
+      events: 2 * 86_400_000,
+      topics: 72 * 3_600_000,
+      runs: 90 * 86_400_000,
+    });
+    expect(expireEveryMs(240_000)).toBe(60_000);
+    for (const wrong of ["4", "9s", "4 m", "36501d", "-1m", "1.5h"])
+      expect(errors([], { SVC_RUN_RETENTION: wrong })).toEqual([
+        `SVC_RUN_RETENTION: must be a whole number with s, m, h or d, from 10s to 36500d, or 0 for never, not "${wrong}"`,
+      ]);
+    expect(errors([], { SVC_RUN_RETENTION: "4m", SVC_RUN_RETENTION_DAYS: "1" })).toEqual([
+      "SVC_RUN_RETENTION and SVC_RUN_RETENTION_DAYS: choose one",
     ]);
   });
 

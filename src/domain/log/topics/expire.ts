@@ -9,26 +9,25 @@ export interface ExpiryDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  /** 0 keeps them for ever. */
-  retentionHours: number;
+  /** In milliseconds; 0 keeps them for ever. */
+  keptMs: number;
   /** Guards of those that read topics before the end, such as consumer groups. */
   floorGuards: readonly FloorGuard[];
 }
 
-const hourMs = 60 * 60 * 1000;
 /** Between slices, so that publishers come first. */
 const breathMs = 1;
 /** Slices of one environment before it is the next one's turn. */
 const turnSlicesMax = 20;
 
 /** The tick of `topics.expire`, on the node that leads `retention`: old messages go, a slice at a time. */
-export function openExpiry({ store, clock, log, retentionHours, floorGuards }: ExpiryDeps) {
+export function openExpiry({ store, clock, log, keptMs, floorGuards }: ExpiryDeps) {
   /** Where the walk over the environments goes on with the next tick. */
   let after = "";
 
   /** What may go now: everything below the answer; undefined when there is nothing. */
   async function horizon(environmentId: string, needed: number): Promise<number | undefined> {
-    const before = clock.now() - retentionHours * hourMs;
+    const before = clock.now() - keptMs;
     const oldest = await oldestMessages(store, environmentId, expireSliceMax);
     const old = oldest.filter(({ at, position }) => at < before && position < needed);
     return old.length === 0 ? undefined : old.at(-1)!.position + 1;
@@ -49,7 +48,7 @@ export function openExpiry({ store, clock, log, retentionHours, floorGuards }: E
   }
 
   return async (write: LeaderWrite): Promise<{ againInMs?: number }> => {
-    if (retentionHours === 0) return {};
+    if (keptMs === 0) return {};
     let left = expireSlicesMax;
     let gone = 0;
     const behind: string[] = [];

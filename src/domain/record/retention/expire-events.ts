@@ -20,8 +20,8 @@ export function openEventExpiry(deps: {
 }): ExpireTurn {
   const { store, clock, floorGuards, forgetBytes } = deps;
   const size = new SliceSize(clock);
-  return async (write, environmentId, days, slices) => {
-    const before = cutoff(days, clock.now());
+  return async (write, environmentId, keptMs, slices) => {
+    const before = cutoff(keptMs, clock.now());
     if (before === undefined) return { gone: 0, slices: 0, isMore: false };
     let below = await rows.positionAt(store, environmentId, before);
     for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);

@@ -4,7 +4,7 @@ import type { Cursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import * as rows from "./rows.ts";
-import { cutoff, recordedDaysMin, runDays } from "./rules.ts";
+import { cutoff, recordedMsMin, runKeptMs } from "./rules.ts";
 import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
 
 export type DefinitionOf = (
@@ -28,10 +28,10 @@ export function openRunExpiry(deps: {
    */
   const places = new Map<string, Cursor>();
 
-  return async (write, environmentId, days, slices) => {
+  return async (write, environmentId, keptMs, slices) => {
     const now = clock.now();
-    // A recording may keep runs for fewer days than the environment, but never for fewer than these.
-    const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
+    // A recording may keep runs for less time than the environment, but never for less than this.
+    const before = now - (keptMs === 0 ? recordedMsMin : Math.min(keptMs, recordedMsMin));
     let gone = 0;
     let used = 0;
     for (; used < slices; used++) {
@@ -47,7 +47,7 @@ export function openRunExpiry(deps: {
         // The definition says how long the run is kept. When it cannot be read, the run stays and the others
         // go.
         if (!definition) continue;
-        const horizon = cutoff(runDays(definition, days), now);
+        const horizon = cutoff(runKeptMs(definition, keptMs), now);
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
       }
       if (old.length > 0)

@@ -5,7 +5,7 @@ import type { KeptDays, Retention } from "./service.ts";
 /** The longest retention of an environment, in days, when it does not keep everything. */
 const retentionDaysMax = 36_500;
 
-const days = Type.Integer({ description: "0: for ever." });
+const days = Type.Integer({ description: "0: for ever. A part of a day counts as one." });
 
 const KeptShape = Type.Object({
   event_days: days,

@@ -10,22 +10,25 @@ const expireSliceMin = 10;
 export const dayMs = 24 * 60 * 60 * 1000;
 
 /** Before which instant something has expired; undefined when it is kept for ever. */
-export const cutoff = (days: number, now: Instant): Instant | undefined =>
-  days === 0 ? undefined : now - days * dayMs;
+export const cutoff = (keptMs: number, now: Instant): Instant | undefined =>
+  keptMs === 0 ? undefined : now - keptMs;
 
 const recordedDays: Record<string, number> = { "7d": 7, "30d": 30, "90d": 90, forever: 0 };
 
-/** Days that a run is kept: what its function's recording asks for, or the environment's. 0: for ever. */
-export function runDays(
+/** How long a run is kept: as its function's recording asks, or as its environment does. 0: for ever. */
+export function runKeptMs(
   recording: { recording: boolean; recordingRetention?: string },
-  environmentDays: number,
+  environmentMs: number,
 ): number {
   const asked = recording.recording ? recordedDays[recording.recordingRetention ?? ""] : undefined;
-  return asked ?? environmentDays;
+  return asked === undefined ? environmentMs : asked * dayMs;
 }
 
 /** No recording asks for less. */
-export const recordedDaysMin = 7;
+export const recordedMsMin = 7 * dayMs;
+
+/** For answers in days: less than a day is one, since 0 is for ever. */
+export const inDays = (keptMs: number): number => Math.ceil(keptMs / dayMs);
 
 /** The size of the next slice: half of `rows` when the last one took too long, twice when it was short. */
 export function nextSlice(rows: number, tookMs: number): number {

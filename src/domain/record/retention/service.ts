@@ -8,11 +8,12 @@ import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
+import { dayMs, inDays } from "./rules.ts";
 import type { ExpireTurn } from "./slices.ts";
 
 export type { FloorGuard } from "./expire-events.ts";
 
-/** How long an environment's past is kept, in days; 0: for ever. */
+/** How long an environment's past is kept, in days, begun ones included; 0: for ever. */
 export interface KeptDays {
   events: number;
   runs: number;
@@ -39,7 +40,8 @@ export interface RetentionDeps {
   clock: Clock;
   log: Log;
   metrics: Metrics;
-  config: { eventRetentionDays: number; runRetentionDays: number };
+  /** How long events and runs are kept where their environment says nothing, in milliseconds; 0: for ever. */
+  kept: { events: number; runs: number };
   definitionOf: DefinitionOf;
   /** The guards of matchers, groups, projections and every other reader that may lag behind a log's end. */
   floorGuards?: readonly FloorGuard[];
@@ -54,7 +56,7 @@ const turnSlicesMax = 20;
 const analyzeFrom = 10_000;
 
 export function openRetention(deps: RetentionDeps): Retention {
-  const { store, clock, log, config, floorGuards = [], forgetBytes } = deps;
+  const { store, clock, log, kept, floorGuards = [], forgetBytes } = deps;
   const expireEventsOf = openEventExpiry({ store, clock, floorGuards, forgetBytes });
   const expireRunsOf = openRunExpiry(deps);
   const expired = deps.metrics.counter({
@@ -80,7 +82,6 @@ export function openRetention(deps: RetentionDeps): Retention {
     what: "events" | "runs",
     write: LeaderWrite,
     one: ExpireTurn,
-    fallback: number,
     tables: readonly string[],
   ): Promise<{ againInMs?: number }> {
     let left = expireSlicesMax;
@@ -90,7 +91,12 @@ export function openRetention(deps: RetentionDeps): Retention {
     const turn = async (keeping: rows.EnvironmentRetention) => {
       const { id, retention_days: own } = keeping;
       try {
-        const done = await one(write, id, own ?? fallback, Math.min(left, turnSlicesMax));
+        const done = await one(
+          write,
+          id,
+          own === null ? kept[what] : own * dayMs,
+          Math.min(left, turnSlicesMax),
+        );
         gone += done.gone;
         left -= done.slices;
         if (done.isMore) behind.push(keeping);
@@ -120,8 +126,7 @@ export function openRetention(deps: RetentionDeps): Retention {
     const found = await rows.retentionWithFloor(store, environmentId);
     if (!found) throw missing("environment", environmentId);
     const { retention_days: own, retention_floor: floor } = found;
-    const { eventRetentionDays, runRetentionDays } = config;
-    return { events: own ?? eventRetentionDays, runs: own ?? runRetentionDays, own, floor };
+    return { events: own ?? inDays(kept.events), runs: own ?? inDays(kept.runs), own, floor };
   }
 
   return {
@@ -134,9 +139,8 @@ export function openRetention(deps: RetentionDeps): Retention {
     },
 
     runDaysOf: async (environmentId) =>
-      (await rows.retentionOf(store, environmentId))?.retention_days ?? config.runRetentionDays,
-    expireEvents: (write) => round("events", write, expireEventsOf, config.eventRetentionDays, ["events"]),
-    expireRuns: (write) =>
-      round("runs", write, expireRunsOf, config.runRetentionDays, ["runs", "steps", "run_history"]),
+      (await rows.retentionOf(store, environmentId))?.retention_days ?? inDays(kept.runs),
+    expireEvents: (write) => round("events", write, expireEventsOf, ["events"]),
+    expireRuns: (write) => round("runs", write, expireRunsOf, ["runs", "steps", "run_history"]),
   };
 }

@@ -14,7 +14,7 @@ export interface ExpiryTurn {
 export type ExpireTurn = (
   write: LeaderWrite,
   environmentId: string,
-  days: number,
+  keptMs: number,
   slices: number,
 ) => Promise<ExpiryTurn>;
 

@@ -1,0 +1,102 @@
+import { Type } from "@sinclair/typebox";
+import type { Bus } from "../bus/bus.ts";
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+
+const PrimaryMessage = Type.Object({
+  system: Type.String(),
+  database: Type.String(),
+  timeline: Type.Integer({ minimum: 1 }),
+});
+type ToldPrimary = typeof PrimaryMessage.static;
+
+/** The newest primary that a node knows of. */
+interface KnownPrimary {
+  readonly known: ToldPrimary | undefined;
+  heard(server: ToldPrimary): void;
+  onNewer(listener: (server: ToldPrimary) => void): void;
+}
+
+export interface PrimaryWatchDeps {
+  lineage: KnownPrimary;
+  bus: Pick<Bus, "channel" | "requests" | "onConnection">;
+  clock: Clock;
+  log: Log;
+  /** Writes it into the database. */
+  record(server: ToldPrimary): Promise<unknown>;
+  /** Asks the hosts that are not in use. */
+  lookAround(): Promise<void>;
+}
+
+export interface PrimaryWatch {
+  /** Asked once, before this node lets anybody in: what the others know. */
+  askOthers(): Promise<void>;
+  /** The tick of loop `store.primary`. */
+  lookOnce(): Promise<void>;
+}
+
+const askMs = 500;
+/** A node that is behind is corrected at most so often. */
+const correctMs = 1_000;
+
+/**
+ * Nodes tell each other the newest primary: one that is connected to a stray old primary drops it when it hears, within the
+ * time of a message where the bus is up, and within a tick where its URL names the other host.
+ */
+export function watchPrimary({
+  lineage,
+  bus,
+  clock,
+  log,
+  record,
+  lookAround,
+}: PrimaryWatchDeps): PrimaryWatch {
+  const told = bus.channel("store.primary", PrimaryMessage);
+  const questions = bus.requests("store.primary.newest", Type.Object({}), PrimaryMessage);
+  let recorded = lineage.known?.timeline;
+  let toldAt = Number.NEGATIVE_INFINITY;
+
+  const tell = () => {
+    if (!lineage.known) return;
+    toldAt = clock.elapsed();
+    told.publish(lineage.known);
+  };
+  const recordOnce = async () => {
+    const { known } = lineage;
+    if (!known || known.timeline === recorded) return;
+    await record(known);
+    recorded = known.timeline;
+  };
+
+  lineage.onNewer((server) => {
+    log.info("store.primary", { ...server });
+    tell();
+  });
+  told.listen((server) => {
+    lineage.heard(server);
+    const { known } = lineage;
+    const isBehind = known?.system === server.system && server.timeline < known.timeline;
+    if (isBehind && clock.elapsed() - toldAt >= correctMs) tell();
+  });
+  bus.onConnection((connected) => {
+    if (connected) tell();
+  });
+
+  return {
+    async askOthers() {
+      // This node answers too, and the first answer is taken: it begins to when it has asked.
+      const replies = await questions.askAll({}, { timeoutMs: askMs, repliesMax: 1 }).catch(() => []);
+      for (const server of replies) lineage.heard(server);
+      questions.answer(async () => {
+        if (!lineage.known) throw new Error("no primary is known yet");
+        return lineage.known;
+      });
+    },
+
+    async lookOnce() {
+      tell();
+      await lookAround();
+      await recordOnce();
+    },
+  };
+}

@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { holdsWithin } from "../support/within.ts";
+
+// What is promised in seconds, of one node: the lane `timing` runs it alone.
+
+let primary: PostgresServer;
+let standby: PostgresServer;
+let server: SpawnedServer;
+let home: Awaited<ReturnType<typeof makeHomeAt>>;
+
+const admin = async (postgres: PostgresServer, ...statements: string[]) => {
+  const sql = new Bun.SQL(postgres.url, { max: 1 });
+  try {
+    for (const statement of statements) await sql.unsafe(statement);
+  } finally {
+    await sql.close();
+  }
+};
+const says = (status: number, reason: string) => async () => {
+  const [ready, health] = await Promise.all([
+    server.api("/ready", { key: null }),
+    server.api("/health", { key: null }),
+  ]);
+  const told = [...(ready.body.issues ?? []), ...(health.body.warnings ?? [])];
+  return ready.status === status && health.status === status && told.every((one) => one === reason);
+};
+const emits = async () => (await server.rpc("SvcService", "Emit", { event: "a.b", data: {} })).status === 200;
+/** Callers that try again at once; answers how often they were refused. */
+const storm = async (stop: AbortSignal) => {
+  let refused = 0;
+  const call = async () => {
+    while (!stop.aborted) if (!(await emits().catch(() => false))) refused++;
+  };
+  await Promise.all(Array.from({ length: 8 }, call));
+  return refused;
+};
+
+beforeAll(async () => {
+  primary = await startPostgres();
+  const made = new URL(await primary.createDatabase());
+  standby = await startPostgres({ standbyOf: primary });
+  await admin(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()");
+  home = await makeHomeAt(
+    `postgres://postgres@127.0.0.1:${primary.port},127.0.0.1:${standby.port}${made.pathname}`,
+  );
+  server = await spawnServer({ engine: "postgres", home, settings: { poolSize: 8 } });
+}, 120_000);
+afterAll(async () => {
+  await server?.stop();
+  await Promise.all([primary?.stop(), standby?.stop(), home?.remove()]);
+}, 60_000);
+
+test("within two seconds nodes say that commits hang, and within one that they do not any more", async () => {
+  await holdsWithin(1_000, says(200, ""), "a database in order");
+  await standby.shutDown();
+  await holdsWithin(2_000, says(503, "the database does not finish commits"), "a hung commit to be noticed");
+  await standby.restart();
+  await holdsWithin(1_000, says(200, ""), "commits to be noticed");
+}, 60_000);
+
+test("an outage is few connections and fewer lines, and two seconds after the promotion it is over", async () => {
+  const linesBefore = (await server.output()).split("\n").length;
+  const stop = new AbortController();
+  await primary.kill9();
+  const storming = storm(stop.signal);
+  await holdsWithin(2_000, says(503, "the database only reads: it is a standby"), "the outage to be noticed");
+  await Bun.sleep(3_000);
+  await standby.promote();
+  await holdsWithin(2_000, emits, "emits to go on");
+  await holdsWithin(1_000, says(200, ""), "the new primary to be noticed");
+  stop.abort();
+  expect(await storming).toBeGreaterThan(100);
+  const written = async () => (await server.output()).split("\n").slice(linesBefore - 1);
+  const over = async () => (await written()).find((line) => line.includes('"store.trouble_over"'));
+  await holdsWithin(5_000, async () => (await over()) !== undefined, "its last line");
+  expect((await written()).length).toBeLessThan(20);
+  const { attempts, ms } = JSON.parse((await over())!) as { attempts: number; ms: number };
+  // Two hosts, an attempt about three times a second, and those under way when it began.
+  expect(attempts).toBeLessThan(40 + (ms / 1_000) * 16);
+}, 60_000);
