@@ -46,6 +46,7 @@ import { finding } from "./0050_finding.ts";
 import { replays } from "./0051_replays.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
+import { oneWay } from "./0058_one_way.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -97,4 +98,5 @@ export const migrations = [
   replays,
   kvByRevision,
   deliveryLists,
+  oneWay,
 ];
