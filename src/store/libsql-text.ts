@@ -97,6 +97,7 @@ export const libsqlSeams: Seams = {
       : rowsOfJson(alias, names, arrays, count);
   },
   among: (values) => sql`IN (SELECT i.value FROM ${libsqlSeams.rowsFrom("i", { value: values })})`,
+  byKey: () => sql.empty,
   firstOfEach({ places, table, columns, where, order, most }) {
     const of = sql.raw(table);
     // A limit may name no column here: so many at most are read of each, and those beyond its quota left out.

@@ -31,7 +31,7 @@ export interface PostgresClientOptions {
   /** Undefined leaves it to the URL's `sslmode`. */
   tls?: DatabaseTls;
   limits: Limits;
-  /** For flushes only: their joins are hashed, whatever the statistics say. */
+  /** For flushes only. */
   hot?: boolean;
   /** Whether this user may set `deadlock_timeout`; asked once, by the first connection. */
   may: { setDeadlockTimeout?: boolean };
@@ -62,6 +62,14 @@ export interface PostgresClient extends Pooled {
 
 /** The server cancels first; this catches one that no longer answers at all. */
 const answerGraceMs = 5_000;
+
+const forFlushes = {
+  // A flush joins the rows of its own batch: nested loops over them are quadratic, merges want a table in order.
+  enable_nestloop: "off",
+  enable_mergejoin: "off",
+  // Its plan is the same for any values, and made anew for each call it costs a lone caller more than to run it.
+  plan_cache_mode: "force_generic_plan",
+};
 
 const deadlockTimeout = "100ms";
 const hello =
@@ -189,8 +197,9 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       jit: "off",
       // Statistics of a table that was empty a moment ago say that scanning it is cheapest, and stay believed when it is not.
       enable_seqscan: "off",
-      // A flush joins the rows of its own batch: nested loops over them are quadratic, merges want a table in order.
-      ...(options.hot && { enable_nestloop: "off", enable_mergejoin: "off" }),
+      // The first rows of an index are wanted: a bitmap has all that match, and a claim of 32 read every queued run.
+      enable_bitmapscan: "off",
+      ...(options.hot && forFlushes),
       ...options.session,
     },
   } as postgres.Options<Record<string, postgres.PostgresType>>);

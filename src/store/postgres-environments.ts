@@ -134,7 +134,11 @@ export class PostgresEnvironments implements EnvironmentDatabases {
       },
       session: {
         ...{ search_path: `"${logins.name}"`, work_mem: "16MB", max_parallel_workers_per_gather: "0" },
-        ...{ client_connection_check_interval: "1s", enable_seqscan: "on", TimeZone: "UTC" },
+        ...{
+          client_connection_check_interval: "1s",
+          ...{ enable_seqscan: "on", enable_bitmapscan: "on" },
+          TimeZone: "UTC",
+        },
         ...{ DateStyle: "ISO", default_transaction_read_only: which === "reader" ? "on" : "off" },
       },
     });

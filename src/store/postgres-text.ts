@@ -60,6 +60,7 @@ export const postgresSeams: Seams = {
   },
   among: (values) =>
     sql`= ANY (ARRAY(SELECT i.value FROM ${postgresSeams.rowsFrom("i", { value: values })}))`,
+  byKey: (name, values) => sql`AND ${sql.raw(name)} ${postgresSeams.among(values)}`,
   firstOfEach: ({ places, table, columns, where, order, lock = sql.empty }) => sql`SELECT d.*, p.ord AS turn
     FROM ${places} CROSS JOIN LATERAL (SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order}
       LIMIT p.quota ${lock}) d`,

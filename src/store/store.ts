@@ -26,6 +26,11 @@ export interface Seams {
    */
   among(values: SqlArray): Sql;
   /**
+   * `… JOIN executions e ON e.run_id = v.run_id ${seams.byKey("e.run_id", ids)}`: what the join says already, by which PostgreSQL
+   * finds the rows however small it believes their table. `AND … = ANY (ARRAY(…))` / nothing on libSQL, which joins by the key.
+   */
+  byKey(name: string, values: SqlArray): Sql;
+  /**
    * Of every row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the place as `turn`:
    * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
    */

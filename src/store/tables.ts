@@ -75,7 +75,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "the run ends",
     purge: { at: 50, key: ["run_id"], under: "runs" },
-    texts: { state: ours },
+    texts: { state: ours, expr: ours },
   },
   flow_edges: {
     holds: "what led to what, and how often: an hour a row",

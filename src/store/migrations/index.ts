@@ -47,6 +47,7 @@ import { replays } from "./0051_replays.ts";
 import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
 import { primaryServer } from "./0056_primary_server.ts";
+import { oneWay } from "./0058_one_way.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -99,4 +100,5 @@ export const migrations = [
   kvByRevision,
   deliveryLists,
   primaryServer,
+  oneWay,
 ];

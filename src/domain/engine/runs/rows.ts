@@ -263,13 +263,15 @@ export async function attemptsOf(
   store: Store,
   targets: readonly { environmentId: string; runId: string }[],
 ): Promise<Map<string, AttemptRow>> {
+  const run_id = column.text(targets.map((target) => target.runId));
   const rows =
     await store.all<AttemptRow>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.function_version,
       e.attempt, e.max_attempts, e.undo_count, e.ending
     FROM ${store.seams.rowsFrom("v", {
-      run_id: column.text(targets.map((target) => target.runId)),
+      run_id,
       environment_id: column.text(targets.map((target) => target.environmentId)),
-    })} JOIN executions e ON e.run_id = v.run_id AND e.environment_id = v.environment_id`);
+    })} JOIN executions e ON e.run_id = v.run_id AND e.environment_id || '' = v.environment_id
+      ${store.seams.byKey("e.run_id", run_id)}`);
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
@@ -290,8 +292,9 @@ export async function triggersOf(
 /** The earliest planned wake of any environment. */
 export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
-    SELECT min(wake_at) AS at FROM executions WHERE state <> 'queued'
-    UNION ALL SELECT min(timeout_at) FROM executions WHERE timeout_at IS NOT NULL) due`);
+    SELECT (SELECT wake_at FROM executions WHERE state <> 'queued' ORDER BY wake_at LIMIT 1) AS at
+    UNION ALL
+    SELECT (SELECT timeout_at FROM executions WHERE timeout_at IS NOT NULL ORDER BY timeout_at LIMIT 1)) due`);
   return row?.at ?? undefined;
 }
 
@@ -387,13 +390,14 @@ export async function renewLeases(
   },
 ): Promise<void> {
   const held = column.text(renewal.jobs.map((job) => job.runId));
-  await session.all(sql`SELECT run_id FROM executions WHERE environment_id = ${renewal.environmentId} AND run_id IN (
-      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: held })}) ORDER BY run_id ${session.seams.holdRow}`);
+  const { seams } = session;
+  await session.all(sql`SELECT run_id FROM executions WHERE environment_id || '' = ${renewal.environmentId}
+    AND run_id ${seams.among(held)} ORDER BY run_id ${seams.holdRow}`);
   await session.run(sql`UPDATE executions SET wake_at = ${renewal.leaseUntil}
-    FROM ${session.seams.rowsFrom("v", {
+    FROM ${seams.rowsFrom("v", {
       run_id: held,
       execution_seq: column.bigint(renewal.jobs.map((job) => job.executionSeq)),
     })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
-      AND executions.environment_id = ${renewal.environmentId} AND executions.worker_id = ${renewal.workerId}
-      AND executions.state = 'leased'`);
+      AND executions.environment_id || '' = ${renewal.environmentId} AND executions.worker_id = ${renewal.workerId}
+      AND executions.state || '' = 'leased' ${seams.byKey("executions.run_id", held)}`);
 }

@@ -53,20 +53,24 @@ export async function claimInvocations(
   );
   const counts = "turns" in slice ? countTurns(slice.turns, claimed) : [claimed.length];
   if (claimed.length === 0) return { claimed: [], counts };
-  const list = session.seams.rowsFrom("v", {
-    parent_run_id: column.text(claimed.map((row) => row.parent_run_id)),
+  const { byKey, rowsFrom } = session.seams;
+  const parents = column.text(claimed.map((row) => row.parent_run_id));
+  const list = rowsFrom("v", {
+    parent_run_id: parents,
     step_id: column.text(claimed.map((row) => row.step_id)),
   });
   await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
-    WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
+    WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id
+      ${byKey("invocations.parent_run_id", parents)}`);
   const found =
     await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, i.any_function, s.input,
       s.child_run_id, s.started_at, r.depth AS parent_depth,
       CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
+        ${byKey("i.parent_run_id", parents)}
       JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
       JOIN runs r ON r.id = v.parent_run_id
-      LEFT JOIN executions e ON e.run_id = v.parent_run_id`);
+      LEFT JOIN executions e ON e.run_id = v.parent_run_id ${byKey("e.run_id", parents)}`);
   return { claimed: found, counts };
 }
 
@@ -177,11 +181,12 @@ export async function finishInvocations(
     now,
   );
 
+  const done = column.text(over.map(({ one }) => one.parent_run_id));
   await session.run(sql`DELETE FROM invocations WHERE (parent_run_id, step_id) IN (
     SELECT v.run_id, v.step_id FROM ${rowsFrom("v", {
-      run_id: column.text(over.map(({ one }) => one.parent_run_id)),
+      run_id: done,
       step_id: column.text(over.map(({ one }) => one.step_id)),
-    })})`);
+    })}) ${session.seams.byKey("parent_run_id", done)}`);
   if (again.length > 0)
     await session.run(
       sql`UPDATE invocations SET due_at = ${sql.bigint(now + againMs)} FROM ${rowsFrom("v", {

@@ -127,8 +127,11 @@ export const leasePicked = (now: Instant): Sql => sql`claimed AS (
       SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed")}
       FROM claimed),
     r AS MATERIALIZED (
-      SELECT id, event_id, actor_id FROM runs WHERE id = ANY (ARRAY(SELECT run_id FROM picked))),
-    v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))`;
+      SELECT x.* FROM picked CROSS JOIN LATERAL (
+        SELECT id, event_id, actor_id FROM runs WHERE id = picked.run_id LIMIT 1) x),
+    v AS MATERIALIZED (
+      SELECT x.* FROM (SELECT DISTINCT event_id FROM r) e CROSS JOIN LATERAL (
+        SELECT * FROM events WHERE id = e.event_id LIMIT 1) x)`;
 
 export const leasedAnswer = sql`c.lane, c.rank, ${selected(leasedColumns)}`;
 export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id");
@@ -155,7 +158,7 @@ export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
         SELECT e.run_id, e.wake_at FROM executions e
         WHERE e.environment_id = lane.environment_id AND e.function_id = lane.function_id AND e.state = 'queued'
           AND e.wake_at >= lane.since AND e.wake_at <= ${now}::bigint
-        ORDER BY e.wake_at, e.run_id LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
+        ORDER BY e.wake_at, e.run_id || '' LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
       WHERE NOT EXISTS (SELECT 1 FROM apart WHERE apart.ord = lane.ord)),
     ${leasePicked(now)}
     SELECT ${leasedAnswer} FROM ${leasedTables}

@@ -58,14 +58,16 @@ interface UndoneRun {
 }
 
 /** Of these runs, those that may have something to undo: most have not, and cost one lookup. */
-const askingRows = (session: Session, ends: readonly RunEnd[]): Promise<EndingExecution[]> =>
-  session.all(sql`SELECT e.run_id, e.environment_id, e.function_id, e.lane_id, e.state, e.ending, e.undo_count,
+function askingRows({ all, seams }: Session, ends: readonly RunEnd[]): Promise<EndingExecution[]> {
+  const run_id = column.text(ends.map((end) => end.runId));
+  return all(sql`SELECT e.run_id, e.environment_id, e.function_id, e.lane_id, e.state, e.ending, e.undo_count,
       e.lost_count, e.history_count, f.undo_on,
       ${storedCompensations("completed")} AS undone_count, ${storedCompensations("failed")} AS not_undone_count
-    FROM ${session.seams.rowsFrom("v", { run_id: column.text(ends.map((end) => end.runId)) })}
-      JOIN executions e ON e.run_id = v.run_id
-      LEFT JOIN functions f ON f.environment_id = e.environment_id AND f.id = e.function_id
+    FROM ${seams.rowsFrom("v", { run_id })}
+      JOIN executions e ON e.run_id = v.run_id ${seams.byKey("e.run_id", run_id)}
+      LEFT JOIN functions f ON f.environment_id = e.environment_id || '' AND f.id = e.function_id
     WHERE e.ending IS NOT NULL OR e.undo_count > 0 OR f.undo_on IS NOT NULL`);
+}
 
 const storedCompensations = (status: "completed" | "failed") =>
   sql`CASE WHEN e.ending IS NULL THEN 0 ELSE (SELECT count(*) FROM steps s
@@ -76,7 +78,7 @@ const storedCompensations = (status: "completed" | "failed") =>
  * that held it may still hand in the steps that it has finished (`handIn`).
  */
 async function beginUndo(session: Session, list: readonly UndoneRun[], now: Instant): Promise<void> {
-  const { rowsFrom } = session.seams;
+  const { rowsFrom, byKey, among } = session.seams;
   const run_id = column.text(list.map(({ row }) => row.run_id));
   await session.run(sql`UPDATE executions SET state = 'queued', wake_at = v.wake_at, ending = v.ending,
       timeout_at = ${sql.bigint(now + compensatingMsMax)}, waiting_step_id = NULL, lost_count = 0, watched_at = NULL,
@@ -86,7 +88,7 @@ async function beginUndo(session: Session, list: readonly UndoneRun[], now: Inst
       run_id,
       ending: column.text(list.map(({ ending }) => JSON.stringify(ending))),
       wake_at: column.bigint(list.map(({ row }) => (row.state === "leased" ? now + handInMsMax : now))),
-    })} WHERE executions.run_id = v.run_id`);
+    })} WHERE executions.run_id = v.run_id ${byKey("executions.run_id", run_id)}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT run_id, sequence, environment_id, 'run.compensating', ${sql.bigint(now)}, detail FROM ${rowsFrom(
       "v",
@@ -97,9 +99,8 @@ async function beginUndo(session: Session, list: readonly UndoneRun[], now: Inst
         detail: column.text(list.map(({ ending, reason }) => JSON.stringify({ ending, reason }))),
       },
     )}`);
-  await session.run(sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id })})`);
-  await session.run(sql`DELETE FROM invocations
-    WHERE parent_run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id })})`);
+  await session.run(sql`DELETE FROM waits WHERE run_id ${among(run_id)}`);
+  await session.run(sql`DELETE FROM invocations WHERE parent_run_id ${among(run_id)}`);
 }
 
 interface OverRun {
@@ -112,9 +113,10 @@ interface OverRun {
  * `STALE_EXECUTION`. Its waits are deleted, its parent gets a row of `child_ends`.
  */
 async function close(session: Session, list: readonly OverRun[], now: Instant): Promise<void> {
-  const { rowsFrom } = session.seams;
+  const { rowsFrom, byKey, among } = session.seams;
   const ends = list.map(({ end }) => end);
   const ids = column.text(ends.map((end) => end.runId));
+  const held = sql`JOIN executions e ON e.run_id = v.run_id ${byKey("e.run_id", ids)}`;
   const groups = await countEnds(session, ends, now);
   await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
       undo_failed = v.undo_failed, ${groups ? sql.raw("error_group = v.error_group, ") : sql.empty}ended_at = ${now}, updated_at = ${now}, attempt = e.attempt,
@@ -126,24 +128,20 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
       cause: column.text(ends.map((end) => end.cause)),
       undo_failed: column.bigint(list.map(({ undoFailed }) => undoFailed)),
       ...(groups && { error_group: column.text(ends.map(({ runId }) => groups.get(runId)?.id ?? null)) }),
-    })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
+    })} ${held} WHERE runs.id = v.run_id ${byKey("runs.id", ids)}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
     FROM ${rowsFrom("v", {
       run_id: ids,
       type: column.text(ends.map((end) => `run.${end.status}`)),
       detail: column.text(ends.map(({ error, cause, reason }) => JSON.stringify({ error, cause, reason }))),
-    })} JOIN executions e ON e.run_id = v.run_id`);
+    })} ${held}`);
   await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
     SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
-    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
+    FROM ${rowsFrom("v", { run_id: ids })} ${held}
     WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
-  await session.run(
-    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
-  );
-  await session.run(
-    sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
-  );
+  await session.run(sql`DELETE FROM waits WHERE run_id ${among(ids)}`);
+  await session.run(sql`DELETE FROM executions WHERE run_id ${among(ids)}`);
 }
 
 /** Counts the failures among the ends; answers their groups by run, undefined when there are none. */
@@ -158,10 +156,11 @@ async function countEnds(
     ),
   );
   if (errors.size === 0) return undefined;
-  const { rowsFrom } = session.seams;
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text([...errors.keys()]);
   const held = await session.all<{ run_id: string; environment_id: string; function_id: string }>(
     sql`SELECT e.run_id, e.environment_id, e.function_id
-      FROM ${rowsFrom("v", { run_id: column.text([...errors.keys()]) })} JOIN executions e ON e.run_id = v.run_id`,
+      FROM ${rowsFrom("v", { run_id })} JOIN executions e ON e.run_id = v.run_id ${byKey("e.run_id", run_id)}`,
   );
   if (held.length === 0) return undefined;
   const groups = await groupsOf(

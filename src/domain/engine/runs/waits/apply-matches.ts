@@ -101,7 +101,7 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(
         session,
         there.map(({ wait }) => wait),
-      )})`);
+      )}) ${session.seams.byKey("run_id", column.text(there.map(({ wait }) => wait.run_id)))}`);
   const texts = new Map<string, { ordinal: number; text: string }>();
   const woken: Resolution[] = [];
   const cancelled = new Map<string, WaitingRow>();

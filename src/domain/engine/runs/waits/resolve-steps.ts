@@ -21,8 +21,7 @@ export async function lockWaiting(
 ): Promise<Map<string, WaitingRow>> {
   const rows =
     await session.all<WaitingRow>(sql`SELECT run_id, environment_id, function_id, state, waiting_step_id, history_count
-    FROM executions WHERE run_id IN (
-      SELECT v.run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})
+    FROM executions WHERE run_id ${session.seams.among(column.text(runIds))}
     ORDER BY run_id ${session.seams.holdRow}`);
   return new Map(rows.map((row) => [row.run_id, row]));
 }
@@ -53,7 +52,7 @@ export async function resolveSteps(
   now: Instant,
 ): Promise<void> {
   if (list.length === 0) return;
-  const { rowsFrom } = session.seams;
+  const { rowsFrom, byKey } = session.seams;
   const run_id = column.text(list.map((r) => r.row.run_id));
   const at = sql.bigint(now);
   await session.run(sql`UPDATE steps SET status = v.status, output = o.output, error = v.error, ended_at = ${at},
@@ -82,7 +81,7 @@ export async function resolveSteps(
         list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
       ),
     })}
-    WHERE executions.run_id = v.run_id`);
+    WHERE executions.run_id = v.run_id ${byKey("executions.run_id", run_id)}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT run_id, sequence, environment_id, 'run.woken', ${at}, detail FROM ${rowsFrom("v", {
       run_id,

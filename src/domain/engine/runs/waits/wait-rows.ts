@@ -42,9 +42,10 @@ export interface WaitingEnvironment {
 /** Environments with waits, and the cursors of their matchers: a few index probes for each environment. */
 export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]> {
   return store.all<WaitingEnvironment>(sql`WITH RECURSIVE found(id) AS (
-      SELECT (SELECT min(w.environment_id) FROM waits w)
+      SELECT (SELECT w.environment_id FROM waits w ORDER BY w.environment_id LIMIT 1)
       UNION ALL
-      SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.environment_id > found.id) FROM found
+      SELECT (SELECT w.environment_id FROM waits w WHERE w.environment_id > found.id
+        ORDER BY w.environment_id LIMIT 1) FROM found
       WHERE found.id IS NOT NULL)
     SELECT id, (SELECT m.position FROM matchers m WHERE m.environment_id = id) AS position,
       (SELECT m.generation FROM matchers m WHERE m.environment_id = id) AS generation,

@@ -144,7 +144,8 @@ type QueuedRow = DueExecution & { state: keyof typeof historyTypes };
 const isPending = ({ state }: DueExecution): boolean => state === "waiting" || state === "invoking";
 
 async function requeue(session: Session, rows: readonly QueuedRow[], now: Instant): Promise<void> {
-  const { rowsFrom } = session.seams;
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text(rows.map((row) => row.run_id));
   const slept = rows.filter((row) => row.state === "sleeping");
   if (slept.length > 0)
     await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
@@ -168,14 +169,14 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
       waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
       ${slept.length === 0 ? sql.empty : headSeen}
     FROM ${rowsFrom("v", {
-      run_id: column.text(rows.map((row) => row.run_id)),
+      run_id,
       slept: column.bigint(rows.map((row) => (row.state === "sleeping" ? 1 : null))),
       attempt: column.bigint(rows.map(attemptOf)),
       lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
-    })} WHERE executions.run_id = v.run_id`);
+    })} WHERE executions.run_id = v.run_id ${byKey("executions.run_id", run_id)}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${rowsFrom("v", {
-      run_id: column.text(rows.map((row) => row.run_id)),
+      run_id,
       sequence: column.bigint(rows.map((row) => row.history_count + 1)),
       environment_id: column.text(rows.map((row) => row.environment_id)),
       type: column.text(
