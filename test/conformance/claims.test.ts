@@ -7,6 +7,7 @@ import { type ClaimedRow, claimFlush } from "../../src/domain/engine/runs/execut
 import { claimLimitedFlush, type LaneFound } from "../../src/domain/engine/runs/execution/claim-limited.ts";
 import { adoptRuns, forgetLanes, lookAtLanes } from "../../src/domain/engine/runs/execution/lane-rows.ts";
 import type { NewRun } from "../../src/domain/engine/runs/run.ts";
+import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
 import { type EmittedRow, emitFlush, type NewEvent } from "../../src/domain/log/events/flush.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -163,6 +164,22 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
     );
     expect(rows).toHaveLength(2);
     expect(rows.find((row) => row.rank === 1)).toMatchObject({ run_id: run! });
+  });
+
+  test("a wake passes by leases from before a pardon, and ends them without one", async () => {
+    const [old, young] = await queue("pardoned", [null, null]);
+    await openClaim("pardoned", 2);
+    await store.write((session) =>
+      session.run(sql`UPDATE executions SET claimed_at = ${now + 50} WHERE run_id = ${young!}`),
+    );
+    const wake = (pardon?: number) =>
+      store.write((session) => wakeDue(session, now + 100, { oldest: 1_000 }, pardon));
+    const stateOf = async (runId: string) =>
+      (await store.one<{ state: string }>(sql`SELECT state FROM executions WHERE run_id = ${runId}`))!.state;
+    await wake(now + 10);
+    expect([await stateOf(old!), await stateOf(young!)]).toEqual(["leased", "queued"]);
+    await wake();
+    expect(await stateOf(old!)).toBe("queued");
   });
 
   test("two at once never take more than the limit", async () => {

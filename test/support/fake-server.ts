@@ -58,8 +58,15 @@ const holdMs = 300;
 const json = (status: number, body: unknown, headers?: Record<string, string>) =>
   Response.json(body, { status, ...(headers && { headers }) });
 
-export function startFakeServer(options: { leaseMs?: number; attemptsMax?: number } = {}): FakeServer {
-  const { leaseMs = 90_000, attemptsMax = 3 } = options;
+export interface FakeServerOptions {
+  leaseMs?: number;
+  attemptsMax?: number;
+  /** Workers may ask for leases: the answer says how long they last. */
+  tellsLease?: boolean;
+}
+
+export function startFakeServer(options: FakeServerOptions = {}): FakeServer {
+  const { leaseMs = 90_000, attemptsMax = 3, tellsLease = false } = options;
   const runs = new Map<string, FakeRun>();
   const functions = new Map<string, Record<string, unknown>>();
   const workers = new Set<string>();
@@ -279,7 +286,7 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       /^\/api\/v1\/workers\/([^/]+)\/(\w+)(?:\/([^/]+))?(?:\/(ack))?$/.exec(path) ?? [];
     if (action === "register") {
       workers.add(worker);
-      return json(200, { status: "ok" });
+      return json(200, { status: "ok", ...(tellsLease && { lease_ms: leaseMs }) });
     }
     if (!workers.has(worker)) return json(404, { error: `worker ${worker} not found`, code: "not_found" });
     if (action === "heartbeat") return json(200, { status: "ok" });

@@ -44,6 +44,20 @@ const server = createServer(toNodeHandler(serve({ functions: [wide], signingKey:
 });
 `;
 
+const busy = `
+import { createFunction, createWorker } from "./index.js";
+const worker = createWorker({
+  functions: [
+    createFunction({ id: "busy", event: "work" }, () => {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000);
+      setTimeout(() => worker.drain());
+    }),
+  ],
+  handleSignals: false,
+});
+await worker.start();
+`;
+
 const folders: string[] = [];
 afterEach(async () => {
   for (const folder of folders.splice(0)) await rm(folder, { recursive: true, force: true });
@@ -85,6 +99,30 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     child.kill("SIGTERM");
     await child.exited;
     expect(child.signalCode).toBe("SIGTERM");
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
+    await server.stop();
+  }
+}, 60_000);
+
+test("a worker built for Node renews leases while a handler computes, and ends with the last of what it does", async () => {
+  const { node, path } = await built(busy);
+  const server = startFakeServer({ leaseMs: 1_000, tellsLease: true });
+  const child = Bun.spawn([node, path], {
+    env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  try {
+    await until(() => server.functions.has("busy"), { about: "the worker to register" });
+    const { runIds } = await createClient({ url: server.url }).emit("work", {});
+    const isDone = () => server.runs.get(runIds[0]!)?.status === "completed";
+    await until(isDone, { about: "the run to complete", deadlineMs: 20_000 });
+    expect(await child.exited).toBe(0);
+    const beats = server.requests.filter(({ path }) => path.endsWith("/heartbeat"));
+    expect(beats.length).toBeGreaterThan(2);
+    expect(beats.every(({ body }) => JSON.stringify(body).includes("job_"))).toBe(true);
   } finally {
     child.kill("SIGKILL");
     await child.exited;

@@ -1,0 +1,126 @@
+import { expect, test } from "bun:test";
+import { holderEnding, holderOf, leaseHashOf, newLeaseToken } from "../../src/domain/engine/jobs/rules.ts";
+import type { FoundLease } from "../../src/domain/engine/runs/execution/leases.ts";
+import { Absences } from "../../src/domain/engine/workers/absences.ts";
+import { leaseTermsOf } from "../../src/domain/engine/workers/lease-terms.ts";
+import { testClock } from "../../src/kit/clock.ts";
+import { systemIds } from "../../src/kit/ids.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { HeldJobs } from "../../src/sdk/held-jobs.ts";
+import { createLease, stamp } from "../../src/sdk/lease.ts";
+
+const worker = { environmentId: "env_a", workerId: "w" };
+const configuredMs = 90_000;
+const terms = leaseTermsOf({ lease_ms: 10_000, instance: "one" }, configuredMs);
+const ending = holderEnding(holderOf("one"));
+
+test("a worker gets the lease that it asks for, never more than is configured; one that asks for nothing is not hurried", () => {
+  expect(terms).toEqual({ leaseMs: 10_000, holder: holderOf("one"), patienceMs: 3_000 });
+  expect(leaseTermsOf({ lease_ms: 200_000, instance: "one" }, configuredMs)).toMatchObject({
+    leaseMs: configuredMs,
+  });
+  expect(leaseTermsOf({}, configuredMs)).toEqual({
+    leaseMs: configuredMs,
+    ...{ holder: undefined, patienceMs: undefined },
+  });
+  expect(leaseTermsOf({ lease_ms: 10_000 }, configuredMs).patienceMs).toBeUndefined();
+});
+
+test("a lease's hash ends with the mark of its process, and proves the whole token", () => {
+  const { token, hash } = newLeaseToken(systemIds(testClock()), holderOf("one"));
+  expect(leaseHashOf(token)).toBe(hash);
+  expect(hash).toHaveLength(32);
+  expect(hash.slice(23)).toBe(ending);
+  expect(leaseHashOf(`x${token.slice(1)}`)).not.toBe(hash);
+  expect(holderOf("two")).not.toBe(holderOf("one"));
+  const plain = newLeaseToken(systemIds(testClock()), undefined);
+  expect(plain.hash).toMatch(/^[0-9a-f]{32}$/);
+});
+
+function watched(leases: FoundLease[] = []) {
+  const clock = testClock();
+  const asked: object[] = [];
+  const back: FoundLease[] = [];
+  const absences = new Absences({
+    clock,
+    log: silentLog,
+    runs: {
+      async findLeases(look) {
+        asked.push(look);
+        return leases;
+      },
+      async endSilent(silence) {
+        asked.push(silence);
+        return 0;
+      },
+    },
+    giveBackLeases: (given) => void back.push(...given),
+  });
+  return { clock, absences, asked, back };
+}
+
+test("leases that are not renewed end when their worker's stream has ended, or when its name came anew", async () => {
+  const { clock, absences, asked } = watched();
+  const at = clock.now();
+  absences.left(worker, terms);
+  absences.came(worker, terms);
+  await clock.advance(2_999);
+  expect(asked).toEqual([]);
+  await clock.advance(1);
+  const silence = { ...worker, leaseMs: 10_000, at };
+  expect(asked).toEqual([
+    { ...silence, ending },
+    { ...silence, ending: undefined },
+  ]);
+});
+
+test("workers that ask for nothing are not looked at, nor is anybody after a drain", async () => {
+  const { clock, absences, asked } = watched();
+  const before = leaseTermsOf({}, configuredMs);
+  absences.came(worker, before);
+  absences.left(worker, before);
+  await absences.holds(worker, before, []);
+  absences.came(worker, terms);
+  absences.drain();
+  await clock.advance(configuredMs);
+  expect(asked).toEqual([]);
+});
+
+test("what a process does not hold goes back, but what may still be on its way", async () => {
+  const lease = (letter: string): FoundLease => ({
+    environmentId: "env_a",
+    ...{ functionId: "f", runId: `run_${letter}`, executionSeq: 2, leaseHash: "h" },
+  });
+  const { clock, absences, asked, back } = watched([lease("a"), lease("b"), lease("c")]);
+  await absences.holds(worker, terms, ["job_a_2", "job_b_1"]);
+  expect(asked).toMatchObject([{ ...worker, ending, claimedBefore: clock.now() - 1_000 }]);
+  expect(back).toEqual([lease("b"), lease("c")]);
+});
+
+test("a worker says what it holds once a request has failed, until it was said about all that was on its way", () => {
+  let now = 0;
+  const held = new HeldJobs(
+    () => ["job_a_1"],
+    () => now,
+  );
+  const said = `,"hold_ms":1000,"held":["job_a_1"]`;
+  held.answered(now);
+  expect(held.said()).toBe("");
+  held.lost();
+  expect(held.said()).toBe(said);
+  now = 5_000;
+  held.answered(4_000);
+  expect(held.said()).toBe(said);
+  held.answered(6_199);
+  expect(held.said()).toBe(said);
+  held.answered(6_200);
+  expect(held.said()).toBe("");
+});
+
+test("a lease is sure only for as long as the server waits for a renewal when its process seems to be gone", async () => {
+  let asked = 0;
+  const confirm = async () => void asked++;
+  expect(createLease(stamp(), 60_000, confirm, 60_000).sure()).toBeUndefined();
+  await createLease(stamp(), 60_000, confirm, 0).sure();
+  expect(asked).toBe(1);
+});
