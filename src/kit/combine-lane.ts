@@ -5,6 +5,7 @@ export interface CombineEntry<Item, Result> {
   item: Item;
   weight: number;
   key: string | undefined;
+  isAwaited: boolean;
   resolve: (result: Result) => void;
   reject: (error: unknown) => void;
 }
@@ -25,6 +26,8 @@ export class CombineLane<Item, Result> {
   /** Groups of which an item failed alone in the flush that is running. */
   readonly failedAlone = new Set<string>();
   cancelPause: (() => void) | undefined;
+  /** When the pause is over. */
+  pausedUntil = 0;
   readonly #pace = new FlushPace();
 
   constructor(group?: string) {
@@ -33,6 +36,11 @@ export class CombineLane<Item, Result> {
 
   isEmpty(): boolean {
     return this.waiting.length === 0 && !this.isFlushing;
+  }
+
+  hasAwaited(): boolean {
+    for (const { isAwaited } of this.waiting) if (isAwaited) return true;
+    return false;
   }
 
   /** Removes the entries of the next flush: the first ones up to `itemsMax` and `weightMax`, each key at most once. */

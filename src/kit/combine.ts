@@ -6,6 +6,14 @@ import { tryAgain } from "./fault.ts";
 /** How one item of a flush fared. A flush answers one for each item, in the order of the items. */
 export type ItemOutcome<Result> = { value: Result } | { error: unknown };
 
+export interface Pace<Item> {
+  clock: Pick<Clock, "elapsed" | "after">;
+  ms: number;
+  /** Items that somebody has to go on with make a flush wait no longer than `awaitedMs`. */
+  isAwaited?: (item: Item) => boolean;
+  awaitedMs?: number;
+}
+
 export interface CombineOptions<Item, Result> {
   /** Shown in metrics and errors: `runs.settle`. */
   name: string;
@@ -29,7 +37,7 @@ export interface CombineOptions<Item, Result> {
    * the lane's last flush began (`FlushPace`). A single caller, and the first caller after a quiet moment, never
    * waits.
    */
-  pace?: { clock: Pick<Clock, "elapsed" | "after">; ms: number };
+  pace?: Pace<Item>;
   /**
    * Calls `committed` once its writes are durable: an error thrown after that must not make the combiner
    * write them again.
@@ -99,7 +107,7 @@ class Flushes<Item, Result> {
   }
 
   submit(item: Item): Promise<Result> {
-    const { weigh, waitingMax, keyOf } = this.#options;
+    const { weigh, waitingMax, keyOf, pace } = this.#options;
     const weight = weigh?.(item) ?? 1;
     if (this.count.waiting > 0 && this.count.waiting + weight > waitingMax) {
       this.count.refused++;
@@ -109,7 +117,8 @@ class Flushes<Item, Result> {
     }
     return new Promise<Result>((resolve, reject) => {
       const lane = this.#laneOf(item);
-      lane.waiting.push({ item, weight, key: keyOf?.(item), resolve, reject });
+      const isAwaited = pace?.isAwaited?.(item) ?? false;
+      lane.waiting.push({ item, weight, key: keyOf?.(item), isAwaited, resolve, reject });
       this.count.waiting += weight;
       if (lane.isPlanned || lane.isFlushing) return;
       lane.isPlanned = true;
@@ -149,9 +158,14 @@ class Flushes<Item, Result> {
   #waitsForMore(lane: CombineLane<Item, Result>): boolean {
     const { pace } = this.#options;
     if (!pace) return false;
-    const leftMs = lane.pauseMs(pace.clock.elapsed(), pace.ms);
+    const now = pace.clock.elapsed();
+    const ms = pace.awaitedMs !== undefined && lane.hasAwaited() ? pace.awaitedMs : pace.ms;
+    const leftMs = lane.pauseMs(now, ms);
     if (leftMs === 0) return false;
-    lane.cancelPause ??= pace.clock.after(leftMs, () => {
+    if (lane.cancelPause && lane.pausedUntil <= now + leftMs) return true;
+    lane.cancelPause?.();
+    lane.pausedUntil = now + leftMs;
+    lane.cancelPause = pace.clock.after(leftMs, () => {
       lane.cancelPause = undefined;
       this.#pump(lane);
     });

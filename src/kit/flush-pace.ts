@@ -47,7 +47,8 @@ export class FlushPace {
   pauseMs(now: number, waiting: number, paceMs: number): number {
     const leftMs = this.#beganAt + paceMs * this.#share() - now;
     if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks)) return 0;
-    return leftMs;
+    // Added to the time of a clock a tiny part of a millisecond may be nothing, and the lane would ask without end.
+    return Math.ceil(leftMs);
   }
 
   /** How much of its pace a flush waits for, from 0 to 1. */

@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import { type CombineOptions, type Combiner, combine } from "./combine.ts";
+import { type CombineOptions, type Combiner, combine, type Pace } from "./combine.ts";
 import { type Watch, watchFlushes, watchWaiting } from "./watch.ts";
 
 /** Weight that may wait in one combiner before callers are refused. */
@@ -10,6 +10,8 @@ export const combineLanes = 4;
  * callers that there are.
  */
 const combinePaceMs = 16;
+/** The same for a flush with an item that a run waits for before it goes on. */
+const awaitedPaceMs = 4;
 const flushItemsMax = 128;
 
 /**
@@ -33,7 +35,8 @@ export function combineLaneOf(environmentId: string): number {
 }
 
 export interface FlushQueueOptions<Item, Result>
-  extends Pick<CombineOptions<Item, Result>, "name" | "weigh" | "keyOf" | "flush" | "isOfItem"> {
+  extends Pick<CombineOptions<Item, Result>, "name" | "weigh" | "keyOf" | "flush" | "isOfItem">,
+    Pick<Pace<Item>, "isAwaited"> {
   clock: Pick<Clock, "elapsed" | "after">;
   watch: Watch;
   environmentOf: (item: Item) => string;
@@ -48,7 +51,7 @@ export interface FlushQueueOptions<Item, Result>
  * A combiner for writes of many environments: lanes, pace, weights and metrics as every hot write has them.
  */
 export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result>): Combiner<Item, Result> {
-  const { name, clock, watch, environmentOf, isStuck, weigh, keyOf, flush, isOfItem } = options;
+  const { name, clock, watch, environmentOf, isStuck, weigh, keyOf, flush, isOfItem, isAwaited } = options;
   const { itemsMax = flushItemsMax, weightMax, paceMs = combinePaceMs } = options;
   const combiner = combine<Item, Result>({
     name,
@@ -59,7 +62,7 @@ export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result
     itemsMax,
     weightMax,
     waitingMax: combineWaitingMax,
-    pace: { clock, ms: paceMs },
+    pace: { clock, ms: paceMs, ...(isAwaited && { isAwaited, awaitedMs: awaitedPaceMs }) },
     flush,
     watch: watchFlushes(watch, clock, name),
     isOfItem,

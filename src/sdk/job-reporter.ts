@@ -248,12 +248,13 @@ export class JobReporter {
   }
 
   async #flushSteps(): Promise<void> {
-    const { assignment, courier } = this.#options;
+    const { assignment, courier, checkpointMs } = this.#options;
     while (this.#steps.count > 0 && this.#isHeld()) {
       const count = this.#steps.fitting();
       const attributes = this.#attributes;
       const tellsUndo = this.#undoMost > 0;
-      const own = `${this.#undoFields(this.#undoMost)}${this.#attributeFields()}`;
+      const awaited = checkpointMs === 0 ? `"awaited":true,` : "";
+      const own = `${awaited}${this.#undoFields(this.#undoMost)}${this.#attributeFields()}`;
       const text = `${this.#head}${own}"status":"progress",${this.#steps.fields(count)}}`;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {

@@ -2,9 +2,10 @@ import type { Sending } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
 import { exchangeCharactersMax, exchangeReportsMax, type PendingReport, type Report } from "./wire.ts";
 
-/** Reports that wait for the next request, in their order. */
+/** Reports that wait for the next request, in their order. Those of one job are never in two requests at a time. */
 export class ReportQueue {
   #waiting: PendingReport[] = [];
+  readonly #jobsUnderWay = new Set<string>();
   #closedBy: SvcError | undefined;
 
   isEmpty(): boolean {
@@ -30,16 +31,38 @@ export class ReportQueue {
     };
   }
 
-  /** Removes the first reports, as many as fit one request; a large one goes alone. */
+  /** Whether a report may leave: its job has none under way. */
+  hasNext(): boolean {
+    for (const { jobId } of this.#waiting) if (!this.#jobsUnderWay.has(jobId)) return true;
+    return false;
+  }
+
+  /** Removes the first reports that may leave, as many as fit one request; a large one goes alone. */
   takeBatch(): PendingReport[] {
+    const batch: PendingReport[] = [];
+    const left: PendingReport[] = [];
     let characters = 0;
-    let count = 0;
-    for (const { text } of this.#waiting) {
-      characters += text.length;
-      if (count === exchangeReportsMax || (count > 0 && characters > exchangeCharactersMax)) break;
-      count++;
+    let isFull = false;
+    for (const pending of this.#waiting) {
+      if (!isFull && !this.#jobsUnderWay.has(pending.jobId)) {
+        characters += pending.text.length;
+        isFull =
+          batch.length === exchangeReportsMax || (batch.length > 0 && characters > exchangeCharactersMax);
+        if (!isFull) {
+          batch.push(pending);
+          continue;
+        }
+      }
+      left.push(pending);
     }
-    return this.#waiting.splice(0, count);
+    this.#waiting = left;
+    for (const { jobId } of batch) this.#jobsUnderWay.add(jobId);
+    return batch;
+  }
+
+  /** The request of these has been answered. */
+  answered(batch: readonly PendingReport[]): void {
+    for (const { jobId } of batch) this.#jobsUnderWay.delete(jobId);
   }
 
   /** These go first in the next request. */

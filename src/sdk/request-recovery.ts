@@ -25,6 +25,7 @@ export class RequestRecovery {
   /** The registration that followed a 404, until a request succeeds after it. */
   #unprovenRegistration = -1;
   #registering: Promise<void> | undefined;
+  #pausing: Promise<void> | undefined;
 
   constructor(options: RequestRecoveryOptions) {
     this.#options = options;
@@ -35,6 +36,11 @@ export class RequestRecovery {
     return this.#registrations;
   }
 
+  /** The last request failed. */
+  get isTroubled(): boolean {
+    return this.#failures > 0;
+  }
+
   succeeded(): void {
     if (this.#failures > 0) this.#options.log.info("the server answers again");
     this.#failures = 0;
@@ -43,7 +49,7 @@ export class RequestRecovery {
 
   /** Resolves, after a pause or a registration where one helps, with whether the request may be made again. */
   async recover(error: SvcError, registrationsThen: number): Promise<boolean> {
-    const { onDenied, halt, log } = this.#options;
+    const { onDenied, halt } = this.#options;
     if (halt.aborted || error.code === "aborted_by_caller") return false;
     if (error.status === 401 || error.status === 403) {
       onDenied(error);
@@ -59,11 +65,18 @@ export class RequestRecovery {
       }
     }
     if (!error.retryable && error.code !== "bad_answer") return false;
-    if (this.#failures++ === 0)
-      log.warn("the server cannot be reached; trying again", { reason: error.message });
-    const delayMs = delayAfter(this.#failures, delayFirstMs, recoveryDelayMsMax);
-    await pause(Math.max(delayMs, error.retryAfterMs ?? 0), halt);
+    this.#pausing ??= this.#pauseAfter(error).finally(() => {
+      this.#pausing = undefined;
+    });
+    await Promise.all([this.#pausing, pause(error.retryAfterMs ?? 0, halt)]);
     return true;
+  }
+
+  /** What fails at the same time shares one pause, which counts as one failure. */
+  async #pauseAfter({ message }: SvcError): Promise<void> {
+    const { halt, log } = this.#options;
+    if (this.#failures++ === 0) log.warn("the server cannot be reached; trying again", { reason: message });
+    await pause(delayAfter(this.#failures, delayFirstMs, recoveryDelayMsMax), halt);
   }
 
   async #registerAgain(registrationsThen: number): Promise<void> {

@@ -11,6 +11,10 @@ import type { Assignment, Outcome, PendingReport, Report } from "./wire.ts";
 export interface RestCourierOptions extends CourierOptions {
   /** `/api/v1/workers/{id}` */
   workerPath: string;
+  /** Runs wait for their reports: these do not wait for each other. */
+  isStrict: boolean;
+  /** Jobs at a time. */
+  jobsMax: number;
   /** Makes this worker known to the server again. */
   register: () => Promise<void>;
 }
@@ -18,6 +22,12 @@ export interface RestCourierOptions extends CourierOptions {
 /** A server that answers a poll without jobs faster than this did not hold it; the next poll waits a second. */
 const heldMsMin = 250;
 const unheldPollMs = 1_000;
+
+/** Exchanges of a strict worker that are under way at most. */
+const strictExchangesMax = 4;
+
+/** A strict worker with so much of its room free polls beside its exchanges. */
+const roomyShare = 0.25;
 
 /** What a request brought. */
 interface Brought {
@@ -31,12 +41,16 @@ const nothing: Brought = { jobs: [], askedAt: { monotonicMs: 0, wallMs: 0 } };
  * Carries reports and jobs in requests. One exchange is under way at most. What is reported meanwhile leaves together in the
  * next one, which also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While there
  * is nothing to report the server holds one poll, so that a lone job arrives, and is reported, at once.
+ *
+ * Of a strict worker several exchanges are under way, so that a run does not wait until the steps of others are stored. As long as it has much room it also polls beside
+ * its exchanges, so that a job does not wait for the reports of others either.
  */
 export class RestCourier implements Courier {
   readonly #options: RestCourierOptions;
   readonly #queue = new ReportQueue();
   readonly #recovery: RequestRecovery;
   readonly #held: HeldJobs;
+  readonly #exchangesMax: number;
   readonly #halt = new AbortController();
   #wire: Wire;
   #isStarted = false;
@@ -44,7 +58,9 @@ export class RestCourier implements Courier {
   #stopped: SvcError | undefined;
   /** An exchange begins at the end of this turn of the event loop. */
   #isLeaving = false;
-  #isExchanging = false;
+  #exchangesCount = 0;
+  /** How many jobs the exchanges under way have asked for. */
+  #askedCount = 0;
   #polling: AbortController | undefined;
   /** How many jobs the held poll has asked for. */
   #polledCount = 0;
@@ -52,10 +68,11 @@ export class RestCourier implements Courier {
   #arrivedCount = 0;
 
   constructor(options: RestCourierOptions) {
-    const { transport, workerPath, register, onDenied, log } = options;
+    const { transport, workerPath, isStrict, register, onDenied, log } = options;
     this.#options = options;
     this.#held = new HeldJobs(options.held);
     this.#wire = exchangeWire(transport, workerPath, options.asking);
+    this.#exchangesMax = isStrict ? strictExchangesMax : 1;
     const onMissingRoute = () => {
       log.info("this server has no exchange route; reports go one by one");
       this.#wire = singleWire(transport, workerPath);
@@ -97,32 +114,40 @@ export class RestCourier implements Courier {
   }
 
   #leave(): void {
-    if (this.#isLeaving || this.#isExchanging || this.#stopped) return;
+    if (this.#isLeaving || !this.#mayExchange(this.#exchangesCount)) return;
     this.#isLeaving = true;
     // What ends in the same turn of the event loop leaves together.
     setImmediate(() => void this.#exchange());
   }
 
+  /** While the server is in trouble one exchange at a time asks whether it still is. */
+  #mayExchange(others: number): boolean {
+    const most = this.#recovery.isTroubled ? 1 : this.#exchangesMax;
+    return others < most && !this.#stopped;
+  }
+
   async #exchange(): Promise<void> {
     this.#isLeaving = false;
-    if (this.#isExchanging || this.#stopped) return;
-    this.#isExchanging = true;
+    if (!this.#mayExchange(this.#exchangesCount)) return;
+    this.#exchangesCount++;
     try {
       let brought = nothing;
-      while (!this.#queue.isEmpty() && !this.#stopped) {
+      while (this.#queue.hasNext() && this.#mayExchange(this.#exchangesCount - 1)) {
         this.#arrivedCount = brought.jobs.length;
-        const round = this.#exchangeOnce(this.#queue.takeBatch());
+        const batch = this.#queue.takeBatch();
+        const round = this.#exchangeOnce(batch);
         // The next request is on its way before the jobs of the last one start to work.
         this.#arrivedCount = 0;
         this.#bring(brought);
         brought = await round;
+        this.#queue.answered(batch);
       }
       this.#bring(brought);
     } finally {
-      this.#isExchanging = false;
+      this.#exchangesCount--;
     }
-    if (this.#queue.isEmpty()) void this.#poll();
-    else this.#leave();
+    if (this.#queue.hasNext()) this.#leave();
+    else void this.#poll();
   }
 
   #bring({ jobs, askedAt }: Brought): void {
@@ -131,8 +156,8 @@ export class RestCourier implements Courier {
 
   async #exchangeOnce(batch: PendingReport[]): Promise<Brought> {
     const askedAt = stamp();
-    const room = this.#options.room() - this.#polledCount - this.#arrivedCount;
-    const askedCount = this.#isDraining ? 0 : Math.max(0, room);
+    const askedCount = this.#countToAsk();
+    this.#askedCount += askedCount;
     const { registrations } = this.#recovery;
     try {
       const { outcomes, jobs } = await this.#wire.exchange(batch, askedCount);
@@ -143,7 +168,22 @@ export class RestCourier implements Courier {
     } catch (thrown) {
       await this.#exchangeFailed(batch, thrown as SvcError, registrations);
       return nothing;
+    } finally {
+      this.#askedCount -= askedCount;
     }
+  }
+
+  /** Exchanges that may be under way beside each other share the room. */
+  #countToAsk(): number {
+    if (this.#isDraining || this.#pollsBeside()) return 0;
+    const room = this.#options.room() - this.#polledCount - this.#askedCount - this.#arrivedCount;
+    return Math.max(0, Math.ceil(room / (this.#exchangesMax - this.#exchangesCount + 1)));
+  }
+
+  /** With little room a poll would bring job after job in requests of their own: then exchanges bring them. */
+  #pollsBeside(): boolean {
+    const { isStrict, jobsMax, room } = this.#options;
+    return isStrict && room() >= jobsMax * roomyShare;
   }
 
   /** Tells each sender what became of its report. What may succeed later goes back into the queue; the answer is why. */
@@ -175,13 +215,13 @@ export class RestCourier implements Courier {
   }
 
   #mayPoll(): boolean {
-    const isIdle = !this.#polling && !this.#isExchanging && this.#queue.isEmpty();
-    return isIdle && this.#isStarted && !this.#isDraining && !this.#stopped;
+    if (this.#polling || !this.#isStarted || this.#isDraining || this.#stopped) return false;
+    return (this.#exchangesCount === 0 && this.#queue.isEmpty()) || this.#pollsBeside();
   }
 
   async #poll(): Promise<void> {
     while (this.#mayPoll()) {
-      const room = this.#options.room();
+      const room = this.#options.room() - this.#askedCount;
       if (room <= 0) return;
       this.#polledCount = room;
       const current = new AbortController();
@@ -198,9 +238,11 @@ export class RestCourier implements Courier {
   async #pollOnce(room: number, signal: AbortSignal): Promise<void> {
     const askedAt = stamp();
     const { registrations } = this.#recovery;
+    // An exchange under way may bring jobs that this worker does not know of yet.
+    const saysHeld = this.#exchangesCount === 0;
     try {
-      const jobs = await this.#wire.poll(room, signal, this.#held.said());
-      this.#held.answered(askedAt.monotonicMs);
+      const jobs = await this.#wire.poll(room, signal, saysHeld ? this.#held.said() : "");
+      if (saysHeld) this.#held.answered(askedAt.monotonicMs);
       this.#recovery.succeeded();
       this.#polledCount = 0;
       if (jobs.length > 0) this.#options.onJobs(jobs, askedAt);

@@ -35,6 +35,8 @@ export interface WorkerLinkOptions extends CourierOptions {
   onLease: (leaseMs: number | undefined) => void;
   /** A stream was opened: the server is to hear which jobs this worker has. */
   onReopened: () => void;
+  /** Runs wait until each of their steps is stored. */
+  isStrict: boolean;
   /** Repeats what failed for a passing reason. */
   insist: (work: () => Promise<void>) => Promise<void>;
   /** The server ended a run that this worker works on; only a stream brings this. */
@@ -113,7 +115,12 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
   }
 
   return {
-    courier: new RestCourier({ ...travel, workerPath, register: () => insist(register) }),
+    courier: new RestCourier({
+      ...travel,
+      workerPath,
+      jobsMax: maxConcurrentJobs,
+      register: () => insist(register),
+    }),
     register,
     async confirm({ job_id, run_id, execution_seq, lease_token }) {
       const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;

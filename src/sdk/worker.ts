@@ -169,7 +169,7 @@ class RunningWorker<Events extends EventMap> {
       log: this.#log,
     });
     this.#heartbeats = new Heartbeats(heartbeatMs, (everyMs) => this.#heartbeat(everyMs));
-    this.#link = functions.length > 0 ? this.#openLink(maxConcurrentJobs) : undefined;
+    this.#link = functions.length > 0 ? this.#openLink(maxConcurrentJobs, checkpointMs === 0) : undefined;
     this.#projections = new WorkerProjections({
       ...{ transport: this.#client.transport, projections, workerId: this.id, log: this.#log },
       onAllFailed: (error) => {
@@ -178,7 +178,7 @@ class RunningWorker<Events extends EventMap> {
     });
   }
 
-  #openLink(maxConcurrentJobs: number): WorkerLink {
+  #openLink(maxConcurrentJobs: number, isStrict: boolean): WorkerLink {
     const { transport, labels = {} } = this.#options;
     const openLink = transport === "stream" ? streamLink : restLink;
     const link: WorkerLink = openLink({
@@ -196,6 +196,7 @@ class RunningWorker<Events extends EventMap> {
       held: () => this.jobs.ids(),
       onLease: (leaseMs) => this.#mindLeases(leaseMs),
       onReopened: () => this.#heartbeats.hurry(),
+      isStrict,
       room: () => this.jobs.room,
       onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),
       onDenied: (error) => {

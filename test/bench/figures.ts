@@ -20,6 +20,8 @@ export interface Result {
   medians: Figures;
   least: Figures;
   most: Figures;
+  /** All of them as they came, void ones included. */
+  each: readonly Round[];
 }
 
 export interface Round {
@@ -59,20 +61,26 @@ export function resultOf(engine: Engine, scenario: string, rounds: readonly Roun
     medians: each(median),
     least: each((values) => Math.min(...values)),
     most: each((values) => Math.max(...values)),
+    each: rounds,
   };
 }
 
 const text = (value: number): string =>
   Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(Math.abs(value) >= 10 ? 1 : 3);
 
-/** Lines of a table: figure, median, least to most, target, whether it is met. */
+/** Lines of a table: figure, median, worst, target, whether the median meets it; then every round, `!` after a void one. */
 export function show(result: Result, about: string, targets: readonly Target[]): string {
   const trust = result.void ? "VOID, the floors differed in every round" : `${result.rounds} rounds`;
   const head = `${result.engine}, ${result.scenario}: ${about} [${trust}; ${result.voids} void]`;
+  const each = (name: string) =>
+    result.each
+      .map(({ figures, drift }) => text(figures[name] ?? 0) + (drift > driftMax ? "!" : ""))
+      .join(" ");
   const lines = Object.entries(result.medians).map(([name, value]) => {
     const target = targets.find((one) => one.figure === name);
     const wanted = target?.value[result.engine];
-    const span = result.rounds > 1 ? `${text(result.least[name]!)} - ${text(result.most[name]!)}` : "";
+    const [least, most] = [text(result.least[name]!), text(result.most[name]!)];
+    const worst = target ? `worst ${target.of === "least" ? least : most}` : `${least} - ${most}`;
     let verdict = "";
     if (target && wanted !== undefined) {
       const met = target.of === "least" ? value >= wanted : value <= wanted;
@@ -80,7 +88,7 @@ export function show(result: Result, about: string, targets: readonly Target[]):
         `${target.of === "least" ? ">=" : "<="} ${wanted}`.padEnd(9) +
         (result.void ? "not judged" : met ? "met" : "MISSED");
     }
-    return `  ${name.padEnd(20)}${text(value).padStart(9)}  ${span.padEnd(20)}${verdict}`.trimEnd();
+    return `  ${name.padEnd(16)}${text(value).padStart(9)}  ${worst.padEnd(18)}${verdict.padEnd(20)}${each(name)}`;
   });
   return [head, ...lines].join("\n");
 }

@@ -1,9 +1,10 @@
 /**
- * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|runs|steady|latency|one|callers|batches] [--rounds 3]
- *   [--seconds N] [--json FILE]`
+ * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|n|runs|steady|latency|one|callers|batches|strict-bun|…,…]
+ *   [--rounds 3] [--seconds N] [--json FILE] [--analyze]`
  *
  * Every round stands between two floors taken right before and after it: single-row commits with 64 callers. A round
- * whose floors differ by more than 15 % is void and repeated once. Medians over the rounds that are not.
+ * whose floors differ by more than 15 % is void and repeated once. Medians over the rounds that are not. PostgreSQL is as
+ * a user finds it in the first minute, without statistics; `--analyze` has it take them after the warm-up.
  */
 import { appendFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,7 +12,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { driftMax, type Engine, type Figures, type Round, resultOf, show } from "./figures.ts";
-import { runToEnd, startBench, stopAll } from "./processes.ts";
+import { runToEnd, startBench, startStrictWorker, stopAll } from "./processes.ts";
 import { type Place, runs, type Scenario, scenarios } from "./scenarios.ts";
 
 const engines = ["postgres", "libsql"] as const;
@@ -22,6 +23,7 @@ const { values: given } = parseArgs({
     rounds: { type: "string", default: "3" },
     seconds: { type: "string" },
     json: { type: "string" },
+    analyze: { type: "boolean", default: false },
   },
 });
 const wanted = (name: string, value: string | undefined, known: readonly string[]) => {
@@ -36,7 +38,7 @@ const count = (name: string, value: string, most: number) => {
 };
 const engineWanted = wanted("engine", given.engine, engines);
 const names = scenarios.flatMap(({ name, letter }) => [letter, name]);
-const onlyWanted = wanted("only", given.only, names);
+const onlyWanted = given.only?.split(",").map((one) => wanted("only", one, names));
 const rounds = count("rounds", given.rounds, 20);
 const seconds = given.seconds === undefined ? undefined : count("seconds", given.seconds, 120);
 const floorSeconds = 2;
@@ -100,7 +102,19 @@ async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<
   if (given.json !== undefined) await appendFile(given.json, `${JSON.stringify({ ...result, drifts })}\n`);
 }
 
-/** As autovacuum does within its first minute: a plan made without statistics is not the plan that lasts. */
+/** The same with a strict worker, which runs for this scenario alone. */
+async function measureStrict(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
+  const worker = await startStrictWorker(place.bench, scenario.strictOn!);
+  try {
+    const own = { ...place, bench: { ...place.bench, worker } };
+    await runs({ ...own, seconds: 2 }, { event: "bench.strict", seconds: 2 });
+    await measure(own, scenario, floor);
+  } finally {
+    await worker.stop();
+  }
+}
+
+/** As autovacuum does within its first minute. */
 async function analyze(databaseUrl: string): Promise<void> {
   const sql = new Bun.SQL(databaseUrl, { max: 1 });
   await sql.unsafe("VACUUM ANALYZE");
@@ -117,10 +131,12 @@ async function benchOf(engine: Engine): Promise<void> {
   const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
   // What is compiled on the first thousand runs is not what is measured.
   await runs({ ...place, seconds: 2 }, { event: "bench.run", seconds: 2 });
-  if (databaseUrl !== undefined) await analyze(databaseUrl);
-  for (const scenario of scenarios)
-    if (onlyWanted === undefined || [scenario.name, scenario.letter].includes(onlyWanted))
-      await measure(place, scenario, floor);
+  if (databaseUrl !== undefined && given.analyze) await analyze(databaseUrl);
+  for (const scenario of scenarios) {
+    if (onlyWanted && !onlyWanted.some((one) => one === scenario.name || one === scenario.letter)) continue;
+    if (scenario.strictOn) await measureStrict(place, scenario, floor);
+    else await measure(place, scenario, floor);
+  }
   for (const one of undo.splice(0).reverse()) await one();
 }
 

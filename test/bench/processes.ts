@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { Subprocess } from "bun";
 import { freePort } from "../support/process.ts";
 import { until } from "../support/until.ts";
@@ -119,14 +119,14 @@ export async function runToEnd(script: string, options: object): Promise<Record<
   return JSON.parse(answer);
 }
 
-/** Starts a program of this folder and waits for a line that begins like this; it ends with the bench. */
+/** Starts a program, by its path from this folder, and waits for a line that begins like this; it ends with the bench. */
 export async function startProgram(
   script: string,
   options: object,
   { first, runtime }: { first: string; runtime?: string[] },
 ): Promise<Program & { line: string }> {
   const { child, lines, program } = start(
-    [join(here, script), JSON.stringify(options)],
+    [resolve(here, script), JSON.stringify(options)],
     "stdout",
     {},
     ...(runtime ? [runtime] : []),
@@ -198,4 +198,16 @@ export async function startBench(
     await stop();
     throw error;
   }
+}
+
+/** A further worker of the same server, whose steps are strict. Node gets it as one built file. */
+export async function startStrictWorker({ url, key }: Bench, runtime: "bun" | "node"): Promise<Program> {
+  const options = { url, key, strict: true };
+  if (runtime === "bun") return startProgram("worker.ts", options, { first: "ready" });
+  const folder = await mkdtemp(join(tmpdir(), "svc-bench-worker-"));
+  const built = await Bun.build({ entrypoints: [join(here, "worker.ts")], target: "node", outdir: folder });
+  if (!built.success) throw new AggregateError(built.logs, "the worker cannot be built for Node");
+  const worker = await startProgram(built.outputs[0]!.path, options, { first: "ready", runtime: ["node"] });
+  await rm(folder, { recursive: true, force: true });
+  return worker;
 }

@@ -14,6 +14,8 @@ export interface Scenario {
   /** Of `--only`; a letter stands for all that share it. */
   letter: string;
   about: string;
+  /** A worker of its own, with strict steps, on this runtime. */
+  strictOn?: "bun" | "node";
   run: (place: Place) => Promise<Figures>;
   /** The figure that `ratio` puts in relation to the floor. */
   relative?: string;
@@ -101,6 +103,7 @@ export async function runs(place: Place, wanted: Load): Promise<Figures> {
     runsPerS: done / ((lastAt - sent.startedAt!) / 1000),
     p50: percentile(latencies, 0.5),
     p95: percentile(latencies, 0.95),
+    p99: percentile(latencies, 0.99),
     ...cpu,
     lagP99: lag.p99,
     lagMax: lag.max,
@@ -132,6 +135,39 @@ async function events(place: Place, wanted: Omit<Load, "event">): Promise<Figure
 
 const both = (value: number) => ({ postgres: value, libsql: value });
 const event = "bench.run";
+
+const strict = { event: "bench.strict" };
+
+/** Each step is stored before the next one begins: five commits a run, one after the other. */
+const strictScenarios = (strictOn: "bun" | "node", letter: string): Scenario[] => [
+  {
+    ...{ name: `strict-${strictOn}`, letter, strictOn },
+    about: `runs of three strict steps, ${strictOn} worker, 64 callers, as many as go`,
+    run: (place) => runs(place, { ...strict, seconds: 6 }),
+    relative: "runsPerS",
+    targets: [{ figure: "ratio", of: "least", value: both(0.12) }],
+  },
+  {
+    ...{ name: `strict-latency-${strictOn}`, letter, strictOn },
+    about: `strict, ${strictOn} worker, 20 runs/s; from sending the emit to the ack of the last report, ms`,
+    run: (place) => runs(place, { ...strict, rate: 20, callers: 8, seconds: 10 }),
+    targets: [
+      { figure: "p50", of: "most", value: both(8) },
+      { figure: "p95", of: "most", value: both(14) },
+      { figure: "p99", of: "most", value: both(20) },
+    ],
+  },
+  {
+    ...{ name: `strict-steady-${strictOn}`, letter, strictOn },
+    about: `strict, ${strictOn} worker, 800 runs/s; CPU seconds for 1,000 runs, ms`,
+    run: (place) => runs(place, { ...strict, rate: 800, seconds: 8 }),
+    targets: [
+      { figure: "p50", of: "most", value: both(40) },
+      { figure: "late", of: "most", value: both(10) },
+      { figure: "drainS", of: "most", value: both(1) },
+    ],
+  },
+];
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -191,4 +227,6 @@ export const scenarios: readonly Scenario[] = [
     relative: "eventsPerS",
     targets: [{ figure: "ratio", of: "least", value: both(3) }],
   },
+  ...strictScenarios("bun", "e"),
+  ...strictScenarios("node", "n"),
 ];

@@ -1,10 +1,16 @@
 /**
- * The worker of the bench: a function of three trivial steps, once without and once with a limit for each customer. A run counts once the server has acknowledged its last
+ * The worker of the bench: a function of three trivial steps, once without and once with a limit for each customer; with
+ * `strict` a function of its own, of which each step is stored before the next one begins. A run counts once the server has acknowledged its last
  * report; how long that took since its emit was sent is kept, and printed on SIGUSR2 for the runs since the last time.
  */
+import "./ends-with-parent.ts";
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
 
-const { url, key } = JSON.parse(process.argv[2]!) as { url: string; key: string };
+const {
+  url,
+  key,
+  strict = false,
+} = JSON.parse(process.argv[2]!) as { url: string; key: string; strict?: boolean };
 const client = createClient({ url, apiKey: key });
 
 /** When the emit of each run was sent that has not been reported yet. */
@@ -27,6 +33,7 @@ const keyed = createFunction(
   { id: "bench-keyed", event: "bench.keyed", concurrency: { limit: 10, key: "customer" } },
   threeSteps,
 );
+const strictSteps = createFunction({ id: "bench-strict-steps", event: "bench.strict" }, threeSteps);
 
 interface Exchanged {
   results?: { job_id: string; error?: string }[];
@@ -68,8 +75,9 @@ process.on("SIGUSR2", () => {
 });
 const worker = createWorker({
   client: watched,
-  functions: [three, keyed],
+  functions: strict ? [strictSteps] : [three, keyed],
   maxConcurrentJobs: 200,
+  ...(strict && { checkpointMs: 0 }),
   handleSignals: false,
 });
 await worker.start();

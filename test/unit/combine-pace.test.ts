@@ -3,9 +3,11 @@ import { testClock } from "../../src/kit/clock.ts";
 import { combine, type ItemOutcome } from "../../src/kit/combine.ts";
 
 const paceMs = 8;
+const awaitedMs = 6;
 const flushMs = 4;
 const crowd = 30;
 
+/** Items of 1,000 and more are awaited. */
 function paced() {
   const clock = testClock();
   const flushes: { at: number; items: readonly number[] }[] = [];
@@ -17,7 +19,7 @@ function paced() {
     itemsMax: 100,
     waitingMax: 1000,
     isOfItem: () => false,
-    pace: { clock, ms: paceMs },
+    pace: { clock, ms: paceMs, awaitedMs, isAwaited: (item) => item >= 1_000 },
     flush: async (items) => {
       flushes.push({ at: clock.elapsed(), items });
       await new Promise<void>((done) => {
@@ -104,4 +106,22 @@ test("what waits for the pace is drained with the rest", async () => {
   await settle();
   await finish();
   await all;
+});
+
+test("an item that is awaited shortens the pause, also one that is under way", async () => {
+  const { clock, flushes, settle, finish, come, makeBusy } = paced();
+  await makeBusy();
+  const beganAt = clock.elapsed() - flushMs;
+  await come(2);
+  await clock.advance(1);
+  await come(1, 1_000);
+  expect(flushes).toHaveLength(10);
+  await clock.advance(awaitedMs - flushMs - 1);
+  await settle();
+  expect(flushes.at(-1)).toEqual({ at: beganAt + awaitedMs, items: [0, 1, 1_000] });
+  await finish();
+  // The pause that was replaced begins no flush of its own.
+  await come(1);
+  await clock.advance(paceMs);
+  expect(flushes).toHaveLength(12);
 });

@@ -174,4 +174,20 @@ describe("the pace of flushes", () => {
       pace.ended(now, 0);
     }
   });
+
+  test("a pause is whole milliseconds, so that every clock gets past it", () => {
+    const pace = new FlushPace();
+    let now = 0;
+    const pauses: number[] = [];
+    for (let flush = 0; flush < 200; flush++) {
+      pace.began(now, 4);
+      now += 3;
+      pace.ended(now, 1);
+      const pause = pace.pauseMs(now, 1, paceMs);
+      pauses.push(pause);
+      now += pause;
+    }
+    expect(pauses.every(Number.isInteger)).toBe(true);
+    expect(new Set(pauses).size).toBeGreaterThan(3);
+  });
 });

@@ -157,6 +157,7 @@ test("in strict mode a step is over only when the server has it", async () => {
   );
   await ended(await emit());
   expect(storedAtNext).toEqual([true, true]);
+  expect(told("progress").every(({ awaited }) => awaited === true)).toBe(true);
 });
 
 test("a long step's neighbours are stored while it runs", async () => {

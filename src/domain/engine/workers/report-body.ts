@@ -135,6 +135,11 @@ export const reportFields = {
       description: "Of a last report: stored steps that the handler did not come to as before.",
     }),
   ),
+  awaited: Type.Optional(
+    Type.Boolean({
+      description: "The run goes on only when this is stored: it waits less for reports of others.",
+    }),
+  ),
   attributes: Type.Optional(ReportedAttributes),
 };
 
@@ -198,6 +203,7 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
     steps: readSteps(given, target.now),
     ...(report.attributes !== undefined && { attributes: readReported(report.attributes) }),
     stepOffset: report.step_offset,
+    ...(report.awaited && { isAwaited: true }),
     ...(report.compensations !== undefined && {
       undo: {
         count: report.compensations,

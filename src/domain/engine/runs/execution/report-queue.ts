@@ -172,6 +172,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     clock,
     watch,
     environmentOf: (item) => fenceOf(item).environmentId,
+    isAwaited: (item) => "report" in item && item.report.isAwaited === true,
     keyOf: (item) => fenceOf(item).runId,
     weigh: (item) =>
       "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
