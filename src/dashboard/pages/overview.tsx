@@ -5,7 +5,7 @@ import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { listRuns, type RunView } from "../lib/runs.ts";
 import { may } from "../lib/session.ts";
-import { Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
+import { Empty, Failure, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 
 interface RatesData {
@@ -113,23 +113,6 @@ function EndsChart({ ends }: { ends: Ends }) {
         <span>Now</span>
       </figcaption>
     </figure>
-  );
-}
-
-function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
-  const content = (
-    <>
-      <span class="tile-name">{props.name}</span>
-      <span class={`tile-value number ${props.tone ?? ""}`}>{props.value}</span>
-      <span class="tile-note">{props.note ?? ""}</span>
-    </>
-  );
-  return props.href ? (
-    <a class="tile" href={props.href}>
-      {content}
-    </a>
-  ) : (
-    <div class="tile">{content}</div>
   );
 }
 

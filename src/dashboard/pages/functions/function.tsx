@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { rpc } from "../../lib/api.ts";
+import { parsedJson, rpc } from "../../lib/api.ts";
 import { count, dateTime, plain } from "../../lib/format.ts";
 import { type FunctionChangeView, type FunctionView, getFunction, listChanges } from "../../lib/functions.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
@@ -257,12 +257,7 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
 function InvokeDialog({ shown, onClose }: { shown: FunctionView; onClose: () => void }) {
   const [text, setText] = useState("{}");
   const submit = async () => {
-    let dataValue: unknown;
-    try {
-      dataValue = JSON.parse(text);
-    } catch (error) {
-      throw new Error(`The input is not JSON: ${(error as Error).message}`);
-    }
+    const dataValue = parsedJson(text, "input");
     const { runId } = await rpc<{ runId: string }>("SvcService", "InvokeFunction", {
       ...{ functionId: shown.id, dataValue },
     });
