@@ -122,7 +122,8 @@ function Signed() {
       <Sidebar onClose={() => setMenu(false)} />
       <TopBar onSearch={() => setSearching(true)} onMenu={() => setMenu(!hasMenu)} />
       <Impersonation />
-      <main id="content" tabIndex={-1} aria-busy={firstReads.value > 0}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and a page may have nothing else to focus */}
+      <main id="content" tabIndex={0} aria-busy={firstReads.value > 0}>
         <Guard key={pageKey.value}>
           <Shown entry={entry} />
         </Guard>

@@ -111,7 +111,7 @@ export const pages: readonly PageEntry[] = [
     one: { shows: ProjectionPage },
   },
   {
-    ...{ path: "repairs", name: "Repairs and replays", icon: "repairs", key: "p", needs: "runs:read" },
+    ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
     shows: RepairsPage,
     one: { shows: RepairPage, prefix: "rep_" },
   },

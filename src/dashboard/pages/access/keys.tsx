@@ -38,7 +38,7 @@ export function Keys({ scope }: { scope: AccessScope }) {
   const done = { onDone: read.reload, onClose: close };
   return (
     <>
-      <div class="bar">
+      <div class="toolbar">
         {manages && (
           <Button kind="primary" icon="plus" onClick={() => setAsked({ deed: "create" })}>
             New key…

@@ -121,12 +121,12 @@ function Change(props: {
   onDone: () => void;
 }) {
   const { name, change, before, isNewest, onDone } = props;
-  const [isOpen, setOpen] = useState(false);
+  const [isOpen, setOpen] = useState(isNewest);
   const [isRolling, setRolling] = useState(false);
   const at = instantOf(change.updatedAt);
   return (
     <li>
-      <details onToggle={({ currentTarget: { open } }) => setOpen(open)}>
+      <details open={isNewest} onToggle={({ currentTarget: { open } }) => setOpen(open)}>
         <summary>
           <strong class="number">{count(change.revision)}</strong>
           <span class="grows">{change.operation === "put" ? bytes(change.bytes) : "deleted"}</span>

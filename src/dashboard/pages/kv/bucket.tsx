@@ -183,7 +183,7 @@ function KeyList(props: {
 
 function Changes(props: { of: readonly SeenChange[]; bucket: string; prefix: string }) {
   return (
-    <Section title="Changes since this page was opened">
+    <Section title="Newest changes">
       <ul class="plain-list">
         {props.of.slice(0, 20).map(({ key, revision, operation }) => (
           <li key={revision}>

@@ -58,7 +58,7 @@ export function KeyValue(props: {
         error !== undefined && <Failure error={error} onRetry={reload} />
       )}
       {value && !isGone && <Value value={value} />}
-      {bucket.history > 1 && <Revision asked={revision} newest={value?.revision} />}
+      {bucket.history > 1 && <Revision key={revision} asked={revision} />}
       {asked === "put" && value && (
         <PutDialog bucket={bucket.name} found={value} onDone={done} onClose={close} />
       )}
@@ -83,7 +83,7 @@ function Value({ value }: { value: KeyData }) {
         ]}
       />
       {text === undefined ? (
-        <pre class="stack">
+        <pre class="hex">
           {[...bytes.slice(0, hexBytesShown)].map((one) => one.toString(16).padStart(2, "0")).join(" ")}
           {bytes.length > hexBytesShown && ` … ${count(bytes.length - hexBytesShown)} more bytes`}
         </pre>
@@ -95,7 +95,7 @@ function Value({ value }: { value: KeyData }) {
 }
 
 /** The value as it was: revisions are of the bucket, so that the one before is not one less. */
-function Revision({ asked, newest }: { asked: string; newest: number | undefined }) {
+function Revision({ asked }: { asked: string }) {
   const [typed, setTyped] = useState(asked);
   return (
     <form
@@ -105,13 +105,7 @@ function Revision({ asked, newest }: { asked: string; newest: number | undefined
         setQuery({ revision: typed }, {});
       }}
     >
-      <Field
-        label="As of revision"
-        type="number"
-        value={typed}
-        onInput={setTyped}
-        {...(newest !== undefined && asked === "" && { hint: `The newest is ${count(newest)}.` })}
-      />
+      <Field label="As of revision" type="number" value={typed} onInput={setTyped} />
       <Button type="submit">Show</Button>
       {asked !== "" && <Button onClick={() => setQuery({ revision: "" }, {})}>The newest</Button>}
     </form>
@@ -124,7 +118,9 @@ export function PutDialog(props: {
   onDone: () => void;
   onClose: () => void;
 }) {
-  const { bucket, found, onDone, onClose } = props;
+  const { bucket, onDone, onClose } = props;
+  // What was read when the form opened: a change of another meanwhile refuses this one.
+  const [found] = useState(props.found);
   const [key, setKey] = useState(found?.key ?? "");
   const [text, setText] = useState(() => (found ? (readValue(found.value).text ?? "") : ""));
   const [ttlSeconds, setTtl] = useState("");
@@ -166,7 +162,8 @@ export function PutDialog(props: {
 }
 
 function DeleteKey(props: { bucket: string; found: KeyData; onDone: () => void; onClose: () => void }) {
-  const { bucket, found, onDone, onClose } = props;
+  const { bucket, onDone, onClose } = props;
+  const [found] = useState(props.found);
   const [purge, setPurge] = useState(false);
   return (
     <Confirm

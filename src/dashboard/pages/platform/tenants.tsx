@@ -78,7 +78,14 @@ export function TenantsPage() {
           </Empty>
         }
       />
-      {isMaking && <NewTenant onMade={setMade} onDone={read.reload} onClose={() => setMaking(false)} />}
+      {isMaking && (
+        <NewTenant
+          through={read.value?.[0]?.id}
+          onMade={setMade}
+          onDone={read.reload}
+          onClose={() => setMaking(false)}
+        />
+      )}
       {made !== "" && <MadeKey text={made} onClose={() => setMade("")} />}
       {deleted && (
         <DeleteTenant tenant={deleted} onDone={read.reload} onClose={() => setDeleted(undefined)} />
