@@ -67,7 +67,7 @@ export interface PolicyData {
   role_count?: number;
 }
 
-export interface KeyData {
+export interface AccessKeyData {
   id: string;
   name: string;
   key_prefix: string;
@@ -154,17 +154,20 @@ export const dryRun = (body: object, signal: AbortSignal): Promise<DryRunData> =
 
 const keys = "/api/v1/apikeys";
 
-export const listKeys = ({ keysQuery }: AccessScope, signal?: AbortSignal): Promise<KeyData[]> =>
+export const listKeys = ({ keysQuery }: AccessScope, signal?: AbortSignal): Promise<AccessKeyData[]> =>
   rest(`${keys}${keysQuery}`, { signal });
 
 /** The answer alone holds the text of the key. */
-export const createKey = ({ isPlatform }: AccessScope, body: object): Promise<KeyData & { key: string }> =>
+export const createKey = (
+  { isPlatform }: AccessScope,
+  body: object,
+): Promise<AccessKeyData & { key: string }> =>
   rest(keys, { body: { ...body, ...(isPlatform && { platform: true }) } });
 
-export const rotateKey = (id: string): Promise<KeyData & { key: string }> =>
+export const rotateKey = (id: string): Promise<AccessKeyData & { key: string }> =>
   rest(`${keys}/${one(id)}/rotate`, { method: "POST" });
 
-export const setKeyRoles = (id: string, roleIds: readonly string[]): Promise<KeyData> =>
+export const setKeyRoles = (id: string, roleIds: readonly string[]): Promise<AccessKeyData> =>
   rest(`${keys}/${one(id)}/roles`, { method: "PUT", body: { role_ids: roleIds } });
 
 export const deleteKey = (id: string): Promise<void> => rest(`${keys}/${one(id)}`, { method: "DELETE" });

@@ -9,7 +9,7 @@ export interface ConfigData {
   updatedAt: string;
 }
 
-export interface ConfigChange {
+export interface ConfigChangeData {
   revision: number;
   operation: "put" | "delete";
   bytes: number;
@@ -24,8 +24,8 @@ export const listConfigs = async (signal?: AbortSignal) =>
 export const getConfig = (name: string, revision = "", signal?: AbortSignal): Promise<ConfigData> =>
   rest(`${pathOf(name)}${queryOf({ revision })}`, { signal });
 
-export const listConfigChanges = async (name: string, signal?: AbortSignal): Promise<ConfigChange[]> =>
-  (await rest<{ history: ConfigChange[] }>(`${pathOf(name)}/history`, { signal })).history;
+export const listConfigChanges = async (name: string, signal?: AbortSignal): Promise<ConfigChangeData[]> =>
+  (await rest<{ history: ConfigChangeData[] }>(`${pathOf(name)}/history`, { signal })).history;
 
 /** `found` is what was read: another revision by now refuses it. 0 makes a document that is not there. */
 export const putConfig = (name: string, data: unknown, found: number): Promise<{ revision: number }> =>

@@ -14,7 +14,7 @@ export interface BucketData {
   created_at: string;
 }
 
-export interface KeyData {
+export interface ValueData {
   key: string;
   /** Base64. */
   value: string;
@@ -56,7 +56,7 @@ export const getKey = (
   key: string,
   revision: string,
   signal?: AbortSignal,
-): Promise<KeyData> => rest(`${keyPath(bucket, key)}${queryOf({ revision })}`, { signal });
+): Promise<ValueData> => rest(`${keyPath(bucket, key)}${queryOf({ revision })}`, { signal });
 
 /** What must be true of the key as it is: its revision, or 0 for a key that is not there. */
 const onlyAt = (revision: number | undefined): Record<string, string> | undefined => {
@@ -96,13 +96,16 @@ export function readValue(base64: string): { text: string | undefined; bytes: Ui
 }
 
 /** A change, as the watch of a bucket tells it. */
-export interface KeyChange {
+export interface ToldValue {
   type: "kv_update";
   key: string;
   value: string;
   revision: number;
   operation: "put" | "delete";
 }
+
+/** What a page remembers of it. */
+export type SeenChange = Pick<ToldValue, "key" | "revision" | "operation">;
 
 export const watchPath = (bucket: string, asked: { key?: string; after?: string }): string =>
   `${pathOf(bucket)}/watch${queryOf(asked)}`;

@@ -5,7 +5,7 @@ import { count } from "../../lib/format.ts";
 import { Text } from "../../ui/basics.tsx";
 import { Field } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
-import type { PolicyText } from "./policy-fields.tsx";
+import type { TypedPolicy } from "./policy-fields.tsx";
 
 const pauseMs = 400;
 /** Past decisions that the policy is tried on. */
@@ -16,7 +16,7 @@ const subjectsShown = 10;
 const firstSample = { action: "events:emit", type: "event", resource: "order.placed", role: "developer" };
 
 /** Tries the policy as it is typed: on a made-up call, and on what callers of the org did of late. */
-export function DryRun({ of }: { of: PolicyText }) {
+export function DryRun({ of }: { of: TypedPolicy }) {
   const [sample, setSample] = useState(firstSample);
   const [found, setFound] = useState<{ answer?: DryRunData; error?: unknown }>({});
   const key = JSON.stringify([of, sample]);

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import {
+  type AccessKeyData,
   type AccessScope,
   createKey,
   deleteKey,
-  type KeyData,
   listKeys,
   type RoleData,
   rotateKey,
@@ -22,13 +22,13 @@ import { MadeKey } from "./made-key.tsx";
 import { RoleChoice, RoleTags } from "./role-choice.tsx";
 import { readRoles } from "./users.tsx";
 
-type Asked = { deed: "create" } | { deed: "rotate" | "roles" | "delete"; key: KeyData };
+type AskedOfKeys = { deed: "create" } | { deed: "rotate" | "roles" | "delete"; key: AccessKeyData };
 
 /** A key that ends within this is shown as ending. */
 const endsSoonMs = 7 * 86_400_000;
 
 export function Keys({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<Asked>();
+  const [asked, setAsked] = useState<AskedOfKeys>();
   const [made, setMade] = useState("");
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listKeys(scope, signal), [scope]);
@@ -170,7 +170,7 @@ function KeyDialog(props: {
 }
 
 function KeyRoles(props: {
-  found: KeyData;
+  found: AccessKeyData;
   roles: readonly RoleData[];
   onDone: () => void;
   onClose: () => void;

@@ -1,11 +1,11 @@
 import type { PolicyData } from "../../lib/access.ts";
 import { Field } from "../../ui/dialog.tsx";
 
-export type PolicyText = Pick<PolicyData, "actions" | "resources" | "condition">;
+export type TypedPolicy = Pick<PolicyData, "actions" | "resources" | "condition">;
 
-export const emptyPolicy: PolicyText = { actions: "", resources: "*", condition: "" };
+export const emptyPolicy: TypedPolicy = { actions: "", resources: "*", condition: "" };
 
-export function PolicyFields(props: { of: PolicyText; onChange: (text: PolicyText) => void }) {
+export function PolicyFields(props: { of: TypedPolicy; onChange: (text: TypedPolicy) => void }) {
   const { of, onChange } = props;
   return (
     <>

@@ -19,9 +19,9 @@ import { Button, Facts, Failure, Id, PageHead, Section, Text, Unread, When } fro
 import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { DryRun } from "./dry-run.tsx";
-import { PolicyFields, type PolicyText } from "./policy-fields.tsx";
+import { PolicyFields, type TypedPolicy } from "./policy-fields.tsx";
 
-const textOf = ({ actions, resources, condition }: PolicyText): PolicyText => ({
+const textOf = ({ actions, resources, condition }: TypedPolicy): TypedPolicy => ({
   ...{ actions, resources, condition },
 });
 
@@ -105,7 +105,12 @@ function PolicyInside({ found, onDone }: { found: PolicyData; onDone: () => void
   );
 }
 
-function SaveDialog(props: { found: PolicyData; text: PolicyText; onDone: () => void; onClose: () => void }) {
+function SaveDialog(props: {
+  found: PolicyData;
+  text: TypedPolicy;
+  onDone: () => void;
+  onClose: () => void;
+}) {
   const { found, text, onDone, onClose } = props;
   const [reason, setReason] = useState("");
   const submit = async () => {

@@ -19,10 +19,10 @@ import { Button, Empty, Failure, Text } from "../../ui/basics.tsx";
 import { Check, Choice, Confirm, Dialog, Field, FormDialog } from "../../ui/dialog.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-type Asked = { deed: "create" } | { deed: "policies" | "delete"; role: RoleData };
+type AskedOfRoles = { deed: "create" } | { deed: "policies" | "delete"; role: RoleData };
 
 export function Roles({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<Asked>();
+  const [asked, setAsked] = useState<AskedOfRoles>();
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listRoles(scope, signal), [scope]);
   useNet(read.reload);

@@ -21,14 +21,14 @@ import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { RoleChoice, RoleTags } from "./role-choice.tsx";
 
-type Asked = { deed: "create" | "password" } | { deed: "edit" | "delete"; user: UserData };
+type AskedOfUsers = { deed: "create" | "password" } | { deed: "edit" | "delete"; user: UserData };
 
 /** Roles as a choice; none where the viewer may not see them. */
 export const readRoles = async (scope: AccessScope, signal: AbortSignal): Promise<RoleData[]> =>
   may(scope.reads.roles) ? listRoles(scope, signal) : [];
 
 export function Users({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<Asked>();
+  const [asked, setAsked] = useState<AskedOfUsers>();
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listUsers(scope, signal), [scope]);
   const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { CallError, parsedJson } from "../../lib/api.ts";
 import {
-  type ConfigChange,
+  type ConfigChangeData,
   type ConfigData,
   deleteConfig,
   getConfig,
@@ -46,7 +46,7 @@ function ConfigInside(props: {
   name: string;
   /** Undefined of a document that is deleted. */
   found: ConfigData | undefined;
-  changes: readonly ConfigChange[];
+  changes: readonly ConfigChangeData[];
   onDone: () => void;
 }) {
   const { name, found, changes, onDone } = props;
@@ -115,8 +115,8 @@ function ConfigInside(props: {
 
 function Change(props: {
   name: string;
-  change: ConfigChange;
-  before: ConfigChange | undefined;
+  change: ConfigChangeData;
+  before: ConfigChangeData | undefined;
   isNewest: boolean;
   onDone: () => void;
 }) {
@@ -157,9 +157,9 @@ function Change(props: {
 }
 
 /** What the change did: the document of its revision beside the one before. */
-function ChangeDiff(props: { name: string; change: ConfigChange; before: ConfigChange | undefined }) {
+function ChangeDiff(props: { name: string; change: ConfigChangeData; before: ConfigChangeData | undefined }) {
   const { name, change, before } = props;
-  const dataOf = async (one: ConfigChange | undefined, signal: AbortSignal) =>
+  const dataOf = async (one: ConfigChangeData | undefined, signal: AbortSignal) =>
     one?.operation === "put" ? (await getConfig(name, `${one.revision}`, signal)).data : {};
   const { value, error, reload } = useLoaded(
     async (signal) => Promise.all([dataOf(before, signal), dataOf(change, signal)]),

@@ -36,7 +36,7 @@ export function DeadLettersPage() {
   );
 }
 
-interface GroupMessage {
+interface GroupGaveUp {
   namespace: string;
   name: string;
   pattern: string;
@@ -49,7 +49,7 @@ interface GroupMessage {
 function GroupLetters() {
   const read = useLoaded(async (signal) => {
     const asked = { limit: 500 };
-    const answer = await rpc<{ groups?: GroupMessage[] }>(
+    const answer = await rpc<{ groups?: GroupGaveUp[] }>(
       "PubSubService",
       "ListConsumerGroups",
       asked,

@@ -5,8 +5,9 @@ import {
   type BucketData,
   deleteBucket,
   getBucket,
-  type KeyChange,
   listKeys,
+  type SeenChange,
+  type ToldValue,
   watchPath,
 } from "../../lib/kv.ts";
 import { noteRecent } from "../../lib/prefs.ts";
@@ -34,8 +35,6 @@ const watchedValuesMax = 500;
 const watchedBytesMax = 1_024 * 1_024;
 const changesShown = 50;
 
-export type SeenChange = Pick<KeyChange, "key" | "revision" | "operation">;
-
 /** What the bucket tells while the page is open, newest first; `moved` rises with each change. */
 function useChanges(bucket: BucketData, key: string, onChange: () => void) {
   const [changes, setChanges] = useState<readonly SeenChange[]>([]);
@@ -44,7 +43,7 @@ function useChanges(bucket: BucketData, key: string, onChange: () => void) {
   // The choice is made once, so that a bucket that grows does not begin anew.
   const [watchesAll] = useState(isWhole);
   const watched = watchesAll ? "" : key;
-  const state = useWatch<KeyChange>(
+  const state = useWatch<ToldValue>(
     () =>
       watchPath(bucket.name, {
         ...(watched && { key: watched }),

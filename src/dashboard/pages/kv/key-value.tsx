@@ -2,14 +2,21 @@ import { useState } from "preact/hooks";
 import { CallError } from "../../lib/api.ts";
 import { bytes as bytesText, count, dateTime, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
-import { type BucketData, deleteKey, getKey, type KeyData, putKey, readValue } from "../../lib/kv.ts";
+import {
+  type BucketData,
+  deleteKey,
+  getKey,
+  putKey,
+  readValue,
+  type SeenChange,
+  type ValueData,
+} from "../../lib/kv.ts";
 import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, Section } from "../../ui/basics.tsx";
 import { Check, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonTextView } from "../../ui/json-view.tsx";
-import type { SeenChange } from "./bucket.tsx";
 
 /** Bytes of a value that is no text, as far as they are shown. */
 const hexBytesShown = 512;
@@ -69,7 +76,7 @@ export function KeyValue(props: {
   );
 }
 
-function Value({ value }: { value: KeyData }) {
+function Value({ value }: { value: ValueData }) {
   const { text, bytes } = readValue(value.value);
   const expires = instantOf(value.expires_at);
   return (
@@ -114,7 +121,7 @@ function Revision({ asked }: { asked: string }) {
 
 export function PutDialog(props: {
   bucket: string;
-  found?: KeyData;
+  found?: ValueData;
   onDone: () => void;
   onClose: () => void;
 }) {
@@ -161,7 +168,7 @@ export function PutDialog(props: {
   );
 }
 
-function DeleteKey(props: { bucket: string; found: KeyData; onDone: () => void; onClose: () => void }) {
+function DeleteKey(props: { bucket: string; found: ValueData; onDone: () => void; onClose: () => void }) {
   const { bucket, onDone, onClose } = props;
   const [found] = useState(props.found);
   const [purge, setPurge] = useState(false);

@@ -143,7 +143,7 @@ export function ToolPage() {
   );
 }
 
-interface ToolOutcome {
+interface InvokedMessage {
   output?: unknown;
   outputValue?: unknown;
   error?: { code?: string | undefined; message?: string };
@@ -152,13 +152,13 @@ interface ToolOutcome {
 function InvokeForm({ name }: { name: string }) {
   const [text, setText] = useState("{}");
   const [isBusy, setBusy] = useState(false);
-  const [outcome, setOutcome] = useState<ToolOutcome>();
+  const [outcome, setOutcome] = useState<InvokedMessage>();
   const invoke = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     try {
       const inputValue = parsedJson(text, "input");
-      setOutcome(await rpc<ToolOutcome>(service, "InvokeTool", { toolName: name, inputValue }));
+      setOutcome(await rpc<InvokedMessage>(service, "InvokeTool", { toolName: name, inputValue }));
     } catch (failure) {
       setOutcome({ error: { message: messageOf(failure) } });
     } finally {
@@ -178,7 +178,7 @@ function InvokeForm({ name }: { name: string }) {
   );
 }
 
-const Outcome = ({ of: { error, outputValue, output } }: { of: ToolOutcome }) =>
+const Outcome = ({ of: { error, outputValue, output } }: { of: InvokedMessage }) =>
   error ? (
     <p class="form-error" role="alert">
       <Text of={[error.code, error.message].filter(Boolean).join(": ")} />
