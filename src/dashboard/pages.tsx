@@ -16,6 +16,7 @@ import { FunctionsPage } from "./pages/functions/functions.tsx";
 import { IntegrityPage } from "./pages/integrity.tsx";
 import { BucketPage } from "./pages/kv/bucket.tsx";
 import { BucketsPage } from "./pages/kv/buckets.tsx";
+import { MapPage } from "./pages/map/map.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { TenantsPage } from "./pages/platform/tenants.tsx";
 import { ProjectionPage } from "./pages/projections/projection.tsx";
@@ -109,6 +110,10 @@ export const pages: readonly PageEntry[] = [
     group: "Data",
     shows: ProjectionsPage,
     one: { shows: ProjectionPage },
+  },
+  {
+    ...{ path: "map", name: "Flow map", icon: "map", key: "m", needs: "functions:read" },
+    shows: MapPage,
   },
   {
     ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },

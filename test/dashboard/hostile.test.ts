@@ -83,6 +83,7 @@ describe("hostile content in the dashboard", () => {
       `functions/${encodeURIComponent(id)}?tab=definition`,
       "overview",
       "workers",
+      "map",
       "kv/sessions?key=users/ada",
       `kv/sessions?q=${encodeURIComponent(script)}&key=${encodeURIComponent(script)}`,
       "config/checkout",

@@ -81,6 +81,8 @@ describe("every page of the dashboard", () => {
       { name: "projections", path: "projections" },
       { name: "projection", path: "projections/orders?partition=ada" },
       { name: "workers", path: "workers" },
+      { name: "serving", path: "functions/charge-order?tab=serving" },
+      { name: "map", path: "map" },
       { name: "buckets", path: "kv" },
       { name: "bucket", path: "kv/sessions?key=users/ada" },
       { name: "configs", path: "config" },

@@ -125,6 +125,14 @@ describe("operating by the dashboard", () => {
       await dialog(page).getByRole("button", { name: "Start 1 runs" }).click();
       await page.getByRole("heading", { name: /^Replay/ }).waitFor();
       expect((await worker.job()).function_id).toBe("late");
+
+      await page.goto(`${server.url}/dashboard/org_default/${server.env}/map`);
+      const drawing = page.getByRole("region", { name: /^Drawing/ });
+      await drawing.getByRole("link", { name: "late.asked" }).waitFor();
+      await page.getByRole("table", { name: "Lines" }).getByRole("link", { name: "late.asked" }).waitFor();
+      await drawing.getByRole("link", { name: "late", exact: true }).click();
+      await page.getByRole("link", { name: "Serving" }).click();
+      await page.getByText("worker-late").waitFor();
       expect(complaints).toEqual([]);
       await page.context().close();
     });

@@ -91,8 +91,8 @@ export async function furnishOrg(server: TestServer, org: string) {
         last_seen_at, sample_run_id)
       VALUES (${environmentId}, ${`err_${org}`}, 'same', ${marker}, ${marker}, ${marker}, 1, 1, 1, ${job.run_id})`),
   );
-  const scheduled = async () => (await api("/api/v1/schedules")).schedules.length > 0;
-  await until(scheduled, { about: "the leader to take up a cron trigger" });
+  const schedule = () => store.one(sql`SELECT 1 FROM schedules WHERE environment_id = ${environmentId}`);
+  await until(schedule, { about: "the leader to take up a cron trigger" });
   await server.running.tick("audit.flush");
   const session = (await api("/api/v1/auth/login", { body: { email, password }, key: null })).token;
   const desktop = (await api("/api/v1/auth/desktop-session", { method: "POST" })).token;
