@@ -2,6 +2,7 @@ import { openAskNodes } from "../domain/engine/capacity/node-requests.ts";
 import { capacityOperations } from "../domain/engine/capacity/operations.ts";
 import { openCapacity } from "../domain/engine/capacity/service.ts";
 import { scheduleChecks } from "../domain/engine/schedules/invariants.ts";
+import { schedulesOperations } from "../domain/engine/schedules/operations.ts";
 import { openSchedules } from "../domain/engine/schedules/service.ts";
 import { startsOperations } from "../domain/engine/starts/operations.ts";
 import { openStarts } from "../domain/engine/starts/service.ts";
@@ -42,7 +43,11 @@ export function openStartsPart(host: Host, { runsPart, events, steering }: Start
   const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
   const capacity = openCapacity({ store, askNodes, serving });
   return {
-    operations: [...startsOperations(starts), ...capacityOperations(capacity)],
+    operations: [
+      ...startsOperations(starts),
+      ...schedulesOperations(schedules),
+      ...capacityOperations(capacity),
+    ],
     loops: [],
     duties: [
       {

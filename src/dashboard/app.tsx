@@ -5,11 +5,20 @@ import { firstReads } from "./lib/hooks.ts";
 import { addShortcuts, followKeys } from "./lib/keys.ts";
 import { live } from "./lib/live.ts";
 import { nextTheme } from "./lib/prefs.ts";
-import { address, base, go, hrefOf, pageKey } from "./lib/router.ts";
-import { environments, loadSession, may, standing, viewer } from "./lib/session.ts";
+import { address, base, go, hrefOf, pageKey, placeOf } from "./lib/router.ts";
+import {
+  enterOrg,
+  environments,
+  isAtHome,
+  isPlatformUser,
+  loadSession,
+  standing,
+  viewer,
+} from "./lib/session.ts";
 import { SignIn } from "./pages/sign-in.tsx";
-import { type PageEntry, pages } from "./pages.tsx";
+import { isOffered, offeredPages, type PageEntry, pageAt } from "./pages.tsx";
 import { Help } from "./shell/help.tsx";
+import { Impersonation } from "./shell/impersonation.tsx";
 import { Palette } from "./shell/palette.tsx";
 import { Sidebar, TopBar } from "./shell/shell.tsx";
 import { ToastList } from "./shell/toast-list.tsx";
@@ -35,13 +44,15 @@ class Guard extends Component<{ children: ComponentChildren }, { error?: unknown
 
 /** Whether the viewer's org has it; believed where the viewer may not list them. */
 const isEnvironment = (shown: string): boolean =>
+  shown === "" ||
   environments.value.length === 0 ||
   environments.value.some(({ id, name }) => id === shown || name === shown);
 
 function Shown({ entry }: { entry: PageEntry | undefined }) {
   const { rest, org, environment } = address.value;
   const mine = viewer.value?.org_id;
-  if (mine !== undefined && org !== mine && viewer.value?.kind !== "platform")
+  if (isPlatformUser() && org !== mine) return <p class="page faint">Reading…</p>;
+  if (mine !== undefined && org !== mine)
     return (
       <Empty title="This address belongs to another organization">
         <a href={`${base}/`}>Go to yours</a>
@@ -54,32 +65,34 @@ function Shown({ entry }: { entry: PageEntry | undefined }) {
       </Empty>
     );
   if (!entry) return <Empty title="There is no such page" />;
-  if (!may(entry.needs)) return <Empty title="Your roles do not show this page" />;
+  if (!isOffered(entry)) return <Empty title="Your roles do not show this page" />;
   const Page = rest.length > 0 && entry.one ? entry.one.shows : entry.shows;
   return <Page />;
 }
 
-/** The address without an org or an environment becomes that of the viewer's own. */
+/** The address without an org, an environment or a page becomes that of the viewer's own. */
 function settleAddress(): void {
   const { org, environment, page } = address.value;
   const known = viewer.value;
   if (!known || standing.value !== "signed in") return;
-  const isWhole = org !== "" && environment !== "" && org !== "sign-in";
-  if (isWhole && page !== "") return;
-  const place = isWhole ? [org, environment] : [known.org_id, known.environment_id];
-  const first = pages.find(({ needs }) => may(needs))?.path ?? "overview";
-  go(`${base}/${[...place, first].map(encodeURIComponent).join("/")}`, { replaces: true });
+  const isNamed = org !== "" && org !== "sign-in";
+  if (isNamed && org !== known.org_id) return;
+  const isHome = isAtHome();
+  if (isNamed && page !== "" && (environment !== "" || isHome)) return;
+  const place = isHome ? "" : environment || known.environment_id;
+  const first = page || (offeredPages()[0]?.path ?? "overview");
+  go(placeOf(known.org_id, place, [first]), { replaces: true });
 }
 
 function Signed() {
   const [isSearching, setSearching] = useState(false);
   const [isHelping, setHelping] = useState(false);
   const [hasMenu, setMenu] = useState(false);
-  const { environment, page } = address.value;
-  const entry = pages.find(({ path }) => path === page);
+  const { org, environment, page } = address.value;
+  const entry = pageAt(page);
 
-  const isKnown = isEnvironment(environment);
-  useEffect(() => live.use(isKnown ? environment : ""), [environment, isKnown]);
+  const isKnown = environment !== "" && org === viewer.value?.org_id && isEnvironment(environment);
+  useEffect(() => live.use(isKnown ? `${org}/${environment}` : ""), [org, environment, isKnown]);
   useEffect(() => () => live.use(""), []);
   useEffect(() => setMenu(false), [pageKey.value]);
   useEffect(() => {
@@ -87,11 +100,9 @@ function Signed() {
   }, [entry]);
   useEffect(() => {
     const forget = addShortcuts([
-      ...pages
-        .filter(({ needs }) => may(needs))
-        .map(({ key, name, path }) => ({
-          ...{ keys: `g ${key}`, about: name, act: () => go(hrefOf([path])) },
-        })),
+      ...offeredPages().map(({ key, name, path }) => ({
+        ...{ keys: `g ${key}`, about: name, act: () => go(hrefOf([path])) },
+      })),
       { keys: "/", about: "Search", act: () => setSearching(true) },
       { keys: "?", about: "Keys", act: () => setHelping(true) },
       { keys: "t", about: "Theme", act: nextTheme },
@@ -101,16 +112,18 @@ function Signed() {
       forget();
       unfollow();
     };
-  }, []);
+  }, [viewer.value]);
 
   return (
-    <div class={`shell ${hasMenu ? "with-menu" : ""}`}>
+    <div class={`shell ${hasMenu ? "with-menu" : ""} ${viewer.value?.impersonates ? "impersonates" : ""}`}>
       <a class="skip" href="#content">
         Skip to content
       </a>
       <Sidebar onClose={() => setMenu(false)} />
       <TopBar onSearch={() => setSearching(true)} onMenu={() => setMenu(!hasMenu)} />
-      <main id="content" tabIndex={-1} aria-busy={firstReads.value > 0}>
+      <Impersonation />
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and a page may have nothing else to focus */}
+      <main id="content" tabIndex={0} aria-busy={firstReads.value > 0}>
         <Guard key={pageKey.value}>
           <Shown entry={entry} />
         </Guard>
@@ -139,7 +152,9 @@ export function App() {
     else standing.value = "signed out";
   }, []);
   const now = standing.value;
-  useEffect(settleAddress, [now, pageKey.value]);
+  const { org } = address.value;
+  useEffect(() => void enterOrg().catch(setError), [now, org]);
+  useEffect(settleAddress, [now, pageKey.value, viewer.value]);
   return (
     <>
       {error !== undefined && <Failure error={error} onRetry={begin} />}

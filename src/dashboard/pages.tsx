@@ -1,17 +1,40 @@
 import type { ComponentType } from "preact";
+import { isAtHome, may } from "./lib/session.ts";
+import { AccessPage } from "./pages/access/access.tsx";
+import { AuditPage } from "./pages/access/audit.tsx";
+import { PoliciesPage } from "./pages/access/policies.tsx";
+import { PolicyPage } from "./pages/access/policy.tsx";
+import { CapacityPage } from "./pages/capacity.tsx";
+import { ClusterPage } from "./pages/cluster/cluster.tsx";
+import { ConfigPage } from "./pages/config/config.tsx";
+import { ConfigsPage } from "./pages/config/configs.tsx";
+import { DeadLettersPage } from "./pages/dead-letters/dead-letters.tsx";
 import { EventPage } from "./pages/events/event.tsx";
 import { EventsPage } from "./pages/events/events.tsx";
 import { FunctionPage } from "./pages/functions/function.tsx";
 import { FunctionsPage } from "./pages/functions/functions.tsx";
+import { IntegrityPage } from "./pages/integrity.tsx";
+import { BucketPage } from "./pages/kv/bucket.tsx";
+import { BucketsPage } from "./pages/kv/buckets.tsx";
+import { MapPage } from "./pages/map/map.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
+import { TenantsPage } from "./pages/platform/tenants.tsx";
 import { ProjectionPage } from "./pages/projections/projection.tsx";
 import { ProjectionsPage } from "./pages/projections/projections.tsx";
+import { QuotasPage } from "./pages/quotas.tsx";
 import { RepairPage } from "./pages/repairs/repair.tsx";
 import { RepairsPage } from "./pages/repairs/repairs.tsx";
 import { RunPage } from "./pages/run/run.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
+import { SecretPage } from "./pages/secrets/secret.tsx";
+import { SecretsPage } from "./pages/secrets/secrets.tsx";
+import { ToolPage, ToolsPage } from "./pages/tools/tools.tsx";
 import { WorkersPage } from "./pages/workers.tsx";
 import type { IconName } from "./ui/icons.tsx";
+
+/** The parts of the navigation, in their order. */
+export const pageGroups = ["Work", "Data", "Connections", "Operation", "Platform"] as const;
+export type PageGroup = (typeof pageGroups)[number];
 
 /** One page of the dashboard. */
 export interface PageEntry {
@@ -23,10 +46,43 @@ export interface PageEntry {
   key: string;
   /** The action without which it is not offered. */
   needs: string;
+  /** The part of the navigation that it stands in: the first when left out. */
+  group?: PageGroup;
+  /** Whom it is for: those who look at an org's environment when left out. */
+  area?: "platform";
   shows: ComponentType;
   /** What `path/{id}` shows, and how ids of that kind begin. */
   one?: { shows: ComponentType; prefix?: string };
 }
+
+/** What a user of the platform sees at home, where no environment is looked at. */
+const platformPages = [
+  {
+    ...{ path: "tenants", name: "Tenants", icon: "platform", key: "t", needs: "platform:tenants:read" },
+    shows: TenantsPage,
+  },
+  {
+    ...{ path: "capacity", name: "Capacity", icon: "batches", key: "c", needs: "platform:tenants:read" },
+    shows: CapacityPage,
+  },
+  {
+    ...{ path: "cluster", name: "Cluster", icon: "cluster", key: "n", needs: "platform:tenants:read" },
+    shows: ClusterPage,
+  },
+  {
+    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "platform:users:read" },
+    shows: AccessPage,
+  },
+  {
+    ...{ path: "policies", name: "Policies", icon: "filter", key: "y", needs: "platform:policies:read" },
+    shows: PoliciesPage,
+    one: { shows: PolicyPage, prefix: "pol_" },
+  },
+  {
+    ...{ path: "audit", name: "Audit", icon: "audit", key: "l", needs: "platform:audit:read" },
+    shows: AuditPage,
+  },
+] satisfies Omit<PageEntry, "group" | "area">[];
 
 /** Every page. A page joins the navigation, the palette, the keys and the search by a row here. */
 export const pages: readonly PageEntry[] = [
@@ -51,8 +107,13 @@ export const pages: readonly PageEntry[] = [
   },
   {
     ...{ path: "projections", name: "Projections", icon: "projections", key: "j", needs: "projections:read" },
+    group: "Data",
     shows: ProjectionsPage,
     one: { shows: ProjectionPage },
+  },
+  {
+    ...{ path: "map", name: "Flow map", icon: "map", key: "m", needs: "functions:read" },
+    shows: MapPage,
   },
   {
     ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
@@ -60,7 +121,82 @@ export const pages: readonly PageEntry[] = [
     one: { shows: RepairPage, prefix: "rep_" },
   },
   {
+    ...{ path: "kv", name: "Key-value", icon: "kv", key: "k", needs: "secrets:read" },
+    group: "Data",
+    shows: BucketsPage,
+    one: { shows: BucketPage },
+  },
+  {
+    ...{ path: "config", name: "Config", icon: "config", key: "c", needs: "secrets:read" },
+    group: "Data",
+    shows: ConfigsPage,
+    one: { shows: ConfigPage },
+  },
+  {
+    ...{ path: "secrets", name: "Secrets", icon: "secrets", key: "s", needs: "secrets:read" },
+    group: "Data",
+    shows: SecretsPage,
+    one: { shows: SecretPage },
+  },
+  {
+    ...{ path: "tools", name: "Agent tools", icon: "tools", key: "a", needs: "agent:tools:read" },
+    group: "Connections",
+    shows: ToolsPage,
+    one: { shows: ToolPage },
+  },
+  {
+    ...{ path: "dead-letters", name: "Dead letters", icon: "dead", key: "d", needs: "events:subscribe" },
+    group: "Operation",
+    shows: DeadLettersPage,
+  },
+  {
+    ...{ path: "quotas", name: "Quotas", icon: "quotas", key: "q", needs: "functions:list" },
+    group: "Operation",
+    shows: QuotasPage,
+  },
+  {
     ...{ path: "workers", name: "Workers", icon: "workers", key: "w", needs: "functions:read" },
+    group: "Operation",
     shows: WorkersPage,
   },
+  {
+    ...{ path: "cluster", name: "Cluster", icon: "cluster", key: "n", needs: "runs:read" },
+    group: "Operation",
+    shows: ClusterPage,
+  },
+  {
+    ...{ path: "integrity", name: "Integrity", icon: "integrity", key: "i", needs: "runs:read" },
+    group: "Operation",
+    shows: IntegrityPage,
+  },
+  {
+    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "users:read" },
+    group: "Operation",
+    shows: AccessPage,
+  },
+  {
+    ...{ path: "policies", name: "Policies", icon: "filter", key: "y", needs: "orgs:read" },
+    group: "Operation",
+    shows: PoliciesPage,
+    one: { shows: PolicyPage, prefix: "pol_" },
+  },
+  {
+    ...{ path: "audit", name: "Audit", icon: "audit", key: "l", needs: "orgs:read" },
+    group: "Operation",
+    shows: AuditPage,
+  },
+  ...platformPages.map((page): PageEntry => ({ ...page, group: "Platform", area: "platform" })),
 ];
+
+/** Whether the viewer may see it where it looks: at home, a user of the platform has the platform's pages alone. */
+export function isOffered({ needs, area }: PageEntry): boolean {
+  return may(needs) && (area === "platform") === isAtHome();
+}
+
+/** The page of a path: of two, that which is offered. */
+export const pageAt = (path: string): PageEntry | undefined =>
+  pages.find((page) => page.path === path && isOffered(page)) ?? pages.find((page) => page.path === path);
+
+/** The pages that are offered, by the parts of the navigation. */
+export const offeredPages = (): PageEntry[] =>
+  pageGroups.flatMap((group) => pages.filter((page) => (page.group ?? "Work") === group && isOffered(page)));

@@ -45,6 +45,10 @@ const selectorOf = (request: Request): string | undefined =>
   namedEnvironment(request.headers.get("x-svc-environment")) ??
   namedEnvironment(queryValue(request.url, "env"));
 
+/** A browser says in the query of a socket what it cannot say in a header. */
+const orgNamedBy = ({ url, headers }: Request): string | undefined =>
+  headers.get("x-svc-org") ?? (headers.has("upgrade") ? queryValue(url, "org") : undefined);
+
 const refused = (message: string) => new Fault("unauthenticated", message);
 
 /** Finds the caller of a request and its environment. */
@@ -83,9 +87,9 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     environmentId: await environments.resolveEnvironment(selectorOf(request), caller.orgId),
   });
 
-  /** For itself, or by `X-Svc-Org` in a tenant's org. */
+  /** For itself, or in the tenant's org that it names. */
   const ofPlatform = async (request: Request, caller: Caller): Promise<Authenticated> => {
-    const orgId = request.headers.get("x-svc-org");
+    const orgId = orgNamedBy(request);
     const { pathname } = new URL(request.url);
     if (!orgId || pathname.startsWith("/api/v1/platform/")) {
       // The one thing in environments that it may do without naming their org.

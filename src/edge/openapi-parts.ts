@@ -167,6 +167,7 @@ export const groups: Readonly<Record<string, string>> = {
   retention: "How long events and runs are kept.",
   roles: "Roles of users and keys.",
   runs: "Runs of functions.",
+  schedules: "Cron triggers of functions: their next slots, and those that were missed.",
   schemas: "JSON Schemas of events.",
   secrets: "Secrets that functions get.",
   server: "The server itself.",

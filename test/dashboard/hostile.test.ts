@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
+import { furnish, policyIn } from "./furnish.ts";
 import { functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
 
 const script = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>';
@@ -36,7 +37,7 @@ describe("hostile content in the dashboard", () => {
   let session: string;
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
-    session = await sessionOf(server, "developer");
+    session = await sessionOf(server, "admin");
   });
   afterAll(() => server.stop());
 
@@ -64,6 +65,9 @@ describe("hostile content in the dashboard", () => {
       steps: hostile.map((name, index) => ({ ...stepOf(job, `step-${index}`, { output: data }), name })),
     });
     const run = body.runIds[0];
+    await furnish(server, script);
+    await server.api("/api/v1/roles", { body: { name: script } });
+    const policy = await policyIn(server, script);
     const paths = [
       `runs/${run}`,
       `runs/${run}?tab=history`,
@@ -79,6 +83,16 @@ describe("hostile content in the dashboard", () => {
       `functions/${encodeURIComponent(id)}?tab=definition`,
       "overview",
       "workers",
+      "map",
+      "kv/sessions?key=users/ada",
+      `kv/sessions?q=${encodeURIComponent(script)}&key=${encodeURIComponent(script)}`,
+      "config/checkout",
+      "secrets/STRIPE_KEY",
+      "tools/planner.plan",
+      `dead-letters?of=${encodeURIComponent(script)}`,
+      "access?tab=roles",
+      `policies/${policy}`,
+      "audit",
       `${encodeURIComponent(script)}/${encodeURIComponent("../../..")}`,
     ];
     await inChrome(async (browser) => {

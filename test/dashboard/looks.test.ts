@@ -3,6 +3,7 @@ import axe, { type RunOnly } from "axe-core";
 import type { Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
+import { furnish, policyIn } from "./furnish.ts";
 import { emit, functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
 
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
@@ -63,6 +64,7 @@ describe("every page of the dashboard", () => {
     await server.rpc("ProjectionService", "PollProjectionEvents", { name: "orders", limit: 1 });
     const state = { name: "orders", partitionKey: "ada", state: { orders: 3 }, lastEventSeq: "1" };
     await server.rpc("ProjectionService", "SaveProjectionState", state);
+    await furnish(server);
     paths = [
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
@@ -79,6 +81,26 @@ describe("every page of the dashboard", () => {
       { name: "projections", path: "projections" },
       { name: "projection", path: "projections/orders?partition=ada" },
       { name: "workers", path: "workers" },
+      { name: "serving", path: "functions/charge-order?tab=serving" },
+      { name: "map", path: "map" },
+      { name: "buckets", path: "kv" },
+      { name: "bucket", path: "kv/sessions?key=users/ada" },
+      { name: "configs", path: "config" },
+      { name: "config", path: "config/checkout" },
+      { name: "secrets", path: "secrets" },
+      { name: "secret", path: "secrets/STRIPE_KEY" },
+      { name: "tools", path: "tools" },
+      { name: "tool", path: "tools/planner.plan" },
+      { name: "dead-letters", path: "dead-letters" },
+      { name: "quotas", path: "quotas" },
+      { name: "cluster", path: "cluster" },
+      { name: "integrity", path: "integrity" },
+      { name: "users", path: "access" },
+      { name: "roles", path: "access?tab=roles" },
+      { name: "keys", path: "access?tab=keys" },
+      { name: "policies", path: "policies" },
+      { name: "policy", path: `policies/${await policyIn(server)}` },
+      { name: "audit", path: "audit" },
     ];
   });
   afterAll(() => server.stop());

@@ -114,6 +114,12 @@ describe.each(engines)("cron on %s", (engine) => {
     });
     expect(await runs(id)).toHaveLength(ledger!.fired_count);
     expect(ledger!.next_at! % 3_600_000).toBe(0);
+    const { body } = await server.api(`/api/v1/schedules?function_id=${id}`);
+    const { fired_count: fired, missed_count: missed, next_at } = ledger!;
+    expect(body.schedules).toMatchObject([{ function_id: id, expression: "0 * * * *", fired, missed }]);
+    expect(body.schedules[0].coming.map(Date.parse)).toEqual(
+      [0, 1, 2, 3, 4].map((hours) => next_at! + hours * 3_600_000),
+    );
   });
 
   test("a slot that was fired unheard is no missed one, and a missed one is never fired again", async () => {
@@ -154,6 +160,8 @@ describe.each(engines)("cron on %s", (engine) => {
     ]);
     await register("broken", [{ cron: "CRON_TZ=Mars/Phobos 0 6 * * *" }]);
     expect(frames("broken")).toMatchObject([{ event: "cron.invalid" }]);
+    const { schedules } = (await server.api("/api/v1/schedules?function_id=broken")).body;
+    expect(schedules).toMatchObject([{ coming: [], error: expect.stringContaining("Mars/Phobos") }]);
     await rpc("UpdateFunctionStatus", { id: "steady", status: "FUNCTION_STATUS_PAUSED" });
     await tick();
     expect(await ledgers("steady")).toMatchObject([{ next_at: null }]);

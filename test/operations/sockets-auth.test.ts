@@ -89,6 +89,46 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
     other.close();
   });
 
+  test("a platform credential names the org in the query, and nobody else can", async () => {
+    const root = { email: "root@example.test", password: "correct horse battery" };
+    await server.api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
+    const login = await server.api("/api/v1/platform/auth/login", { body: root, key: null });
+    const platform: string = login.body.token;
+    const headers = { "x-svc-org": "org_default" };
+    const body = { org_name: "Acme" };
+    const made = await server.api("/api/v1/tenants/provision", { key: platform, headers, body });
+    const { org, api_key } = made.body;
+    const socket = await openSocket(server.url, { key: platform, query: `?org=${org.id}` });
+    expect((await socket.subscribe("acme.*")).status).toBe("ok");
+    const own = await openSocket(server.url, { key: server.adminKey, query: `?org=${org.id}` });
+    expect((await own.subscribe("acme.*")).status).toBe("ok");
+    await server.rpc("SvcService", "Emit", { event: "acme.sold" }, { key: api_key.key });
+    expect((await socket.wait("event"))[0].topic).toBe("events:acme.sold");
+    await server.rpc("SvcService", "Emit", { event: "acme.elsewhere" });
+    expect((await own.wait("event"))[0].topic).toBe("events:acme.elsewhere");
+    expect(own.of("event")).toHaveLength(1);
+    await server.running.tick("edge.standing");
+    expect((await socket.subscribe("acme.>")).status).toBe("ok");
+
+    const authorization = `Bearer ${platform}`;
+    const there = { "x-svc-org": org.id, authorization };
+    for (const [byHeader, query] of [
+      [{ authorization }, ""],
+      [{ authorization, "x-svc-org": "org_gone" }, "?org=org_gone"],
+      [{ authorization, "x-svc-org": "org_platform" }, "?org=org_platform"],
+      [{ ...there }, `?org=${org.id}&env=env_default`],
+    ] as const) {
+      const env = query.replace(/^.*&/, "?");
+      const [one, other] = [await ask(byHeader, env), await ask({ authorization }, query)];
+      expect(one.status).toBeGreaterThanOrEqual(400);
+      expect([query, other.status, await other.text()]).toEqual([query, one.status, await one.text()]);
+    }
+    // Elsewhere than at a socket the query says nothing about the org.
+    expect((await server.api(`/api/v1/events?org=${org.id}`, { key: platform })).status).toBe(403);
+    socket.close();
+    own.close();
+  });
+
   test("a deny policy forbids the patterns that it names", async () => {
     const { key } = await newKey();
     const policy = await server.api("/api/v1/policies", {

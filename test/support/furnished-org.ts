@@ -57,7 +57,7 @@ export async function furnishOrg(server: TestServer, org: string) {
   await api("/svc.v1.PubSubService/Publish", { body: { topic: marker } });
   await rpc("RegisterFunction", {
     id: "later",
-    triggers: [{ event: "later.event" }],
+    triggers: [{ event: "later.event" }, { event: marker, cron: "0 0 1 1 *" }],
     debounce: { periodMs: 3_600_000, key: "data.marker" },
   });
   await rpc("Emit", { event: "later.event", data: { marker } });
@@ -91,6 +91,8 @@ export async function furnishOrg(server: TestServer, org: string) {
         last_seen_at, sample_run_id)
       VALUES (${environmentId}, ${`err_${org}`}, 'same', ${marker}, ${marker}, ${marker}, 1, 1, 1, ${job.run_id})`),
   );
+  const schedule = () => store.one(sql`SELECT 1 FROM schedules WHERE environment_id = ${environmentId}`);
+  await until(schedule, { about: "the leader to take up a cron trigger" });
   await server.running.tick("audit.flush");
   const session = (await api("/api/v1/auth/login", { body: { email, password }, key: null })).token;
   const desktop = (await api("/api/v1/auth/desktop-session", { method: "POST" })).token;

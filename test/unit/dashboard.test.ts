@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { duration, plain } from "../../src/dashboard/lib/format.ts";
+import { layOut } from "../../src/dashboard/lib/layout.ts";
 import type { Moment, RunView } from "../../src/dashboard/lib/runs.ts";
 import { linesOf } from "../../src/dashboard/pages/run/lines.ts";
 import { diffLines } from "../../src/dashboard/ui/diff.tsx";
@@ -33,6 +34,22 @@ describe("what the dashboard works out by itself", () => {
   test("characters that nobody sees are written out, letters of any script stay", () => {
     expect(plain("a\u202eb\u0000c\u200bd\n")).toBe("a\\u{202e}b\\u{0}c\\u{200b}d\\u{a}");
     expect(plain("Zoë 東京 👩‍💻")).toBe("Zoë 東京 👩‍💻");
+  });
+
+  test("a drawing leads from left to right, but for what leads back", () => {
+    const graph = fc.uniqueArray(fc.tuple(fc.nat(9), fc.nat(9)), { selector: String });
+    fc.assert(
+      fc.property(graph, (pairs) => {
+        const lines = pairs.map(([from, to]) => ({ from: `${from}`, to: `${to}` }));
+        const ids = [...new Set(lines.flatMap(({ from, to }) => [from, to]))];
+        const laid = layOut(ids, lines);
+        expect(laid.map(({ id }) => id).sort()).toEqual(ids.sort());
+        expect(new Set(laid.map(({ layer, place }) => `${layer} ${place}`)).size).toBe(ids.length);
+        const layers = new Map(laid.map(({ id, layer }) => [id, layer]));
+        if (pairs.every(([from, to]) => from < to))
+          for (const { from, to } of lines) expect(layers.get(from)!).toBeLessThan(layers.get(to)!);
+      }),
+    );
   });
 
   test("a time has two units at most", () => {

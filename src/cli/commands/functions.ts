@@ -95,6 +95,11 @@ export const functionGroups: readonly Group[] = [
     ],
   },
   {
+    name: "schedule",
+    about: "Cron triggers of functions: their next slots, and those that were missed.",
+    plain: [{ name: "list", operation: "schedules.list", flags: { function_id: "function" } }],
+  },
+  {
     name: "circuit-breaker",
     about: "Circuit breakers of the endpoints of push functions.",
     aliases: ["breaker"],

@@ -22,7 +22,11 @@ export class CallError extends Error {
 
 interface AskedCall {
   method?: string;
+  /** Sent as JSON. */
   body?: unknown;
+  /** Sent as they are, in place of a body. */
+  bytes?: Uint8Array<ArrayBuffer>;
+  headers?: Record<string, string> | undefined;
   signal?: AbortSignal | undefined;
   /** About the caller, wherever it looks: names no environment, and a missing session is its answer. */
   isSigningIn?: boolean;
@@ -34,19 +38,38 @@ export const whenSignedOut = (told: () => void): void => {
   onSignedOut = told;
 };
 
-let isPlatform = false;
-/** A user of the platform names the org with each call. */
-export const setPlatform = (value: boolean): void => {
-  isPlatform = value;
+let platformOrg: string | undefined;
+/** A user of the platform, whose org this is, names any other with each call. */
+export const setPlatform = (ownOrg: string | undefined): void => {
+  platformOrg = ownOrg;
 };
 
-function headersOf({ body, isSigningIn }: AskedCall): Record<string, string> {
-  const { org, environment: shown } = address.value;
-  const environment = isSigningIn ? "" : shown;
+/** Where a call acts, as far as the caller must say it; what is empty goes without saying. */
+function scopeOf(isSigningIn = false): { org: string; environment: string } {
+  const { org, environment } = address.value;
+  return {
+    org: platformOrg !== undefined && org !== platformOrg ? org : "",
+    environment: isSigningIn ? "" : environment,
+  };
+}
+
+/** The same in the query of a socket, as browsers send no headers with those. */
+export function socketScope(): [name: string, value: string][] {
+  const { org, environment } = scopeOf();
+  const all: [string, string][] = [
+    ["env", environment],
+    ["org", org],
+  ];
+  return all.filter(([, value]) => value !== "");
+}
+
+function headersOf({ body, headers, isSigningIn }: AskedCall): Record<string, string> {
+  const { org, environment } = scopeOf(isSigningIn);
   return {
     ...(body !== undefined && { "Content-Type": "application/json" }),
     ...(environment !== "" && { "X-Svc-Environment": environment }),
-    ...(isPlatform && org !== "" && { "X-Svc-Org": org }),
+    ...(org !== "" && { "X-Svc-Org": org }),
+    ...headers,
   };
 }
 
@@ -70,12 +93,13 @@ async function failureOf(response: Response): Promise<CallError> {
 }
 
 export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise<Answer> {
-  const { method = asked.body === undefined ? "GET" : "POST", body, signal } = asked;
+  const { method = asked.body === undefined ? "GET" : "POST", body, bytes, signal } = asked;
   let response: Response;
   try {
     response = await fetch(path, {
       ...{ method, headers: headersOf(asked), credentials: "same-origin", cache: "no-store" },
       ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(bytes && { body: bytes }),
       ...(signal && { signal }),
     });
   } catch (error) {
@@ -84,7 +108,8 @@ export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise
   }
   if (response.status === 401 && !asked.isSigningIn) onSignedOut();
   if (!response.ok) throw await failureOf(response);
-  return (response.status === 204 ? undefined : await response.json()) as Answer;
+  const text = await response.text();
+  return (text === "" ? undefined : JSON.parse(text)) as Answer;
 }
 
 export const rpc = <Answer>(
@@ -93,5 +118,14 @@ export const rpc = <Answer>(
   body: object = {},
   signal?: AbortSignal,
 ): Promise<Answer> => rest(`/svc.v1.${service}/${method}`, { body, signal });
+
+/** What was typed as JSON; `what` names it in the refusal. */
+export function parsedJson(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The ${what} is not JSON: ${messageOf(error)}`);
+  }
+}
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

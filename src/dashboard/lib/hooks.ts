@@ -71,6 +71,38 @@ export function useLoaded<Value>(
   return { value: state.value, error: state.error, isLoading: state.isLoading, reload };
 }
 
+export interface LoadedPages<Row> extends Loaded<readonly Row[]> {
+  hasMore: boolean;
+  showMore(): void;
+}
+
+/** Pages that follow each other by cursor, as one list; it is read again up to where it was shown. */
+export function usePages<Row>(
+  load: (cursor: string, signal: AbortSignal) => Promise<{ rows: readonly Row[]; next: string | undefined }>,
+  deps: readonly unknown[],
+): LoadedPages<Row> {
+  const [shown, setShown] = useState({ key: "", pages: 1 });
+  const key = JSON.stringify(deps);
+  const pages = shown.key === key ? shown.pages : 1;
+  const { value, ...read } = useLoaded(
+    async (signal) => {
+      const rows: Row[] = [];
+      let cursor: string | undefined = "";
+      for (let page = 0; page < pages && cursor !== undefined; page++) {
+        const found: { rows: readonly Row[]; next: string | undefined } = await load(cursor, signal);
+        rows.push(...found.rows);
+        cursor = found.next || undefined;
+      }
+      return { rows, hasMore: cursor !== undefined };
+    },
+    [key, pages],
+  );
+  return {
+    ...{ ...read, value: value?.rows, hasMore: value?.hasMore ?? false },
+    showMore: () => setShown({ key, pages: pages + 1 }),
+  };
+}
+
 type Timer = ReturnType<typeof setTimeout>;
 
 /** Listens while the component is shown; an empty pattern listens to nothing. */

@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { socketScope } from "./api.ts";
 
 /** One delivery of the socket. */
 export interface LiveFrame {
@@ -31,6 +32,14 @@ export type LiveState = "connecting" | "live" | "lost";
 
 /** Of the one connection of the page. */
 export const liveState = signal<LiveState>("connecting");
+
+/** Of a socket: what a browser cannot say in headers stands in its query. */
+export function socketUrl(path: string): URL {
+  const url = new URL(path, location.href);
+  url.protocol = url.protocol.replace("http", "ws");
+  for (const [name, value] of socketScope()) url.searchParams.set(name, value);
+  return url;
+}
 
 const firstDelayMs = 500;
 const longestDelayMs = 10_000;
@@ -68,7 +77,7 @@ interface ServerFrame {
  * every subscription with it. Subscribes are sent one at a time, as their answers name no request.
  */
 class LiveConnection {
-  #environment = "";
+  #place = "";
   #socket: WebSocket | undefined;
   #entries = new Set<Entry>();
   #waiting: Entry[] = [];
@@ -76,13 +85,13 @@ class LiveConnection {
   #attempts = 0;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
-  /** Connects for this environment, or ends the connection where it is empty. */
-  use(environment: string): void {
-    if (environment === this.#environment && this.#socket) return;
-    this.#environment = environment;
+  /** Connects for the environment of the address, which `place` tells from others; ends the connection where it is empty. */
+  use(place: string): void {
+    if (place === this.#place && this.#socket) return;
+    this.#place = place;
     this.#attempts = 0;
     this.#close();
-    if (environment !== "") this.#open();
+    if (place !== "") this.#open();
   }
 
   listen(listener: Listener): () => void {
@@ -95,7 +104,7 @@ class LiveConnection {
 
   /** Tries now what would be tried later. */
   hurry(): void {
-    if (this.#environment === "" || liveState.value === "live") return;
+    if (this.#place === "" || liveState.value === "live") return;
     this.#attempts = 0;
     this.#close();
     this.#open();
@@ -109,9 +118,7 @@ class LiveConnection {
 
   #open(): void {
     liveState.value = this.#attempts === 0 ? "connecting" : "lost";
-    const url = new URL(`/ws?env=${encodeURIComponent(this.#environment)}`, location.href);
-    url.protocol = url.protocol.replace("http", "ws");
-    const socket = new WebSocket(url, [protocol]);
+    const socket = new WebSocket(socketUrl("/ws"), [protocol]);
     this.#socket = socket;
     socket.onopen = () => {
       this.#attempts = 0;

@@ -11,6 +11,9 @@ export interface PageAddress {
   query: URLSearchParams;
 }
 
+/** Stands in the address where no environment is looked at, as in the platform's own pages. */
+const noEnvironment = "-";
+
 export function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -21,7 +24,8 @@ export function decoded(part: string): string {
 
 export function addressOf(pathname: string, search: string): PageAddress {
   const parts = pathname.slice(base.length).split("/").filter(Boolean).map(decoded);
-  const [org = "", environment = "", page = "", ...rest] = parts;
+  const [org = "", named = "", page = "", ...rest] = parts;
+  const environment = named === noEnvironment ? "" : named;
   return { org, environment, page, rest, query: new URLSearchParams(search) };
 }
 
@@ -34,18 +38,23 @@ export const pageKey = computed(() => {
   return [org, environment, page, ...rest].join("\n");
 });
 
-export type Filters = Record<string, string | undefined>;
-
-const textOf = (query: Filters): string => {
+/** `{ a: "1", b: "" }` as `?a=1`; nothing for nothing. */
+export function queryOf(query: Filters): string {
   const set = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
   return set.length === 0 ? "" : `?${new URLSearchParams(set)}`;
-};
+}
+
+export type Filters = Record<string, string | undefined>;
 
 /** `hrefOf(["runs", id], { step })`: within the org and environment that are shown. */
 export function hrefOf(parts: readonly string[], query: Filters = {}): string {
   const { org, environment } = address.value;
-  return `${base}/${[org, environment, ...parts].map(encodeURIComponent).join("/")}${textOf(query)}`;
+  return `${placeOf(org, environment, parts)}${queryOf(query)}`;
 }
+
+/** An address elsewhere: of another org or environment. */
+export const placeOf = (org: string, environment: string, parts: readonly string[]): string =>
+  `${base}/${[org, environment || noEnvironment, ...parts].map(encodeURIComponent).join("/")}`;
 
 export function go(href: string, { replaces = false } = {}): void {
   if (replaces) history.replaceState(null, "", href);
@@ -56,7 +65,7 @@ export function go(href: string, { replaces = false } = {}): void {
 /** Changes filters in the address; empty ones are left out. */
 export function setQuery(changes: Filters, options: { replaces?: boolean } = { replaces: true }): void {
   const query = { ...Object.fromEntries(address.value.query), ...changes };
-  go(`${location.pathname}${textOf(query)}`, options);
+  go(`${location.pathname}${queryOf(query)}`, options);
 }
 
 /** Follows links within the dashboard without loading the page anew. */

@@ -210,6 +210,8 @@ export interface RunFilters {
   functionId?: string | undefined;
   eventId?: string | undefined;
   search?: string | undefined;
+  /** Failures that look alike. */
+  errorGroup?: string | undefined;
   statuses?: readonly string[];
   since?: string | undefined;
   until?: string | undefined;

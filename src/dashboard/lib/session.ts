@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import { CallError, rest, setPlatform, whenSignedOut } from "./api.ts";
+import { address } from "./router.ts";
 
 /** Who looks at the page, as `GET /api/v1/auth/session` says. */
 export interface Viewer {
@@ -30,13 +31,41 @@ export const environments = signal<readonly EnvironmentData[]>([]);
 /** Whether the viewer's roles grant it; the server judges each call anew. */
 export const may = (action: string): boolean => viewer.value?.actions.includes(action) ?? false;
 
+/** Who signed in, wherever they look now; a user of the platform looks into the orgs of tenants. */
+export const self = signal<Viewer | undefined>(undefined);
+
+export const isPlatformUser = (): boolean => self.value?.kind === "platform";
+
+/** A user of the platform who looks at the platform itself. */
+export const isAtHome = (): boolean => viewer.value?.kind === "platform" && !viewer.value.impersonates;
+
+const askSession = () => rest<Viewer>("/api/v1/auth/session", { isSigningIn: true });
+
+/** What the viewer may do where it looks, and the environments that are there. */
+async function look(found: Viewer): Promise<void> {
+  const known = found.actions.includes("functions:list") && found.environment_id !== "";
+  environments.value = known
+    ? await rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true })
+    : [];
+  viewer.value = found;
+}
+
+/** Asks anew in the org of the address, where a user of the platform has other rights than at home. */
+export async function enterOrg(): Promise<void> {
+  const { org } = address.value;
+  const own = self.value;
+  if (own?.kind !== "platform" || org === "" || org === viewer.value?.org_id) return;
+  const found = org === own.org_id ? own : await askSession();
+  if (address.value.org === org) await look(found);
+}
+
 export async function loadSession(): Promise<void> {
   try {
-    const found = await rest<Viewer>("/api/v1/auth/session", { isSigningIn: true });
-    setPlatform(found.kind === "platform");
-    viewer.value = found;
-    if (found.actions.includes("functions:list"))
-      environments.value = await rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true });
+    setPlatform(undefined);
+    const found = await askSession();
+    setPlatform(found.kind === "platform" ? found.org_id : undefined);
+    self.value = found;
+    await look(found);
     standing.value = "signed in";
   } catch (error) {
     if (!(error instanceof CallError) || error.status !== 401) throw error;
@@ -63,6 +92,7 @@ export async function signInByLink(link: string): Promise<void> {
 export async function signOut(): Promise<void> {
   await rest("/api/v1/auth/logout", { method: "POST", isSigningIn: true });
   viewer.value = undefined;
+  self.value = undefined;
   environments.value = [];
   standing.value = "signed out";
 }

@@ -3,10 +3,10 @@ import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
-import { listRuns, type RunView } from "../lib/runs.ts";
 import { may } from "../lib/session.ts";
-import { Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
+import { Empty, Failure, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
+import { Troubles } from "./functions/troubles.tsx";
 
 interface RatesData {
   events: number;
@@ -44,7 +44,6 @@ interface OverviewData {
 const readMs = 5_000;
 const bucketMs = 2_000;
 const buckets = 60;
-const hourMs = 3_600_000;
 
 type EndWord = "completed" | "failed" | "cancelled";
 type EndsBucket = Record<EndWord, number>;
@@ -116,23 +115,6 @@ function EndsChart({ ends }: { ends: Ends }) {
   );
 }
 
-function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
-  const content = (
-    <>
-      <span class="tile-name">{props.name}</span>
-      <span class={`tile-value number ${props.tone ?? ""}`}>{props.value}</span>
-      <span class="tile-note">{props.note ?? ""}</span>
-    </>
-  );
-  return props.href ? (
-    <a class="tile" href={props.href}>
-      {content}
-    </a>
-  ) : (
-    <div class="tile">{content}</div>
-  );
-}
-
 const rateRows = [
   ["Events", "events", undefined],
   ["Runs started", "runs_started", ""],
@@ -176,68 +158,6 @@ function Rates({ data }: { data: OverviewData }) {
         ))}
       </tbody>
     </table>
-  );
-}
-
-interface Trouble {
-  functionId: string;
-  message: string;
-  runs: RunView[];
-}
-
-/** Failed runs by function and message, most frequent first. */
-function troublesOf(runs: readonly RunView[]): Trouble[] {
-  const groups = new Map<string, Trouble>();
-  for (const run of runs) {
-    const message = run.error?.message ?? "";
-    const key = `${run.functionId}\n${message}`;
-    const group = groups.get(key) ?? { functionId: run.functionId, message, runs: [] };
-    group.runs.push(run);
-    groups.set(key, group);
-  }
-  return [...groups.values()].sort((one, other) => other.runs.length - one.runs.length);
-}
-
-const troublesShown = 8;
-
-export function Troubles({ functionId }: { functionId?: string }) {
-  const { value, error, reload } = useLoaded(
-    (signal) => {
-      const since = new Date(Date.now() - 24 * hourMs).toISOString();
-      const filters = { statuses: ["failed"], since, ...(functionId && { functionId }) };
-      return listRuns(filters, { limit: 200 }, signal);
-    },
-    [functionId],
-  );
-  useNet(reload);
-  useLive("system.run.*.failed", { onFrame: reload, onBack: reload });
-  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
-  const groups = troublesOf(value?.runs ?? []).slice(0, troublesShown);
-  if (value && groups.length === 0) return <Empty title="Nothing failed in the last day" />;
-  return (
-    <ul class="troubles">
-      {groups.map((group) => (
-        <li key={`${group.functionId} ${group.message}`}>
-          <a
-            class="trouble-runs number"
-            href={hrefOf(["runs"], { status: "failed", function: group.functionId, since: "24h" })}
-          >
-            {count(group.runs.length)}
-            {value?.nextCursor ? "+" : ""}
-          </a>
-          <div class="trouble-text">
-            <a href={hrefOf(["runs", group.runs[0]!.id])}>
-              <Text of={group.message.slice(0, 300) || "No message"} />
-            </a>
-            <span class="faint">
-              <Text of={group.functionId} />
-              {", last "}
-              <When at={group.runs[0]!.endedAt} />
-            </span>
-          </div>
-        </li>
-      ))}
-    </ul>
   );
 }
 

@@ -1,10 +1,13 @@
 import { rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
+import { listFunctions } from "../lib/functions.ts";
 import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
-import { Empty, Failure, PageHead, Text, When } from "../ui/basics.tsx";
+import { may } from "../lib/session.ts";
+import { Empty, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
+import { type Column, ReadTable } from "../ui/table.tsx";
 
-interface WorkerData {
+export interface WorkerData {
   id: string;
   hostname: string;
   function_ids: string[];
@@ -18,68 +21,61 @@ interface WorkerData {
   clock_off_ms?: number;
 }
 
+export const listWorkers = async (signal: AbortSignal): Promise<WorkerData[]> =>
+  (await rest<{ workers: WorkerData[] }>("/api/v1/workers", { signal })).workers;
+
 const readMs = 10_000;
 /** A worker's clock that is further off than this reports times that mislead. */
 const clockOffMsMax = 1_000;
 const functionsShown = 8;
+/** Functions that are looked through for those that nobody serves. */
+const functionsAsked = 500;
 
 export function WorkersPage() {
-  const { value, error, reload } = useLoaded(
-    (signal) => rest<{ workers: WorkerData[]; count: number }>("/api/v1/workers", { signal }),
-    [],
-  );
+  const read = useLoaded(listWorkers, []);
+  const { value: workers = [], reload } = read;
   useLive("system.worker.>", { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
-  const workers = value?.workers ?? [];
   const busy = workers.reduce((sum, { active_jobs }) => sum + active_jobs, 0);
+  const room = workers.reduce((sum, { max_concurrent }) => sum + max_concurrent, 0);
   return (
     <div class="page">
       <PageHead
         title="Workers"
-        about={value ? `${count(workers.length)} with a recent heartbeat, ${count(busy)} jobs` : "Reading…"}
+        about={read.value ? `${count(workers.length)} with a recent heartbeat` : "Reading…"}
       />
-      {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value && workers.length === 0 ? (
-        <Empty title="No worker is connected">
-          <p>Runs wait until a worker of their function comes.</p>
-        </Empty>
-      ) : (
-        <div class="table-scroll">
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">Worker</th>
-                <th scope="col">Functions</th>
-                <th scope="col" class="number">
-                  Jobs
-                </th>
-                <th scope="col">SDK</th>
-                <th scope="col">Transport</th>
-                <th scope="col" class="number">
-                  Heartbeat
-                </th>
-                <th scope="col" class="number">
-                  Since
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {workers.map((worker) => (
-                <WorkerRow key={worker.id} worker={worker} />
-              ))}
-            </tbody>
-          </table>
+      {workers.length > 0 && (
+        <div class="tiles">
+          <Tile name="Workers" value={count(workers.length)} note="connected" />
+          <Tile name="Jobs" value={count(busy)} note="under way" />
+          <Tile
+            name="Room"
+            value={count(Math.max(0, room - busy))}
+            note={`of ${count(room)} places free`}
+            tone={room > 0 && busy >= room ? "warn" : ""}
+          />
         </div>
       )}
+      <ReadTable
+        read={read}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty={
+          <Empty title="No worker is connected">
+            <p>Runs wait until a worker of their function comes.</p>
+          </Empty>
+        }
+      />
+      {may("functions:list") && read.value && <Unserved workers={workers} />}
     </div>
   );
 }
 
-function WorkerRow({ worker }: { worker: WorkerData }) {
-  const { id, hostname, function_ids, version, clock_off_ms = 0 } = worker;
-  return (
-    <tr>
-      <th scope="row">
+const columns: readonly Column<WorkerData>[] = [
+  {
+    name: "Worker",
+    of: ({ id, hostname, clock_off_ms = 0 }) => (
+      <>
         <Text of={id} />
         {hostname && (
           <span class="under">
@@ -89,32 +85,69 @@ function WorkerRow({ worker }: { worker: WorkerData }) {
         {Math.abs(clock_off_ms) > clockOffMsMax && (
           <span class="under warn">{`clock off by ${Math.round(clock_off_ms / 1_000)} s`}</span>
         )}
-      </th>
-      <td>
-        <span class="triggers">
-          {function_ids.slice(0, functionsShown).map((functionId) => (
-            <a key={functionId} href={hrefOf(["functions", functionId])}>
-              <Text of={functionId} />
-            </a>
-          ))}
-          {function_ids.length > functionsShown && (
-            <span class="faint">{`${function_ids.length - functionsShown} more`}</span>
-          )}
-        </span>
-      </td>
-      <td class="number">{`${worker.active_jobs} of ${worker.max_concurrent}`}</td>
-      <td>
+      </>
+    ),
+  },
+  {
+    name: "Functions",
+    of: ({ function_ids }) => (
+      <span class="triggers">
+        {function_ids.slice(0, functionsShown).map((functionId) => (
+          <a key={functionId} href={hrefOf(["functions", functionId])}>
+            <Text of={functionId} />
+          </a>
+        ))}
+        {function_ids.length > functionsShown && (
+          <span class="faint">{`${function_ids.length - functionsShown} more`}</span>
+        )}
+      </span>
+    ),
+  },
+  {
+    name: "Jobs",
+    isNumber: true,
+    of: ({ active_jobs, max_concurrent }) => `${active_jobs} of ${max_concurrent}`,
+  },
+  {
+    name: "SDK",
+    of: ({ version, labels }) => (
+      <>
         <Text of={[version.sdk, version.runtime].filter(Boolean).join(", ")} />
-      </td>
-      <td>
-        <Text of={worker.transport} />
-      </td>
-      <td class="number">
-        <When at={instantOf(worker.last_heartbeat)} />
-      </td>
-      <td class="number">
-        <When at={instantOf(worker.registered_at)} />
-      </td>
-    </tr>
+        {Object.entries(labels ?? {})
+          .slice(0, functionsShown)
+          .map(([name, value]) => (
+            <span key={name} class="under">
+              <Text of={`${name}=${value}`} />
+            </span>
+          ))}
+      </>
+    ),
+  },
+  { name: "Transport", of: ({ transport }) => <Text of={transport} /> },
+  { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} /> },
+  { name: "Since", isNumber: true, of: ({ registered_at }) => <When at={instantOf(registered_at)} /> },
+];
+
+/** Active functions whose runs nobody would take. */
+function Unserved({ workers }: { workers: readonly WorkerData[] }) {
+  const served = new Set(workers.flatMap(({ function_ids }) => function_ids));
+  const { value } = useLoaded((signal) => listFunctions({ limit: functionsAsked }, signal), []);
+  const idle = (value?.functions ?? []).filter(
+    ({ id, status, mode }) => status === "active" && mode !== "push" && !served.has(id),
+  );
+  if (idle.length === 0) return null;
+  return (
+    <Section title="Active functions that no worker serves">
+      <ul class="plain-list">
+        {idle.map(({ id }) => (
+          <li key={id}>
+            <a class="grows" href={hrefOf(["functions", id])}>
+              <Text of={id} />
+            </a>
+            <a href={hrefOf(["runs"], { function: id, status: "waiting_for_capacity" })}>Runs that wait</a>
+          </li>
+        ))}
+      </ul>
+    </Section>
   );
 }

@@ -5,7 +5,7 @@ import { decoded, go, hrefOf } from "../lib/router.ts";
 import { listRuns } from "../lib/runs.ts";
 import { may, signOut, viewer } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
-import { type PageEntry, pages } from "../pages.tsx";
+import { isOffered, offeredPages, type PageEntry, pageAt, pages } from "../pages.tsx";
 import { Text } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Icon, type IconName } from "../ui/icons.tsx";
@@ -31,14 +31,11 @@ const commandOfId = (id: string): PaletteCommand | undefined =>
 
 function commandOfRecent(noted: string): PaletteCommand | undefined {
   const [page = "", id = ""] = noted.split("/");
-  return commandOf(
-    pages.find(({ path }) => path === page),
-    decoded(id),
-  );
+  return commandOf(pageAt(page), decoded(id));
 }
 
 function commandOf(entry: PageEntry | undefined, id: string): PaletteCommand | undefined {
-  if (!entry || !may(entry.needs)) return undefined;
+  if (!entry || !isOffered(entry)) return undefined;
   return {
     key: `id ${id}`,
     icon: entry.icon,
@@ -50,11 +47,9 @@ function commandOf(entry: PageEntry | undefined, id: string): PaletteCommand | u
 
 function fixedCommands(onHelp: () => void): PaletteCommand[] {
   return [
-    ...pages
-      .filter(({ needs }) => may(needs))
-      .map(({ path, name, icon, key }) => ({
-        ...{ key: `page ${path}`, icon, name, note: `g ${key}`, act: () => go(hrefOf([path])) },
-      })),
+    ...offeredPages().map(({ path, name, icon, key }) => ({
+      ...{ key: `page ${path}`, icon, name, note: `g ${key}`, act: () => go(hrefOf([path])) },
+    })),
     { key: "theme", icon: "moon", name: "Change the theme", note: "t", act: nextTheme },
     { key: "help", icon: "alert", name: "Show the keys", note: "?", act: onHelp },
     ...(viewer.value?.kind === "dev"

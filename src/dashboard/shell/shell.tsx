@@ -1,14 +1,13 @@
 import { live, liveState } from "../lib/live.ts";
 import { nextTheme, theme } from "../lib/prefs.ts";
-import { address, base, go, hrefOf } from "../lib/router.ts";
-import { environments, may, signOut, viewer } from "../lib/session.ts";
+import { address, base, go, hrefOf, placeOf } from "../lib/router.ts";
+import { environments, self, signOut } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
-import { pages } from "../pages.tsx";
+import { offeredPages, type PageGroup, pageGroups } from "../pages.tsx";
 import { Button, Text } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 
 export function Sidebar({ onClose }: { onClose: () => void }) {
-  const { page } = address.value;
   return (
     <div class="sidebar">
       <div class="brand">
@@ -24,27 +23,41 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
         </span>
       </div>
       <nav aria-label="Pages">
-        <ul>
-          {pages
-            .filter(({ needs }) => may(needs))
-            .map(({ path, name, icon, key }) => (
-              <li key={path}>
-                <a href={hrefOf([path])} aria-current={page === path ? "page" : undefined}>
-                  <Icon name={icon} />
-                  {name}
-                  <span class="kbd" aria-hidden="true">{`g ${key}`}</span>
-                </a>
-              </li>
-            ))}
-        </ul>
+        {pageGroups.map((group) => (
+          <PageGroupList key={group} of={group} />
+        ))}
       </nav>
       <Who />
     </div>
   );
 }
 
+function PageGroupList({ of }: { of: PageGroup }) {
+  const { page } = address.value;
+  const own = offeredPages().filter(({ group = "Work" }) => group === of);
+  if (own.length === 0) return null;
+  return (
+    <>
+      <p class="nav-group" aria-hidden="true">
+        {of}
+      </p>
+      <ul aria-label={of}>
+        {own.map(({ path, name, icon, key }) => (
+          <li key={path}>
+            <a href={hrefOf([path])} aria-current={page === path ? "page" : undefined}>
+              <Icon name={icon} />
+              {name}
+              <span class="kbd" aria-hidden="true">{`g ${key}`}</span>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
 function Who() {
-  const known = viewer.value;
+  const known = self.value;
   if (!known) return null;
   return (
     <div class="who">
@@ -100,6 +113,7 @@ function Connection() {
 function EnvironmentChoice() {
   const { org, environment, page } = address.value;
   const known = environments.value;
+  if (environment === "") return <strong class="environment">Platform</strong>;
   const shown = known.find(({ id, name }) => id === environment || name === environment);
   return (
     <div class="environment">
@@ -112,9 +126,7 @@ function EnvironmentChoice() {
       <select
         aria-label="Environment"
         value={shown?.id ?? environment}
-        onChange={({ currentTarget: { value } }) =>
-          go(`${base}/${[org, value, page].map(encodeURIComponent).join("/")}`)
-        }
+        onChange={({ currentTarget: { value } }) => go(placeOf(org, value, [page]))}
       >
         {!shown && <option value={environment}>{environment}</option>}
         {known.map(({ id, name }) => (
@@ -143,7 +155,7 @@ export function TopBar({ onSearch, onMenu }: { onSearch: () => void; onMenu: () 
           /
         </span>
       </button>
-      <Connection />
+      {address.value.environment !== "" && <Connection />}
       <Button
         kind="quiet"
         icon={themeIcons[theme.value]}

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { CallError, messageOf } from "../lib/api.ts";
 import { ago, dateTime, plain } from "../lib/format.ts";
 import { useTick } from "../lib/hooks.ts";
-import { hrefOf } from "../lib/router.ts";
+import { address, hrefOf, setQuery } from "../lib/router.ts";
 import { copy } from "../lib/toasts.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -107,6 +107,24 @@ export function PageHead(props: {
   );
 }
 
+/** One number that matters, and where it leads. */
+export function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
+  const content = (
+    <>
+      <span class="tile-name">{props.name}</span>
+      <span class={`tile-value number ${props.tone ?? ""}`}>{props.value}</span>
+      <span class="tile-note">{props.note ?? ""}</span>
+    </>
+  );
+  return props.href ? (
+    <a class="tile" href={props.href}>
+      {content}
+    </a>
+  ) : (
+    <div class="tile">{content}</div>
+  );
+}
+
 /** Facts as pairs of name and value. */
 export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) {
   return (
@@ -118,6 +136,25 @@ export function Facts({ of }: { of: readonly (readonly [string, ComponentChildre
         </div>
       ))}
     </dl>
+  );
+}
+
+/** A filter that stands in the address. */
+export function SearchFilter(props: { label: string; placeholder: string; name?: string }) {
+  const { label, placeholder, name = "q" } = props;
+  return (
+    <search class="filters">
+      <span class="filter-search">
+        <Icon name="search" />
+        <input
+          type="search"
+          aria-label={label}
+          placeholder={placeholder}
+          value={address.value.query.get(name) ?? ""}
+          onInput={({ currentTarget: { value } }) => setQuery({ [name]: value })}
+        />
+      </span>
+    </search>
   );
 }
 
@@ -145,14 +182,16 @@ export function Unread(props: {
   /** What the page shows one of, and the path of the list of all. */
   one: string;
   all: string;
+  /** What those are called, where the path does not say it. */
+  allName?: string;
 }) {
-  const { error, onRetry, one, all } = props;
+  const { error, onRetry, one, all, allName = all } = props;
   if (error === undefined) return <p class="page faint">Reading…</p>;
   if (!(error instanceof CallError && error.status === 404))
     return <Failure error={error} onRetry={onRetry} />;
   return (
     <Empty title={`There is no such ${one} here`}>
-      <a href={hrefOf([all])}>{`All ${all}`}</a>
+      <a href={hrefOf([all])}>{`All ${allName}`}</a>
     </Empty>
   );
 }

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { messageOf } from "../lib/api.ts";
+import { plain } from "../lib/format.ts";
+import { toast } from "../lib/toasts.ts";
 import { Button, Text } from "./basics.tsx";
 
 /** A modal dialog of the browser, which keeps the focus inside and gives it back. */
@@ -92,13 +94,85 @@ export function FormDialog(props: {
   );
 }
 
+/** Asks before something is done that cannot be taken back. `act` throws what is shown. */
+export function Confirm(props: {
+  title: string;
+  verb: string;
+  isDangerous?: boolean;
+  children?: ComponentChildren;
+  act: () => Promise<unknown>;
+  /** Said when it is done. */
+  done: string;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { title, verb, isDangerous = true, children, act, done, onDone, onClose } = props;
+  const submit = async () => {
+    await act();
+    toast("done", done);
+    onDone();
+  };
+  return (
+    <FormDialog title={title} submit={verb} isDangerous={isDangerous} onSubmit={submit} onClose={onClose}>
+      {children}
+    </FormDialog>
+  );
+}
+
+export function Choice(props: {
+  label: string;
+  value: string;
+  options: readonly (readonly [value: string, name: string])[];
+  onChange: (value: string) => void;
+  hint?: string;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      <select
+        id={id}
+        value={props.value}
+        aria-describedby={props.hint ? `${id}-hint` : undefined}
+        onChange={({ currentTarget: { value } }) => props.onChange(value)}
+      >
+        {props.options.map(([value, name]) => (
+          <option key={value} value={value}>
+            {plain(name)}
+          </option>
+        ))}
+      </select>
+      {props.hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {props.hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export const Check = (props: {
+  label: ComponentChildren;
+  isChecked: boolean;
+  onChange: (is: boolean) => void;
+}) => (
+  <label class="check">
+    <input
+      type="checkbox"
+      checked={props.isChecked}
+      onChange={({ currentTarget: { checked } }) => props.onChange(checked)}
+    />
+    <span>{props.label}</span>
+  </label>
+);
+
 export function Field(props: {
   label: string;
   hint?: string;
   value: string;
   onInput: (value: string) => void;
   rows?: number;
-  type?: "text" | "email" | "password";
+  type?: "text" | "email" | "password" | "number";
   isRequired?: boolean;
   autoComplete?: string;
   isCode?: boolean;

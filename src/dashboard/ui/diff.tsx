@@ -62,7 +62,7 @@ export function JsonDiff({ before, after }: { before: unknown; after: unknown })
     <div class="diff">
       {lines.slice(0, linesShown).map(({ kind, text }, index) => (
         <div key={index} class={`diff-line ${kind}`}>
-          <span class="diff-sign" role="img" aria-label={words[kind]}>
+          <span class="diff-sign" {...(words[kind] && { role: "img", "aria-label": words[kind] })}>
             {signs[kind]}
           </span>
           <bdi>{plain(text.slice(0, linesShown))}</bdi>

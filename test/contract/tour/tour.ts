@@ -83,6 +83,7 @@ async function work(client: Client, environment: string): Promise<string> {
   const runId = await oneRun(client);
   await debounced(client, environment);
   await must(client.GET("/api/v1/circuit-breakers"));
+  await must(client.GET("/api/v1/schedules"));
   await must(client.DELETE("/api/v1/secrets/{name}", bySecret));
   return runId;
 }

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { rpc } from "../../lib/api.ts";
+import { parsedJson, rpc } from "../../lib/api.ts";
 import { type EventView, listEvents } from "../../lib/events.ts";
 import { count, cut, dateTime, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
@@ -109,12 +109,7 @@ export function EmitDialog(props: { onClose: () => void; name?: string; data?: u
   const [name, setName] = useState(props.name ?? "");
   const [text, setText] = useState(() => JSON.stringify(props.data ?? {}, null, 2));
   const submit = async () => {
-    let dataValue: unknown;
-    try {
-      dataValue = JSON.parse(text);
-    } catch (error) {
-      throw new Error(`The data is not JSON: ${(error as Error).message}`);
-    }
+    const dataValue = parsedJson(text, "data");
     const { eventId, runIds = [] } = await rpc<{ eventId: string; runIds?: string[] }>("SvcService", "Emit", {
       ...{ event: name, dataValue },
     });

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { rpc } from "../../lib/api.ts";
+import { parsedJson, rpc } from "../../lib/api.ts";
 import { count, dateTime, plain } from "../../lib/format.ts";
 import { type FunctionChangeView, type FunctionView, getFunction, listChanges } from "../../lib/functions.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
@@ -25,8 +25,10 @@ import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
-import { Troubles } from "../overview.tsx";
+import { ReplayDialog } from "../repairs/replay-dialog.tsx";
 import { Triggers } from "./functions.tsx";
+import { Serving } from "./serving.tsx";
+import { Troubles } from "./troubles.tsx";
 
 const runsShown = 15;
 
@@ -82,6 +84,7 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
         label="About the function"
         tabs={[
           { name: "Activity", href: to("activity"), isShown: tab === "activity" },
+          { name: "Serving", href: to("serving"), isShown: tab === "serving" },
           { name: "Versions", href: to("versions"), isShown: tab === "versions", count: changes.length },
           { name: "Definition", href: to("definition"), isShown: tab === "definition" },
         ]}
@@ -99,6 +102,7 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
           </Section>
         </div>
       )}
+      {tab === "serving" && <Serving of={shown} />}
       {tab === "versions" && <Versions {...{ shown, changes, reload }} />}
       {tab === "definition" && <JsonView value={shown.definition} what="definition" />}
     </div>
@@ -218,7 +222,7 @@ const moves = {
 } as const;
 
 function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () => void }) {
-  const [asked, setAsked] = useState<keyof typeof moves | "invoke">();
+  const [asked, setAsked] = useState<keyof typeof moves | "invoke" | "replay">();
   const close = () => setAsked(undefined);
   const offered = (Object.keys(moves) as (keyof typeof moves)[]).filter((to) => to !== shown.status);
   const move = async (to: keyof typeof moves) => {
@@ -233,6 +237,11 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
           Invoke…
         </Button>
       )}
+      {may("functions:invoke") && may("events:subscribe") && (
+        <Button icon="refresh" onClick={() => setAsked("replay")}>
+          Replay…
+        </Button>
+      )}
       {may("functions:register") &&
         offered.map((to) => (
           <Button key={to} onClick={() => setAsked(to)}>
@@ -240,7 +249,8 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
           </Button>
         ))}
       {asked === "invoke" && <InvokeDialog shown={shown} onClose={close} />}
-      {asked !== undefined && asked !== "invoke" && (
+      {asked === "replay" && <ReplayDialog functionId={shown.id} onClose={close} />}
+      {asked !== undefined && asked !== "invoke" && asked !== "replay" && (
         <FormDialog
           title={`${moves[asked].verb} ${plain(shown.name)}?`}
           submit={moves[asked].verb}
@@ -257,12 +267,7 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
 function InvokeDialog({ shown, onClose }: { shown: FunctionView; onClose: () => void }) {
   const [text, setText] = useState("{}");
   const submit = async () => {
-    let dataValue: unknown;
-    try {
-      dataValue = JSON.parse(text);
-    } catch (error) {
-      throw new Error(`The input is not JSON: ${(error as Error).message}`);
-    }
+    const dataValue = parsedJson(text, "input");
     const { runId } = await rpc<{ runId: string }>("SvcService", "InvokeFunction", {
       ...{ functionId: shown.id, dataValue },
     });

@@ -1,10 +1,12 @@
 import { useState } from "preact/hooks";
 import { count, instantOf } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useNet, usePages } from "../../lib/hooks.ts";
 import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../lib/repairs.ts";
 import { hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
 import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
+import { ReplayDialog } from "./replay-dialog.tsx";
 
 /** Repairs have no frames: while one works it is read again this often. */
 export const workingMs = 5_000;
@@ -16,6 +18,7 @@ export const actionWords: Record<string, string> = {
   rerun: "Run again",
   patch: "Patch",
   inject: "Inject",
+  replay: "Replay",
 };
 
 /** How far a repair is, as a bar of its outcomes. */
@@ -39,27 +42,28 @@ export function Progress({ of }: { of: RepairData }) {
 }
 
 export function RepairsPage() {
-  const [pagesShown, setPagesShown] = useState(1);
-  const { value, error, reload } = useLoaded(
-    async (signal) => {
-      const repairs: RepairData[] = [];
-      let cursor = "";
-      for (let page = 0; page < pagesShown; page++) {
-        const found = await listRepairs(cursor, signal);
-        repairs.push(...found.repairs);
-        cursor = found.next_cursor;
-        if (cursor === "") break;
-      }
-      return { repairs, hasMore: cursor !== "" };
-    },
-    [pagesShown],
-  );
-  useNet(reload, value?.repairs.every(isEnded) ? restingMs : workingMs);
+  const [isReplaying, setReplaying] = useState(false);
+  const { value, error, reload, hasMore, showMore } = usePages(async (cursor, signal) => {
+    const { repairs, next_cursor } = await listRepairs(cursor, signal);
+    return { rows: repairs, next: next_cursor };
+  }, []);
+  useNet(reload, value?.every(isEnded) ? restingMs : workingMs);
   return (
     <div class="page">
-      <PageHead title="Repairs" about="What was done with many runs at once" />
+      <PageHead
+        title="Repairs and replays"
+        about="What was done with many runs at once"
+        actions={
+          may("functions:invoke") &&
+          may("events:subscribe") && (
+            <Button icon="refresh" onClick={() => setReplaying(true)}>
+              Replay events…
+            </Button>
+          )
+        }
+      />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value?.repairs.length === 0 ? (
+      {value?.length === 0 ? (
         <Empty title="No repairs">
           <p>
             {"Filter "}
@@ -68,9 +72,10 @@ export function RepairsPage() {
           </p>
         </Empty>
       ) : (
-        <RepairTable of={value?.repairs ?? []} />
+        <RepairTable of={value ?? []} />
       )}
-      {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
+      {hasMore && <Button onClick={showMore}>Show more</Button>}
+      {isReplaying && <ReplayDialog onClose={() => setReplaying(false)} />}
     </div>
   );
 }

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { rest, rpc } from "../../lib/api.ts";
+import { parsedJson, rest, rpc } from "../../lib/api.ts";
 import { dateTime, duration, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { hrefOf, setQuery } from "../../lib/router.ts";
@@ -116,12 +116,7 @@ function OutputDialog(props: {
   const [reason, setReason] = useState("");
   const verb = change === "patch" ? "Patch" : "Inject";
   const submit = async () => {
-    let output: unknown;
-    try {
-      output = JSON.parse(text);
-    } catch (error) {
-      throw new Error(`The output is not JSON: ${(error as Error).message}`);
-    }
+    const output = parsedJson(text, "output");
     if (change === "patch")
       await rpc("SvcService", "PatchStep", { stepId: step.id, outputValue: output, reason });
     else {

@@ -20,10 +20,19 @@ const actions = {
 } as const;
 type BulkAction = keyof typeof actions;
 
-const repairFilter = ({ functionId, eventId, search, statuses = [], since, until }: RunFilters) => ({
+const repairFilter = ({
+  functionId,
+  eventId,
+  search,
+  errorGroup,
+  statuses = [],
+  since,
+  until,
+}: RunFilters) => ({
   ...(functionId && { function_id: functionId }),
   ...(eventId && { event_id: eventId }),
   ...(search && { search }),
+  ...(errorGroup && { error_group: errorGroup }),
   ...(statuses.length > 0 && { statuses }),
   ...(since && { since }),
   ...(until && { until }),

@@ -45,7 +45,7 @@ const spans = [
   ["7d", "Last 7 days"],
 ] as const;
 
-const filterNames = ["q", "function", "event", "status", "since", "until"];
+const filterNames = ["q", "function", "event", "error", "status", "since", "until"];
 
 /** The filters of the list; all of them stand in the address. */
 export function FilterBar() {
@@ -87,6 +87,17 @@ export function FilterBar() {
       </div>
       <fieldset class="chips">
         <legend class="visually-hidden">Status</legend>
+        {query.get("error") && (
+          <button
+            type="button"
+            class="chip bad"
+            aria-pressed="true"
+            onClick={() => setQuery({ error: undefined })}
+          >
+            <Icon name="cross" size={12} />
+            One kind of failure
+          </button>
+        )}
         {runStatuses.map((status) => {
           const { word, tone, icon } = lookOf(status);
           const isOn = chosen.includes(status);

@@ -152,15 +152,16 @@ export class RunList {
       this.total.value += created.length;
     }
     // A run that is not in the list may match its filter now, and one that is may match it no more.
-    const { statuses = [], search, until } = this.#filters;
-    if (until === undefined && (search !== undefined || statuses.length > 0) && (isUnknown || isMoved))
-      this.refreshHead();
+    const { statuses = [], search, errorGroup, until } = this.#filters;
+    const isNarrow = search !== undefined || errorGroup !== undefined || statuses.length > 0;
+    if (until === undefined && isNarrow && (isUnknown || isMoved)) this.refreshHead();
   }
 
   /** Whether the filter takes a run that was just created; the server says of the rest. */
   #takes(run: RunView): boolean {
-    const { functionId, eventId, search, statuses = [], until } = this.#filters;
-    if (!this.isRead.value || until !== undefined || search !== undefined) return false;
+    const { functionId, eventId, search, errorGroup, statuses = [], until } = this.#filters;
+    if (!this.isRead.value || until !== undefined) return false;
+    if (search !== undefined || errorGroup !== undefined) return false;
     if (functionId !== undefined && functionId !== run.functionId) return false;
     if (eventId !== undefined && eventId !== run.eventId) return false;
     return statuses.length === 0 || statuses.includes(run.status);
@@ -187,6 +188,7 @@ export const filtersOf = (query: URLSearchParams): RunFilters => {
     functionId: text("function"),
     eventId: text("event"),
     search: text("q"),
+    errorGroup: text("error"),
     statuses: (text("status") ?? "").split(",").filter((word) => word !== ""),
     ...(since !== undefined && { since }),
     ...(text("until") && { until: text("until") }),

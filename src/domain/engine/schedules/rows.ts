@@ -47,6 +47,14 @@ export function schedulesOf(reader: Pick<Session, "all">, environmentId: string)
     ORDER BY s.function_id, s.place`);
 }
 
+export const schedulesOfFunction = (
+  reader: Pick<Session, "all">,
+  environmentId: string,
+  functionId: string,
+): Promise<Schedule[]> =>
+  reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s
+    WHERE s.environment_id = ${environmentId} AND s.function_id = ${functionId} ORDER BY s.place`);
+
 export async function setScheduled(session: Session, environmentId: string, version: number): Promise<void> {
   await session.run(
     sql`UPDATE heads SET schedules_version = ${version} WHERE environment_id = ${environmentId}`,

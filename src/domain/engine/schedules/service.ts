@@ -7,7 +7,18 @@ import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
 import { openScheduleSync, type ScheduleSyncDeps, scheduleSliceMax } from "./sync.ts";
 
+/** A schedule as callers see it. */
+export interface ShownSchedule {
+  schedule: rows.Schedule;
+  /** The slots from its next one on; none while it rests. */
+  coming: Instant[];
+  /** Why the expression cannot be read. */
+  error: string | undefined;
+}
+
 export interface Schedules {
+  /** Of one function, or of all. */
+  list(environmentId: string, functionId?: string): Promise<ShownSchedule[]>;
   /**
    * The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are
    * due.
@@ -30,6 +41,22 @@ const wakeMsMin = 10;
 const takenOverMsMin = 500;
 /** Changed triggers are stored at least this often, also while more slots are due than can be fired. */
 const roundMs = 500;
+
+/** Slots that are shown of a schedule. */
+const comingShown = 5;
+
+function shownOf(schedule: rows.Schedule): ShownSchedule {
+  const plan = planOf(schedule.expression);
+  if ("error" in plan) return { schedule, coming: [], error: plan.error };
+  const coming: Instant[] = [];
+  let slot = schedule.nextAt ?? undefined;
+  while (slot !== undefined && coming.length < comingShown) {
+    coming.push(slot);
+    slot = plan.next(slot);
+  }
+  return { schedule, coming, error: undefined };
+}
+
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, events, self, onFrame } = deps;
   const syncChanged = openScheduleSync(deps);
@@ -128,6 +155,13 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   return {
+    async list(environmentId, functionId) {
+      const found = await (functionId === undefined
+        ? rows.schedulesOf(store, environmentId)
+        : rows.schedulesOfFunction(store, environmentId, functionId));
+      return found.map(shownOf);
+    },
+
     async tickOnce(write) {
       await syncChanged(write);
       const fired = await fireDue(write);

@@ -1,0 +1,173 @@
+import { rest } from "./api.ts";
+import { isAtHome } from "./session.ts";
+
+/** Whose users, roles and policies are shown: the org's, or the platform's own. */
+export interface AccessScope {
+  isPlatform: boolean;
+  path: string;
+  keysQuery: string;
+  /** Actions without which its buttons are not offered. */
+  manages: Record<"users" | "roles" | "policies" | "keys", string>;
+  reads: Record<"users" | "roles" | "policies" | "keys", string>;
+}
+
+const ofOrg: AccessScope = {
+  ...{ isPlatform: false, path: "/api/v1", keysQuery: "" },
+  manages: { users: "users:manage", roles: "orgs:manage", policies: "orgs:manage", keys: "apikeys:manage" },
+  reads: { users: "users:read", roles: "orgs:read", policies: "orgs:read", keys: "apikeys:read" },
+};
+
+const platformActions = (verb: "manage" | "read") => ({
+  users: `platform:users:${verb}`,
+  roles: `platform:roles:${verb}`,
+  policies: `platform:policies:${verb}`,
+  keys: `platform:keys:${verb}`,
+});
+
+const ofPlatform: AccessScope = {
+  ...{ isPlatform: true, path: "/api/v1/platform", keysQuery: "?platform=true" },
+  ...{ manages: platformActions("manage"), reads: platformActions("read") },
+};
+
+export const accessScope = (): AccessScope => (isAtHome() ? ofPlatform : ofOrg);
+
+export interface UserData {
+  id: string;
+  email: string;
+  name: string;
+  /** Of an org's user; one of the platform has `role_ids`. */
+  roles?: string[];
+  role_ids?: string[];
+  is_active?: boolean;
+  created_at: string;
+  last_login_at?: string;
+}
+
+export const rolesOfUser = ({ roles, role_ids }: UserData): string[] => roles ?? role_ids ?? [];
+
+export interface RoleData {
+  id: string;
+  name: string;
+  is_default: boolean;
+  base?: string;
+  policy_count: number;
+  api_key_count: number;
+}
+
+export interface PolicyData {
+  id: string;
+  name: string;
+  effect: string;
+  actions: string;
+  resources: string;
+  condition: string;
+  version: number;
+  updated_at: string;
+  warnings?: string[];
+  role_count?: number;
+}
+
+export interface AccessKeyData {
+  id: string;
+  name: string;
+  key_prefix: string;
+  environment_id?: string;
+  role_ids: string[];
+  created_at: string;
+  expires_at?: string;
+  last_used_at?: string;
+}
+
+export interface PolicyVersionData extends Omit<PolicyData, "version" | "updated_at" | "warnings"> {
+  version_num: number;
+  created_at: string;
+  author_id: string;
+  change_reason?: string;
+}
+
+const one = (id: string) => encodeURIComponent(id);
+
+export const listUsers = ({ path }: AccessScope, signal?: AbortSignal): Promise<UserData[]> =>
+  rest(`${path}/users`, { signal });
+
+export const createUser = ({ path }: AccessScope, body: object): Promise<UserData> =>
+  rest(`${path}/users`, { body });
+
+export const changeUser = ({ path }: AccessScope, id: string, body: object): Promise<UserData> =>
+  rest(`${path}/users/${one(id)}`, { method: "PATCH", body });
+
+export const deleteUser = ({ path }: AccessScope, id: string): Promise<void> =>
+  rest(`${path}/users/${one(id)}`, { method: "DELETE" });
+
+export const changePassword = (id: string, body: object): Promise<void> =>
+  rest(`/api/v1/users/${one(id)}/password`, { method: "PATCH", body });
+
+export const listRoles = ({ path }: AccessScope, signal?: AbortSignal): Promise<RoleData[]> =>
+  rest(`${path}/roles`, { signal });
+
+export const createRole = ({ path }: AccessScope, body: object): Promise<RoleData> =>
+  rest(`${path}/roles`, { body });
+
+export const deleteRole = ({ path }: AccessScope, id: string, force: boolean): Promise<void> =>
+  rest(`${path}/roles/${one(id)}${force ? "?force=true" : ""}`, { method: "DELETE" });
+
+export const policiesOfRole = async ({ path }: AccessScope, id: string, signal?: AbortSignal) =>
+  (await rest<{ policies: PolicyData[] }>(`${path}/roles/${one(id)}/policies`, { signal })).policies;
+
+export const assignPolicy = ({ path }: AccessScope, id: string, policyId: string): Promise<void> =>
+  rest(`${path}/roles/${one(id)}/policies`, { body: { policy_id: policyId } });
+
+export const unassignPolicy = ({ path }: AccessScope, id: string, policyId: string): Promise<void> =>
+  rest(`${path}/roles/${one(id)}/policies/${one(policyId)}`, { method: "DELETE" });
+
+export const listPolicies = ({ path }: AccessScope, signal?: AbortSignal): Promise<PolicyData[]> =>
+  rest(`${path}/policies`, { signal });
+
+export const getPolicy = ({ path }: AccessScope, id: string, signal?: AbortSignal): Promise<PolicyData> =>
+  rest(`${path}/policies/${one(id)}`, { signal });
+
+export const createPolicy = ({ path }: AccessScope, body: object): Promise<PolicyData> =>
+  rest(`${path}/policies`, { body: { ...body, effect: "deny" } });
+
+export const changePolicy = ({ path }: AccessScope, id: string, body: object): Promise<PolicyData> =>
+  rest(`${path}/policies/${one(id)}`, { method: "PATCH", body });
+
+export const deletePolicy = ({ path }: AccessScope, id: string): Promise<void> =>
+  rest(`${path}/policies/${one(id)}`, { method: "DELETE" });
+
+export const listPolicyVersions = (id: string, signal?: AbortSignal): Promise<PolicyVersionData[]> =>
+  rest(`/api/v1/policies/${one(id)}/versions`, { signal });
+
+export const rollbackPolicy = (id: string, version: number): Promise<PolicyData> =>
+  rest(`/api/v1/policies/${one(id)}/rollback/${version}`, { method: "POST" });
+
+export interface DryRunData {
+  matched: boolean;
+  compile_error?: string;
+  eval_error?: string;
+  past?: { decisions: number; denied: number; subjects: string[] };
+  warnings?: string[];
+}
+
+export const dryRun = (body: object, signal: AbortSignal): Promise<DryRunData> =>
+  rest("/api/v1/policies/dry-run", { body, signal });
+
+const keys = "/api/v1/apikeys";
+
+export const listKeys = ({ keysQuery }: AccessScope, signal?: AbortSignal): Promise<AccessKeyData[]> =>
+  rest(`${keys}${keysQuery}`, { signal });
+
+/** The answer alone holds the text of the key. */
+export const createKey = (
+  { isPlatform }: AccessScope,
+  body: object,
+): Promise<AccessKeyData & { key: string }> =>
+  rest(keys, { body: { ...body, ...(isPlatform && { platform: true }) } });
+
+export const rotateKey = (id: string): Promise<AccessKeyData & { key: string }> =>
+  rest(`${keys}/${one(id)}/rotate`, { method: "POST" });
+
+export const setKeyRoles = (id: string, roleIds: readonly string[]): Promise<AccessKeyData> =>
+  rest(`${keys}/${one(id)}/roles`, { method: "PUT", body: { role_ids: roleIds } });
+
+export const deleteKey = (id: string): Promise<void> => rest(`${keys}/${one(id)}`, { method: "DELETE" });

@@ -1,0 +1,111 @@
+import { rest } from "./api.ts";
+import { queryOf } from "./router.ts";
+
+/** A bucket, as `GET /api/v1/kv/buckets/{bucket}` says. */
+export interface BucketData {
+  name: string;
+  description?: string;
+  ttl_seconds?: number;
+  max_value_size: number;
+  max_bytes?: number;
+  history: number;
+  values: number;
+  bytes: number;
+  created_at: string;
+}
+
+export interface ValueData {
+  key: string;
+  /** Base64. */
+  value: string;
+  revision: number;
+  created_at: string;
+  expires_at?: string;
+}
+
+const bucketsPath = "/api/v1/kv/buckets";
+const pathOf = (bucket: string) => `${bucketsPath}/${encodeURIComponent(bucket)}`;
+/** Slashes of a key stay what they are. */
+const keyPath = (bucket: string, key: string) =>
+  `${pathOf(bucket)}/keys/${key.split("/").map(encodeURIComponent).join("/")}`;
+
+export const listBuckets = async (signal?: AbortSignal): Promise<BucketData[]> =>
+  (await rest<{ buckets: BucketData[] }>(bucketsPath, { signal })).buckets;
+
+export const getBucket = (bucket: string, signal?: AbortSignal): Promise<BucketData> =>
+  rest(pathOf(bucket), { signal });
+
+export const createBucket = (body: object): Promise<BucketData> => rest(bucketsPath, { body });
+
+export const deleteBucket = (bucket: string): Promise<void> => rest(pathOf(bucket), { method: "DELETE" });
+
+export async function listKeys(
+  bucket: string,
+  asked: { prefix: string; cursor: string; limit: string },
+  signal?: AbortSignal,
+): Promise<{ rows: string[]; next: string | undefined }> {
+  const page = await rest<{ keys: string[]; next_cursor?: string }>(
+    `${pathOf(bucket)}/keys${queryOf(asked)}`,
+    { signal },
+  );
+  return { rows: page.keys, next: page.next_cursor };
+}
+
+export const getKey = (
+  bucket: string,
+  key: string,
+  revision: string,
+  signal?: AbortSignal,
+): Promise<ValueData> => rest(`${keyPath(bucket, key)}${queryOf({ revision })}`, { signal });
+
+/** What must be true of the key as it is: its revision, or 0 for a key that is not there. */
+const onlyAt = (revision: number | undefined): Record<string, string> | undefined => {
+  if (revision === undefined) return undefined;
+  return revision === 0 ? { "If-None-Match": "*" } : { "If-Match": `${revision}` };
+};
+
+export const putKey = (
+  bucket: string,
+  key: string,
+  put: { text: string; ttlSeconds: string; onlyAt: number | undefined },
+): Promise<{ revision: number }> =>
+  rest(`${keyPath(bucket, key)}${queryOf({ ttl_seconds: put.ttlSeconds })}`, {
+    method: "PUT",
+    bytes: new TextEncoder().encode(put.text),
+    headers: { "Content-Type": "application/octet-stream", ...onlyAt(put.onlyAt) },
+  });
+
+export const deleteKey = (
+  bucket: string,
+  key: string,
+  asked: { purge: boolean; onlyAt: number },
+): Promise<void> =>
+  rest(`${keyPath(bucket, key)}${queryOf({ purge: asked.purge ? "true" : "" })}`, {
+    method: "DELETE",
+    headers: onlyAt(asked.onlyAt),
+  });
+
+/** A value as people read it: text where its bytes are text. */
+export function readValue(base64: string): { text: string | undefined; bytes: Uint8Array } {
+  const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true }).decode(bytes), bytes };
+  } catch {
+    return { text: undefined, bytes };
+  }
+}
+
+/** A change, as the watch of a bucket tells it. */
+export interface ToldValue {
+  type: "kv_update";
+  key: string;
+  value: string;
+  revision: number;
+  operation: "put" | "delete";
+}
+
+/** What a page remembers of it. */
+export type SeenChange = Pick<ToldValue, "key" | "revision" | "operation">;
+
+export const watchPath = (bucket: string, asked: { key?: string; after?: string }): string =>
+  `${pathOf(bucket)}/watch${queryOf(asked)}`;

@@ -1,0 +1,55 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { LiveState } from "./live.ts";
+import { socketUrl } from "./live.ts";
+
+const protocol = "svc.v1";
+const delayMs = 1_000;
+const longestDelayMs = 15_000;
+
+/**
+ * A path that only tells, such as that of a bucket's changes, on a socket of its own. It comes back when it is lost;
+ * `path` is asked anew each time, so that it can say where to go on. An empty path listens to nothing.
+ */
+export function useWatch<Frame extends { type: string }>(
+  path: () => string,
+  key: string,
+  onFrame: (frame: Frame) => void,
+): LiveState | "refused" {
+  const [state, setState] = useState<LiveState | "refused">("connecting");
+  const latest = useRef({ path, onFrame });
+  latest.current = { path, onFrame };
+  useEffect(() => {
+    if (key === "") return;
+    let attempts = 0;
+    let socket: WebSocket | undefined;
+    let retry: ReturnType<typeof setTimeout> | undefined;
+    let isRefused = false;
+    const open = () => {
+      const opened = new WebSocket(socketUrl(latest.current.path()), [protocol]);
+      socket = opened;
+      opened.onopen = () => {
+        attempts = 0;
+        setState("live");
+      };
+      opened.onmessage = ({ data }) => {
+        const frame = JSON.parse(data as string) as Frame;
+        if (frame.type === "error") isRefused = true;
+        else latest.current.onFrame(frame);
+      };
+      opened.onclose = () => {
+        if (socket !== opened) return;
+        setState(isRefused ? "refused" : "lost");
+        if (isRefused) return;
+        retry = setTimeout(open, Math.min(longestDelayMs, delayMs * 2 ** attempts++));
+      };
+    };
+    open();
+    return () => {
+      clearTimeout(retry);
+      const last = socket;
+      socket = undefined;
+      last?.close();
+    };
+  }, [key]);
+  return state;
+}

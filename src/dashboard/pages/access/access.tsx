@@ -1,0 +1,38 @@
+import { accessScope } from "../../lib/access.ts";
+import { address, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { Empty, PageHead, Tabs } from "../../ui/basics.tsx";
+import { Keys } from "./keys.tsx";
+import { Roles } from "./roles.tsx";
+import { Users } from "./users.tsx";
+
+const tabs = [
+  ["users", "Users", Users],
+  ["roles", "Roles", Roles],
+  ["keys", "Keys", Keys],
+] as const;
+
+/** Who may do what: users, roles and keys of the org, or of the platform. */
+export function AccessPage() {
+  const scope = accessScope();
+  const offered = tabs.filter(([tab]) => may(scope.reads[tab]));
+  const asked = address.value.query.get("tab");
+  const [shown, , Shown] = offered.find(([tab]) => tab === asked) ?? offered[0] ?? [];
+  if (!Shown) return <Empty title="Your roles do not show this page" />;
+  return (
+    <div class="page">
+      <PageHead
+        title="Access"
+        about={scope.isPlatform ? "Of the platform" : "Of the organization, in all its environments"}
+      />
+      <Tabs
+        label="Who"
+        tabs={offered.map(([tab, name]) => ({
+          ...{ name, isShown: tab === shown },
+          href: hrefOf(["access"], { tab: tab === offered[0]![0] ? "" : tab }),
+        }))}
+      />
+      <Shown key={shown} scope={scope} />
+    </div>
+  );
+}

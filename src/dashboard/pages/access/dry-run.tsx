@@ -1,0 +1,94 @@
+import { useEffect, useState } from "preact/hooks";
+import { type DryRunData, dryRun } from "../../lib/access.ts";
+import { messageOf } from "../../lib/api.ts";
+import { count } from "../../lib/format.ts";
+import { Text } from "../../ui/basics.tsx";
+import { Field } from "../../ui/dialog.tsx";
+import { Status } from "../../ui/status.tsx";
+import type { TypedPolicy } from "./policy-fields.tsx";
+
+const pauseMs = 400;
+/** Past decisions that the policy is tried on. */
+const decisionsTried = 1_000;
+const subjectsShown = 10;
+
+/** The made-up call that the policy is tried on. */
+const firstSample = { action: "events:emit", type: "event", resource: "order.placed", role: "developer" };
+
+/** Tries the policy as it is typed: on a made-up call, and on what callers of the org did of late. */
+export function DryRun({ of }: { of: TypedPolicy }) {
+  const [sample, setSample] = useState(firstSample);
+  const [found, setFound] = useState<{ answer?: DryRunData; error?: unknown }>({});
+  const key = JSON.stringify([of, sample]);
+  useEffect(() => {
+    const over = new AbortController();
+    const { action, type, resource, role } = sample;
+    const body = {
+      ...of,
+      ...{ subject: { kind: "user", roles: [role] }, request: { action, type, resource } },
+      last: decisionsTried,
+    };
+    const look = () =>
+      dryRun(body, over.signal).then(
+        (answer) => setFound({ answer }),
+        (error) => !over.signal.aborted && setFound({ error }),
+      );
+    const timer = setTimeout(look, pauseMs);
+    return () => {
+      clearTimeout(timer);
+      over.abort();
+    };
+  }, [key]);
+  const change = (name: keyof typeof sample) => (value: string) => setSample({ ...sample, [name]: value });
+  return (
+    <>
+      <div class="form form-pairs">
+        <Field label="Action" value={sample.action} onInput={change("action")} />
+        <Field label="Role of the caller" value={sample.role} onInput={change("role")} />
+        <Field label="Type of the thing" value={sample.type} onInput={change("type")} />
+        <Field label="Name of the thing" value={sample.resource} onInput={change("resource")} />
+      </div>
+      <div class="dry-run" aria-live="polite">
+        {found.error !== undefined && (
+          <p class="form-error">
+            <Text of={messageOf(found.error)} />
+          </p>
+        )}
+        {found.answer && <Answer of={found.answer} />}
+      </div>
+    </>
+  );
+}
+
+function Answer({ of }: { of: DryRunData }) {
+  const problem = of.compile_error ?? of.eval_error;
+  return (
+    <>
+      <p>
+        {"This call: "}
+        <Status of={of.matched ? "denied" : "not_denied"} />
+      </p>
+      {problem !== undefined && (
+        <p class="form-error">
+          <Text of={problem} />
+        </p>
+      )}
+      {of.warnings?.map((warning) => (
+        <p key={warning} class="issue">
+          <Text of={warning} />
+        </p>
+      ))}
+      {of.past && (
+        <>
+          <p>{`Of the last ${count(of.past.decisions)} audited calls it would have denied ${count(of.past.denied)}.`}</p>
+          {of.past.subjects.length > 0 && (
+            <p class="hint">
+              {"Of: "}
+              <Text of={of.past.subjects.slice(0, subjectsShown).join(", ")} />
+            </p>
+          )}
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,190 @@
+import { useState } from "preact/hooks";
+import {
+  type AccessKeyData,
+  type AccessScope,
+  createKey,
+  deleteKey,
+  listKeys,
+  type RoleData,
+  rotateKey,
+  setKeyRoles,
+} from "../../lib/access.ts";
+import { dateTime, instantOf, plain } from "../../lib/format.ts";
+import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { environments, may } from "../../lib/session.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button, Empty, Text, When } from "../../ui/basics.tsx";
+import { Choice, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { shownEnvironment } from "../quotas.tsx";
+import { MadeKey } from "./made-key.tsx";
+import { RoleChoice, RoleTags } from "./role-choice.tsx";
+import { readRoles } from "./users.tsx";
+
+type AskedOfKeys = { deed: "create" } | { deed: "rotate" | "roles" | "delete"; key: AccessKeyData };
+
+/** A key that ends within this is shown as ending. */
+const endsSoonMs = 7 * 86_400_000;
+
+export function Keys({ scope }: { scope: AccessScope }) {
+  const [asked, setAsked] = useState<AskedOfKeys>();
+  const [made, setMade] = useState("");
+  const close = () => setAsked(undefined);
+  const read = useLoaded((signal) => listKeys(scope, signal), [scope]);
+  const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);
+  useNet(read.reload);
+  const manages = may(scope.manages.keys);
+  const done = { onDone: read.reload, onClose: close };
+  return (
+    <>
+      <div class="toolbar">
+        {manages && (
+          <Button kind="primary" icon="plus" onClick={() => setAsked({ deed: "create" })}>
+            New key…
+          </Button>
+        )}
+      </div>
+      <ReadTable
+        read={read}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            name: "Key",
+            of: ({ name, key_prefix }) => (
+              <>
+                <Text of={name} />
+                <code class="under">{`${key_prefix}…`}</code>
+              </>
+            ),
+          },
+          { name: "Roles", of: ({ role_ids }) => <RoleTags of={role_ids} roles={roles} /> },
+          { name: "Environment", of: ({ environment_id }) => <Text of={environmentName(environment_id)} /> },
+          {
+            name: "Used",
+            isNumber: true,
+            of: ({ last_used_at }) => <When at={instantOf(last_used_at)} />,
+          },
+          { name: "Ends", of: ({ expires_at }) => <Ends at={instantOf(expires_at)} /> },
+          {
+            name: "",
+            of: (key) =>
+              manages && (
+                <span class="row-actions">
+                  <Button icon="refresh" onClick={() => setAsked({ deed: "rotate", key })}>
+                    Rotate…
+                  </Button>
+                  <Button onClick={() => setAsked({ deed: "roles", key })}>Roles…</Button>
+                  <Button icon="trash" onClick={() => setAsked({ deed: "delete", key })}>
+                    Revoke…
+                  </Button>
+                </span>
+              ),
+          },
+        ]}
+        empty={<Empty title="No keys" />}
+      />
+      {asked?.deed === "create" && <KeyDialog {...{ scope, roles }} onMade={setMade} {...done} />}
+      {asked?.deed === "roles" && <KeyRoles found={asked.key} roles={roles} {...done} />}
+      {asked?.deed === "rotate" && (
+        <Confirm
+          title={`Rotate ${plain(asked.key.name)}?`}
+          verb="Rotate"
+          act={async () => setMade((await rotateKey(asked.key.id)).key)}
+          done="Key rotated"
+          {...done}
+        >
+          <p>Every node refuses the old text at once: whoever uses it needs the new one.</p>
+        </Confirm>
+      )}
+      {asked?.deed === "delete" && (
+        <Confirm
+          title={`Revoke ${plain(asked.key.name)}?`}
+          verb="Revoke the key"
+          act={() => deleteKey(asked.key.id)}
+          done="Key revoked"
+          {...done}
+        >
+          <p>Every node refuses it at once.</p>
+        </Confirm>
+      )}
+      {made !== "" && <MadeKey text={made} onClose={() => setMade("")} />}
+    </>
+  );
+}
+
+const environmentName = (id: string | undefined): string =>
+  id === undefined ? "–" : (environments.value.find((one) => one.id === id)?.name ?? id);
+
+function Ends({ at }: { at: number | undefined }) {
+  const now = useTick(60_000, at !== undefined);
+  if (at === undefined) return <span class="faint">never</span>;
+  if (at <= now) return <Status of="expired" />;
+  return <span class={at - now < endsSoonMs ? "warn" : ""}>{dateTime(at)}</span>;
+}
+
+const lives = [
+  ["", "Without end"],
+  ["1d", "A day"],
+  ["30d", "30 days"],
+  ["90d", "90 days"],
+  ["365d", "A year"],
+] as const;
+
+function KeyDialog(props: {
+  scope: AccessScope;
+  roles: readonly RoleData[];
+  onMade: (text: string) => void;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { scope, roles, onMade, onDone, onClose } = props;
+  const [name, setName] = useState("");
+  const [environment, setEnvironment] = useState(shownEnvironment());
+  const [chosen, setChosen] = useState<string[]>([]);
+  const [expiresIn, setExpiresIn] = useState("90d");
+  const submit = async () => {
+    const made = await createKey(scope, {
+      ...{ name, role_ids: chosen },
+      ...(!scope.isPlatform && { env_id: environment }),
+      ...(expiresIn && { expires_in: expiresIn }),
+    });
+    onMade(made.key);
+    onDone();
+  };
+  return (
+    <FormDialog title="New key" submit="Make" onSubmit={submit} onClose={onClose}>
+      <Field label="Name" isRequired value={name} onInput={setName} hint="Who or what uses it" />
+      {!scope.isPlatform && (
+        <Choice
+          label="Environment"
+          value={environment}
+          options={environments.value.map(({ id, name }) => [id, name] as const)}
+          onChange={setEnvironment}
+        />
+      )}
+      <RoleChoice roles={roles} chosen={chosen} onChange={setChosen} />
+      <Choice label="Ends after" value={expiresIn} options={lives} onChange={setExpiresIn} />
+    </FormDialog>
+  );
+}
+
+function KeyRoles(props: {
+  found: AccessKeyData;
+  roles: readonly RoleData[];
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { found, roles, onDone, onClose } = props;
+  const [chosen, setChosen] = useState<string[]>(found.role_ids);
+  const submit = async () => {
+    await setKeyRoles(found.id, chosen);
+    toast("done", `Roles of ${plain(found.name)} changed`);
+    onDone();
+  };
+  return (
+    <FormDialog title={`Roles of ${plain(found.name)}`} submit="Save" onSubmit={submit} onClose={onClose}>
+      <RoleChoice roles={roles} chosen={chosen} onChange={setChosen} />
+    </FormDialog>
+  );
+}

@@ -1,0 +1,257 @@
+import { useState } from "preact/hooks";
+import { rest } from "../../lib/api.ts";
+import { bytes, count, duration, instantOf } from "../../lib/format.ts";
+import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { may, viewer } from "../../lib/session.ts";
+import { Button, Empty, Facts, Failure, PageHead, Section, Text, When } from "../../ui/basics.tsx";
+import { Status } from "../../ui/status.tsx";
+import { Table } from "../../ui/table.tsx";
+import { RotateDialog } from "./rotate-dialog.tsx";
+
+interface LoopData {
+  name: string;
+  last_progress: string | null;
+  failures: number;
+}
+
+interface NodeData {
+  status: string;
+  id?: string;
+  version?: string;
+  url?: string;
+  started_at?: string;
+  last_heartbeat?: string;
+  bus_connected?: boolean;
+  clock_offset_ms?: number;
+  clock_uncertainty_ms?: number;
+  cpu_percent?: number;
+  memory_bytes?: number;
+  loops?: LoopData[];
+}
+
+interface ClusterData {
+  status: string;
+  issues: string[];
+  mode: string;
+  node_id?: string;
+  nodes: NodeData[];
+  leaders?: { duty: string; node_id: string; epoch: number; lease_expires_at: string }[];
+  database: { engine: string; status: string; round_trip_ms: number };
+  bus: { kind: string; status: string };
+}
+
+const readMs = 5_000;
+/** A loop that has been still for longer than this is shown as late; the slowest begins every ten minutes. */
+const loopStillMs = 15 * 60_000;
+
+export function ClusterPage() {
+  const { value, error, reload } = useLoaded(
+    (signal) => rest<ClusterData>("/api/v1/cluster/health", { signal }),
+    [],
+  );
+  const [isRotating, setRotating] = useState(false);
+  useNet(reload, readMs);
+  const mayRotate = viewer.value?.kind === "platform" && may("platform:keys:manage");
+  return (
+    <div class="page">
+      <PageHead
+        title={
+          <>
+            Cluster
+            {value && <Status of={value.status} />}
+          </>
+        }
+        about="As the node that answers sees it"
+        actions={mayRotate && <Button onClick={() => setRotating(true)}>Rotate a secret…</Button>}
+      />
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {!value && error === undefined && <p class="faint">Reading…</p>}
+      {value && <ClusterInside of={value} />}
+      {isRotating && <RotateDialog onClose={() => setRotating(false)} />}
+    </div>
+  );
+}
+
+function ClusterInside({ of }: { of: ClusterData }) {
+  const { issues, mode, nodes, leaders, database, bus } = of;
+  const isDetailed = nodes.some(({ id }) => id !== undefined);
+  return (
+    <>
+      {issues.map((issue) => (
+        <p key={issue} class="issue">
+          <Text of={issue} />
+        </p>
+      ))}
+      <Facts
+        of={[
+          ["Mode", mode],
+          ["Nodes", count(nodes.length)],
+          ["Database", `${database.engine}, ${database.status}, ${duration(database.round_trip_ms)}`],
+          ["Bus", `${bus.kind}, ${bus.status}`],
+        ]}
+      />
+      {isDetailed ? (
+        <>
+          <Section title="Nodes">
+            <Nodes of={nodes} answering={of.node_id} leaders={leaders ?? []} />
+          </Section>
+          <Section title="Leaders">
+            <Leaders of={leaders ?? []} />
+          </Section>
+          <Section title="Loops">
+            <Loops of={nodes} />
+          </Section>
+        </>
+      ) : (
+        <Section title="Nodes">
+          <ul class="plain-list">
+            {nodes.map(({ status }, index) => (
+              <li key={index}>
+                <span class="grows">{`Node ${index + 1}`}</span>
+                <Status of={status} />
+              </li>
+            ))}
+          </ul>
+          <p class="hint">Admins of the installation see each node.</p>
+        </Section>
+      )}
+    </>
+  );
+}
+
+const off = (ms: number | undefined, uncertainty: number | undefined): string =>
+  ms === undefined ? "–" : `${ms > 0 ? "+" : ""}${count(ms)} ± ${uncertainty ?? 0} ms`;
+
+function Nodes(props: {
+  of: readonly NodeData[];
+  answering: string | undefined;
+  leaders: NonNullable<ClusterData["leaders"]>;
+}) {
+  const { of, answering, leaders } = props;
+  const ledBy = (id: string | undefined) => leaders.filter(({ node_id }) => node_id === id).length;
+  return (
+    <Table
+      rows={of}
+      label="Nodes"
+      keyOf={({ id }, index) => id ?? `${index}`}
+      columns={[
+        {
+          name: "Node",
+          of: ({ id = "", url = "" }) => (
+            <>
+              <code>
+                <Text of={id} />
+              </code>
+              {id === answering && <span class="tag">answers</span>}
+              <span class="under">
+                <Text of={url} />
+              </span>
+            </>
+          ),
+        },
+        {
+          name: "Status",
+          of: ({ status, bus_connected }) => (
+            <>
+              <Status of={status} />
+              {bus_connected === false && <span class="under warn">no bus</span>}
+            </>
+          ),
+        },
+        { name: "Version", of: ({ version = "" }) => <Text of={version} /> },
+        { name: "Leads", isNumber: true, of: ({ id }) => count(ledBy(id)) },
+        {
+          name: "Clock",
+          isNumber: true,
+          of: ({ clock_offset_ms, clock_uncertainty_ms }) => off(clock_offset_ms, clock_uncertainty_ms),
+        },
+        {
+          name: "CPU",
+          isNumber: true,
+          of: ({ cpu_percent }) => (cpu_percent === undefined ? "–" : `${Math.round(cpu_percent)} %`),
+        },
+        {
+          name: "Memory",
+          isNumber: true,
+          of: ({ memory_bytes }) => (memory_bytes === undefined ? "–" : bytes(memory_bytes)),
+        },
+        {
+          name: "Heartbeat",
+          isNumber: true,
+          of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} />,
+        },
+        { name: "Up since", isNumber: true, of: ({ started_at }) => <When at={instantOf(started_at)} /> },
+      ]}
+    />
+  );
+}
+
+const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
+  of.length === 0 ? (
+    <Empty title="No duty has a leader" />
+  ) : (
+    <Table
+      rows={of}
+      label="Leaders"
+      keyOf={({ duty }) => duty}
+      columns={[
+        { name: "Duty", of: ({ duty }) => duty },
+        {
+          name: "Node",
+          of: ({ node_id }) => (
+            <code>
+              <Text of={node_id} />
+            </code>
+          ),
+        },
+        { name: "Epoch", isNumber: true, of: ({ epoch }) => count(epoch) },
+        {
+          name: "Lease ends",
+          isNumber: true,
+          of: ({ lease_expires_at }) => lease_expires_at.replace("T", " ").slice(0, 19),
+        },
+      ]}
+    />
+  );
+
+/** Each loop with its slowest node. */
+function Loops({ of }: { of: readonly NodeData[] }) {
+  const now = useTick(5_000, true);
+  const loops = new Map<
+    string,
+    { name: string; nodes: number; failures: number; oldest: number | undefined }
+  >();
+  for (const { loops: own = [] } of of)
+    for (const { name, last_progress, failures } of own) {
+      const known = loops.get(name) ?? { name, nodes: 0, failures: 0, oldest: undefined };
+      const at = instantOf(last_progress ?? undefined);
+      known.nodes++;
+      known.failures = Math.max(known.failures, failures);
+      if (at !== undefined) known.oldest = Math.min(known.oldest ?? at, at);
+      loops.set(name, known);
+    }
+  const rows = [...loops.values()].sort(
+    (one, other) => other.failures - one.failures || (one.oldest ?? Infinity) - (other.oldest ?? Infinity),
+  );
+  return (
+    <Table
+      rows={rows}
+      label="Loops"
+      keyOf={({ name }) => name}
+      columns={[
+        { name: "Loop", of: ({ name }) => name },
+        {
+          name: "State",
+          of: ({ failures, oldest }) => {
+            if (failures > 0) return <Status of="failing" />;
+            if (oldest === undefined) return <Status of="pending" />;
+            return <Status of={now - oldest > loopStillMs ? "late" : "moving"} />;
+          },
+        },
+        { name: "Nodes", isNumber: true, of: ({ nodes }) => count(nodes) },
+        { name: "Failed in a row", isNumber: true, of: ({ failures }) => count(failures) },
+        { name: "Last progress", isNumber: true, of: ({ oldest }) => <When at={oldest} /> },
+      ]}
+    />
+  );
+}

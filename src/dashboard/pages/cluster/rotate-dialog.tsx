@@ -1,0 +1,55 @@
+import { useState } from "preact/hooks";
+import { rest } from "../../lib/api.ts";
+import { count } from "../../lib/format.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button } from "../../ui/basics.tsx";
+import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
+
+const kinds = [
+  ["jwt_secret", "Sessions of tenants' users"],
+  ["platform_jwt_secret", "Sessions of the platform's users"],
+  ["signing_key", "Signatures of what the server sends"],
+  ["master_key", "What seals secrets at rest"],
+] as const;
+
+const secretBytes = 32;
+
+const madeUp = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(secretBytes)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+
+/** Replaces a secret of the installation on every node. */
+export function RotateDialog({ onClose }: { onClose: () => void }) {
+  const [kind, setKind] = useState<string>("jwt_secret");
+  const [value, setValue] = useState("");
+  const submit = async () => {
+    const body = { kind, new_value: value };
+    const answer = await rest<{ confirmed_nodes: string[] }>("/api/v1/cluster/rotate-token", { body });
+    toast("done", `Rotated; ${count(answer.confirmed_nodes.length)} nodes use it already`);
+  };
+  return (
+    <FormDialog
+      title="Rotate a secret of the installation"
+      submit="Rotate"
+      isDangerous
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <p>Every node uses the new one from now on. Sessions that the old one signed end.</p>
+      <Choice label="Secret" value={kind} options={kinds} onChange={setKind} />
+      <Field
+        label="New value"
+        type="password"
+        autoComplete="new-password"
+        isRequired
+        value={value}
+        onInput={setValue}
+        hint="It is never shown again."
+      />
+      <div>
+        <Button onClick={() => setValue(madeUp())}>Make one up</Button>
+      </div>
+    </FormDialog>
+  );
+}

@@ -1,0 +1,86 @@
+import { rpc } from "../../lib/api.ts";
+import { count } from "../../lib/format.ts";
+import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { address, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { Empty, PageHead, Tabs, Text } from "../../ui/basics.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { EndpointLetters } from "./endpoint-letters.tsx";
+import { OutboxLetters } from "./outbox-letters.tsx";
+import { SourceLetters } from "./source-letters.tsx";
+
+const kinds = [
+  ["bus", "Bus", "events:subscribe", OutboxLetters],
+  ["endpoints", "Webhooks out", "webhooks:read", EndpointLetters],
+  ["sources", "Webhooks in", "webhooks:read", SourceLetters],
+  ["groups", "Groups", "events:subscribe", GroupLetters],
+] as const;
+
+/** What could not be delivered, wherever it was going. */
+export function DeadLettersPage() {
+  const offered = kinds.filter(([, , needs]) => may(needs));
+  const asked = address.value.query.get("of") ?? "bus";
+  const [shown, , , Letters] = offered.find(([kind]) => kind === asked) ?? offered[0]!;
+  return (
+    <div class="page">
+      <PageHead title="Dead letters" about="What was tried until its attempts were spent" />
+      <Tabs
+        label="Where it was going"
+        tabs={offered.map(([kind, name]) => ({
+          ...{ name, isShown: kind === shown },
+          href: hrefOf(["dead-letters"], { of: kind === "bus" ? "" : kind }),
+        }))}
+      />
+      <Letters key={shown} />
+    </div>
+  );
+}
+
+interface GroupGaveUp {
+  namespace: string;
+  name: string;
+  pattern: string;
+  inflightCount?: number;
+  droppedCount?: string;
+  givenUpCount?: string;
+}
+
+/** Groups keep no dead letters: what they gave up is counted, and stays in its log. */
+function GroupLetters() {
+  const read = useLoaded(async (signal) => {
+    const asked = { limit: 500 };
+    const answer = await rpc<{ groups?: GroupGaveUp[] }>(
+      "PubSubService",
+      "ListConsumerGroups",
+      asked,
+      signal,
+    );
+    return (answer.groups ?? []).filter(
+      ({ droppedCount, givenUpCount }) => Number(droppedCount ?? 0) + Number(givenUpCount ?? 0) > 0,
+    );
+  }, []);
+  useNet(read.reload);
+  return (
+    <>
+      <p class="lead">
+        A group passes over what its members refuse too often. The event stays in the log: emit it again, or
+        replay a function on it.
+      </p>
+      <ReadTable
+        read={read}
+        keyOf={({ namespace, name }) => `${namespace} ${name}`}
+        columns={[
+          {
+            name: "Group",
+            of: ({ namespace, name }) => <Text of={namespace ? `${namespace}:${name}` : name} />,
+          },
+          { name: "Pattern", of: ({ pattern }) => <Text of={pattern} /> },
+          { name: "Given up", isNumber: true, of: ({ givenUpCount }) => count(Number(givenUpCount ?? 0)) },
+          { name: "Dropped", isNumber: true, of: ({ droppedCount }) => count(Number(droppedCount ?? 0)) },
+          { name: "Held", isNumber: true, of: ({ inflightCount }) => count(inflightCount ?? 0) },
+        ]}
+        empty={<Empty title="No group gave anything up" />}
+      />
+    </>
+  );
+}

@@ -1,0 +1,148 @@
+import { useState } from "preact/hooks";
+import { rpc } from "../../lib/api.ts";
+import { count, instantOf } from "../../lib/format.ts";
+import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Failure, Section, Text, When } from "../../ui/basics.tsx";
+import { Confirm } from "../../ui/dialog.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+
+interface EndpointMessage {
+  id: string;
+  name?: string;
+  url: string;
+  status: string;
+  deadLetters?: number;
+}
+
+interface LetterMessage {
+  eventId: string;
+  eventName: string;
+  attempts?: number;
+  lastError?: string;
+  deadAt?: string;
+  redelivering?: boolean;
+}
+
+const service = "WebhookEndpointService";
+const pageRows = 50;
+
+/** Events that receivers of webhooks did not take, by receiver. */
+export function EndpointLetters() {
+  const { value, error, reload } = useLoaded(async (signal) => {
+    const asked = { limit: 200 };
+    const { endpoints = [] } = await rpc<{ endpoints?: EndpointMessage[] }>(
+      service,
+      "ListWebhookEndpoints",
+      asked,
+      signal,
+    );
+    return endpoints.filter(({ deadLetters = 0 }) => deadLetters > 0);
+  }, []);
+  useNet(reload);
+  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
+  if (!value) return <p class="faint">Reading…</p>;
+  if (value.length === 0) return <Empty title="Every receiver took its events" />;
+  return (
+    <>
+      {value.map((endpoint) => (
+        <Section
+          key={endpoint.id}
+          title={endpoint.name || endpoint.id}
+          aside={<span class="faint">{`${count(endpoint.deadLetters ?? 0)} dead letters`}</span>}
+        >
+          <p class="lead">
+            <Text of={endpoint.url} />
+          </p>
+          <Letters endpoint={endpoint} onDone={reload} />
+        </Section>
+      ))}
+    </>
+  );
+}
+
+function Letters({ endpoint, onDone }: { endpoint: EndpointMessage; onDone: () => void }) {
+  const endpointId = endpoint.id;
+  const [discarded, setDiscarded] = useState<LetterMessage>();
+  const read = usePages(
+    async (cursor, signal) => {
+      const offset = Number(cursor || "0");
+      const { deadLetters = [] } = await rpc<{ deadLetters?: LetterMessage[] }>(
+        service,
+        "ListWebhookDeadLetters",
+        { endpointId, limit: pageRows, offset },
+        signal,
+      );
+      const next = deadLetters.length < pageRows ? undefined : `${offset + pageRows}`;
+      return { rows: deadLetters, next };
+    },
+    [endpointId, endpoint.deadLetters],
+  );
+  const redeliver = async ({ eventId }: LetterMessage) => {
+    const call = () => rpc(service, "RedeliverWebhookDeadLetter", { endpointId, eventId });
+    if (await attempt(call, "It is sent again")) read.reload();
+  };
+  const done = () => {
+    read.reload();
+    onDone();
+  };
+  return (
+    <>
+      <ReadTable
+        read={read}
+        label="Dead letters"
+        keyOf={({ eventId }) => eventId}
+        columns={[
+          {
+            name: "Event",
+            of: ({ eventId, eventName }) => (
+              <>
+                <a href={hrefOf(["events", eventId])}>
+                  <Text of={eventName} />
+                </a>
+                <code class="under">
+                  <Text of={eventId} />
+                </code>
+              </>
+            ),
+          },
+          { name: "Attempts", isNumber: true, of: ({ attempts }) => count(attempts ?? 0) },
+          { name: "Last error", of: ({ lastError = "" }) => <Text of={lastError.slice(0, 300)} /> },
+          { name: "Dead", isNumber: true, of: ({ deadAt }) => <When at={instantOf(deadAt)} /> },
+          {
+            name: "",
+            of: (letter) =>
+              letter.redelivering ? (
+                <Status of="pending" />
+              ) : (
+                may("webhooks:manage") && (
+                  <span class="row-actions">
+                    <Button icon="refresh" onClick={() => void redeliver(letter)}>
+                      Send again
+                    </Button>
+                    <Button onClick={() => setDiscarded(letter)}>Discard…</Button>
+                  </span>
+                )
+              ),
+          },
+        ]}
+        empty={<Empty title="No dead letters" />}
+      />
+      {discarded && (
+        <Confirm
+          title="Discard this dead letter?"
+          verb="Discard"
+          act={() => rpc(service, "DiscardWebhookDeadLetter", { endpointId, eventId: discarded.eventId })}
+          done="Dead letter discarded"
+          onDone={done}
+          onClose={() => setDiscarded(undefined)}
+        >
+          <p>The receiver never gets the event, which stays in the log.</p>
+        </Confirm>
+      )}
+    </>
+  );
+}

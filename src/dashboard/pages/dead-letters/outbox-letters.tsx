@@ -1,0 +1,116 @@
+import { useState } from "preact/hooks";
+import { rest } from "../../lib/api.ts";
+import { count, instantOf } from "../../lib/format.ts";
+import { useLive, useNet, usePages } from "../../lib/hooks.ts";
+import { readValue } from "../../lib/kv.ts";
+import { address, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Text, When } from "../../ui/basics.tsx";
+import { Confirm, Dialog } from "../../ui/dialog.tsx";
+import { JsonTextView } from "../../ui/json-view.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+
+interface LetterData {
+  id: string;
+  event_id: string;
+  topic: string;
+  kind: string;
+  dead_at: string;
+  attempts: number;
+  last_error: string;
+  payload: string;
+}
+
+const letters = "/api/v1/outbox/dead-letter";
+const pageRows = 50;
+
+async function listLetters(cursor: string, signal: AbortSignal) {
+  const query = new URLSearchParams({
+    env: address.value.environment,
+    ...{ limit: `${pageRows}`, offset: cursor || "0" },
+  });
+  const { items, offset } = await rest<{ items: LetterData[]; offset: number }>(`${letters}?${query}`, {
+    signal,
+  });
+  return { rows: items, next: items.length < pageRows ? undefined : `${offset + items.length}` };
+}
+
+/** Messages that the bus refused. */
+export function OutboxLetters() {
+  const read = usePages(listLetters, []);
+  const [shown, setShown] = useState<LetterData>();
+  const [discarded, setDiscarded] = useState<LetterData>();
+  useLive("system.outbox.>", { onFrame: read.reload, onBack: read.reload });
+  useNet(read.reload);
+  const requeue = async ({ event_id }: LetterData) => {
+    const path = `${letters}/${encodeURIComponent(event_id)}/requeue`;
+    if (await attempt(() => rest(path, { method: "POST" }), "It is tried anew")) read.reload();
+  };
+  return (
+    <>
+      <ReadTable
+        read={read}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            name: "Topic",
+            of: (letter) => (
+              <>
+                <Text of={letter.topic} />
+                <span class="under">{letter.kind}</span>
+              </>
+            ),
+          },
+          {
+            name: "Event",
+            of: ({ event_id }) => (
+              <a href={hrefOf(["events", event_id])}>
+                <code>
+                  <Text of={event_id} />
+                </code>
+              </a>
+            ),
+          },
+          { name: "Attempts", isNumber: true, of: ({ attempts }) => count(attempts) },
+          { name: "Last error", of: ({ last_error }) => <Text of={last_error.slice(0, 300)} /> },
+          { name: "Dead", isNumber: true, of: ({ dead_at }) => <When at={instantOf(dead_at)} /> },
+          {
+            name: "",
+            of: (letter) => (
+              <span class="row-actions">
+                <Button onClick={() => setShown(letter)}>Payload</Button>
+                {may("outbox:manage") && (
+                  <>
+                    <Button icon="refresh" onClick={() => void requeue(letter)}>
+                      Try again
+                    </Button>
+                    <Button onClick={() => setDiscarded(letter)}>Discard…</Button>
+                  </>
+                )}
+              </span>
+            ),
+          },
+        ]}
+        empty={<Empty title="The bus took everything" />}
+      />
+      {shown && (
+        <Dialog title="Payload" onClose={() => setShown(undefined)}>
+          <JsonTextView text={readValue(shown.payload).text ?? ""} what="payload" />
+        </Dialog>
+      )}
+      {discarded && (
+        <Confirm
+          title="Discard the dead letters of this event?"
+          verb="Discard"
+          act={() => rest(`${letters}/${encodeURIComponent(discarded.event_id)}`, { method: "DELETE" })}
+          done="Dead letters discarded"
+          onDone={read.reload}
+          onClose={() => setDiscarded(undefined)}
+        >
+          <p>Subscribers of the bus never hear of it. The event itself stays in the log.</p>
+        </Confirm>
+      )}
+    </>
+  );
+}

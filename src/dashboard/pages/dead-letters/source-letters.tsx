@@ -1,0 +1,84 @@
+import { rpc } from "../../lib/api.ts";
+import { instantOf } from "../../lib/format.ts";
+import { useNet, usePages } from "../../lib/hooks.ts";
+import { hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Text, When } from "../../ui/basics.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+
+interface DeliveryMessage {
+  id: string;
+  sourceId: string;
+  status: string;
+  error?: string;
+  eventName?: string;
+  createdAt?: string;
+}
+
+const service = "WebhookService";
+const pageRows = 50;
+
+/** Deliveries of providers that failed here: their senders were told so, and most send again. */
+export function SourceLetters() {
+  const read = usePages(async (cursor, signal) => {
+    const offset = Number(cursor || "0");
+    const asked = { status: "failed", limit: pageRows, offset };
+    const { deliveries = [] } = await rpc<{ deliveries?: DeliveryMessage[] }>(
+      service,
+      "ListWebhookDeliveries",
+      asked,
+      signal,
+    );
+    const next = deliveries.length < pageRows ? undefined : `${offset + pageRows}`;
+    return { rows: deliveries, next };
+  }, []);
+  useNet(read.reload);
+  const redeliver = async ({ id }: DeliveryMessage) => {
+    const call = () => rpc<DeliveryMessage>(service, "RedeliverWebhook", { id });
+    if (await attempt(call, "Its event is emitted")) read.reload();
+  };
+  return (
+    <ReadTable
+      read={read}
+      keyOf={({ id }) => id}
+      columns={[
+        {
+          name: "Delivery",
+          of: ({ id, eventName }) => (
+            <>
+              <code>{id}</code>
+              {eventName && (
+                <span class="under">
+                  <Text of={eventName} />
+                </span>
+              )}
+            </>
+          ),
+        },
+        { name: "Status", of: ({ status }) => <Status of={status} /> },
+        { name: "Source", of: ({ sourceId }) => <Text of={sourceId} /> },
+        { name: "Error", of: ({ error = "" }) => <Text of={error} /> },
+        { name: "Received", isNumber: true, of: ({ createdAt }) => <When at={instantOf(createdAt)} /> },
+        {
+          name: "",
+          of: (delivery) =>
+            may("webhooks:manage") && (
+              <Button icon="refresh" onClick={() => void redeliver(delivery)}>
+                Emit its event
+              </Button>
+            ),
+        },
+      ]}
+      empty={
+        <Empty title="No delivery failed">
+          <p>
+            {"Sources and all their deliveries: "}
+            <a href={hrefOf(["webhooks"])}>Webhooks</a>
+          </p>
+        </Empty>
+      }
+    />
+  );
+}

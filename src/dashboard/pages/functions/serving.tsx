@@ -1,0 +1,256 @@
+import { rest } from "../../lib/api.ts";
+import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
+import type { FunctionView } from "../../lib/functions.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { hrefOf, queryOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { listWorkers } from "../workers.tsx";
+
+const readMs = 5_000;
+
+/** What moves the runs of a function: its workers, its schedule, what waits to begin, and its endpoint. */
+export const Serving = ({ of }: { of: FunctionView }) => (
+  <>
+    {may("functions:read") && <Workers functionId={of.id} />}
+    {of.triggers.some(({ cron }) => cron) && <Schedules functionId={of.id} />}
+    {may("functions:read") && of.definition.debounce !== undefined && <Debounced functionId={of.id} />}
+    {of.endpointUrl !== "" && <BreakersOf functionId={of.id} />}
+  </>
+);
+
+function Workers({ functionId }: { functionId: string }) {
+  const read = useLoaded(
+    async (signal) =>
+      (await listWorkers(signal)).filter(({ function_ids }) => function_ids.includes(functionId)),
+    [functionId],
+  );
+  useLive("system.worker.>", { onFrame: read.reload, onBack: read.reload });
+  useNet(read.reload);
+  return (
+    <Section title="Workers that serve it" aside={<a href={hrefOf(["workers"])}>All workers</a>}>
+      <ReadTable
+        read={read}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Worker", of: ({ id }) => <Text of={id} /> },
+          { name: "SDK", of: ({ version }) => <Text of={version.sdk} /> },
+          {
+            name: "Jobs of all its functions",
+            isNumber: true,
+            of: ({ active_jobs, max_concurrent }) => `${active_jobs} of ${max_concurrent}`,
+          },
+          {
+            name: "Heartbeat",
+            isNumber: true,
+            of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} />,
+          },
+        ]}
+        empty={<Empty title="No connected worker serves it" />}
+      />
+    </Section>
+  );
+}
+
+interface ScheduleData {
+  expression: string;
+  event?: string;
+  coming: string[];
+  error?: string;
+  fired: number;
+  missed: number;
+}
+
+function Schedules({ functionId }: { functionId: string }) {
+  const read = useLoaded(
+    async (signal) =>
+      (
+        await rest<{ schedules: ScheduleData[] }>(
+          `/api/v1/schedules${queryOf({ function_id: functionId })}`,
+          { signal },
+        )
+      ).schedules,
+    [functionId],
+  );
+  useLive("system.cron.>", { onFrame: read.reload, onBack: read.reload });
+  useNet(read.reload);
+  return (
+    <Section title="Its schedule">
+      <ReadTable
+        read={read}
+        keyOf={({ expression, event = "" }) => `${expression} ${event}`}
+        columns={[
+          {
+            name: "Cron",
+            of: ({ expression, event, error }) => (
+              <>
+                <code>
+                  <Text of={expression} />
+                </code>
+                {event && (
+                  <span class="under">
+                    <Text of={event} />
+                  </span>
+                )}
+                {error && (
+                  <span class="under warn">
+                    <Text of={error} />
+                  </span>
+                )}
+              </>
+            ),
+          },
+          {
+            name: "Next",
+            of: ({ coming }) =>
+              coming.length === 0 ? (
+                <span class="faint">none while it rests</span>
+              ) : (
+                coming.map((at) => (
+                  <span key={at} class="slot number">
+                    {dateTime(instantOf(at) ?? 0)}
+                  </span>
+                ))
+              ),
+          },
+          { name: "Fired", isNumber: true, of: ({ fired }) => count(fired) },
+          {
+            name: "Missed",
+            isNumber: true,
+            of: ({ missed }) => <span class={missed > 0 ? "warn" : ""}>{count(missed)}</span>,
+          },
+        ]}
+        empty={<Empty title="It is taken up within a second" />}
+      />
+    </Section>
+  );
+}
+
+interface ArmedData {
+  environment_id: string;
+  function_id: string;
+  debounce_key: string;
+  event_id: string;
+  period_ms: number;
+  armed_at: string;
+  fires_at: string;
+}
+
+const base64url = (text: string): string =>
+  btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
+
+const armedPath = "/api/v1/debounce/entries";
+
+function Debounced({ functionId }: { functionId: string }) {
+  const read = useLoaded(
+    async (signal) =>
+      (await rest<{ entries: ArmedData[] }>(`${armedPath}?limit=1000`, { signal })).entries.filter(
+        ({ function_id }) => function_id === functionId,
+      ),
+    [functionId],
+  );
+  useNet(read.reload, readMs);
+  const cancel = async ({ environment_id, debounce_key }: ArmedData) => {
+    const path = [environment_id, functionId, base64url(debounce_key)].map(encodeURIComponent).join("/");
+    const call = () => rest(`${armedPath}/${path}`, { method: "DELETE" });
+    if (await attempt(call, "Its event starts no run")) read.reload();
+  };
+  return (
+    <Section title="Held back until it is quiet">
+      <ReadTable
+        read={read}
+        keyOf={({ debounce_key }) => debounce_key}
+        columns={[
+          { name: "Key", of: ({ debounce_key }) => <Text of={debounce_key || "(one for all)"} /> },
+          {
+            name: "Newest event",
+            of: ({ event_id }) => (
+              <a href={hrefOf(["events", event_id])}>
+                <code>
+                  <Text of={event_id} />
+                </code>
+              </a>
+            ),
+          },
+          { name: "Quiet for", isNumber: true, of: ({ period_ms }) => duration(period_ms) },
+          { name: "Begins", isNumber: true, of: ({ fires_at }) => dateTime(instantOf(fires_at) ?? 0) },
+          {
+            name: "",
+            of: (armed) =>
+              may("functions:invoke") &&
+              armed.debounce_key !== "" && (
+                <span class="row-actions">
+                  <Button onClick={() => void cancel(armed)}>Cancel</Button>
+                </span>
+              ),
+          },
+        ]}
+        empty={<Empty title="No event is held back" />}
+      />
+    </Section>
+  );
+}
+
+interface BreakerData {
+  key: string;
+  function_id: string;
+  endpoint: string;
+  state: string;
+  consecutive_fails: number;
+  last_failure?: string;
+}
+
+const breakersPath = "/api/v1/circuit-breakers";
+
+function BreakersOf({ functionId }: { functionId: string }) {
+  const read = useLoaded(
+    async (signal) =>
+      (await rest<BreakerData[]>(breakersPath, { signal })).filter((one) => one.function_id === functionId),
+    [functionId],
+  );
+  useNet(read.reload, readMs);
+  const reset = async ({ key }: BreakerData) => {
+    const call = () => rest(`${breakersPath}/${encodeURIComponent(key)}/reset`, { method: "POST" });
+    if (await attempt(call, "The endpoint is called again")) read.reload();
+  };
+  return (
+    <Section title="Its endpoint">
+      <ReadTable
+        read={read}
+        keyOf={({ key }) => key}
+        columns={[
+          { name: "Endpoint", of: ({ endpoint }) => <Text of={endpoint} /> },
+          { name: "Breaker", of: ({ state }) => <Status of={state} /> },
+          {
+            name: "Failed in a row",
+            isNumber: true,
+            of: ({ consecutive_fails }) => count(consecutive_fails),
+          },
+          {
+            name: "Last failure",
+            isNumber: true,
+            of: ({ last_failure }) => <When at={instantOf(last_failure)} />,
+          },
+          {
+            name: "",
+            of: (breaker) =>
+              may("functions:invoke") && (
+                <span class="row-actions">
+                  <Button icon="refresh" onClick={() => void reset(breaker)}>
+                    Close the breaker
+                  </Button>
+                </span>
+              ),
+          },
+        ]}
+        empty={<Empty title="It has not failed of late" />}
+      />
+    </Section>
+  );
+}

@@ -1,0 +1,62 @@
+import { rest } from "../../lib/api.ts";
+import { count, instantOf } from "../../lib/format.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { hrefOf, queryOf } from "../../lib/router.ts";
+import { Empty, Failure, Text, When } from "../../ui/basics.tsx";
+
+interface ErrorGroupData {
+  id: string;
+  function_id: string;
+  code: string;
+  message: string;
+  frame: string;
+  count: number;
+  last_seen_at: string;
+  sample_run_id: string;
+}
+
+const troublesShown = 8;
+const dayMs = 86_400_000;
+const messageChars = 300;
+
+/** Failures that look alike, as the server groups them: those seen in the last day, seen last first. */
+export function Troubles({ functionId }: { functionId?: string }) {
+  const { value, error, reload } = useLoaded(
+    (signal) => {
+      const since = new Date(Date.now() - dayMs).toISOString();
+      const asked = { function_id: functionId, since, limit: `${troublesShown}` };
+      return rest<{ groups: ErrorGroupData[] }>(`/api/v1/errors${queryOf(asked)}`, { signal });
+    },
+    [functionId],
+  );
+  useNet(reload);
+  useLive("system.run.*.failed", { onFrame: reload, onBack: reload });
+  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
+  if (value?.groups.length === 0) return <Empty title="Nothing failed in the last day" />;
+  return (
+    <ul class="troubles">
+      {value?.groups.map((group) => (
+        <li key={group.id}>
+          <a class="trouble-runs number" href={hrefOf(["runs"], { error: group.id })} title="Failures so far">
+            {group.count === 0 ? "…" : count(group.count)}
+          </a>
+          <div class="trouble-text">
+            <a href={hrefOf(["runs", group.sample_run_id])}>
+              <Text of={group.message.slice(0, messageChars) || group.code || "No message"} />
+            </a>
+            {group.frame && (
+              <code class="faint">
+                <Text of={group.frame.slice(0, messageChars)} />
+              </code>
+            )}
+            <span class="faint">
+              <Text of={group.function_id} />
+              {", last "}
+              <When at={instantOf(group.last_seen_at)} />
+            </span>
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,188 @@
+import { useState } from "preact/hooks";
+import { CallError } from "../../lib/api.ts";
+import { bytes as bytesText, count, dateTime, instantOf, plain } from "../../lib/format.ts";
+import { useLoaded } from "../../lib/hooks.ts";
+import {
+  type BucketData,
+  deleteKey,
+  getKey,
+  putKey,
+  readValue,
+  type SeenChange,
+  type ValueData,
+} from "../../lib/kv.ts";
+import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button, Empty, Facts, Failure, Section } from "../../ui/basics.tsx";
+import { Check, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { JsonTextView } from "../../ui/json-view.tsx";
+
+/** Bytes of a value that is no text, as far as they are shown. */
+const hexBytesShown = 512;
+
+export function KeyValue(props: {
+  bucket: BucketData;
+  name: string;
+  changes: readonly SeenChange[];
+  onDone: () => void;
+}) {
+  const { bucket, name, changes, onDone } = props;
+  const revision = address.value.query.get("revision") ?? "";
+  const [asked, setAsked] = useState<"put" | "delete">();
+  const close = () => setAsked(undefined);
+  const newest = changes.find(({ key }) => key === name)?.revision ?? 0;
+  const { value, error, reload } = useLoaded(
+    (signal) => getKey(bucket.name, name, revision, signal),
+    [bucket.name, name, revision, revision === "" ? newest : 0],
+  );
+  const done = () => {
+    reload();
+    onDone();
+  };
+  const isGone = error instanceof CallError && error.status === 404;
+  return (
+    <Section
+      title={plain(name)}
+      aside={
+        value &&
+        revision === "" &&
+        may("secrets:manage") && (
+          <span class="row-actions">
+            <Button icon="edit" onClick={() => setAsked("put")}>
+              Put…
+            </Button>
+            <Button icon="trash" onClick={() => setAsked("delete")}>
+              Delete…
+            </Button>
+          </span>
+        )
+      }
+    >
+      {isGone ? (
+        <Empty title={revision === "" ? "The key is not there" : `Revision ${plain(revision)} is not kept`} />
+      ) : (
+        error !== undefined && <Failure error={error} onRetry={reload} />
+      )}
+      {value && !isGone && <Value value={value} />}
+      {bucket.history > 1 && <Revision key={revision} asked={revision} />}
+      {asked === "put" && value && (
+        <PutDialog bucket={bucket.name} found={value} onDone={done} onClose={close} />
+      )}
+      {asked === "delete" && value && (
+        <DeleteKey bucket={bucket.name} found={value} onDone={done} onClose={close} />
+      )}
+    </Section>
+  );
+}
+
+function Value({ value }: { value: ValueData }) {
+  const { text, bytes } = readValue(value.value);
+  const expires = instantOf(value.expires_at);
+  return (
+    <>
+      <Facts
+        of={[
+          ["Revision", count(value.revision)],
+          ["Written", dateTime(instantOf(value.created_at) ?? 0)],
+          ["Size", bytesText(bytes.length)],
+          ...(expires === undefined ? [] : ([["Expires", dateTime(expires)]] as const)),
+        ]}
+      />
+      {text === undefined ? (
+        <pre class="hex">
+          {[...bytes.slice(0, hexBytesShown)].map((one) => one.toString(16).padStart(2, "0")).join(" ")}
+          {bytes.length > hexBytesShown && ` … ${count(bytes.length - hexBytesShown)} more bytes`}
+        </pre>
+      ) : (
+        <JsonTextView text={text} what="value" />
+      )}
+    </>
+  );
+}
+
+/** The value as it was: revisions are of the bucket, so that the one before is not one less. */
+function Revision({ asked }: { asked: string }) {
+  const [typed, setTyped] = useState(asked);
+  return (
+    <form
+      class="inline-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setQuery({ revision: typed }, {});
+      }}
+    >
+      <Field label="As of revision" type="number" value={typed} onInput={setTyped} />
+      <Button type="submit">Show</Button>
+      {asked !== "" && <Button onClick={() => setQuery({ revision: "" }, {})}>The newest</Button>}
+    </form>
+  );
+}
+
+export function PutDialog(props: {
+  bucket: string;
+  found?: ValueData;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { bucket, onDone, onClose } = props;
+  // What was read when the form opened: a change of another meanwhile refuses this one.
+  const [found] = useState(props.found);
+  const [key, setKey] = useState(found?.key ?? "");
+  const [text, setText] = useState(() => (found ? (readValue(found.value).text ?? "") : ""));
+  const [ttlSeconds, setTtl] = useState("");
+  const [isChecked, setChecked] = useState(true);
+  const submit = async () => {
+    const at = isChecked ? (found?.revision ?? 0) : undefined;
+    const { revision } = await putKey(bucket, key, { text, ttlSeconds, onlyAt: at });
+    toast("done", `${plain(key)} is at revision ${count(revision)}`);
+    onDone();
+    if (!found) go(hrefOf(["kv", bucket], { key }));
+  };
+  return (
+    <FormDialog
+      title={found ? `Put ${plain(found.key)}` : "Put a key"}
+      submit="Put"
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      {!found && <Field label="Key" isRequired value={key} onInput={setKey} hint="Such as users/17" />}
+      <Field label="Value" isCode rows={10} value={text} onInput={setText} />
+      <Field
+        label="Seconds that it is kept"
+        type="number"
+        value={ttlSeconds}
+        onInput={setTtl}
+        hint="Empty: as the bucket says."
+      />
+      <Check
+        label={
+          found
+            ? `Only while the key is at revision ${count(found.revision)}`
+            : "Only if there is no such key"
+        }
+        isChecked={isChecked}
+        onChange={setChecked}
+      />
+    </FormDialog>
+  );
+}
+
+function DeleteKey(props: { bucket: string; found: ValueData; onDone: () => void; onClose: () => void }) {
+  const { bucket, onDone, onClose } = props;
+  const [found] = useState(props.found);
+  const [purge, setPurge] = useState(false);
+  return (
+    <Confirm
+      title={`Delete ${plain(found.key)}?`}
+      verb="Delete the key"
+      act={() => deleteKey(bucket, found.key, { purge, onlyAt: found.revision })}
+      done="Key deleted"
+      onDone={onDone}
+      onClose={onClose}
+    >
+      <p>{`Only while it is at revision ${count(found.revision)}: a newer value stays.`}</p>
+      <Check label="The values before it, too" isChecked={purge} onChange={setPurge} />
+    </Confirm>
+  );
+}

@@ -1,0 +1,150 @@
+import { useState } from "preact/hooks";
+import { rest } from "../../lib/api.ts";
+import { count, instantOf, plain } from "../../lib/format.ts";
+import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { placeOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { Button, Empty, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { MadeKey } from "../access/made-key.tsx";
+
+interface TenantData {
+  id: string;
+  name: string;
+  created_at: string;
+}
+
+const tenants = "/api/v1/platform/tenants";
+
+/** Every tenant of the installation; a user of the platform looks into each as the platform. */
+export function TenantsPage() {
+  const read = useLoaded((signal) => rest<TenantData[]>(tenants, { signal }), []);
+  const [isMaking, setMaking] = useState(false);
+  const [made, setMade] = useState("");
+  const [deleted, setDeleted] = useState<TenantData>();
+  useNet(read.reload);
+  const manages = may("platform:tenants:manage");
+  return (
+    <div class="page">
+      <PageHead
+        title="Tenants"
+        about={read.value ? `${count(read.value.length)} organizations` : "Reading…"}
+        actions={
+          manages && (
+            <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>
+              New tenant…
+            </Button>
+          )
+        }
+      />
+      <ReadTable
+        read={read}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            name: "Tenant",
+            of: ({ id, name }) => (
+              <>
+                <Text of={name} />
+                <code class="under">
+                  <Text of={id} />
+                </code>
+              </>
+            ),
+          },
+          { name: "Made", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
+          {
+            name: "",
+            of: (tenant) => (
+              <span class="row-actions">
+                {may("platform:impersonate:read") && (
+                  <a class="button" href={placeOf(tenant.id, "", ["overview"])}>
+                    Look inside
+                  </a>
+                )}
+                {manages && (
+                  <Button icon="trash" onClick={() => setDeleted(tenant)}>
+                    Delete…
+                  </Button>
+                )}
+              </span>
+            ),
+          },
+        ]}
+        empty={
+          <Empty title="No tenants">
+            <p>A tenant is an organization with its own users, environments and keys.</p>
+          </Empty>
+        }
+      />
+      {isMaking && (
+        <NewTenant
+          through={read.value?.[0]?.id}
+          onMade={setMade}
+          onDone={read.reload}
+          onClose={() => setMaking(false)}
+        />
+      )}
+      {made !== "" && <MadeKey text={made} onClose={() => setMade("")} />}
+      {deleted && (
+        <DeleteTenant tenant={deleted} onDone={read.reload} onClose={() => setDeleted(undefined)} />
+      )}
+    </div>
+  );
+}
+
+function NewTenant(props: {
+  /** The call that makes all at once wants an org to be named; the first tenant is made bare. */
+  through: string | undefined;
+  onMade: (key: string) => void;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { through, onMade, onDone, onClose } = props;
+  const [name, setName] = useState("");
+  const [environment, setEnvironment] = useState("production");
+  const submit = async () => {
+    if (through === undefined) await rest(tenants, { body: { name } });
+    else {
+      const body = { org_name: name, ...(environment && { env_name: environment }) };
+      const headers = { "X-Svc-Org": through };
+      const path = "/api/v1/tenants/provision";
+      onMade((await rest<{ api_key: { key: string } }>(path, { body, headers })).api_key.key);
+    }
+    onDone();
+  };
+  return (
+    <FormDialog title="New tenant" submit="Make" onSubmit={submit} onClose={onClose}>
+      {through !== undefined && (
+        <p>Makes the organization with a project, an environment and a key of its admin, all at once.</p>
+      )}
+      <Field label="Name" isRequired value={name} onInput={setName} />
+      {through !== undefined && (
+        <Field label="First environment" value={environment} onInput={setEnvironment} />
+      )}
+    </FormDialog>
+  );
+}
+
+function DeleteTenant(props: { tenant: TenantData; onDone: () => void; onClose: () => void }) {
+  const { tenant, onDone, onClose } = props;
+  const [typed, setTyped] = useState("");
+  const act = async () => {
+    if (typed !== tenant.name) throw new Error("What you typed is not the tenant's name.");
+    await rest(`${tenants}/${encodeURIComponent(tenant.id)}`, { method: "DELETE" });
+  };
+  return (
+    <Confirm
+      title={`Delete ${plain(tenant.name)}?`}
+      verb="Delete the tenant"
+      act={act}
+      done="Tenant deleted"
+      onDone={onDone}
+      onClose={onClose}
+    >
+      <p>Its users, keys, environments and everything in them go with it, and cannot be brought back.</p>
+      <Field label="Type its name" isRequired value={typed} onInput={setTyped} />
+    </Confirm>
+  );
+}

@@ -1,0 +1,136 @@
+import { useEffect, useState } from "preact/hooks";
+import { messageOf, rest } from "../../lib/api.ts";
+import { count, instantOf } from "../../lib/format.ts";
+import { go, hrefOf } from "../../lib/router.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Text, When } from "../../ui/basics.tsx";
+import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
+
+interface PreviewData {
+  from_position: number;
+  to_position: number;
+  scanned: number;
+  truncated: boolean;
+  matched: number;
+  with_run: number;
+  to_start: number;
+  samples: { event_id: string; name: string; position: number; at: string; has_run: boolean }[];
+}
+
+const previewPauseMs = 400;
+const samplesShown = 5;
+
+/** Which events would be replayed, as it is typed. */
+function usePreview(functionId: string, events: object) {
+  const [found, setFound] = useState<{ preview?: PreviewData; error?: unknown }>({});
+  const key = JSON.stringify([functionId, events]);
+  useEffect(() => {
+    setFound({});
+    if (functionId === "") return;
+    const over = new AbortController();
+    const body = { function_id: functionId, events };
+    const look = () =>
+      rest<PreviewData>("/api/v1/replays/preview", { body, signal: over.signal }).then(
+        (preview) => setFound({ preview }),
+        (error) => !over.signal.aborted && setFound({ error }),
+      );
+    const timer = setTimeout(look, previewPauseMs);
+    return () => {
+      clearTimeout(timer);
+      over.abort();
+    };
+  }, [key]);
+  return found;
+}
+
+const instantText = (typed: string): string | undefined => {
+  const at = instantOf(typed);
+  return at === undefined ? undefined : new Date(at).toISOString();
+};
+
+/** Starts a function on events of the past. */
+export function ReplayDialog(props: { functionId?: string; onClose: () => void }) {
+  const { onClose } = props;
+  const [functionId, setFunction] = useState(props.functionId ?? "");
+  const [pattern, setPattern] = useState("");
+  const [filter, setFilter] = useState("");
+  const [since, setSince] = useState("");
+  const [again, setAgain] = useState(false);
+  const [reason, setReason] = useState("");
+  const from = instantText(since);
+  const events = {
+    ...{ ...(pattern && { pattern }), ...(filter && { filter }) },
+    ...{ ...(from && { since: from }), ...(again && { again }) },
+  };
+  const { preview, error } = usePreview(functionId, events);
+  const submit = async () => {
+    const body = { function_id: functionId, events, ...(reason && { reason }) };
+    const { id } = await rest<{ id: string }>("/api/v1/replays", { body });
+    toast("done", "The replay has begun");
+    go(hrefOf(["repairs", id]));
+  };
+  return (
+    <FormDialog
+      title="Replay events"
+      submit={preview ? `Start ${count(preview.to_start)}${preview.truncated ? "+" : ""} runs` : "Start"}
+      isDisabled={!preview || preview.to_start === 0}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      {props.functionId === undefined && (
+        <Field label="Function" isRequired value={functionId} onInput={setFunction} hint="Its id" />
+      )}
+      <Field
+        label="Events"
+        value={pattern}
+        onInput={setPattern}
+        hint="A name or a pattern such as order.*; empty: what starts the function."
+      />
+      <Field
+        label="Condition (CEL)"
+        isCode
+        value={filter}
+        onInput={setFilter}
+        hint="Such as data.total > 100"
+      />
+      <Field
+        label="Since"
+        value={since}
+        onInput={setSince}
+        hint="Such as 2026-11-22 08:00; empty: all that is kept."
+      />
+      <Check label="Also events that the function has a run of" isChecked={again} onChange={setAgain} />
+      <Field label="Reason" value={reason} onInput={setReason} />
+      <div aria-live="polite">
+        {error !== undefined && (
+          <p class="form-error">
+            <Text of={messageOf(error)} />
+          </p>
+        )}
+        {preview && <Preview of={preview} />}
+      </div>
+    </FormDialog>
+  );
+}
+
+const Preview = ({ of }: { of: PreviewData }) => (
+  <>
+    <p>
+      {`${count(of.matched)} of ${count(of.scanned)}${of.truncated ? " and more" : ""} events match; `}
+      {`the function has a run of ${count(of.with_run)}.`}
+    </p>
+    <ul class="plain-list">
+      {of.samples.slice(0, samplesShown).map(({ event_id, name, at, has_run }) => (
+        <li key={event_id}>
+          <span class="grows">
+            <Text of={name} />
+          </span>
+          {has_run && <span class="tag">has a run</span>}
+          <span class="faint">
+            <When at={instantOf(at)} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  </>
+);

@@ -1,0 +1,188 @@
+import { useEffect, useState } from "preact/hooks";
+import { CallError, messageOf, parsedJson, rpc } from "../../lib/api.ts";
+import { count, plain } from "../../lib/format.ts";
+import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import { address, go, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { Button, Empty, Facts, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
+import { Confirm, Field } from "../../ui/dialog.tsx";
+import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+
+interface ToolMessage {
+  qualifiedName: string;
+  description?: string;
+  inputSchemaJson?: string;
+  requiredScopes?: string[];
+}
+
+const service = "AgentToolsService";
+
+async function listTools(cursor: string, signal?: AbortSignal) {
+  const page = await rpc<{ tools?: ToolMessage[]; nextCursor?: string }>(
+    service,
+    "ListTools",
+    { cursor },
+    signal,
+  );
+  return { rows: page.tools ?? [], next: page.nextCursor };
+}
+
+/** The agent of a tool, whose name has no dot. */
+const agentOf = (qualifiedName: string): string => qualifiedName.split(".", 1)[0]!;
+
+export function ToolsPage() {
+  const read = usePages(listTools, []);
+  useNet(read.reload);
+  return (
+    <div class="page">
+      <PageHead
+        title="Agent tools"
+        about={read.value ? `${count(read.value.length)}${read.hasMore ? "+" : ""} tools` : "Reading…"}
+      />
+      <ReadTable
+        read={read}
+        keyOf={({ qualifiedName }) => qualifiedName}
+        columns={[
+          {
+            name: "Tool",
+            of: ({ qualifiedName }) => (
+              <a href={hrefOf(["tools", qualifiedName])}>
+                <Text of={qualifiedName} />
+              </a>
+            ),
+          },
+          { name: "Agent", of: ({ qualifiedName }) => <Text of={agentOf(qualifiedName)} /> },
+          { name: "What it does", of: ({ description = "" }) => <Text of={description.slice(0, 300)} /> },
+          { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
+        ]}
+        empty={
+          <Empty title="No tools">
+            <p>An agent registers its tools, and is called at its address when one is invoked.</p>
+          </Empty>
+        }
+      />
+    </div>
+  );
+}
+
+const Scopes = ({ of }: { of: readonly string[] }) =>
+  of.length === 0 ? (
+    <span class="faint">nothing</span>
+  ) : (
+    <span class="triggers">
+      {of.map((scope) => (
+        <code key={scope}>
+          <Text of={scope} />
+        </code>
+      ))}
+    </span>
+  );
+
+/** One tool is found in the list, as no call names one. */
+async function findTool(name: string, signal: AbortSignal): Promise<ToolMessage> {
+  for (let cursor = ""; ; ) {
+    const { rows, next } = await listTools(cursor, signal);
+    const found = rows.find(({ qualifiedName }) => qualifiedName === name);
+    if (found) return found;
+    if (!next) throw new CallError("There is no such tool.", { status: 404, code: "not_found" });
+    cursor = next;
+  }
+}
+
+export function ToolPage() {
+  const name = address.value.rest[0] ?? "";
+  const { value: tool, error, reload } = useLoaded((signal) => findTool(name, signal), [name]);
+  const [isRemoving, setRemoving] = useState(false);
+  useEffect(() => noteRecent("tools", name), [name]);
+  if (!tool) return <Unread error={error} onRetry={reload} one="tool" all="tools" />;
+  const agentName = agentOf(name);
+  return (
+    <div class="page">
+      <PageHead
+        title={<Text of={name} />}
+        about={tool.description && <Text of={tool.description} />}
+        actions={
+          may("agent:tools:unregister") && (
+            <Button icon="trash" onClick={() => setRemoving(true)}>
+              Remove the agent…
+            </Button>
+          )
+        }
+      />
+      <Facts
+        of={[
+          ["Agent", <Text key="agent" of={agentName} />],
+          ["Needs", <Scopes key="scopes" of={tool.requiredScopes ?? []} />],
+        ]}
+      />
+      <div class="columns spaced">
+        <Section title="Input schema">
+          <JsonTextView text={tool.inputSchemaJson || "{}"} what="schema" />
+        </Section>
+        {may("agent:tools:invoke") && (
+          <Section title="Invoke">
+            <InvokeForm name={name} />
+          </Section>
+        )}
+      </div>
+      {isRemoving && (
+        <Confirm
+          title={`Remove agent ${plain(agentName)}?`}
+          verb="Remove the agent"
+          act={() => rpc(service, "UnregisterTool", { agentName })}
+          done="Agent removed"
+          onDone={() => go(hrefOf(["tools"]))}
+          onClose={() => setRemoving(false)}
+        >
+          <p>All tools of the agent go with it, until it registers them again.</p>
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+interface InvokedMessage {
+  output?: unknown;
+  outputValue?: unknown;
+  error?: { code?: string | undefined; message?: string };
+}
+
+function InvokeForm({ name }: { name: string }) {
+  const [text, setText] = useState("{}");
+  const [isBusy, setBusy] = useState(false);
+  const [outcome, setOutcome] = useState<InvokedMessage>();
+  const invoke = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const inputValue = parsedJson(text, "input");
+      setOutcome(await rpc<InvokedMessage>(service, "InvokeTool", { toolName: name, inputValue }));
+    } catch (failure) {
+      setOutcome({ error: { message: messageOf(failure) } });
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form class="form" onSubmit={(event) => void invoke(event)}>
+      <Field label="Input (JSON)" isCode rows={8} value={text} onInput={setText} />
+      <div>
+        <Button type="submit" kind="primary" icon="play" isDisabled={isBusy}>
+          {isBusy ? "The agent works…" : "Invoke"}
+        </Button>
+      </div>
+      <div aria-live="polite">{outcome && <Outcome of={outcome} />}</div>
+    </form>
+  );
+}
+
+const Outcome = ({ of: { error, outputValue, output } }: { of: InvokedMessage }) =>
+  error ? (
+    <p class="form-error" role="alert">
+      <Text of={[error.code, error.message].filter(Boolean).join(": ")} />
+    </p>
+  ) : (
+    <JsonView value={outputValue ?? output ?? null} what="output" />
+  );

@@ -1,0 +1,80 @@
+import type { ComponentChildren } from "preact";
+import type { Loaded } from "../lib/hooks.ts";
+import { Button, Failure } from "./basics.tsx";
+
+export interface Column<Row> {
+  name: string;
+  isNumber?: boolean;
+  of: (row: Row) => ComponentChildren;
+}
+
+/** Rows with a head; the first column names the row. */
+export function Table<Row>(props: {
+  rows: readonly Row[];
+  columns: readonly Column<Row>[];
+  keyOf: (row: Row, index: number) => string;
+  label?: string;
+}) {
+  const { rows, columns, keyOf, label } = props;
+  return (
+    <div class="table-scroll">
+      <table class="table" aria-label={label}>
+        <thead>
+          <tr>
+            {columns.map(({ name, isNumber }) => (
+              <th key={name} scope="col" class={isNumber ? "number" : undefined}>
+                {name === "" ? <span class="visually-hidden">Actions</span> : name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, index) => (
+            <tr key={keyOf(row, index)}>
+              {columns.map(({ name, isNumber, of }, place) =>
+                place === 0 ? (
+                  <th key={name} scope="row">
+                    {of(row)}
+                  </th>
+                ) : (
+                  <td key={name} class={isNumber ? "number" : undefined}>
+                    {of(row)}
+                  </td>
+                ),
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A list that is read: its failure, that it is empty, its rows, and more of them. */
+export function ReadTable<Row>(props: {
+  read: Pick<Loaded<readonly Row[]>, "value" | "error" | "reload"> & {
+    hasMore?: boolean;
+    showMore?: () => void;
+  };
+  columns: readonly Column<Row>[];
+  keyOf: (row: Row, index: number) => string;
+  /** In place of no rows. */
+  empty: ComponentChildren;
+  label?: string;
+}) {
+  const { read, empty, ...table } = props;
+  const { value, error, reload, hasMore, showMore } = read;
+  return (
+    <>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {value === undefined && error === undefined && <p class="faint">Reading…</p>}
+      {value?.length === 0 && empty}
+      {value !== undefined && value.length > 0 && <Table rows={value} {...table} />}
+      {hasMore && (
+        <p class="more">
+          <Button onClick={() => showMore?.()}>Show more</Button>
+        </p>
+      )}
+    </>
+  );
+}
