@@ -2,13 +2,12 @@ import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
-import type { Seams, Session, Store } from "../../../store/store.ts";
+import type { Seams, Store } from "../../../store/store.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
   ExecutionState,
-  Fence,
   Run,
   RunError,
   RunStatus,
@@ -361,43 +360,4 @@ function toStep(row: StepRow): Step {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };
-}
-
-/** Marks an assignment as received, and its worker as alive; answers whether the fence held. */
-export async function ackExecution(
-  session: Session,
-  fence: Fence & { environmentId: string },
-  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
-): Promise<boolean> {
-  const changed = await session.run(sql`UPDATE executions SET acked_at = ${now},
-      wake_at = CASE WHEN wake_at < ${sql.bigint(leaseUntil)} THEN ${sql.bigint(leaseUntil)} ELSE wake_at END
-    WHERE run_id = ${fence.runId} AND environment_id = ${fence.environmentId} AND state = 'leased'
-      AND execution_seq = ${fence.executionSeq} AND lease_hash = ${fence.leaseHash}`);
-  return changed === 1;
-}
-
-/**
- * Extends the leases that a heartbeat names; the worker's other leases run out. Locks: executions sorted by
- * run.
- */
-export async function renewLeases(
-  session: Session,
-  renewal: {
-    environmentId: string;
-    workerId: string;
-    leaseUntil: Instant;
-    jobs: readonly { runId: string; executionSeq: number }[];
-  },
-): Promise<void> {
-  const held = column.text(renewal.jobs.map((job) => job.runId));
-  const { seams } = session;
-  await session.all(sql`SELECT run_id FROM executions WHERE environment_id || '' = ${renewal.environmentId}
-    AND run_id ${seams.among(held)} ORDER BY run_id ${seams.holdRow}`);
-  await session.run(sql`UPDATE executions SET wake_at = ${renewal.leaseUntil}
-    FROM ${seams.rowsFrom("v", {
-      run_id: held,
-      execution_seq: column.bigint(renewal.jobs.map((job) => job.executionSeq)),
-    })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
-      AND executions.environment_id || '' = ${renewal.environmentId} AND executions.worker_id = ${renewal.workerId}
-      AND executions.state || '' = 'leased' ${seams.byKey("executions.run_id", held)}`);
 }

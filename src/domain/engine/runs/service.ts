@@ -32,6 +32,7 @@ import {
   lookAtLanes,
 } from "./execution/lane-rows.ts";
 import {
+  ackExecution,
   type FoundLease,
   findLeases,
   type Handover,
@@ -39,6 +40,7 @@ import {
   type LeaseLook,
   type LeaseState,
   leaseStates,
+  renewLeases,
   type Silence,
 } from "./execution/leases.ts";
 import { openPutOff } from "./execution/put-off.ts";
@@ -111,7 +113,7 @@ export interface Runs {
   /** Notes that an assignment has arrived; rejects like `report`. */
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
-  renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
+  renew(session: Session, renewal: Parameters<typeof renewLeases>[1]): Promise<void>;
   /** Whether these leases still hold, in the order given. */
   leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
   findLeases(look: LeaseLook): Promise<FoundLease[]>;
@@ -308,11 +310,11 @@ const leasesIn = ({
   async ack(fence, leaseMs) {
     const now = clock.now();
     const times = { now, leaseUntil: now + leaseMs };
-    if (await store.write((session) => rows.ackExecution(session, fence, times))) return;
+    if (await store.write((session) => ackExecution(session, fence, times))) return;
     const [why] = await whyRefused(store, [fence]);
     throw why;
   },
-  renew: rows.renewLeases,
+  renew: renewLeases,
   leaseStates: (asked) => leaseStates(store, asked),
   findLeases: (look) => findLeases(store, look),
   handOver: (handovers) => store.write((session) => handOver(session, handovers)),
