@@ -71,9 +71,9 @@ const digestOf = (text: string): string => createHash("sha256").update(text).dig
  * that the leases of one process are found without a column that each claim would have to write.
  */
 export function leaseHashOf(token: string): string {
-  const [, holder] = token.split(".");
   const digest = digestOf(token);
-  return holder === undefined ? digest.slice(0, 32) : `${digest.slice(0, 23)}${holderEnding(holder)}`;
+  const at = token.indexOf(".");
+  return at < 0 ? digest.slice(0, 32) : digest.slice(0, 23) + holderEnding(token.slice(at + 1));
 }
 
 const holderMarkLength = 8;
