@@ -171,6 +171,7 @@ const answer = {
   startedAt: epoch + startedAt,
   p50: percentile(tookMs, 0.5),
   p95: percentile(tookMs, 0.95),
+  p99: percentile(tookMs, 0.99),
   cpuS: (user + system) / 1e6,
 };
 process.stdout.write(`${JSON.stringify(answer)}\n`);

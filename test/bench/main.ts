@@ -1,6 +1,6 @@
 /**
- * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|n|runs|steady|latency|one|callers|batches|strict-bun|…,…]
- *   [--rounds 3] [--seconds N] [--json FILE] [--analyze]`
+ * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|runs|steady|latency|one|callers|batches|queued|grown|lone|strict-bun|…,…]
+ *   [--rounds 3] [--seconds N] [--stored 100000] [--json FILE] [--analyze]`
  *
  * Every round stands between two floors taken right before and after it: single-row commits with 64 callers. A round
  * whose floors differ by more than 15 % is void and repeated once. Medians over the rounds that are not. PostgreSQL is as
@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { driftMax, type Engine, type Figures, type Round, resultOf, show } from "./figures.ts";
+import { grow } from "./grown.ts";
 import { runToEnd, startBench, startStrictWorker, stopAll } from "./processes.ts";
 import { type Place, runs, type Scenario, scenarios } from "./scenarios.ts";
 
@@ -22,6 +23,7 @@ const { values: given } = parseArgs({
     only: { type: "string" },
     rounds: { type: "string", default: "3" },
     seconds: { type: "string" },
+    stored: { type: "string", default: "100000" },
     json: { type: "string" },
     analyze: { type: "boolean", default: false },
   },
@@ -41,6 +43,7 @@ const names = scenarios.flatMap(({ name, letter }) => [letter, name]);
 const onlyWanted = given.only?.split(",").map((one) => wanted("only", one, names));
 const rounds = count("rounds", given.rounds, 20);
 const seconds = given.seconds === undefined ? undefined : count("seconds", given.seconds, 120);
+const stored = count("stored", given.stored, 10_000_000);
 const floorSeconds = 2;
 
 /** Undone last to first, however the bench ends. */
@@ -91,10 +94,11 @@ async function roundOf(place: Place, scenario: Scenario, floor: Floor): Promise<
 
 async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
   const done: Round[] = [];
-  for (let number = 0; number < rounds; number++) {
+  // What starts afresh cannot be repeated here.
+  for (let number = 0; number < (scenario.grown ? 1 : rounds); number++) {
     const round = await roundOf(place, scenario, floor);
     done.push(round);
-    if (round.drift > driftMax) done.push(await roundOf(place, scenario, floor));
+    if (round.drift > driftMax && !scenario.grown) done.push(await roundOf(place, scenario, floor));
   }
   const result = resultOf(place.engine, scenario.name, done);
   console.log(`${show(result, scenario.about, scenario.targets)}\n`);
@@ -121,23 +125,45 @@ async function analyze(databaseUrl: string): Promise<void> {
   await sql.close();
 }
 
+const chosen = scenarios.filter(
+  ({ name, letter }) => !onlyWanted || onlyWanted.some((one) => one === name || one === letter),
+);
+
 async function benchOf(engine: Engine): Promise<void> {
   const postgres = engine === "postgres" ? await startPostgres() : undefined;
   if (postgres) undo.push(postgres.stop);
   const floor = await floorOf(postgres);
+  const plain = chosen.filter(({ grown }) => !grown);
+  const grown = chosen.filter((scenario) => scenario.grown);
+  if (plain.length > 0) {
+    const databaseUrl = await postgres?.createDatabase();
+    const bench = await startBench(databaseUrl);
+    undo.push(bench.stop);
+    const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
+    // What is compiled on the first thousand runs is not what is measured.
+    await runs({ ...place, seconds: 2 }, { event: "bench.run", seconds: 2 });
+    if (databaseUrl !== undefined && given.analyze) await analyze(databaseUrl);
+    for (const scenario of plain) await (scenario.strictOn ? measureStrict : measure)(place, scenario, floor);
+    await bench.stop();
+  }
+  if (grown.length > 0) await measureGrown(grown, { engine, postgres, floor });
+  for (const one of undo.splice(0).reverse()) await one();
+}
+
+/** By a server that has just been started. */
+async function measureGrown(
+  grown: readonly Scenario[],
+  { engine, postgres, floor }: { engine: Engine; postgres: PostgresServer | undefined; floor: Floor },
+): Promise<void> {
   const databaseUrl = await postgres?.createDatabase();
-  const bench = await startBench(databaseUrl);
+  const folder = await mkdtemp(join(tmpdir(), "svc-grown-"));
+  undo.push(() => rm(folder, { recursive: true, force: true }));
+  const file = join(folder, "svc.db");
+  await grow(databaseUrl === undefined ? { file } : { databaseUrl }, stored);
+  const bench = await startBench(databaseUrl, { file });
   undo.push(bench.stop);
   const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
-  // What is compiled on the first thousand runs is not what is measured.
-  await runs({ ...place, seconds: 2 }, { event: "bench.run", seconds: 2 });
-  if (databaseUrl !== undefined && given.analyze) await analyze(databaseUrl);
-  for (const scenario of scenarios) {
-    if (onlyWanted && !onlyWanted.some((one) => one === scenario.name || one === scenario.letter)) continue;
-    if (scenario.strictOn) await measureStrict(place, scenario, floor);
-    else await measure(place, scenario, floor);
-  }
-  for (const one of undo.splice(0).reverse()) await one();
+  for (const scenario of grown) await measure(place, scenario, floor);
 }
 
 let failed = false;

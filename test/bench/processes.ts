@@ -155,6 +155,8 @@ export interface BenchOptions {
   alone?: boolean;
   /** The program of this folder that works, instead of `worker.ts`. */
   worker?: string;
+  /** Of libSQL, instead of a new one. */
+  file?: string;
 }
 
 /** A server as a user starts it, and a worker, each a process of its own. */
@@ -166,7 +168,9 @@ export async function startBench(
   const port = await freePort();
   const keyFile = options.keyFile ?? join(folder, "key.json");
   const place =
-    databaseUrl === undefined ? ["--db", join(folder, "svc.db")] : ["--database-url", databaseUrl];
+    databaseUrl === undefined
+      ? ["--db", options.file ?? join(folder, "svc.db")]
+      : ["--database-url", databaseUrl];
   const { program: server, lines: said } = start(
     [
       `--preload=${join(here, "lag-preload.ts")}`,

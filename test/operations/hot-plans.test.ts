@@ -59,14 +59,14 @@ const beliefs: Record<string, { belief: Sql; flushesAlone?: true }> = {
   "never counted": { belief: sql`UPDATE pg_class c SET reltuples = -1, relpages = 0 WHERE ${all}` },
 };
 
-/** A batch of this test has 40 runs, and what was tried and taken back leaves its versions behind. */
+/** A batch of this test has 40 runs, and what is tried and taken back leaves its versions behind. */
 const rowsMax = 2_500;
-const flushPagesMax = 2_500;
+const flushPagesMax = 5_000;
 /**
- * What looks over tables in slices is held by integrity-plans; of a table that is believed empty the timeouts may be sorted: as
- * many as there are, once a look.
+ * What looks over tables in slices is held by integrity-plans, and runs go into a new limit's lane once; of a table that is
+ * believed empty the timeouts may be sorted: as many as there are, once a look.
  */
-const isApart = /LIMIT 1\) IS (NOT )?NULL|\) slice$|ORDER BY (d\.)?timeout_at/;
+const isApart = /LIMIT 1\) IS (NOT )?NULL|\) slice$|SET lane_id|ORDER BY (d\.)?timeout_at/;
 
 let home: Home;
 let plans: HotPlans;
@@ -230,13 +230,11 @@ async function excess(flushesAlone?: true): Promise<string[]> {
 test.each(Object.entries(beliefs))(
   "no hot statement reads what is not its own, whatever the planner believes: %s",
   async (_, { belief, flushesAlone }) => {
-    await store.write(async (session) => {
-      await session.run(sql`ANALYZE`);
-      await session.all(belief);
-    });
+    await plans.vacuum();
+    await store.write((session) => session.all(belief));
     expect(await excess(flushesAlone)).toEqual([]);
   },
-  60_000,
+  120_000,
 );
 
 test("nor what others have left behind, while a snapshot keeps all of it", async () => {
@@ -247,4 +245,4 @@ test("nor what others have left behind, while a snapshot keeps all of it", async
   await store.write((session) => session.all(empty(of(transient))));
   expect(await excess()).toEqual([]);
   await held();
-}, 60_000);
+}, 120_000);

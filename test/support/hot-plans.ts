@@ -23,7 +23,7 @@ interface Node {
 export interface Cost {
   rows: number;
   pages: number;
-  /** Table and way of its costliest leaf. */
+  /** What read most of its pages. */
   by: string;
 }
 
@@ -33,17 +33,26 @@ const ownRows = (node: Node): number =>
     (node["Rows Removed by Index Recheck"] ?? 0)) *
   node["Actual Loops"];
 
+const pagesOf = (node: Node): number => node["Shared Hit Blocks"] + node["Shared Read Blocks"];
+
 function leavesOf(node: Node): Node[] {
   return node.Plans?.length ? node.Plans.flatMap(leavesOf) : [node];
 }
 
+const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+
+/** Without those of the nodes below it. */
+const ownPages = (node: Node): number =>
+  (node.Plans ?? []).reduce((left, below) => left - pagesOf(below), pagesOf(node));
+
 function costOf(plan: Node): Cost {
-  const leaves = leavesOf(plan);
-  const worst = leaves.toSorted((a, b) => ownRows(b) - ownRows(a))[0]!;
+  // What reads an expression is told its pages, too.
+  const own = nodesOf(plan).filter((node) => node["Node Type"] !== "CTE Scan");
+  const worst = own.toSorted((a, b) => ownPages(b) - ownPages(a))[0]!;
   return {
-    rows: leaves.reduce((sum, leaf) => sum + ownRows(leaf), 0),
-    pages: plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
-    by: `${worst["Relation Name"] ?? worst["Node Type"]} by ${worst["Index Name"] ?? worst["Node Type"]}`,
+    rows: leavesOf(plan).reduce((sum, leaf) => sum + ownRows(leaf), 0),
+    pages: pagesOf(plan),
+    by: `${worst["Node Type"]} of ${worst["Relation Name"]} by ${worst["Index Name"]}`,
   };
 }
 
@@ -83,6 +92,8 @@ export interface HotPlans {
   around(store: Store): Store;
   /** Told of each statement that is about to run, with what it costs by the worse of its plans. */
   onCost: ((text: string, cost: Cost, isFlush: boolean) => void) | undefined;
+  /** Counts the tables, and cleans up what was tried and taken back. */
+  vacuum(): Promise<unknown>;
   /** Keeps every version of every row from here on; answers how to end that. */
   holdSnapshot(): Promise<() => Promise<unknown>>;
   close(): void;
@@ -157,6 +168,7 @@ export async function hotPlans(url: string): Promise<HotPlans> {
           }),
         ),
     }),
+    vacuum: () => holder.ask("VACUUM ANALYZE", [], false),
     async holdSnapshot() {
       await holder.ask("BEGIN ISOLATION LEVEL REPEATABLE READ", [], false);
       await holder.ask("SELECT 1 FROM heads", [], false);
