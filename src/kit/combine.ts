@@ -159,8 +159,9 @@ class Flushes<Item, Result> {
     const { pace } = this.#options;
     if (!pace) return false;
     const now = pace.clock.elapsed();
-    const ms = pace.awaitedMs !== undefined && lane.hasAwaited() ? pace.awaitedMs : pace.ms;
-    const leftMs = lane.pauseMs(now, ms);
+    let leftMs = lane.pauseMs(now, pace.ms);
+    if (leftMs > 0 && pace.awaitedMs !== undefined && lane.hasAwaited())
+      leftMs = lane.pauseMs(now, pace.awaitedMs);
     if (leftMs === 0) return false;
     if (lane.cancelPause && lane.pausedUntil <= now + leftMs) return true;
     lane.cancelPause?.();
