@@ -156,7 +156,7 @@ async function copyFrom(state: State, primary: PartState, part: PartState): Prom
 
 /**
  * From now on a commit waits for the standby's disk, so that its promotion loses nothing. The standby was copied before, so
- * that it waits for nobody when it is promoted.
+ * that it waits for no other when it is promoted.
  */
 async function commitOnBoth(state: State, primary: PartState, standby: PartState): Promise<void> {
   const url = adminUrlOf(state, primary);

@@ -29,7 +29,7 @@ export interface PrimaryWatchDeps {
 }
 
 export interface PrimaryWatch {
-  /** Asked once, before this node lets anybody in: what the others know. */
+  /** Asked once, before this node listens: what the others know. */
   askOthers(): Promise<void>;
   /** The tick of loop `store.primary`. */
   lookOnce(): Promise<void>;

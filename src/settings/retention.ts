@@ -51,7 +51,7 @@ export const retentionSettings = {
 
 type RetentionValues = Values<typeof retentionSettings>;
 
-/** How long each is kept, in milliseconds; 0: for ever. */
+/** How long each is kept, in milliseconds; 0 has no end. */
 export const keptMs = (config: RetentionValues) => ({
   events: config.eventRetention ?? config.eventRetentionDays * dayMs,
   topics: config.topicRetention ?? config.topicRetentionHours * hourMs,
@@ -71,7 +71,7 @@ const twins = [
   ["runRetention", "runRetentionDays"],
 ] as const;
 
-/** One fact, two settings: whoever gives both means one of them. */
+/** One fact has two settings; of an operator who gives both, one is not meant. */
 export const retentionConflicts = (origins: Readonly<Record<keyof RetentionValues, Origin>>): string[] =>
   twins
     .filter((names) => names.every((name) => origins[name] !== "default"))

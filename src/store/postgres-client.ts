@@ -204,7 +204,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
     },
   } as postgres.Options<Record<string, postgres.PostgresType>>);
 
-  // The driver tries for ever with a server that accepts and then hangs up.
+  // A host may take packets and answer none.
   const cancel = clock.after(limits.connectMs, () => client.destroy());
   try {
     const [row] = await client.ask(hello, [options.applicationName], false);

@@ -82,7 +82,7 @@ export class Primary {
   }
 
   async #choose(open: Open): Promise<PostgresClient> {
-    // While one connection lives, its host is still the primary as far as anybody here can know.
+    // While one connection lives, its host is the primary as far as this node can know.
     if (this.#latest?.client.usable() || this.#urls.length === 1) {
       const place = this.#latest?.place ?? 0;
       try {

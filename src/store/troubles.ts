@@ -4,7 +4,7 @@ import { StoreError } from "./store.ts";
 
 /** How often a trouble that lasts is told again. */
 const toldEveryMs = 10_000;
-/** A trouble is over when the database can be written and nobody has failed for so long. */
+/** A trouble is over when the database can be written and nothing has failed for so long. */
 const quietMs = 1_000;
 /** Errors that were wrapped on their way are followed so far. */
 const causesMax = 5;

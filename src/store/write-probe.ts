@@ -3,10 +3,12 @@ import { NotWritable, StoreError } from "./store.ts";
 
 /** So long one commit stands for those that may follow it. */
 const freshMs = 400;
-/** A commit without an answer for so long hangs: with its freshness and the pause of loop `store.watch`, under two seconds. */
-const hungMs = 1_250;
-/** After a pause of this process its timers come before the answers that have arrived meanwhile. */
-const turnMs = 50;
+/**
+ * A commit without an answer for so many slices hangs: with its freshness and the pause of loop `store.watch`, under two
+ * seconds. In slices, since after a pause of this process its timers come before the answers that have arrived meanwhile.
+ */
+const hungSlices = 6;
+const sliceMs = 210;
 /** A commit that hangs is given up, since its connection might be what is dead, and another one is tried. */
 const givenUpMs = 2_000;
 /** A trouble of so long ago stands while the next try is under way. */
@@ -23,10 +25,12 @@ export interface WriteProbeOptions {
 }
 
 interface WriteLook {
-  startedAt: number;
   isAsked: boolean;
+  isLate: boolean;
   outcome: NotWritable | "written" | undefined;
   done: Promise<void>;
+  /** Resolves when it is done, or late. */
+  settled: Promise<void>;
 }
 
 /** Finds out whether the database can be written: by a commit now and then, shared by all who ask. */
@@ -55,55 +59,55 @@ export class WriteProbe {
     this.#look ??= this.#begin();
     const look = this.#look;
     const before = this.#trouble;
-    const leftMs = hungMs - (clock.elapsed() - look.startedAt);
-    if (leftMs > 0 && !(before && clock.elapsed() - before.at < troubleKeptMs))
-      await this.#within(look, leftMs);
-    if (look.outcome === undefined) await this.#within(look, turnMs);
+    const stands = before !== undefined && clock.elapsed() - before.at < troubleKeptMs;
+    await (stands ? this.#slice(look) : look.settled);
     if (look.outcome === "written") return;
     if (look.outcome) throw look.outcome;
-    if (before && leftMs > 0) throw before.why;
+    if (stands && !look.isLate) throw before.why;
     throw this.#noted(unanswered(look.isAsked));
   }
 
-  async #within(look: WriteLook, ms: number): Promise<void> {
+  async #slice({ done }: WriteLook): Promise<void> {
     const answered = new AbortController();
-    await Promise.race([look.done, this.#options.clock.sleep(ms, answered.signal)]);
+    await Promise.race([done, this.#options.clock.sleep(sliceMs, answered.signal)]);
     answered.abort();
   }
 
+  async #settle(look: WriteLook): Promise<void> {
+    for (let slices = 0; slices < hungSlices && look.outcome === undefined; slices++) await this.#slice(look);
+    look.isLate = look.outcome === undefined;
+  }
+
   #begin(): WriteLook {
-    const { clock } = this.#options;
-    const look: WriteLook = {
-      startedAt: clock.elapsed(),
-      isAsked: false,
-      outcome: undefined,
-      done: Promise.resolve(),
-    };
-    const giveUp = clock.after(givenUpMs, () => this.#options.giveUp());
-    look.done = this.#write(look).then(
-      () => {
-        look.outcome = "written";
-        this.#trouble = undefined;
-        this.#freshUntil = clock.elapsed() + freshMs;
-        this.#end(look, giveUp);
-      },
-      (error: unknown) => {
-        const isLate = clock.elapsed() - look.startedAt >= hungMs;
-        look.outcome = this.#noted(isLate ? unanswered(look.isAsked, error) : notWritable(error));
-        this.#end(look, giveUp);
-      },
-    );
+    const { clock, giveUp } = this.#options;
+    const none = Promise.resolve();
+    const look: WriteLook = { isAsked: false, isLate: false, outcome: undefined, done: none, settled: none };
+    const onTime = clock.after(givenUpMs, () => {
+      look.isLate = true;
+      giveUp();
+    });
+    look.done = this.#write(look)
+      .then(
+        () => {
+          look.outcome = "written";
+          this.#trouble = undefined;
+          this.#freshUntil = clock.elapsed() + freshMs;
+        },
+        (error: unknown) => {
+          look.outcome = this.#noted(look.isLate ? unanswered(look.isAsked, error) : notWritable(error));
+        },
+      )
+      .finally(() => {
+        onTime();
+        this.#look = undefined;
+      });
+    look.settled = this.#settle(look);
     return look;
   }
 
   #noted(why: NotWritable): NotWritable {
     this.#trouble = { why, at: this.#options.clock.elapsed() };
     return why;
-  }
-
-  #end(look: WriteLook, giveUp: () => void): void {
-    giveUp();
-    if (this.#look === look) this.#look = undefined;
   }
 
   async #write(look: WriteLook): Promise<void> {

@@ -47,7 +47,7 @@ beforeAll(async () => {
   [primary, nats] = await Promise.all([startPostgres(), startNats()]);
   const made = new URL(await primary.createDatabase());
   standby = await startPostgres({ standbyOf: primary });
-  // An acknowledged event is on both disks. The standby was copied before, so that it waits for nobody itself.
+  // An acknowledged event is on both disks. The standby was copied before, so that it waits for no other itself.
   await admin(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'");
   await admin(primary, "SELECT pg_reload_conf()");
   const hosts = `127.0.0.1:${primary.port},127.0.0.1:${standby.port}`;

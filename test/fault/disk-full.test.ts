@@ -48,6 +48,9 @@ describe.skipIf(!mayMount)("a disk that runs full under libSQL", () => {
     // It still answers, and what is there can be read.
     expect((await server.api("/api/v1/events?limit=1")).body.events).toHaveLength(1);
     expect(await server.output()).toContain("full");
+    const ready = async () => (await server.api("/ready", { key: null })).body;
+    const noRoom = { status: "not_ready", issues: ["the database has no room left"] };
+    expect(await ready()).toEqual(noRoom);
 
     await rm(join(disk.folder, "ballast"));
     const tried = acked.length;
@@ -57,6 +60,7 @@ describe.skipIf(!mayMount)("a disk that runs full under libSQL", () => {
         everyMs: 100,
       }),
     );
+    await until(async () => (await ready()).status === "ready", { about: "/ready to say so", everyMs: 50 });
     await server.terminate();
     const store = await storeOf(home);
     try {

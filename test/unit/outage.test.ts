@@ -164,7 +164,7 @@ describe("whether the database can be written", () => {
     await pass(clock, 1_500);
     expect(await Promise.all(asked)).toEqual(Array(2).fill("the database does not finish commits"));
     const again = ask();
-    await pass(clock, 200);
+    await pass(clock, 300);
     expect(await again).toBe("the database does not finish commits");
     expect(commits()).toBe(2);
     release();
