@@ -122,7 +122,7 @@ describe("operating by the dashboard", () => {
       await press(page, "Replay events…");
       await dialog(page).getByLabel("Function", { exact: true }).fill("late");
       await dialog(page).getByLabel("Events", { exact: true }).fill("old.*");
-      await dialog(page).getByRole("button", { name: "Start 1 runs" }).click();
+      await dialog(page).getByRole("button", { name: "Start 1 run" }).click();
       await page.getByRole("heading", { name: /^Replay/ }).waitFor();
       expect((await worker.job()).function_id).toBe("late");
 

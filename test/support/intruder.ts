@@ -299,7 +299,10 @@ export async function unshown(options: IntruderOptions): Promise<string[]> {
   const { server, visitors, ids, markers } = options;
   const secrets = [...markers, ...ids.values()];
   const shows = new Map<string, boolean>();
-  for (const way of everyWay(server.running.registry)) {
+  // The record of requests holds the last ones alone: it is asked while those that furnished the org are in it.
+  const isRecord = ({ operation }: { operation: { name: string } }) => operation.name === "debug.requests";
+  const ways = [...everyWay(server.running.registry)];
+  for (const way of [...ways.filter(isRecord), ...ways.filter((one) => !isRecord(one))]) {
     const { name, reads, mode } = way.operation;
     if (!reads || mode !== "unary") continue;
     const ask = (id: string, body = probe(way, id)) =>

@@ -28,7 +28,7 @@ type EdgeData = Record<string, string> & { count: number };
 
 const end = (kind: FlowKind, name = ""): FlowEnd => ({ kind, name });
 
-interface CountedLine {
+interface CountedFlow {
   path: string;
   verb: string;
   needs: readonly string[];
@@ -36,7 +36,7 @@ interface CountedLine {
 }
 
 /** The server's counts of what flowed, each with the actions that it asks for. */
-const counted: readonly CountedLine[] = [
+const counted: readonly CountedFlow[] = [
   {
     ...{ path: "emit-edges", verb: "emits", needs: ["functions:read", "events:subscribe"] },
     ends: (edge: EdgeData) => [end("function", edge.function_id), end("event", edge.event)],

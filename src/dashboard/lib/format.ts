@@ -2,6 +2,10 @@ const numbers = new Intl.NumberFormat("en");
 
 export const count = (value: number): string => numbers.format(value);
 
+/** `1 key`, `2,000 keys`. */
+export const counted = (number: number, one: string): string =>
+  `${count(number)} ${one}${number === 1 ? "" : "s"}`;
+
 /** `12 ms`, `3.4 s`, `2 m 05 s`, `3 h 20 m`, `4 d 2 h`. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms)) return "–";

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { accessScope, createPolicy, listPolicies } from "../../lib/access.ts";
-import { count, instantOf, plain } from "../../lib/format.ts";
+import { count, counted, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded, useNet } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -39,7 +39,7 @@ export function PoliciesPage() {
                 <a href={hrefOf(["policies", id])}>
                   <Text of={name} />
                 </a>
-                {warnings.length > 0 && <span class="under warn">{`${warnings.length} warnings`}</span>}
+                {warnings.length > 0 && <span class="under warn">{counted(warnings.length, "warning")}</span>}
               </>
             ),
           },

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { parsedJson } from "../../lib/api.ts";
 import { listConfigs, putConfig } from "../../lib/config.ts";
-import { count, instantOf, plain } from "../../lib/format.ts";
+import { count, counted, instantOf, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -22,7 +22,7 @@ export function ConfigsPage() {
     <div class="page">
       <PageHead
         title="Config"
-        about={read.value ? `${count(read.value.length)} documents` : "Reading…"}
+        about={read.value ? counted(read.value.length, "document") : "Reading…"}
         actions={
           may("secrets:manage") && (
             <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>

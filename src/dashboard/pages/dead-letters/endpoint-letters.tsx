@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
-import { count, instantOf } from "../../lib/format.ts";
+import { count, counted, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -52,7 +52,7 @@ export function EndpointLetters() {
         <Section
           key={endpoint.id}
           title={endpoint.name || endpoint.id}
-          aside={<span class="faint">{`${count(endpoint.deadLetters ?? 0)} dead letters`}</span>}
+          aside={<span class="faint">{counted(endpoint.deadLetters ?? 0, "dead letter")}</span>}
         >
           <p class="lead">
             <Text of={endpoint.url} />

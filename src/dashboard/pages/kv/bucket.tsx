@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, dateTime, instantOf, plain } from "../../lib/format.ts";
+import { count, counted, dateTime, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import {
   type BucketData,
@@ -138,7 +138,7 @@ function BucketInside({ bucket, onMoved }: { bucket: BucketData; onMoved: () => 
           onDone={() => go(hrefOf(["kv"]))}
           onClose={close}
         >
-          <p>{`Its ${count(bucket.values)} values go with it, and cannot be brought back.`}</p>
+          <p>{`What it holds goes with it, and cannot be brought back: ${counted(bucket.values, "value")}.`}</p>
         </Confirm>
       )}
     </div>

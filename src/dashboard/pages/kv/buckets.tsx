@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { bytes, count, duration, instantOf, plain } from "../../lib/format.ts";
+import { bytes, count, counted, duration, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded, useNet } from "../../lib/hooks.ts";
 import { type BucketData, createBucket, listBuckets } from "../../lib/kv.ts";
 import { go, hrefOf } from "../../lib/router.ts";
@@ -46,7 +46,7 @@ export function BucketsPage() {
     <div class="page">
       <PageHead
         title="Key-value"
-        about={read.value ? `${count(read.value.length)} buckets` : "Reading…"}
+        about={read.value ? counted(read.value.length, "bucket") : "Reading…"}
         actions={
           may("secrets:manage") && (
             <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>

@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { type FlowEdge, type FlowEnd, type FlowKind, readFlow } from "../../lib/flow.ts";
-import { count, plain } from "../../lib/format.ts";
+import { count, counted, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { layOut } from "../../lib/layout.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
@@ -41,7 +41,7 @@ export function MapPage() {
     <div class="page">
       <PageHead
         title="Flow map"
-        about={value ? `${count(edges.length)}${value.isCut ? "+" : ""} lines` : "Reading…"}
+        about={value ? counted(edges.length, "line") + (value.isCut ? ", and more" : "") : "Reading…"}
         actions={
           <select
             aria-label="Traffic of"

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { rest } from "../../lib/api.ts";
-import { count, instantOf, plain } from "../../lib/format.ts";
+import { counted, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded, useNet } from "../../lib/hooks.ts";
 import { placeOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -29,7 +29,7 @@ export function TenantsPage() {
     <div class="page">
       <PageHead
         title="Tenants"
-        about={read.value ? `${count(read.value.length)} organizations` : "Reading…"}
+        about={read.value ? counted(read.value.length, "organization") : "Reading…"}
         actions={
           manages && (
             <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { messageOf, rest } from "../../lib/api.ts";
-import { count, instantOf } from "../../lib/format.ts";
+import { count, counted, instantOf } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Text, When } from "../../ui/basics.tsx";
@@ -72,7 +72,11 @@ export function ReplayDialog(props: { functionId?: string; onClose: () => void }
   return (
     <FormDialog
       title="Replay events"
-      submit={preview ? `Start ${count(preview.to_start)}${preview.truncated ? "+" : ""} runs` : "Start"}
+      submit={
+        preview
+          ? `Start ${counted(preview.to_start, "run")}${preview.truncated ? ", and more" : ""}`
+          : "Start"
+      }
       isDisabled={!preview || preview.to_start === 0}
       onSubmit={submit}
       onClose={onClose}

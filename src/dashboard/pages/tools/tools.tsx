@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson, rpc } from "../../lib/api.ts";
-import { count, plain } from "../../lib/format.ts";
+import { counted, plain } from "../../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
@@ -39,7 +39,9 @@ export function ToolsPage() {
     <div class="page">
       <PageHead
         title="Agent tools"
-        about={read.value ? `${count(read.value.length)}${read.hasMore ? "+" : ""} tools` : "Reading…"}
+        about={
+          read.value ? counted(read.value.length, "tool") + (read.hasMore ? ", and more" : "") : "Reading…"
+        }
       />
       <ReadTable
         read={read}
