@@ -4,7 +4,8 @@ import { StoreError } from "./store.ts";
 /** Something that one caller at a time works with, and that may break. */
 export interface Pooled {
   usable(): boolean;
-  destroy(): void;
+  /** What is under way fails, with this error where one is given. */
+  destroy(why?: StoreError): void;
 }
 
 export interface PoolOptions<Client extends Pooled> {

@@ -125,19 +125,21 @@ function onlySocket() {
 export async function openClient(options: PostgresClientOptions): Promise<PostgresClient> {
   const { clock, limits, may } = options;
   let broken = false;
+  let brokenBy: StoreError | undefined;
   let cancelAsked: (() => void) | undefined;
   const sockets = onlySocket();
   const client: PostgresClient = {
     usable: () => !broken,
-    destroy() {
+    destroy(why) {
       if (broken) return;
       broken = true;
+      brokenBy = why;
       sql.end({ timeout: 0 }).catch(() => {});
       sockets.giveUp();
       client.onLost?.();
     },
     async ask(text, values, prepare) {
-      if (broken) throw lost();
+      if (broken) throw brokenBy ?? lost();
       const answerMs = limits.statementMs === 0 ? 0 : limits.statementMs + answerGraceMs;
       const cancel = answerMs > 0 ? clock.after(answerMs, () => client.destroy()) : undefined;
       try {
@@ -145,20 +147,20 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       } catch (error) {
         // Before anyone asks this connection again: the driver would leave that question without an answer.
         if (isConnectionLoss(error)) client.destroy();
-        throw error;
+        throw brokenBy ?? error;
       } finally {
         cancel?.();
       }
     },
     async askRaw(text, values) {
-      if (broken) throw lost();
+      if (broken) throw brokenBy ?? lost();
       const query = sql.unsafe(text, values as never[], { prepare: false }).raw();
       cancelAsked = () => query.cancel();
       try {
         return (await query) as unknown as RawAnswer;
       } catch (error) {
         if (isConnectionLoss(error)) client.destroy();
-        throw error;
+        throw brokenBy ?? error;
       } finally {
         cancelAsked = undefined;
       }

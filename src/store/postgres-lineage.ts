@@ -8,6 +8,12 @@ export interface PrimaryServer {
   timeline: number;
 }
 
+const oldPrimary = (timeline: number, known: number) =>
+  new NotWritable(
+    "the database is an old primary",
+    `timeline ${timeline}, a primary of timeline ${known} is known`,
+  );
+
 /**
  * The newest primary that this node knows of. A connection to an older one is refused, and dropped as soon as a newer one is
  * heard of: what an old primary acknowledges after the promotion is lost.
@@ -42,11 +48,7 @@ export class Lineage {
         "the database is on another server than before",
         `system identifier ${server.system}, before ${known.system}`,
       );
-    if (server.timeline < known.timeline)
-      throw new NotWritable(
-        "the database is an old primary",
-        `timeline ${server.timeline}, a primary of timeline ${known.timeline} is known`,
-      );
+    if (server.timeline < known.timeline) throw oldPrimary(server.timeline, known.timeline);
   }
 
   /** From the store or from another node. Of another server it says nothing here. */
@@ -61,7 +63,7 @@ export class Lineage {
     for (const [client, timeline] of this.#admitted) {
       if (timeline >= server.timeline) continue;
       this.#admitted.delete(client);
-      client.destroy();
+      client.destroy(oldPrimary(timeline, server.timeline));
     }
     for (const listener of this.#listeners) listener(server);
   }
