@@ -122,8 +122,8 @@ export function admitHandler(
 const parameterPath = /^(entity_id|timestamp|event_id|event_name|sequence|data(\.[A-Za-z0-9_]+){0,10})$/;
 
 /**
- * Replaces `:data.a.b` by `$1`, outside of texts and names in quotes. A mistake here cannot make a text into
- * code: the parser reads what comes out of it.
+ * Replaces `:data.a.b` by `$1` and spaces, outside of texts and names in quotes: what the parser complains of
+ * keeps its place. A mistake here cannot make a text into code: the parser reads what comes out of it.
  */
 function numberParameters(field: string, text: string): { numbered: string; paths: string[] } {
   const paths: string[] = [];
@@ -138,7 +138,7 @@ function numberParameters(field: string, text: string): { numbered: string; path
           `:${path.slice(0, 100)} is no parameter (:entity_id, :timestamp, :event_id, :event_name, :sequence, :data, :data.a.b)`,
         );
       if (!paths.includes(path)) paths.push(path);
-      return `$${paths.indexOf(path) + 1}`;
+      return `$${paths.indexOf(path) + 1}`.padEnd(whole.length);
     },
   );
   return { numbered, paths };

@@ -1,4 +1,4 @@
-import { loadModule, parseSync } from "libpg-query";
+import { hasSqlDetails, loadModule, parseSync } from "libpg-query";
 import type { StoreEngine } from "../../../store/store.ts";
 import { sqlBytesMax } from "./limits.ts";
 import { refused } from "./nodes.ts";
@@ -22,8 +22,18 @@ function treeOf(field: string, text: string): { stmt?: unknown }[] {
     return (parseSync(text) as { stmts?: { stmt?: unknown }[] }).stmts ?? [];
   } catch (error) {
     if (error instanceof RangeError) throw refused(field, "nested too deeply");
-    throw refused(field, String((error as Error).message).slice(0, 300));
+    throw refused(field, `${String((error as Error).message).slice(0, 300)}${placeOf(error, text)}`);
   }
+}
+
+/** Where the parser stopped; empty where it does not say. Its places count characters. */
+function placeOf(error: unknown, text: string): string {
+  if (!hasSqlDetails(error)) return "";
+  const { message, cursorPosition } = error.sqlDetails!;
+  // The parser says 0 for the first character, and for no place at all.
+  if (cursorPosition <= 0 && !message.startsWith("syntax error")) return "";
+  const lines = [...text].slice(0, cursorPosition).join("").split("\n");
+  return `, line ${lines.length}, column ${[...lines.at(-1)!].length + 1}`;
 }
 
 /** Throws an `invalid_argument` that says what of the query is not allowed. */
