@@ -3,6 +3,8 @@ export const groupsMax = 1_000;
 export const groupMembersMax = 1_000;
 export const groupNameBytesMax = 128;
 export const groupMetadataBytesMax = 16 * 1024;
+/** Members and deliveries of one group that are shown. */
+export const groupShownMax = 200;
 /** A group made by a subscription is kept this long after its last member. */
 export const groupKeptMs = 24 * 60 * 60 * 1000;
 

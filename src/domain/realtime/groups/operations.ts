@@ -5,8 +5,8 @@ import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
 import type { SubscriptionStreams } from "../pubsub/subscription-streams.ts";
 import { toEventMessage } from "../pubsub/wire.ts";
-import type { Groups, ListedGroup } from "./service.ts";
-import { fromAckType, fromGroup, fromStatus, toGroup } from "./wire.ts";
+import type { Groups, ListedGroup, ShownGroup } from "./service.ts";
+import { fromAckType, fromGroup, fromStatus, toGroup, toShownGroup } from "./wire.ts";
 
 const text = Type.Optional(Type.String());
 const count = Type.Optional(Type.Integer());
@@ -70,14 +70,19 @@ const settingsOperations = (groups: Groups): Operation[] => [
     summary: "One consumer group with its members and what it holds.",
     reads: true,
     waitsFor: "log",
-    input: Name,
+    input: Type.Object({ ...Name.properties, withDeliveries: Type.Optional(Type.Boolean()) }),
     about: ({ name, pattern }: Static<typeof Name> & { pattern?: string }) => about(name, pattern),
     finds: (found) => {
       const { name, pattern } = found as ListedGroup;
       return { name, pattern };
     },
-    rpc: rpc(PubSubService.method.getConsumerGroup, ({ namespace, name }) => ({ namespace, name }), toGroup),
-    handle: (name, call) => groups.get(call.environmentId, name),
+    rpc: rpc(
+      PubSubService.method.getConsumerGroup,
+      ({ namespace, name, withDeliveries }) => ({ namespace, name, withDeliveries }),
+      toShownGroup,
+    ),
+    handle: ({ withDeliveries, ...name }, call): Promise<ShownGroup> =>
+      withDeliveries ? groups.inspect(call.environmentId, name) : groups.get(call.environmentId, name),
   }),
   unary({
     name: "groups.list",

@@ -8,6 +8,7 @@ import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
 import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
 import { keptUntil } from "./heartbeats.ts";
+import { type GroupInside, insideOf } from "./inside.ts";
 import { forgetLapsed } from "./lapsed-groups.ts";
 import { groupDelayMsMax } from "./limits.ts";
 import type { LocalReadersDeps } from "./local-readers.ts";
@@ -32,6 +33,10 @@ export type { GroupInput, GroupName } from "./definition.ts";
 export type { GroupSubscriber } from "./member.ts";
 export type { JoinedMember } from "./membership.ts";
 export type { ListedGroup } from "./rows.ts";
+
+export interface ShownGroup extends ListedGroup {
+  inside?: GroupInside;
+}
 
 export interface JoinRequest extends GroupName {
   /** The name that acknowledgements give; empty: the id of the subscription. */
@@ -59,6 +64,8 @@ export interface Groups {
   /** The group gets what is logged from now on. `already_exists` for a name that is taken. */
   create(environmentId: string, name: GroupName, input: GroupInput): Promise<ListedGroup>;
   get(environmentId: string, name: GroupName): Promise<ListedGroup>;
+  /** The group with what it is about to do. */
+  inspect(environmentId: string, name: GroupName): Promise<ShownGroup>;
   list(
     environmentId: string,
     page: GroupPage,
@@ -170,6 +177,11 @@ export function openGroups(deps: GroupsDeps): Groups {
     },
 
     get: async (environmentId, name) => listedOf(keyOf(environmentId, name)),
+
+    async inspect(environmentId, name) {
+      const group = await listedOf(keyOf(environmentId, name));
+      return { ...group, inside: await insideOf(store, group) };
+    },
 
     async list(environmentId, { namespace, status, limit, cursor }) {
       const filter = { environmentId, namespace: namespace || undefined, status };

@@ -9,7 +9,7 @@ import {
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
-import type { GroupInput, ListedGroup } from "./service.ts";
+import type { GroupInput, ListedGroup, ShownGroup } from "./service.ts";
 
 const ackModes = { auto: AckMode.AUTO, manual: AckMode.MANUAL } as const;
 const pressures = {
@@ -71,7 +71,7 @@ export function fromAckType(value: number): keyof typeof verdicts {
   return word;
 }
 
-export const toGroup = (group: ListedGroup): MessageInitShape<typeof ConsumerGroupSchema> => ({
+const fieldsOf = (group: ListedGroup) => ({
   id: group.id,
   namespace: group.namespace,
   name: group.name,
@@ -91,4 +91,23 @@ export const toGroup = (group: ListedGroup): MessageInitShape<typeof ConsumerGro
   inflightCount: group.inflight_count,
   droppedCount: BigInt(group.dropped_count),
   givenUpCount: BigInt(group.given_up_count),
+});
+
+export const toGroup: (group: ListedGroup) => MessageInitShape<typeof ConsumerGroupSchema> = fieldsOf;
+
+export const toShownGroup = ({
+  inside,
+  ...group
+}: ShownGroup): MessageInitShape<typeof ConsumerGroupSchema> => ({
+  ...fieldsOf(group),
+  ...(inside && {
+    behind: BigInt(inside.behind),
+    members: inside.members.map(({ consumer_id, client_id, joined_at }) => ({
+      ...{ consumerId: consumer_id, clientId: client_id, joinedAt: timestampOf(joined_at) },
+    })),
+    deliveries: inside.deliveries.map(({ event_id, position, attempt, member_id, consumer_id, due_at }) => ({
+      ...{ eventId: event_id, sequence: BigInt(position), attempt, dueAt: timestampOf(due_at) },
+      consumerId: member_id === null ? "" : consumer_id,
+    })),
+  }),
 });

@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/pubsub.proto.
  */
 export const file_svc_v1_pubsub: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvcHVic3ViLnByb3RvEgZzdmMudjEiqgIKC0VtaXRSZXF1ZXN0Eg0KBWV2ZW50GAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSKgoKZGF0YV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0Ip4BCgxFbWl0UmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAkiTgoQU3Vic2NyaWJlUmVxdWVzdBIPCgdwYXR0ZXJuGAEgASgJEikKB29wdGlvbnMYAiABKAsyGC5zdmMudjEuU3Vic2NyaWJlT3B0aW9ucyK4AgoQU3Vic2NyaWJlT3B0aW9ucxIOCgZyZXBsYXkYASABKAUSGAoQaW5jbHVkZV9tZXRhZGF0YRgCIAEoCBIOCgZmaWx0ZXIYAyABKAkSEQoJbmFtZXNwYWNlGAQgASgJEhYKDmNvbnN1bWVyX2dyb3VwGAUgASgJEiEKCGFja19tb2RlGAYgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAcgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSIQoUc3RhcnRfYWZ0ZXJfc2VxdWVuY2UYCCABKARIAIgBARISCgp3aXRoX3N0YXJ0GCggASgIEhIKBWVwb2NoGCkgASgESAGIAQFCFwoVX3N0YXJ0X2FmdGVyX3NlcXVlbmNlQggKBl9lcG9jaCKEAgoRU3Vic2NyaXB0aW9uRXZlbnQSFwoPc3Vic2NyaXB0aW9uX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEg0KBXRvcGljGAMgASgJEiUKBGRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCG1ldGFkYXRhGAUgASgLMhUuc3ZjLnYxLkV2ZW50TWV0YWRhdGESEAoIc2VxdWVuY2UYBiABKAQSGAoQZGVsaXZlcnlfYXR0ZW1wdBgHIAEoBRIqCgpkYXRhX3ZhbHVlGAggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg0KBWVwb2NoGCggASgEIooBCg1FdmVudE1ldGFkYXRhEi0KCXRpbWVzdGFtcBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc291cmNlGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRInCgZjdXN0b20YBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKD1N1YnNjcmlwdGlvbkFjaxIQCghldmVudF9pZBgBIAEoCRIhCghhY2tfdHlwZRgCIAEoDjIPLnN2Yy52MS5BY2tUeXBlEhoKEnJlZGVsaXZlcl9kZWxheV9tcxgDIAEoBSKoBAoNQ29uc3VtZXJHcm91cBIKCgJpZBgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSDAoEbmFtZRgDIAEoCRIPCgdwYXR0ZXJuGAQgASgJEhMKC2ZpbHRlcl9leHByGAUgASgJEiEKCGFja19tb2RlGAYgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAcgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSFAoMbWF4X2luZmxpZ2h0GAggASgFEhgKEG1heF9yZWRlbGl2ZXJpZXMYCSABKAUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAogASgFEikKCG1ldGFkYXRhGAsgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgZzdGF0dXMYDCABKA4yGy5zdmMudjEuQ29uc3VtZXJHcm91cFN0YXR1cxIUCgxtZW1iZXJfY291bnQYDSABKAUSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcG9zaXRpb24YKCABKAQSFgoOaW5mbGlnaHRfY291bnQYKSABKAUSFQoNZHJvcHBlZF9jb3VudBgqIAEoAxIWCg5naXZlbl91cF9jb3VudBgrIAEoAyKtAgoaQ3JlYXRlQ29uc3VtZXJHcm91cFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHcGF0dGVybhgDIAEoCRITCgtmaWx0ZXJfZXhwchgEIAEoCRIhCghhY2tfbW9kZRgFIAEoDjIPLnN2Yy52MS5BY2tNb2RlEi4KDGJhY2twcmVzc3VyZRgGIAEoDjIYLnN2Yy52MS5CYWNrcHJlc3N1cmVNb2RlEhQKDG1heF9pbmZsaWdodBgHIAEoBRIYChBtYXhfcmVkZWxpdmVyaWVzGAggASgFEhoKEnJlZGVsaXZlcl9kZWxheV9tcxgJIAEoBRIpCghtZXRhZGF0YRgKIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiOgoXR2V0Q29uc3VtZXJHcm91cFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkiegoZTGlzdENvbnN1bWVyR3JvdXBzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSKwoGc3RhdHVzGAIgASgOMhsuc3ZjLnYxLkNvbnN1bWVyR3JvdXBTdGF0dXMSDQoFbGltaXQYAyABKAUSDgoGY3Vyc29yGAQgASgJIm0KGkxpc3RDb25zdW1lckdyb3Vwc1Jlc3BvbnNlEiUKBmdyb3VwcxgBIAMoCzIVLnN2Yy52MS5Db25zdW1lckdyb3VwEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFInMKGlVwZGF0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0EiQKBWdyb3VwGAEgASgLMhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXASLwoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrIj0KGkRlbGV0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJIn0KGEpvaW5Db25zdW1lckdyb3VwUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEgoKZ3JvdXBfbmFtZRgCIAEoCRITCgtjb25zdW1lcl9pZBgDIAEoCRIRCgljbGllbnRfaWQYBCABKAkSEgoKd2l0aF9zdGFydBgoIAEoCCKeAQoPQWNrRXZlbnRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpncm91cF9uYW1lGAIgASgJEhMKC2NvbnN1bWVyX2lkGAMgASgJEhAKCGV2ZW50X2lkGAQgASgJEiEKCGFja190eXBlGAUgASgOMg8uc3ZjLnYxLkFja1R5cGUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAYgASgFIhIKEEFja0V2ZW50UmVzcG9uc2UiSwoSU2VydmVyQ2FwYWJpbGl0aWVzEhIKCnRyYW5zcG9ydHMYASADKAkSEAoIZmVhdHVyZXMYAiADKAkSDwoHdmVyc2lvbhgDIAEoCSK2AQoOUHVibGlzaFJlcXVlc3QSDQoFdG9waWMYASABKAkSJQoEZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEioKCmRhdGFfdmFsdWUYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKQoIbWV0YWRhdGEYKCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ij8KE1B1Ymxpc2hCYXRjaFJlcXVlc3QSKAoIbWVzc2FnZXMYKCADKAsyFi5zdmMudjEuUHVibGlzaFJlcXVlc3QiQAoUUHVibGlzaEJhdGNoUmVzcG9uc2USKAoHcmVzdWx0cxgoIAMoCzIXLnN2Yy52MS5QdWJsaXNoUmVzcG9uc2UiNQoPUHVibGlzaFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEIjIKEUxpc3RUb3BpY3NSZXF1ZXN0Eg0KBWxpbWl0GCggASgFEg4KBmN1cnNvchgpIAEoCSJMChJMaXN0VG9waWNzUmVzcG9uc2USIQoGdG9waWNzGAEgAygLMhEuc3ZjLnYxLlRvcGljSW5mbxITCgtuZXh0X2N1cnNvchgoIAEoCSKzAQoJVG9waWNJbmZvEgwKBG5hbWUYASABKAkSFQoNbWVzc2FnZV9jb3VudBgCIAEoAxIWCg5jb25zdW1lcl9jb3VudBgDIAEoBRI0ChBmaXJzdF9tZXNzYWdlX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X21lc3NhZ2VfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiUKFEdldFRvcGljU3RhdHNSZXF1ZXN0Eg0KBXRvcGljGAEgASgJIoYBChVHZXRUb3BpY1N0YXRzUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIVCg1tZXNzYWdlX2NvdW50GAIgASgDEhYKDmNvbnN1bWVyX2NvdW50GAMgASgFEgsKA2xhZxgEIAEoAxIRCglmaXJzdF9zZXEYBSABKAQSEAoIbGFzdF9zZXEYBiABKAQqSwoHQWNrTW9kZRIYChRBQ0tfTU9ERV9VTlNQRUNJRklFRBAAEhEKDUFDS19NT0RFX0FVVE8QARITCg9BQ0tfTU9ERV9NQU5VQUwQAiqMAQoQQmFja3ByZXNzdXJlTW9kZRIhCh1CQUNLUFJFU1NVUkVfTU9ERV9VTlNQRUNJRklFRBAAEhoKFkJBQ0tQUkVTU1VSRV9NT0RFX0RST1AQARIbChdCQUNLUFJFU1NVUkVfTU9ERV9CTE9DSxACEhwKGEJBQ0tQUkVTU1VSRV9NT0RFX0JVRkZFUhADKqMBChNDb25zdW1lckdyb3VwU3RhdHVzEiUKIUNPTlNVTUVSX0dST1VQX1NUQVRVU19VTlNQRUNJRklFRBAAEiAKHENPTlNVTUVSX0dST1VQX1NUQVRVU19BQ1RJVkUQARIgChxDT05TVU1FUl9HUk9VUF9TVEFUVVNfUEFVU0VEEAISIQodQ09OU1VNRVJfR1JPVVBfU1RBVFVTX0RFTEVURUQQAypaCgdBY2tUeXBlEhgKFEFDS19UWVBFX1VOU1BFQ0lGSUVEEAASEAoMQUNLX1RZUEVfQUNLEAESEAoMQUNLX1RZUEVfTkFLEAISEQoNQUNLX1RZUEVfVEVSTRADMrkICg1QdWJTdWJTZXJ2aWNlEjEKBEVtaXQSEy5zdmMudjEuRW1pdFJlcXVlc3QaFC5zdmMudjEuRW1pdFJlc3BvbnNlEkIKCVN1YnNjcmliZRIYLnN2Yy52MS5TdWJzY3JpYmVSZXF1ZXN0Ghkuc3ZjLnYxLlN1YnNjcmlwdGlvbkV2ZW50MAESUAoWU3Vic2NyaWJlQmlkaXJlY3Rpb25hbBIXLnN2Yy52MS5TdWJzY3JpcHRpb25BY2saGS5zdmMudjEuU3Vic2NyaXB0aW9uRXZlbnQoATABElAKE0NyZWF0ZUNvbnN1bWVyR3JvdXASIi5zdmMudjEuQ3JlYXRlQ29uc3VtZXJHcm91cFJlcXVlc3QaFS5zdmMudjEuQ29uc3VtZXJHcm91cBJPChBHZXRDb25zdW1lckdyb3VwEh8uc3ZjLnYxLkdldENvbnN1bWVyR3JvdXBSZXF1ZXN0GhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXAiA5ACARJgChJMaXN0Q29uc3VtZXJHcm91cHMSIS5zdmMudjEuTGlzdENvbnN1bWVyR3JvdXBzUmVxdWVzdBoiLnN2Yy52MS5MaXN0Q29uc3VtZXJHcm91cHNSZXNwb25zZSIDkAIBElAKE1VwZGF0ZUNvbnN1bWVyR3JvdXASIi5zdmMudjEuVXBkYXRlQ29uc3VtZXJHcm91cFJlcXVlc3QaFS5zdmMudjEuQ29uc3VtZXJHcm91cBJRChNEZWxldGVDb25zdW1lckdyb3VwEiIuc3ZjLnYxLkRlbGV0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5ElIKEUpvaW5Db25zdW1lckdyb3VwEiAuc3ZjLnYxLkpvaW5Db25zdW1lckdyb3VwUmVxdWVzdBoZLnN2Yy52MS5TdWJzY3JpcHRpb25FdmVudDABEj0KCEFja0V2ZW50Ehcuc3ZjLnYxLkFja0V2ZW50UmVxdWVzdBoYLnN2Yy52MS5BY2tFdmVudFJlc3BvbnNlEjoKB1B1Ymxpc2gSFi5zdmMudjEuUHVibGlzaFJlcXVlc3QaFy5zdmMudjEuUHVibGlzaFJlc3BvbnNlEkkKDFB1Ymxpc2hCYXRjaBIbLnN2Yy52MS5QdWJsaXNoQmF0Y2hSZXF1ZXN0Ghwuc3ZjLnYxLlB1Ymxpc2hCYXRjaFJlc3BvbnNlEkgKCkxpc3RUb3BpY3MSGS5zdmMudjEuTGlzdFRvcGljc1JlcXVlc3QaGi5zdmMudjEuTGlzdFRvcGljc1Jlc3BvbnNlIgOQAgESUQoNR2V0VG9waWNTdGF0cxIcLnN2Yy52MS5HZXRUb3BpY1N0YXRzUmVxdWVzdBodLnN2Yy52MS5HZXRUb3BpY1N0YXRzUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_empty, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
+  fileDesc("ChNzdmMvdjEvcHVic3ViLnByb3RvEgZzdmMudjEiqgIKC0VtaXRSZXF1ZXN0Eg0KBWV2ZW50GAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSKgoKZGF0YV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0Ip4BCgxFbWl0UmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAkiTgoQU3Vic2NyaWJlUmVxdWVzdBIPCgdwYXR0ZXJuGAEgASgJEikKB29wdGlvbnMYAiABKAsyGC5zdmMudjEuU3Vic2NyaWJlT3B0aW9ucyK4AgoQU3Vic2NyaWJlT3B0aW9ucxIOCgZyZXBsYXkYASABKAUSGAoQaW5jbHVkZV9tZXRhZGF0YRgCIAEoCBIOCgZmaWx0ZXIYAyABKAkSEQoJbmFtZXNwYWNlGAQgASgJEhYKDmNvbnN1bWVyX2dyb3VwGAUgASgJEiEKCGFja19tb2RlGAYgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAcgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSIQoUc3RhcnRfYWZ0ZXJfc2VxdWVuY2UYCCABKARIAIgBARISCgp3aXRoX3N0YXJ0GCggASgIEhIKBWVwb2NoGCkgASgESAGIAQFCFwoVX3N0YXJ0X2FmdGVyX3NlcXVlbmNlQggKBl9lcG9jaCKEAgoRU3Vic2NyaXB0aW9uRXZlbnQSFwoPc3Vic2NyaXB0aW9uX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEg0KBXRvcGljGAMgASgJEiUKBGRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCG1ldGFkYXRhGAUgASgLMhUuc3ZjLnYxLkV2ZW50TWV0YWRhdGESEAoIc2VxdWVuY2UYBiABKAQSGAoQZGVsaXZlcnlfYXR0ZW1wdBgHIAEoBRIqCgpkYXRhX3ZhbHVlGAggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg0KBWVwb2NoGCggASgEIooBCg1FdmVudE1ldGFkYXRhEi0KCXRpbWVzdGFtcBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc291cmNlGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRInCgZjdXN0b20YBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKD1N1YnNjcmlwdGlvbkFjaxIQCghldmVudF9pZBgBIAEoCRIhCghhY2tfdHlwZRgCIAEoDjIPLnN2Yy52MS5BY2tUeXBlEhoKEnJlZGVsaXZlcl9kZWxheV9tcxgDIAEoBSKZBQoNQ29uc3VtZXJHcm91cBIKCgJpZBgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSDAoEbmFtZRgDIAEoCRIPCgdwYXR0ZXJuGAQgASgJEhMKC2ZpbHRlcl9leHByGAUgASgJEiEKCGFja19tb2RlGAYgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAcgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSFAoMbWF4X2luZmxpZ2h0GAggASgFEhgKEG1heF9yZWRlbGl2ZXJpZXMYCSABKAUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAogASgFEikKCG1ldGFkYXRhGAsgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgZzdGF0dXMYDCABKA4yGy5zdmMudjEuQ29uc3VtZXJHcm91cFN0YXR1cxIUCgxtZW1iZXJfY291bnQYDSABKAUSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcG9zaXRpb24YKCABKAQSFgoOaW5mbGlnaHRfY291bnQYKSABKAUSFQoNZHJvcHBlZF9jb3VudBgqIAEoAxIWCg5naXZlbl91cF9jb3VudBgrIAEoAxIOCgZiZWhpbmQYLCABKAMSLAoHbWVtYmVycxgtIAMoCzIbLnN2Yy52MS5Db25zdW1lckdyb3VwTWVtYmVyEjEKCmRlbGl2ZXJpZXMYLiADKAsyHS5zdmMudjEuQ29uc3VtZXJHcm91cERlbGl2ZXJ5ImwKE0NvbnN1bWVyR3JvdXBNZW1iZXISEwoLY29uc3VtZXJfaWQYKCABKAkSEQoJY2xpZW50X2lkGCkgASgJEi0KCWpvaW5lZF9hdBgqIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAijQEKFUNvbnN1bWVyR3JvdXBEZWxpdmVyeRIQCghldmVudF9pZBgoIAEoCRIQCghzZXF1ZW5jZRgpIAEoBBIPCgdhdHRlbXB0GCogASgFEhMKC2NvbnN1bWVyX2lkGCsgASgJEioKBmR1ZV9hdBgsIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirQIKGkNyZWF0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3BhdHRlcm4YAyABKAkSEwoLZmlsdGVyX2V4cHIYBCABKAkSIQoIYWNrX21vZGUYBSABKA4yDy5zdmMudjEuQWNrTW9kZRIuCgxiYWNrcHJlc3N1cmUYBiABKA4yGC5zdmMudjEuQmFja3ByZXNzdXJlTW9kZRIUCgxtYXhfaW5mbGlnaHQYByABKAUSGAoQbWF4X3JlZGVsaXZlcmllcxgIIAEoBRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYCSABKAUSKQoIbWV0YWRhdGEYCiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IlMKF0dldENvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEhcKD3dpdGhfZGVsaXZlcmllcxgoIAEoCCJ6ChlMaXN0Q29uc3VtZXJHcm91cHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIrCgZzdGF0dXMYAiABKA4yGy5zdmMudjEuQ29uc3VtZXJHcm91cFN0YXR1cxINCgVsaW1pdBgDIAEoBRIOCgZjdXJzb3IYBCABKAkibQoaTGlzdENvbnN1bWVyR3JvdXBzUmVzcG9uc2USJQoGZ3JvdXBzGAEgAygLMhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXASEwoLbmV4dF9jdXJzb3IYAiABKAkSEwoLdG90YWxfY291bnQYAyABKAUicwoaVXBkYXRlQ29uc3VtZXJHcm91cFJlcXVlc3QSJAoFZ3JvdXAYASABKAsyFS5zdmMudjEuQ29uc3VtZXJHcm91cBIvCgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siPQoaRGVsZXRlQ29uc3VtZXJHcm91cFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkifQoYSm9pbkNvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpncm91cF9uYW1lGAIgASgJEhMKC2NvbnN1bWVyX2lkGAMgASgJEhEKCWNsaWVudF9pZBgEIAEoCRISCgp3aXRoX3N0YXJ0GCggASgIIp4BCg9BY2tFdmVudFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmdyb3VwX25hbWUYAiABKAkSEwoLY29uc3VtZXJfaWQYAyABKAkSEAoIZXZlbnRfaWQYBCABKAkSIQoIYWNrX3R5cGUYBSABKA4yDy5zdmMudjEuQWNrVHlwZRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYBiABKAUiEgoQQWNrRXZlbnRSZXNwb25zZSJLChJTZXJ2ZXJDYXBhYmlsaXRpZXMSEgoKdHJhbnNwb3J0cxgBIAMoCRIQCghmZWF0dXJlcxgCIAMoCRIPCgd2ZXJzaW9uGAMgASgJIrYBCg5QdWJsaXNoUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKgoKZGF0YV92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIpCghtZXRhZGF0YRgoIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiPwoTUHVibGlzaEJhdGNoUmVxdWVzdBIoCghtZXNzYWdlcxgoIAMoCzIWLnN2Yy52MS5QdWJsaXNoUmVxdWVzdCJAChRQdWJsaXNoQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGCggAygLMhcuc3ZjLnYxLlB1Ymxpc2hSZXNwb25zZSI1Cg9QdWJsaXNoUmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQiMgoRTGlzdFRvcGljc1JlcXVlc3QSDQoFbGltaXQYKCABKAUSDgoGY3Vyc29yGCkgASgJIkwKEkxpc3RUb3BpY3NSZXNwb25zZRIhCgZ0b3BpY3MYASADKAsyES5zdmMudjEuVG9waWNJbmZvEhMKC25leHRfY3Vyc29yGCggASgJIrMBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIVCg1tZXNzYWdlX2NvdW50GAIgASgDEhYKDmNvbnN1bWVyX2NvdW50GAMgASgFEjQKEGZpcnN0X21lc3NhZ2VfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD2xhc3RfbWVzc2FnZV9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJQoUR2V0VG9waWNTdGF0c1JlcXVlc3QSDQoFdG9waWMYASABKAkihgEKFUdldFRvcGljU3RhdHNSZXNwb25zZRIMCgRuYW1lGAEgASgJEhUKDW1lc3NhZ2VfY291bnQYAiABKAMSFgoOY29uc3VtZXJfY291bnQYAyABKAUSCwoDbGFnGAQgASgDEhEKCWZpcnN0X3NlcRgFIAEoBBIQCghsYXN0X3NlcRgGIAEoBCpLCgdBY2tNb2RlEhgKFEFDS19NT0RFX1VOU1BFQ0lGSUVEEAASEQoNQUNLX01PREVfQVVUTxABEhMKD0FDS19NT0RFX01BTlVBTBACKowBChBCYWNrcHJlc3N1cmVNb2RlEiEKHUJBQ0tQUkVTU1VSRV9NT0RFX1VOU1BFQ0lGSUVEEAASGgoWQkFDS1BSRVNTVVJFX01PREVfRFJPUBABEhsKF0JBQ0tQUkVTU1VSRV9NT0RFX0JMT0NLEAISHAoYQkFDS1BSRVNTVVJFX01PREVfQlVGRkVSEAMqowEKE0NvbnN1bWVyR3JvdXBTdGF0dXMSJQohQ09OU1VNRVJfR1JPVVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASIAocQ09OU1VNRVJfR1JPVVBfU1RBVFVTX0FDVElWRRABEiAKHENPTlNVTUVSX0dST1VQX1NUQVRVU19QQVVTRUQQAhIhCh1DT05TVU1FUl9HUk9VUF9TVEFUVVNfREVMRVRFRBADKloKB0Fja1R5cGUSGAoUQUNLX1RZUEVfVU5TUEVDSUZJRUQQABIQCgxBQ0tfVFlQRV9BQ0sQARIQCgxBQ0tfVFlQRV9OQUsQAhIRCg1BQ0tfVFlQRV9URVJNEAMyuQgKDVB1YlN1YlNlcnZpY2USMQoERW1pdBITLnN2Yy52MS5FbWl0UmVxdWVzdBoULnN2Yy52MS5FbWl0UmVzcG9uc2USQgoJU3Vic2NyaWJlEhguc3ZjLnYxLlN1YnNjcmliZVJlcXVlc3QaGS5zdmMudjEuU3Vic2NyaXB0aW9uRXZlbnQwARJQChZTdWJzY3JpYmVCaWRpcmVjdGlvbmFsEhcuc3ZjLnYxLlN1YnNjcmlwdGlvbkFjaxoZLnN2Yy52MS5TdWJzY3JpcHRpb25FdmVudCgBMAESUAoTQ3JlYXRlQ29uc3VtZXJHcm91cBIiLnN2Yy52MS5DcmVhdGVDb25zdW1lckdyb3VwUmVxdWVzdBoVLnN2Yy52MS5Db25zdW1lckdyb3VwEk8KEEdldENvbnN1bWVyR3JvdXASHy5zdmMudjEuR2V0Q29uc3VtZXJHcm91cFJlcXVlc3QaFS5zdmMudjEuQ29uc3VtZXJHcm91cCIDkAIBEmAKEkxpc3RDb25zdW1lckdyb3VwcxIhLnN2Yy52MS5MaXN0Q29uc3VtZXJHcm91cHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RDb25zdW1lckdyb3Vwc1Jlc3BvbnNlIgOQAgESUAoTVXBkYXRlQ29uc3VtZXJHcm91cBIiLnN2Yy52MS5VcGRhdGVDb25zdW1lckdyb3VwUmVxdWVzdBoVLnN2Yy52MS5Db25zdW1lckdyb3VwElEKE0RlbGV0ZUNvbnN1bWVyR3JvdXASIi5zdmMudjEuRGVsZXRlQ29uc3VtZXJHcm91cFJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSUgoRSm9pbkNvbnN1bWVyR3JvdXASIC5zdmMudjEuSm9pbkNvbnN1bWVyR3JvdXBSZXF1ZXN0Ghkuc3ZjLnYxLlN1YnNjcmlwdGlvbkV2ZW50MAESPQoIQWNrRXZlbnQSFy5zdmMudjEuQWNrRXZlbnRSZXF1ZXN0Ghguc3ZjLnYxLkFja0V2ZW50UmVzcG9uc2USOgoHUHVibGlzaBIWLnN2Yy52MS5QdWJsaXNoUmVxdWVzdBoXLnN2Yy52MS5QdWJsaXNoUmVzcG9uc2USSQoMUHVibGlzaEJhdGNoEhsuc3ZjLnYxLlB1Ymxpc2hCYXRjaFJlcXVlc3QaHC5zdmMudjEuUHVibGlzaEJhdGNoUmVzcG9uc2USSAoKTGlzdFRvcGljcxIZLnN2Yy52MS5MaXN0VG9waWNzUmVxdWVzdBoaLnN2Yy52MS5MaXN0VG9waWNzUmVzcG9uc2UiA5ACARJRCg1HZXRUb3BpY1N0YXRzEhwuc3ZjLnYxLkdldFRvcGljU3RhdHNSZXF1ZXN0Gh0uc3ZjLnYxLkdldFRvcGljU3RhdHNSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_empty, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.EmitRequest
@@ -851,6 +851,27 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
    * @generated from field: int64 given_up_count = 43;
    */
   givenUpCount: bigint;
+
+  /**
+   * Where with_deliveries asks: positions from the group's to the end of the log.
+   *
+   * @generated from field: int64 behind = 44;
+   */
+  behind: bigint;
+
+  /**
+   * Where with_deliveries asks: the first 200, who joined first before.
+   *
+   * @generated from field: repeated svc.v1.ConsumerGroupMember members = 45;
+   */
+  members: ConsumerGroupMember[];
+
+  /**
+   * Where with_deliveries asks: the first 200, by position.
+   *
+   * @generated from field: repeated svc.v1.ConsumerGroupDelivery deliveries = 46;
+   */
+  deliveries: ConsumerGroupDelivery[];
 };
 
 /**
@@ -973,6 +994,27 @@ export type ConsumerGroupJson = {
    * @generated from field: int64 given_up_count = 43;
    */
   givenUpCount?: string;
+
+  /**
+   * Where with_deliveries asks: positions from the group's to the end of the log.
+   *
+   * @generated from field: int64 behind = 44;
+   */
+  behind?: string;
+
+  /**
+   * Where with_deliveries asks: the first 200, who joined first before.
+   *
+   * @generated from field: repeated svc.v1.ConsumerGroupMember members = 45;
+   */
+  members?: ConsumerGroupMemberJson[];
+
+  /**
+   * Where with_deliveries asks: the first 200, by position.
+   *
+   * @generated from field: repeated svc.v1.ConsumerGroupDelivery deliveries = 46;
+   */
+  deliveries?: ConsumerGroupDeliveryJson[];
 };
 
 /**
@@ -981,6 +1023,160 @@ export type ConsumerGroupJson = {
  */
 export const ConsumerGroupSchema: GenMessage<ConsumerGroup, {jsonType: ConsumerGroupJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_pubsub, 7);
+
+/**
+ * A consumer that takes part in a group.
+ *
+ * @generated from message svc.v1.ConsumerGroupMember
+ */
+export type ConsumerGroupMember = Message<"svc.v1.ConsumerGroupMember"> & {
+  /**
+   * The name that acknowledgements give, or the id of its subscription.
+   *
+   * @generated from field: string consumer_id = 40;
+   */
+  consumerId: string;
+
+  /**
+   * Names the program of the member, for people.
+   *
+   * @generated from field: string client_id = 41;
+   */
+  clientId: string;
+
+  /**
+   * When it joined, RFC 3339.
+   *
+   * @generated from field: google.protobuf.Timestamp joined_at = 42;
+   */
+  joinedAt?: Timestamp | undefined;
+};
+
+/**
+ * A consumer that takes part in a group.
+ *
+ * @generated from message svc.v1.ConsumerGroupMember
+ */
+export type ConsumerGroupMemberJson = {
+  /**
+   * The name that acknowledgements give, or the id of its subscription.
+   *
+   * @generated from field: string consumer_id = 40;
+   */
+  consumerId?: string;
+
+  /**
+   * Names the program of the member, for people.
+   *
+   * @generated from field: string client_id = 41;
+   */
+  clientId?: string;
+
+  /**
+   * When it joined, RFC 3339.
+   *
+   * @generated from field: google.protobuf.Timestamp joined_at = 42;
+   */
+  joinedAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.ConsumerGroupMember.
+ * Use `create(ConsumerGroupMemberSchema)` to create a new message.
+ */
+export const ConsumerGroupMemberSchema: GenMessage<ConsumerGroupMember, {jsonType: ConsumerGroupMemberJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_pubsub, 8);
+
+/**
+ * An event of a group that is handed out and not acknowledged, or waits for another attempt.
+ *
+ * @generated from message svc.v1.ConsumerGroupDelivery
+ */
+export type ConsumerGroupDelivery = Message<"svc.v1.ConsumerGroupDelivery"> & {
+  /**
+   * Id of the event or message.
+   *
+   * @generated from field: string event_id = 40;
+   */
+  eventId: string;
+
+  /**
+   * Position in the log.
+   *
+   * @generated from field: uint64 sequence = 41;
+   */
+  sequence: bigint;
+
+  /**
+   * Which attempt it is, from 1.
+   *
+   * @generated from field: int32 attempt = 42;
+   */
+  attempt: number;
+
+  /**
+   * Who holds it; empty while it waits for another attempt.
+   *
+   * @generated from field: string consumer_id = 43;
+   */
+  consumerId: string;
+
+  /**
+   * When the hold ends, or the next attempt begins, RFC 3339.
+   *
+   * @generated from field: google.protobuf.Timestamp due_at = 44;
+   */
+  dueAt?: Timestamp | undefined;
+};
+
+/**
+ * An event of a group that is handed out and not acknowledged, or waits for another attempt.
+ *
+ * @generated from message svc.v1.ConsumerGroupDelivery
+ */
+export type ConsumerGroupDeliveryJson = {
+  /**
+   * Id of the event or message.
+   *
+   * @generated from field: string event_id = 40;
+   */
+  eventId?: string;
+
+  /**
+   * Position in the log.
+   *
+   * @generated from field: uint64 sequence = 41;
+   */
+  sequence?: string;
+
+  /**
+   * Which attempt it is, from 1.
+   *
+   * @generated from field: int32 attempt = 42;
+   */
+  attempt?: number;
+
+  /**
+   * Who holds it; empty while it waits for another attempt.
+   *
+   * @generated from field: string consumer_id = 43;
+   */
+  consumerId?: string;
+
+  /**
+   * When the hold ends, or the next attempt begins, RFC 3339.
+   *
+   * @generated from field: google.protobuf.Timestamp due_at = 44;
+   */
+  dueAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.ConsumerGroupDelivery.
+ * Use `create(ConsumerGroupDeliverySchema)` to create a new message.
+ */
+export const ConsumerGroupDeliverySchema: GenMessage<ConsumerGroupDelivery, {jsonType: ConsumerGroupDeliveryJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_pubsub, 9);
 
 /**
  * @generated from message svc.v1.CreateConsumerGroupRequest
@@ -1109,7 +1305,7 @@ export type CreateConsumerGroupRequestJson = {
  * Use `create(CreateConsumerGroupRequestSchema)` to create a new message.
  */
 export const CreateConsumerGroupRequestSchema: GenMessage<CreateConsumerGroupRequest, {jsonType: CreateConsumerGroupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 8);
+  messageDesc(file_svc_v1_pubsub, 10);
 
 /**
  * @generated from message svc.v1.GetConsumerGroupRequest
@@ -1126,6 +1322,13 @@ export type GetConsumerGroupRequest = Message<"svc.v1.GetConsumerGroupRequest"> 
    * @generated from field: string name = 2;
    */
   name: string;
+
+  /**
+   * Asks for behind, members and deliveries in the answer.
+   *
+   * @generated from field: bool with_deliveries = 40;
+   */
+  withDeliveries: boolean;
 };
 
 /**
@@ -1143,6 +1346,13 @@ export type GetConsumerGroupRequestJson = {
    * @generated from field: string name = 2;
    */
   name?: string;
+
+  /**
+   * Asks for behind, members and deliveries in the answer.
+   *
+   * @generated from field: bool with_deliveries = 40;
+   */
+  withDeliveries?: boolean;
 };
 
 /**
@@ -1150,7 +1360,7 @@ export type GetConsumerGroupRequestJson = {
  * Use `create(GetConsumerGroupRequestSchema)` to create a new message.
  */
 export const GetConsumerGroupRequestSchema: GenMessage<GetConsumerGroupRequest, {jsonType: GetConsumerGroupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 9);
+  messageDesc(file_svc_v1_pubsub, 11);
 
 /**
  * @generated from message svc.v1.ListConsumerGroupsRequest
@@ -1211,7 +1421,7 @@ export type ListConsumerGroupsRequestJson = {
  * Use `create(ListConsumerGroupsRequestSchema)` to create a new message.
  */
 export const ListConsumerGroupsRequestSchema: GenMessage<ListConsumerGroupsRequest, {jsonType: ListConsumerGroupsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 10);
+  messageDesc(file_svc_v1_pubsub, 12);
 
 /**
  * @generated from message svc.v1.ListConsumerGroupsResponse
@@ -1262,7 +1472,7 @@ export type ListConsumerGroupsResponseJson = {
  * Use `create(ListConsumerGroupsResponseSchema)` to create a new message.
  */
 export const ListConsumerGroupsResponseSchema: GenMessage<ListConsumerGroupsResponse, {jsonType: ListConsumerGroupsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 11);
+  messageDesc(file_svc_v1_pubsub, 13);
 
 /**
  * @generated from message svc.v1.UpdateConsumerGroupRequest
@@ -1307,7 +1517,7 @@ export type UpdateConsumerGroupRequestJson = {
  * Use `create(UpdateConsumerGroupRequestSchema)` to create a new message.
  */
 export const UpdateConsumerGroupRequestSchema: GenMessage<UpdateConsumerGroupRequest, {jsonType: UpdateConsumerGroupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 12);
+  messageDesc(file_svc_v1_pubsub, 14);
 
 /**
  * @generated from message svc.v1.DeleteConsumerGroupRequest
@@ -1348,7 +1558,7 @@ export type DeleteConsumerGroupRequestJson = {
  * Use `create(DeleteConsumerGroupRequestSchema)` to create a new message.
  */
 export const DeleteConsumerGroupRequestSchema: GenMessage<DeleteConsumerGroupRequest, {jsonType: DeleteConsumerGroupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 13);
+  messageDesc(file_svc_v1_pubsub, 15);
 
 /**
  * @generated from message svc.v1.JoinConsumerGroupRequest
@@ -1423,7 +1633,7 @@ export type JoinConsumerGroupRequestJson = {
  * Use `create(JoinConsumerGroupRequestSchema)` to create a new message.
  */
 export const JoinConsumerGroupRequestSchema: GenMessage<JoinConsumerGroupRequest, {jsonType: JoinConsumerGroupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 14);
+  messageDesc(file_svc_v1_pubsub, 16);
 
 /**
  * @generated from message svc.v1.AckEventRequest
@@ -1504,7 +1714,7 @@ export type AckEventRequestJson = {
  * Use `create(AckEventRequestSchema)` to create a new message.
  */
 export const AckEventRequestSchema: GenMessage<AckEventRequest, {jsonType: AckEventRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 15);
+  messageDesc(file_svc_v1_pubsub, 17);
 
 /**
  * @generated from message svc.v1.AckEventResponse
@@ -1523,7 +1733,7 @@ export type AckEventResponseJson = {
  * Use `create(AckEventResponseSchema)` to create a new message.
  */
 export const AckEventResponseSchema: GenMessage<AckEventResponse, {jsonType: AckEventResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 16);
+  messageDesc(file_svc_v1_pubsub, 18);
 
 /**
  * @generated from message svc.v1.ServerCapabilities
@@ -1582,7 +1792,7 @@ export type ServerCapabilitiesJson = {
  * Use `create(ServerCapabilitiesSchema)` to create a new message.
  */
 export const ServerCapabilitiesSchema: GenMessage<ServerCapabilities, {jsonType: ServerCapabilitiesJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 17);
+  messageDesc(file_svc_v1_pubsub, 19);
 
 /**
  * @generated from message svc.v1.PublishRequest
@@ -1661,7 +1871,7 @@ export type PublishRequestJson = {
  * Use `create(PublishRequestSchema)` to create a new message.
  */
 export const PublishRequestSchema: GenMessage<PublishRequest, {jsonType: PublishRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 18);
+  messageDesc(file_svc_v1_pubsub, 20);
 
 /**
  * @generated from message svc.v1.PublishBatchRequest
@@ -1692,7 +1902,7 @@ export type PublishBatchRequestJson = {
  * Use `create(PublishBatchRequestSchema)` to create a new message.
  */
 export const PublishBatchRequestSchema: GenMessage<PublishBatchRequest, {jsonType: PublishBatchRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 19);
+  messageDesc(file_svc_v1_pubsub, 21);
 
 /**
  * @generated from message svc.v1.PublishBatchResponse
@@ -1723,7 +1933,7 @@ export type PublishBatchResponseJson = {
  * Use `create(PublishBatchResponseSchema)` to create a new message.
  */
 export const PublishBatchResponseSchema: GenMessage<PublishBatchResponse, {jsonType: PublishBatchResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 20);
+  messageDesc(file_svc_v1_pubsub, 22);
 
 /**
  * @generated from message svc.v1.PublishResponse
@@ -1764,7 +1974,7 @@ export type PublishResponseJson = {
  * Use `create(PublishResponseSchema)` to create a new message.
  */
 export const PublishResponseSchema: GenMessage<PublishResponse, {jsonType: PublishResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 21);
+  messageDesc(file_svc_v1_pubsub, 23);
 
 /**
  * @generated from message svc.v1.ListTopicsRequest
@@ -1809,7 +2019,7 @@ export type ListTopicsRequestJson = {
  * Use `create(ListTopicsRequestSchema)` to create a new message.
  */
 export const ListTopicsRequestSchema: GenMessage<ListTopicsRequest, {jsonType: ListTopicsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 22);
+  messageDesc(file_svc_v1_pubsub, 24);
 
 /**
  * @generated from message svc.v1.ListTopicsResponse
@@ -1850,7 +2060,7 @@ export type ListTopicsResponseJson = {
  * Use `create(ListTopicsResponseSchema)` to create a new message.
  */
 export const ListTopicsResponseSchema: GenMessage<ListTopicsResponse, {jsonType: ListTopicsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 23);
+  messageDesc(file_svc_v1_pubsub, 25);
 
 /**
  * @generated from message svc.v1.TopicInfo
@@ -1937,7 +2147,7 @@ export type TopicInfoJson = {
  * Use `create(TopicInfoSchema)` to create a new message.
  */
 export const TopicInfoSchema: GenMessage<TopicInfo, {jsonType: TopicInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 24);
+  messageDesc(file_svc_v1_pubsub, 26);
 
 /**
  * @generated from message svc.v1.GetTopicStatsRequest
@@ -1964,7 +2174,7 @@ export type GetTopicStatsRequestJson = {
  * Use `create(GetTopicStatsRequestSchema)` to create a new message.
  */
 export const GetTopicStatsRequestSchema: GenMessage<GetTopicStatsRequest, {jsonType: GetTopicStatsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 25);
+  messageDesc(file_svc_v1_pubsub, 27);
 
 /**
  * @generated from message svc.v1.GetTopicStatsResponse
@@ -2065,7 +2275,7 @@ export type GetTopicStatsResponseJson = {
  * Use `create(GetTopicStatsResponseSchema)` to create a new message.
  */
 export const GetTopicStatsResponseSchema: GenMessage<GetTopicStatsResponse, {jsonType: GetTopicStatsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 26);
+  messageDesc(file_svc_v1_pubsub, 28);
 
 /**
  * @generated from enum svc.v1.AckMode
