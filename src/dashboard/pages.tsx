@@ -13,6 +13,8 @@ import { EventPage } from "./pages/events/event.tsx";
 import { EventsPage } from "./pages/events/events.tsx";
 import { FunctionPage } from "./pages/functions/function.tsx";
 import { FunctionsPage } from "./pages/functions/functions.tsx";
+import { GroupPage } from "./pages/groups/group.tsx";
+import { GroupsPage } from "./pages/groups/groups.tsx";
 import { IntegrityPage } from "./pages/integrity.tsx";
 import { BucketPage } from "./pages/kv/bucket.tsx";
 import { BucketsPage } from "./pages/kv/buckets.tsx";
@@ -26,9 +28,20 @@ import { RepairPage } from "./pages/repairs/repair.tsx";
 import { RepairsPage } from "./pages/repairs/repairs.tsx";
 import { RunPage } from "./pages/run/run.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
+import { SchemaPage } from "./pages/schemas/schema.tsx";
+import { SchemasPage } from "./pages/schemas/schemas.tsx";
 import { SecretPage } from "./pages/secrets/secret.tsx";
 import { SecretsPage } from "./pages/secrets/secrets.tsx";
+import { SqlPage } from "./pages/sql/console.tsx";
+import { StreamPage } from "./pages/streams/stream.tsx";
+import { StreamsPage } from "./pages/streams/streams.tsx";
 import { ToolPage, ToolsPage } from "./pages/tools/tools.tsx";
+import { TopicPage } from "./pages/topics/topic.tsx";
+import { TopicsPage } from "./pages/topics/topics.tsx";
+import { EndpointPage } from "./pages/webhooks/endpoint.tsx";
+import { EndpointsPage } from "./pages/webhooks/endpoints.tsx";
+import { SourcePage } from "./pages/webhooks/source.tsx";
+import { SourcesPage } from "./pages/webhooks/sources.tsx";
 import { WorkersPage } from "./pages/workers.tsx";
 import type { IconName } from "./ui/icons.tsx";
 
@@ -106,6 +119,12 @@ export const pages: readonly PageEntry[] = [
     one: { shows: EventPage, prefix: "evt_" },
   },
   {
+    ...{ path: "streams", name: "Streams", icon: "streams", key: "m", needs: "entities:read" },
+    group: "Data",
+    shows: StreamsPage,
+    one: { shows: StreamPage },
+  },
+  {
     ...{ path: "projections", name: "Projections", icon: "projections", key: "j", needs: "projections:read" },
     group: "Data",
     shows: ProjectionsPage,
@@ -119,6 +138,17 @@ export const pages: readonly PageEntry[] = [
     ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
     shows: RepairsPage,
     one: { shows: RepairPage, prefix: "rep_" },
+  },
+  {
+    ...{ path: "schemas", name: "Schemas", icon: "schemas", key: "h", needs: "schemas:read" },
+    group: "Data",
+    shows: SchemasPage,
+    one: { shows: SchemaPage },
+  },
+  {
+    ...{ path: "sql", name: "SQL", icon: "sql", key: "v", needs: "projections:read" },
+    group: "Data",
+    shows: SqlPage,
   },
   {
     ...{ path: "kv", name: "Key-value", icon: "kv", key: "k", needs: "secrets:read" },
@@ -137,6 +167,30 @@ export const pages: readonly PageEntry[] = [
     group: "Data",
     shows: SecretsPage,
     one: { shows: SecretPage },
+  },
+  {
+    ...{ path: "topics", name: "Topics", icon: "topics", key: "t", needs: "events:subscribe" },
+    group: "Connections",
+    shows: TopicsPage,
+    one: { shows: TopicPage },
+  },
+  {
+    ...{ path: "groups", name: "Groups", icon: "groups", key: "g", needs: "events:subscribe" },
+    group: "Connections",
+    shows: GroupsPage,
+    one: { shows: GroupPage },
+  },
+  {
+    ...{ path: "webhooks-in", name: "Webhooks in", icon: "incoming", key: "b", needs: "webhooks:read" },
+    group: "Connections",
+    shows: SourcesPage,
+    one: { shows: SourcePage, prefix: "whs_" },
+  },
+  {
+    ...{ path: "webhooks-out", name: "Webhooks out", icon: "outgoing", key: "x", needs: "webhooks:read" },
+    group: "Connections",
+    shows: EndpointsPage,
+    one: { shows: EndpointPage, prefix: "whe_" },
   },
   {
     ...{ path: "tools", name: "Agent tools", icon: "tools", key: "a", needs: "agent:tools:read" },

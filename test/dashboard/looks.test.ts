@@ -4,6 +4,7 @@ import type { Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
+import { dataPaths, furnishData } from "./furnish-data.ts";
 import { emit, functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
 
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
@@ -65,6 +66,7 @@ describe("every page of the dashboard", () => {
     const state = { name: "orders", partitionKey: "ada", state: { orders: 3 }, lastEventSeq: "1" };
     await server.rpc("ProjectionService", "SaveProjectionState", state);
     await furnish(server);
+    await furnishData(server);
     paths = [
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
@@ -101,6 +103,7 @@ describe("every page of the dashboard", () => {
       { name: "policies", path: "policies" },
       { name: "policy", path: `policies/${await policyIn(server)}` },
       { name: "audit", path: "audit" },
+      ...(await dataPaths(server)),
     ];
   });
   afterAll(() => server.stop());

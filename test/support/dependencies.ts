@@ -10,11 +10,25 @@ export const dependencies: Record<string, Dependency> = {
     for: "`matches` in CEL, in linear time",
     why: "regular expressions of JavaScript backtrack, and tenants write patterns",
   },
+  "@codemirror/autocomplete": {
+    for: "the SQL editor of the dashboard: what completes a word",
+    why: "the editor is loaded when its page is opened, and obeys the page's policy in a shadow tree",
+  },
+  "@codemirror/commands": { for: "the same: keys and undoing", why: "by the same author" },
+  "@codemirror/lang-sql": { for: "the same: the words of SQL", why: "by the same author" },
+  "@codemirror/language": { for: "the same: colours", why: "by the same author" },
+  "@codemirror/lint": { for: "the same: marks where an error is", why: "by the same author" },
+  "@codemirror/state": { for: "the same: the text", why: "by the same author" },
+  "@codemirror/view": { for: "the same: the field itself", why: "by the same author" },
   "@connectrpc/connect": {
     for: "RPC: binary, gRPC-Web and streams",
     why: "given with the project; unary JSON is a short path of ours, three times cheaper",
   },
   "@connectrpc/connect-node": { for: "gRPC on node:http2", why: "Bun's own server sends no trailers" },
+  "@lezer/highlight": {
+    for: "the SQL editor: which words get which colour",
+    why: "what CodeMirror stands on",
+  },
   "@marcbachmann/cel-js": {
     for: "CEL expressions",
     why: "the package `cel-js` fails half of our expressions and shows data in its errors",

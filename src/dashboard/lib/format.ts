@@ -65,3 +65,6 @@ export const plain = (text: string): string =>
 
 export const cut = (text: string, most: number): string =>
   text.length <= most ? text : `${text.slice(0, most)}…`;
+
+/** JSON as people edit it. */
+export const writeJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? "null";

@@ -16,7 +16,8 @@ export function addShortcuts(added: readonly Shortcut[]): () => void {
   };
 }
 
-const isTyping = (target: EventTarget | null): boolean =>
+/** `target` is the innermost element: an editor may stand in a shadow tree. */
+const isTyping = (target: EventTarget | undefined): boolean =>
   target instanceof HTMLElement &&
   (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
   !(target instanceof HTMLInputElement && /^(checkbox|range|button)$/.test(target.type));
@@ -31,7 +32,7 @@ export function followKeys(openPalette: () => void): () => void {
       openPalette();
       return;
     }
-    if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target)) return;
+    if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.composedPath()[0])) return;
     if (document.querySelector("dialog[open]")) return;
     const now = performance.now();
     const pair = now - first.at < secondWithinMs ? `${first.key} ${event.key}` : "";

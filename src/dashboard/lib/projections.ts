@@ -114,3 +114,6 @@ export async function getState(
   const m = await rpc<ProjectionMessage>("ProjectionService", "GetProjection", { name, partition }, signal);
   return { state: m.stateValue ?? m.state ?? null, sequence: Number(m.stateLastEventSeq ?? 0) };
 }
+
+/** The table of a projection in SQL. */
+export const tableOf = (name: string): string => `proj_${name.replaceAll("-", "_")}`;

@@ -140,10 +140,16 @@ export function Facts({ of }: { of: readonly (readonly [string, ComponentChildre
 }
 
 /** A filter that stands in the address. */
-export function SearchFilter(props: { label: string; placeholder: string; name?: string }) {
-  const { label, placeholder, name = "q" } = props;
+export function SearchFilter(props: {
+  label: string;
+  placeholder: string;
+  name?: string;
+  /** Filters beside it. */
+  children?: ComponentChildren;
+}) {
+  const { label, placeholder, name = "q", children } = props;
   return (
-    <search class="filters">
+    <search class="filters filter-row">
       <span class="filter-search">
         <Icon name="search" />
         <input
@@ -154,6 +160,7 @@ export function SearchFilter(props: { label: string; placeholder: string; name?:
           onInput={({ currentTarget: { value } }) => setQuery({ [name]: value })}
         />
       </span>
+      {children}
     </search>
   );
 }

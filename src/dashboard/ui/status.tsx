@@ -51,6 +51,10 @@ const looks: Record<string, StatusLook> = {
   not_denied: { word: "Not denied", tone: "good", icon: "check" },
   whole: { word: "Whole", tone: "good", icon: "check" },
   broken: { word: "Broken", tone: "bad", icon: "alert" },
+  deleted: { word: "Deleted", tone: "off", icon: "dash" },
+  disabled: { word: "Disabled", tone: "bad", icon: "stop" },
+  accepted: { word: "Accepted", tone: "good", icon: "check" },
+  rejected: { word: "Rejected", tone: "bad", icon: "cross" },
   undone: { word: "Not begun", tone: "off", icon: "dash" },
 };
 

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { count } from "../lib/format.ts";
 import type { Loaded } from "../lib/hooks.ts";
 import { Button, Failure } from "./basics.tsx";
 
@@ -78,3 +79,8 @@ export function ReadTable<Row>(props: {
     </>
   );
 }
+
+/** A number that should be none. */
+export const Bad = ({ of }: { of: number }) => (
+  <span class={of > 0 ? "bad-text" : undefined}>{count(of)}</span>
+);

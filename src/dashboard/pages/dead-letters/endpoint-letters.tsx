@@ -64,7 +64,12 @@ export function EndpointLetters() {
   );
 }
 
-function Letters({ endpoint, onDone }: { endpoint: EndpointMessage; onDone: () => void }) {
+/** The dead letters of one endpoint. */
+export function Letters(props: {
+  endpoint: Pick<EndpointMessage, "id" | "deadLetters">;
+  onDone: () => void;
+}) {
+  const { endpoint, onDone } = props;
   const endpointId = endpoint.id;
   const [discarded, setDiscarded] = useState<LetterMessage>();
   const read = usePages(

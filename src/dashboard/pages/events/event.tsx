@@ -23,7 +23,7 @@ import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Causes } from "../run/causes.tsx";
 import { curlOf } from "../run/run-actions.tsx";
-import { EmitDialog } from "./events.tsx";
+import { EmitDialog } from "./emit.tsx";
 
 export function EventPage() {
   const id = address.value.rest[0] ?? "";

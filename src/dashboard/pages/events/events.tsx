@@ -1,14 +1,12 @@
 import { useState } from "preact/hooks";
-import { parsedJson, rpc } from "../../lib/api.ts";
 import { type EventView, listEvents } from "../../lib/events.ts";
 import { count, cut, dateTime, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
-import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Failure, PageHead, Tabs, Text } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { Icon } from "../../ui/icons.tsx";
+import { EmitDialog } from "./emit.tsx";
 import { Tail } from "./tail.tsx";
 
 const pageRows = 100;
@@ -102,24 +100,5 @@ function Browse() {
       )}
       {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
     </>
-  );
-}
-
-export function EmitDialog(props: { onClose: () => void; name?: string; data?: unknown }) {
-  const [name, setName] = useState(props.name ?? "");
-  const [text, setText] = useState(() => JSON.stringify(props.data ?? {}, null, 2));
-  const submit = async () => {
-    const dataValue = parsedJson(text, "data");
-    const { eventId, runIds = [] } = await rpc<{ eventId: string; runIds?: string[] }>("SvcService", "Emit", {
-      ...{ event: name, dataValue },
-    });
-    toast("done", `Emitted; ${runIds.length} ${runIds.length === 1 ? "run" : "runs"} started`);
-    go(hrefOf(["events", eventId]));
-  };
-  return (
-    <FormDialog title="Emit an event" submit="Emit" onSubmit={submit} onClose={props.onClose}>
-      <Field label="Name" isRequired value={name} onInput={setName} hint="Such as order.placed" />
-      <Field label="Data (JSON)" isCode rows={10} value={text} onInput={setText} />
-    </FormDialog>
   );
 }

@@ -1,15 +1,17 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { notePaths, suggestCel } from "../../lib/cel.ts";
 import { clockTime, count, cut, instantOf, plain } from "../../lib/format.ts";
-import { useLive } from "../../lib/hooks.ts";
 import type { LiveFrame } from "../../lib/live.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { useTail } from "../../lib/tail.ts";
 import { Button, Empty, Text } from "../../ui/basics.tsx";
+import { SuggestInput } from "../../ui/suggest.tsx";
 
 const keptMax = 2_000;
 const replayed = 100;
-/** Deliveries are gathered for this long and drawn together. */
-const gatherMs = 100;
 const shownCharacters = 400;
+/** Names of events that are offered. */
+const namesMax = 500;
 
 interface TailLine {
   id: string;
@@ -25,102 +27,56 @@ const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame): TailLine => ({
   text: cut(JSON.stringify(data), shownCharacters),
 });
 
-/** A text that counts once the reader has left it or pressed Enter: half a pattern is none. */
-function Committed(props: { label: string; placeholder: string; name: string; isInvalid?: boolean }) {
-  const given = address.value.query.get(props.name) ?? "";
-  const [typed, setTyped] = useState(given);
-  useEffect(() => setTyped(given), [given]);
-  const commit = () => setQuery({ [props.name]: typed.trim() });
-  return (
-    <input
-      class="filter-text code"
-      type="search"
-      aria-label={props.label}
-      aria-invalid={props.isInvalid}
-      placeholder={props.placeholder}
-      value={typed}
-      spellcheck={false}
-      onInput={({ currentTarget: { value } }) => setTyped(value)}
-      onChange={commit}
-      onKeyDown={({ key }) => key === "Enter" && commit()}
-    />
-  );
+/** What is typed, and what the address says once the reader leaves the field or presses Enter: half a pattern is none. */
+function useCommitted(name: string) {
+  const given = address.value.query.get(name) ?? "";
+  const [value, onInput] = useState(given);
+  useEffect(() => onInput(given), [given]);
+  return { value, onInput, onCommit: () => setQuery({ [name]: value.trim() }) };
 }
 
-/** Events as they come, after the newest of those that match. A lost connection goes on behind the last one. */
+/** Events as they come, after the newest of those that match. */
 export function Tail() {
   const { query } = address.value;
   const pattern = query.get("pattern") || ">";
   const filter = query.get("filter") ?? "";
-  const [lines, setLines] = useState<readonly TailLine[]>([]);
-  const [isHeld, setHeld] = useState(false);
-  const [refused, setRefused] = useState("");
-  const gathered = useRef<TailLine[]>([]);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  const seen = useRef(new Set<string>());
-
-  useEffect(() => {
-    gathered.current = [];
-    seen.current = new Set();
-    setLines([]);
-    setRefused("");
-  }, [pattern, filter]);
-  const show = () => {
-    timer.current = undefined;
-    const added = gathered.current.splice(0).reverse();
-    setLines((before) => [...added, ...before].slice(0, keptMax));
-  };
-  useEffect(() => {
-    if (!isHeld && gathered.current.length > 0) show();
-    return () => {
-      clearTimeout(timer.current);
-      timer.current = undefined;
-    };
-  }, [isHeld]);
-  useLive(
-    `events:${pattern}`,
-    {
-      onFrame(frame) {
-        const line = lineOf(frame);
-        if (seen.current.has(line.id)) return;
-        seen.current.add(line.id);
-        if (seen.current.size > keptMax * 2) seen.current.delete(seen.current.values().next().value!);
-        gathered.current.push(line);
-        if (gathered.current.length > keptMax) gathered.current.shift();
-        if (!isHeld) timer.current ??= setTimeout(show, gatherMs);
-      },
-      onRefused: setRefused,
+  const paths = useRef(new Set<string>());
+  const names = useRef(new Set<string>());
+  const { lines, isHeld, hold, refused, clear } = useTail(`events:${pattern}`, {
+    ...{ filter, replay: replayed, keptMax },
+    lineOf(frame) {
+      const line = lineOf(frame);
+      notePaths(paths.current, frame.data, "data");
+      if (names.current.size < namesMax) names.current.add(line.name);
+      return line;
     },
-    { resumes: true, replay: replayed, ...(filter && { filter }) },
-  );
+  });
+  const isOfFilter = refused.startsWith("filter: ");
   return (
     <>
       <search class="filters">
         <div class="filter-row">
-          <Committed
-            name="pattern"
+          <SuggestInput
+            {...useCommitted("pattern")}
             label="Pattern of names"
             placeholder="order.* or >"
-            isInvalid={refused !== ""}
+            suggest={(word) => [...names.current].filter((name) => name.startsWith(word)).sort()}
+            error={isOfFilter ? "" : refused}
           />
-          <Committed
-            name="filter"
+          <SuggestInput
+            {...useCommitted("filter")}
             label="Filter in CEL"
             placeholder='data.total > 100 && event.name != "x"'
-            isInvalid={refused !== ""}
+            suggest={(word) => suggestCel(word, paths.current)}
+            error={isOfFilter ? refused.slice("filter: ".length) : ""}
           />
-          <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => setHeld(!isHeld)}>
+          <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => hold(!isHeld)}>
             {isHeld ? "Go on" : "Hold"}
           </Button>
-          <Button kind="quiet" onClick={() => setLines([])}>
+          <Button kind="quiet" onClick={clear}>
             Clear
           </Button>
         </div>
-        {refused !== "" && (
-          <p class="form-error" role="alert">
-            <Text of={refused} />
-          </p>
-        )}
       </search>
       <p class="hint">{`${count(lines.length)} shown, newest first${isHeld ? "; held, nothing is lost" : ""}`}</p>
       {lines.length === 0 ? (

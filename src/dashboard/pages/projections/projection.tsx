@@ -1,6 +1,6 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
-import { count, plain } from "../../lib/format.ts";
+import { clockTime, count, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import {
@@ -10,11 +10,13 @@ import {
   getState,
   type JobView,
   listPartitions,
+  tableOf,
 } from "../../lib/projections.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
+import { LineChart } from "../../ui/charts.tsx";
 import { FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
@@ -60,11 +62,46 @@ export function ProjectionPage() {
         ]}
       />
       {fold.error !== "" && <FoldError fold={fold} />}
+      <Section title="Events behind">
+        <Lag key={name} fold={fold} />
+      </Section>
       {job && <Rebuild job={job} />}
-      {fold.mode !== "sql" && <States name={name} />}
+      {fold.mode === "sql" ? <Rows name={name} /> : <States name={name} />}
     </div>
   );
 }
+
+/** Samples that the chart has: half an hour of them. */
+const samplesMax = 360;
+
+/** How far the projection was behind, each time that this page looked. */
+function Lag({ fold }: { fold: FoldView }) {
+  const samples = useRef<{ of: FoldView; point: readonly [number, number] }[]>([]);
+  const { current } = samples;
+  if (current.at(-1)?.of !== fold) {
+    current.push({ of: fold, point: [Date.now(), fold.lag] });
+    if (current.length > samplesMax) current.shift();
+  }
+  const points = current.map(({ point }) => point);
+  const most = Math.max(...points.map(([, lag]) => lag));
+  return (
+    <LineChart
+      points={points}
+      from={clockTime(points[0]![0]).slice(0, 8)}
+      to="Now"
+      said={most === 0 ? "Caught up since then" : `At most ${count(most)}, now ${count(fold.lag)}`}
+    />
+  );
+}
+
+/** What a projection in SQL has made stands in a table of its own. */
+const Rows = ({ name }: { name: string }) => (
+  <Section title="Rows">
+    <p>
+      <a href={hrefOf(["sql"], { query: `SELECT * FROM ${tableOf(name)} LIMIT 100` })}>Query them in SQL</a>
+    </p>
+  </Section>
+);
 
 const FoldError = ({ fold }: { fold: FoldView }) => (
   <div class="failure" role="alert">

@@ -1,0 +1,100 @@
+import { rest } from "./api.ts";
+import { instantOf } from "./format.ts";
+import { offsetPage, type RowsPage } from "./pages.ts";
+
+/** One version of an event's schema, without its text. */
+export interface SchemaHeadView {
+  event: string;
+  version: number;
+  description: string;
+  createdAt: number | undefined;
+}
+
+export interface SchemaView extends SchemaHeadView {
+  schema: unknown;
+}
+
+interface SchemaData {
+  event_name: string;
+  version: number;
+  description: string;
+  created_at: string;
+  schema?: unknown;
+}
+
+const headOf = (data: SchemaData): SchemaHeadView => ({
+  ...{ event: data.event_name, version: data.version, description: data.description },
+  createdAt: instantOf(data.created_at),
+});
+
+export async function listSchemas(
+  cursor: string,
+  signal: AbortSignal,
+  event?: string,
+): Promise<RowsPage<SchemaHeadView>> {
+  const asked = { limit: "200", offset: cursor || "0", ...(event && { event_name: event }) };
+  const page = await rest<{ schemas: SchemaData[]; total_count: number }>(
+    `/api/v1/events/schemas?${new URLSearchParams(asked)}`,
+    { signal },
+  );
+  return offsetPage(cursor, page.schemas.map(headOf), page.total_count);
+}
+
+const pathOf = (event: string, version?: number) =>
+  `/api/v1/events/schemas/${encodeURIComponent(event)}${version === undefined ? "" : `/${version}`}`;
+
+/** Of the latest version without one. */
+export async function getSchema(event: string, version?: number, signal?: AbortSignal): Promise<SchemaView> {
+  const data = await rest<SchemaData>(pathOf(event, version), { signal });
+  return { ...headOf(data), schema: data.schema };
+}
+
+export const deleteSchema = (event: string, version: number): Promise<void> =>
+  rest(pathOf(event, version), { method: "DELETE" });
+
+export const registerSchema = (body: {
+  event_name: string;
+  version: number;
+  schema_json: string;
+  description: string;
+}): Promise<unknown> => rest("/api/v1/events/schemas", { body });
+
+/** What one version of a schema would say to recent events. */
+export interface SchemaCheckData {
+  event_name: string;
+  version: number;
+  asserts: boolean;
+  compile_error: string;
+  traffic: readonly { version: number; schema_hash: string; count: number }[];
+  traffic_truncated: boolean;
+}
+
+export interface EnforcementData {
+  mode: "enforce" | "warn" | "off";
+  traffic_window_hours: number;
+  total_schemas: number;
+  schemas: readonly SchemaCheckData[];
+}
+
+export const checkTraffic = (
+  asked: { event_name?: string; traffic_window_hours?: string },
+  signal?: AbortSignal,
+): Promise<EnforcementData> => rest(`/api/v1/events/enforcement?${new URLSearchParams(asked)}`, { signal });
+
+export const setMode = (mode: string): Promise<unknown> =>
+  rest("/api/v1/events/enforcement", { method: "PUT", body: { mode } });
+
+export interface UpcastData {
+  data: unknown;
+  steps_applied: readonly { from_version: number; to_version: number; description: string }[];
+}
+
+export const tryUpcast = (body: {
+  eventName: string;
+  fromVersion: number;
+  toVersion: number;
+  data: unknown;
+}): Promise<UpcastData> => rest("/api/v1/events/upcast", { body });
+
+export const refusedOf = ({ traffic }: SchemaCheckData): number =>
+  traffic.reduce((sum, { count }) => sum + count, 0);

@@ -1,0 +1,56 @@
+import { rpc } from "./api.ts";
+import { instantOf } from "./format.ts";
+import type { RowsPage } from "./pages.ts";
+
+/** A topic as the list shows it. */
+export interface TopicView {
+  name: string;
+  messages: number;
+  consumers: number;
+  firstAt: number | undefined;
+  lastAt: number | undefined;
+}
+
+interface TopicAnswer {
+  name?: string;
+  messageCount?: string;
+  consumerCount?: number;
+  firstMessageAt?: string;
+  lastMessageAt?: string;
+  lag?: string;
+  firstSeq?: string;
+  lastSeq?: string;
+}
+
+export async function listTopics(cursor: string, signal: AbortSignal): Promise<RowsPage<TopicView>> {
+  const { topics = [], nextCursor = "" } = await rpc<{ topics?: TopicAnswer[]; nextCursor?: string }>(
+    "PubSubService",
+    "ListTopics",
+    { limit: 200, cursor },
+    signal,
+  );
+  return {
+    rows: topics.map((m) => ({
+      ...{ name: m.name ?? "", messages: Number(m.messageCount ?? 0), consumers: m.consumerCount ?? 0 },
+      ...{ firstAt: instantOf(m.firstMessageAt), lastAt: instantOf(m.lastMessageAt) },
+    })),
+    next: nextCursor || undefined,
+  };
+}
+
+export interface TopicNumbers {
+  messages: number;
+  consumers: number;
+  /** What the slowest group has not taken. */
+  behind: number;
+  first: string;
+  last: string;
+}
+
+export async function getTopic(topic: string, signal: AbortSignal): Promise<TopicNumbers> {
+  const m = await rpc<TopicAnswer>("PubSubService", "GetTopicStats", { topic }, signal);
+  return {
+    ...{ messages: Number(m.messageCount ?? 0), consumers: m.consumerCount ?? 0 },
+    ...{ behind: Number(m.lag ?? 0), first: m.firstSeq ?? "0", last: m.lastSeq ?? "0" },
+  };
+}

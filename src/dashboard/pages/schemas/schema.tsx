@@ -1,0 +1,270 @@
+import { useEffect, useState } from "preact/hooks";
+import { CallError, messageOf, parsedJson } from "../../lib/api.ts";
+import { listEvents } from "../../lib/events.ts";
+import { count, writeJson } from "../../lib/format.ts";
+import { useLoaded } from "../../lib/hooks.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import { address, go, hrefOf } from "../../lib/router.ts";
+import {
+  checkTraffic,
+  deleteSchema,
+  getSchema,
+  listSchemas,
+  refusedOf,
+  type SchemaView,
+  tryUpcast,
+  type UpcastData,
+} from "../../lib/schemas.ts";
+import { may } from "../../lib/session.ts";
+import { toast } from "../../lib/toasts.ts";
+import { Button, Empty, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
+import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
+import { JsonDiff } from "../../ui/diff.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { RegisterDialog } from "./register.tsx";
+import { modeWords } from "./schemas.tsx";
+
+/** Versions whose texts are read, the newest ones. */
+const versionsShown = 20;
+
+async function readVersions(event: string, signal: AbortSignal): Promise<SchemaView[]> {
+  const { rows } = await listSchemas("", signal, event);
+  if (rows.length === 0) throw new CallError("schema not found", { status: 404, code: "not_found" });
+  const newest = rows.slice(-versionsShown).toReversed();
+  return Promise.all(newest.map(({ version }) => getSchema(event, version, signal)));
+}
+
+export function SchemaPage() {
+  const event = address.value.rest[0] ?? "";
+  const { value, error, reload } = useLoaded((signal) => readVersions(event, signal), [event]);
+  const [isRegistering, setRegistering] = useState(false);
+  useEffect(() => noteRecent("schemas", event), [event]);
+  if (!value) return <Unread error={error} onRetry={reload} one="schema" all="schemas" />;
+  const latest = value[0]!;
+  return (
+    <div class="page">
+      <PageHead
+        title={<Text of={event} />}
+        about={latest.description && <Text of={latest.description} />}
+        actions={
+          may("schemas:manage") && (
+            <Button kind="primary" icon="schemas" onClick={() => setRegistering(true)}>
+              Register the next version…
+            </Button>
+          )
+        }
+      />
+      <div class="columns">
+        <div>
+          <Section title="Versions">
+            <Versions versions={value} onDone={reload} />
+          </Section>
+        </div>
+        <div>
+          <Section title="What it says to recent events">
+            <Traffic event={event} />
+          </Section>
+          <Section title="Try an upcast">
+            <Upcasting key={`${event} ${latest.version}`} event={event} versions={value} />
+          </Section>
+        </div>
+      </div>
+      {isRegistering && (
+        <RegisterDialog
+          next={{ event, version: latest.version + 1, schemaText: writeJson(latest.schema) }}
+          onClose={() => {
+            setRegistering(false);
+            reload();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+function Versions({ versions, onDone }: { versions: readonly SchemaView[]; onDone: () => void }) {
+  const [deleted, setDeleted] = useState<SchemaView>();
+  const remove = async ({ event, version }: SchemaView) => {
+    await deleteSchema(event, version);
+    toast("done", `Version ${version} deleted`);
+    if (versions.length === 1) go(hrefOf(["schemas"]));
+    else onDone();
+  };
+  return (
+    <ol class="versions">
+      {versions.map((one, index) => {
+        const before = versions[index + 1];
+        return (
+          <li key={one.version}>
+            <details open={index === 0}>
+              <summary>
+                <strong>{`Version ${one.version}`}</strong>
+                <span class="grows">
+                  <Text of={one.description} />
+                </span>
+                <span class="faint">
+                  <When at={one.createdAt} />
+                </span>
+              </summary>
+              <div class="indented">
+                {before ? (
+                  <JsonDiff before={before.schema} after={one.schema} />
+                ) : (
+                  <JsonView value={one.schema} what="schema" />
+                )}
+                {may("schemas:manage") && (
+                  <p class="more">
+                    <Button onClick={() => setDeleted(one)}>Delete…</Button>
+                  </p>
+                )}
+              </div>
+            </details>
+          </li>
+        );
+      })}
+      {deleted && (
+        <FormDialog
+          title={`Delete version ${deleted.version}?`}
+          submit="Delete"
+          isDangerous
+          onSubmit={() => remove(deleted)}
+          onClose={() => setDeleted(undefined)}
+        >
+          <p>
+            {versions.length === 1
+              ? "The event has no schema then, and may hold anything."
+              : "Events of this version are no longer checked by it."}
+          </p>
+        </FormDialog>
+      )}
+    </ol>
+  );
+}
+
+const windows = [
+  ["1", "the last hour"],
+  ["24", "the last day"],
+  ["168", "the last week"],
+] as const;
+
+function Traffic({ event }: { event: string }) {
+  const [hours, setHours] = useState("24");
+  const { value, error, reload } = useLoaded(
+    (signal) => checkTraffic({ event_name: event, traffic_window_hours: hours }, signal),
+    [event, hours],
+  );
+  return (
+    <>
+      <div class="sql-tools">
+        <label class="sql-most">
+          {"Events of "}
+          <select value={hours} onChange={({ currentTarget }) => setHours(currentTarget.value)}>
+            {windows.map(([hoursOf, word]) => (
+              <option key={hoursOf} value={hoursOf}>
+                {word}
+              </option>
+            ))}
+          </select>
+        </label>
+        <Button icon="refresh" label="Check again" onClick={reload} />
+      </div>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {!value && error === undefined && <p class="faint">Reading…</p>}
+      {value && (
+        <>
+          <ul class="plain-list">
+            {value.schemas.map((check) => (
+              <li key={check.version}>
+                <span>{`Version ${check.version}`}</span>
+                <span class="grows">
+                  {check.compile_error !== "" && (
+                    <span class="warn">
+                      <Text of={check.compile_error} />
+                    </span>
+                  )}
+                  {check.compile_error === "" && !check.asserts && (
+                    <span class="faint">refuses nothing at all</span>
+                  )}
+                </span>
+                <span class={refusedOf(check) > 0 ? "bad-text" : "faint"}>
+                  {refusedOf(check) === 0 ? "none refused" : `${count(refusedOf(check))} would be refused`}
+                  {check.traffic_truncated && ", of the newest alone"}
+                </span>
+              </li>
+            ))}
+          </ul>
+          <p class="hint">{`${modeWords[value.mode]}.`}</p>
+        </>
+      )}
+    </>
+  );
+}
+
+/** Data of one version, and what becomes of it in another. */
+function Upcasting({ event, versions }: { event: string; versions: readonly SchemaView[] }) {
+  const words = versions.map(({ version }) => [`${version}`, `version ${version}`] as const);
+  const [from, setFrom] = useState<string>(words.at(-1)![0]);
+  const [to, setTo] = useState<string>(words[0]![0]);
+  const [text, setText] = useState("{}");
+  const [result, setResult] = useState<{ asked: unknown; upcast: UpcastData }>();
+  const [error, setError] = useState("");
+  if (versions.length < 2) return <Empty title="There is one version only" />;
+  const takeNewest = async () => {
+    const { events } = await listEvents({ limit: "1", search: event });
+    if (events[0]?.name === event) setText(writeJson(events[0].data));
+  };
+  const submit = async () => {
+    setError("");
+    setResult(undefined);
+    try {
+      const data = parsedJson(text, "data");
+      const upcast = await tryUpcast({
+        ...{ eventName: event, fromVersion: Number(from), toVersion: Number(to), data },
+      });
+      setResult({ asked: data, upcast });
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+  };
+  return (
+    <form
+      class="form"
+      onSubmit={(submitted) => {
+        submitted.preventDefault();
+        void submit();
+      }}
+    >
+      <div class="form form-pairs">
+        <Choice label="Data of" value={from} options={words} onChange={setFrom} />
+        <Choice label="becomes" value={to} options={words} onChange={setTo} />
+      </div>
+      <Field label="Data (JSON)" isCode rows={6} value={text} onInput={setText} />
+      <div class="row-actions">
+        <Button type="submit" kind="primary">
+          Try
+        </Button>
+        {may("events:subscribe") && <Button onClick={() => void takeNewest()}>Take the newest event</Button>}
+      </div>
+      {error !== "" && (
+        <p class="form-error" role="alert">
+          <Text of={error} />
+        </p>
+      )}
+      {result && (
+        <div role="status">
+          <ul class="plain-list">
+            {result.upcast.steps_applied.map((step) => (
+              <li key={step.to_version}>
+                <span>{`${step.from_version} → ${step.to_version}`}</span>
+                <span class="grows">
+                  <Text of={step.description} />
+                </span>
+              </li>
+            ))}
+          </ul>
+          <JsonDiff before={result.asked} after={result.upcast.data} />
+        </div>
+      )}
+    </form>
+  );
+}

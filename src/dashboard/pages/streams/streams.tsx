@@ -1,0 +1,83 @@
+import { useState } from "preact/hooks";
+import { count } from "../../lib/format.ts";
+import { useLive, usePages } from "../../lib/hooks.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { listStreams } from "../../lib/streams.ts";
+import { Button, Empty, PageHead, SearchFilter, Text, When } from "../../ui/basics.tsx";
+import { Check } from "../../ui/dialog.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { AppendDialog } from "./append.tsx";
+
+export function StreamsPage() {
+  const { query } = address.value;
+  const search = query.get("q") ?? "";
+  const entityType = query.get("type") ?? "";
+  const includeDeleted = query.get("deleted") === "yes";
+  const [isAppending, setAppending] = useState(false);
+  const read = usePages(
+    (cursor, signal) => listStreams({ search, entityType, includeDeleted }, cursor, signal),
+    [search, entityType, includeDeleted],
+  );
+  useLive("system.stream.>", { onFrame: read.reload, onBack: read.reload });
+  return (
+    <div class="page">
+      <PageHead
+        title="Streams"
+        about="What happened to each entity"
+        actions={
+          may("entities:append") && (
+            <Button kind="primary" icon="plus" onClick={() => setAppending(true)}>
+              Append…
+            </Button>
+          )
+        }
+      />
+      <SearchFilter label="Search entities" placeholder="Part of an id">
+        <input
+          class="filter-text"
+          type="search"
+          aria-label="Type of entity"
+          placeholder="Type"
+          value={entityType}
+          onInput={({ currentTarget: { value } }) => setQuery({ type: value })}
+        />
+        <Check
+          label="With deleted ones"
+          isChecked={includeDeleted}
+          onChange={(is) => setQuery({ deleted: is ? "yes" : undefined })}
+        />
+      </SearchFilter>
+      <ReadTable
+        read={read}
+        keyOf={({ id }) => id}
+        empty={
+          <Empty title={search || entityType ? "No entities match" : "No streams yet"}>
+            {!search && !entityType && <p>An append to an entity begins its stream.</p>}
+          </Empty>
+        }
+        columns={[
+          {
+            name: "Entity",
+            of: ({ id, isDeleted }) =>
+              isDeleted ? (
+                <>
+                  <Text of={id} /> <Status of="deleted" />
+                </>
+              ) : (
+                <a href={hrefOf(["streams", id])}>
+                  <Text of={id} />
+                </a>
+              ),
+          },
+          { name: "Type", of: ({ type }) => <Text of={type} /> },
+          { name: "Version", isNumber: true, of: ({ version }) => count(version) },
+          { name: "Began", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
+          { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
+        ]}
+      />
+      {isAppending && <AppendDialog onClose={() => setAppending(false)} />}
+    </div>
+  );
+}

@@ -1,0 +1,118 @@
+import { useEffect, useState } from "preact/hooks";
+import { count, cut, dateTime, instantOf, plain } from "../../lib/format.ts";
+import { useLoaded, useNet } from "../../lib/hooks.ts";
+import type { LiveFrame } from "../../lib/live.ts";
+import { noteRecent } from "../../lib/prefs.ts";
+import { address, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { useTail } from "../../lib/tail.ts";
+import { getTopic } from "../../lib/topics.ts";
+import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
+import { JsonView } from "../../ui/json-view.tsx";
+import { PublishDialog } from "./topics.tsx";
+
+const readMs = 5_000;
+const replays = [100, 1_000];
+const keptMax = 1_000;
+const shownCharacters = 300;
+
+const lineOf = ({ eventId = "", data, meta }: LiveFrame) => ({
+  ...{ id: eventId, data, position: meta?.sequenceExact ?? "" },
+  at: instantOf(meta?.timestamp),
+});
+
+export function TopicPage() {
+  const name = address.value.rest[0] ?? "";
+  const { value, error, reload } = useLoaded((signal) => getTopic(name, signal), [name]);
+  const [isPublishing, setPublishing] = useState(false);
+  useNet(reload, readMs);
+  useEffect(() => noteRecent("topics", name), [name]);
+  if (!value) return <Unread error={error} onRetry={reload} one="topic" all="topics" />;
+  return (
+    <div class="page">
+      <PageHead
+        title={<Text of={name} />}
+        actions={
+          may("events:emit") && (
+            <Button kind="primary" icon="topics" onClick={() => setPublishing(true)}>
+              Publish…
+            </Button>
+          )
+        }
+      />
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      <Facts
+        of={[
+          ["Messages kept", count(value.messages)],
+          ["Oldest position", value.first],
+          ["Newest position", value.last],
+          ["Group members", count(value.consumers)],
+          ["Slowest group behind", `${count(value.behind)} ${value.behind === 1 ? "message" : "messages"}`],
+        ]}
+      />
+      <Section title="Messages" aside={<a href={hrefOf(["groups"])}>Consumer groups</a>}>
+        <Messages name={name} />
+      </Section>
+      {isPublishing && (
+        <PublishDialog
+          topic={name}
+          onClose={() => {
+            setPublishing(false);
+            reload();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+/** What is kept of the topic, newest first, and what comes. */
+function Messages({ name }: { name: string }) {
+  const [replay, setReplay] = useState(replays[0]!);
+  const { lines, isHeld, hold, refused } = useTail(`topic:${name}`, { replay, keptMax, lineOf });
+  if (refused !== "") return <Failure error={refused} />;
+  return (
+    <>
+      <div class="sql-tools">
+        <label class="sql-most">
+          {"Newest "}
+          <select value={`${replay}`} onChange={({ currentTarget: { value } }) => setReplay(Number(value))}>
+            {replays.map((many) => (
+              <option key={many} value={`${many}`}>
+                {count(many)}
+              </option>
+            ))}
+          </select>
+          {" and what comes"}
+        </label>
+        <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => hold(!isHeld)}>
+          {isHeld ? "Go on" : "Hold"}
+        </Button>
+      </div>
+      {lines.length === 0 ? (
+        <Empty title="Waiting for messages" />
+      ) : (
+        <ol class="versions">
+          {lines.map((line) => (
+            <li key={line.id} data-message={line.id}>
+              <details>
+                <summary>
+                  <span class="number version-number">{line.position}</span>
+                  <span class="version-text">
+                    <code>
+                      <bdi>{plain(cut(JSON.stringify(line.data), shownCharacters))}</bdi>
+                    </code>
+                  </span>
+                  <span class="faint number">{line.at === undefined ? "" : dateTime(line.at)}</span>
+                </summary>
+                <div class="indented">
+                  <JsonView value={line.data} what="message" />
+                </div>
+              </details>
+            </li>
+          ))}
+        </ol>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,151 @@
+import { useState } from "preact/hooks";
+import { cut, plain } from "../../lib/format.ts";
+import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { attempt } from "../../lib/toasts.ts";
+import { getDelivery, listDeliveries, redeliver, type SourceView } from "../../lib/webhooks.ts";
+import { Button, Empty, Facts, Failure, Id, Text, When } from "../../ui/basics.tsx";
+import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
+import { Trial } from "./trial.tsx";
+
+/** Refused requests leave no event that could be heard of. */
+const readMs = 5_000;
+const statuses = ["accepted", "rejected", "failed"] as const;
+const errorCharacters = 200;
+
+/** What a source was sent, newest first, and the one that is chosen. */
+export function Deliveries({ source }: { source: SourceView }) {
+  const { query } = address.value;
+  const status = query.get("status") ?? "";
+  const chosen = query.get("delivery") ?? "";
+  const read = usePages(
+    (cursor, signal) => listDeliveries({ sourceId: source.id, status }, cursor, signal),
+    [source.id, status],
+  );
+  useNet(read.reload, readMs);
+  useLive(`events:${source.prefix}.>`, { onFrame: read.reload, onBack: read.reload });
+  return (
+    <>
+      <fieldset class="chips" aria-label="Status">
+        {statuses.map((one) => (
+          <button
+            key={one}
+            type="button"
+            class="chip"
+            aria-pressed={status === one}
+            onClick={() => setQuery({ status: status === one ? undefined : one, delivery: undefined })}
+          >
+            <Status of={one} />
+          </button>
+        ))}
+      </fieldset>
+      <div class={`run-body deliveries ${chosen === "" ? "" : "with-panel"}`}>
+        <div>
+          <ReadTable
+            read={read}
+            keyOf={({ id }) => id}
+            empty={<Empty title={status === "" ? "Nothing was sent yet" : "None of this status"} />}
+            columns={[
+              {
+                name: "What came",
+                of: (one) => (
+                  <>
+                    <a
+                      aria-current={one.id === chosen || undefined}
+                      href={hrefOf(["webhooks-in", source.id], { status, delivery: one.id })}
+                    >
+                      <Text of={one.eventName || cut(one.error, errorCharacters) || one.id} />
+                    </a>
+                    {one.isRepeat && <span class="tag">repeat</span>}
+                    {one.redeliveredFrom !== "" && <span class="tag">again</span>}
+                  </>
+                ),
+              },
+              { name: "Status", of: (one) => <Status of={one.status} /> },
+              { name: "Came", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
+            ]}
+          />
+        </div>
+        {chosen !== "" && <Delivery key={chosen} id={chosen} source={source} onDone={read.reload} />}
+      </div>
+    </>
+  );
+}
+
+const keys: Record<string, string> = {
+  current: "fits the secret",
+  prev: "fits the old secret",
+  none: "not looked at: there is no secret",
+  invalid: "fits no secret",
+};
+
+/** One delivery in full: what came, and what became of it or why nothing did. */
+function Delivery({ id, source, onDone }: { id: string; source: SourceView; onDone: () => void }) {
+  const { value, error, reload } = useLoaded((signal) => getDelivery(id, signal), [id]);
+  const [isTrying, setTrying] = useState(false);
+  const close = () => setQuery({ delivery: undefined });
+  const again = async () => {
+    if (await attempt(() => redeliver(id), "Delivered again")) onDone();
+  };
+  const canTry = may("webhooks:manage");
+  return (
+    <aside class="panel" aria-label="Delivery">
+      <header class="panel-head">
+        <Id of={id} what="Delivery id" />
+        <Button kind="quiet" icon="close" label="Close" onClick={close} />
+      </header>
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
+      {!value && error === undefined && <p class="faint">Reading…</p>}
+      {value && (
+        <>
+          {value.error !== "" && (
+            <p class="form-error">
+              <Text of={value.error} />
+            </p>
+          )}
+          <Facts
+            of={[
+              ["Status", <Status key="status" of={value.status} />],
+              ["Signature", keys[value.signatureKey] ?? plain(value.signatureKey)],
+              ...(value.eventId
+                ? ([
+                    [
+                      "Event",
+                      <a key="event" href={hrefOf(["events", value.eventId])}>
+                        <Text of={value.eventName || value.eventId} />
+                      </a>,
+                    ],
+                  ] as const)
+                : []),
+              ...(value.externalId
+                ? ([["Provider's id", <Text key="external" of={value.externalId} />]] as const)
+                : []),
+              ["Came", <When key="came" at={value.createdAt} />],
+            ]}
+          />
+          <div class="panel-actions">
+            {canTry && value.status !== "rejected" && (
+              <Button icon="refresh" onClick={() => void again()}>
+                Deliver again
+              </Button>
+            )}
+            {canTry && source.config && (
+              <Button isPressed={isTrying} onClick={() => setTrying(!isTrying)}>
+                Try its signature
+              </Button>
+            )}
+          </div>
+          {isTrying && <Trial sourceId={source.id} sample={{ body: value.body, headers: value.headers }} />}
+          <h3>Body</h3>
+          <JsonTextView text={value.body} what="body" />
+          {value.isBodyCut && <p class="hint">It was longer than what is kept.</p>}
+          <h3>Headers</h3>
+          <JsonView value={value.headers} what="headers" />
+        </>
+      )}
+    </aside>
+  );
+}
