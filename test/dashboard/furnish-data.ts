@@ -33,19 +33,24 @@ const schemaOf = (more: object) =>
     properties: { order: { type: "integer" }, ...more },
   });
 
-/** Something on each page about data. */
-export async function furnishData(server: TestServer): Promise<void> {
+/** Something on each page about data; `text` stands wherever text may stand. */
+export async function furnishData(server: TestServer, text = "for the till"): Promise<void> {
   const append = (expectedVersion: string, eventName: string, data: object) =>
     server.rpc("EntityStreamService", "AppendEvent", {
       ...{ entityId: "order-17", entityType: "order", eventName, data, expectedVersion },
     });
-  await append("0", "order.opened", { order: 17, customer: "ada", items: [] });
+  await append("0", "order.opened", { order: 17, customer: text, items: [], [text]: 1 });
   await append("1", "order.filled", { items: [{ sku: "a-1", count: 2 }], total: 42 });
   await append("2", "order.paid", { paid: true, receipt: "r-9" });
-  const snapshot = { entityId: "order-17", entityType: "order", entityVersion: "2", state: { total: 42 } };
+  const snapshot = {
+    entityId: "order-17",
+    entityType: "order",
+    entityVersion: "2",
+    state: { total: 42, text },
+  };
   await server.rpc("EntityStreamService", "CreateSnapshot", snapshot);
   for (const total of [12, 17, 9])
-    await server.rpc("PubSubService", "Publish", { topic: "prices.changed", data: { sku: "a-1", total } });
+    await server.rpc("PubSubService", "Publish", { topic: "prices.changed", data: { sku: text, total } });
   await server.rpc("PubSubService", "CreateConsumerGroup", {
     ...{ name: "billing", pattern: "events:order.*", ackMode: "ACK_MODE_MANUAL" },
   });
@@ -53,14 +58,14 @@ export async function furnishData(server: TestServer): Promise<void> {
     server.rpc("EventSchemaService", "RegisterSchema", {
       ...{ eventName: "order.checked", version, schemaJson: schemaOf(more), description },
     });
-  await register(1, {}, "The first form");
-  await register(2, { total: { type: "number" } }, "Totals came");
-  const source = await makeSource(server, "bank", "a secret of the bank", "The bank");
-  const body = JSON.stringify({ amount: 42 });
+  await register(1, {}, text);
+  await register(2, { total: { type: "number" }, [text]: { description: text } }, text);
+  const source = await makeSource(server, "bank", "a secret of the bank", text);
+  const body = JSON.stringify({ amount: 42, text });
   await sendToSource(server, source, { body, signature: signed("a secret of the bank", body) });
   await sendToSource(server, source, { body, signature: "0000" });
   await server.rpc("WebhookEndpointService", "CreateWebhookEndpoint", {
-    ...{ name: "Ledger", url: "https://ledger.example.test/events", pattern: "events:order.*" },
+    ...{ name: text, url: "https://ledger.example.test/events", pattern: "events:order.*" },
   });
 }
 

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
+import { dataPaths, furnishData } from "./furnish-data.ts";
 import { functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
 
 const script = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>';
@@ -66,9 +67,11 @@ describe("hostile content in the dashboard", () => {
     });
     const run = body.runIds[0];
     await furnish(server, script);
+    await furnishData(server, script);
     await server.api("/api/v1/roles", { body: { name: script } });
     const policy = await policyIn(server, script);
     const paths = [
+      ...(await dataPaths(server)).map(({ path }) => path),
       `runs/${run}`,
       `runs/${run}?tab=history`,
       `runs/${run}?tab=causes`,
