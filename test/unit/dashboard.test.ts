@@ -1,8 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { notePaths, suggestCel } from "../../src/dashboard/lib/cel.ts";
 import { duration, plain } from "../../src/dashboard/lib/format.ts";
+import { lastSaid } from "../../src/dashboard/lib/last-said.ts";
 import { layOut } from "../../src/dashboard/lib/layout.ts";
 import type { Moment, RunView } from "../../src/dashboard/lib/runs.ts";
+import { csvOf, problemOf } from "../../src/dashboard/lib/sql-text.ts";
+import type { StreamEventView } from "../../src/dashboard/lib/streams.ts";
 import { linesOf } from "../../src/dashboard/pages/run/lines.ts";
 import { diffLines } from "../../src/dashboard/ui/diff.tsx";
 
@@ -80,5 +84,35 @@ describe("what the dashboard works out by itself", () => {
       ["Attempt 1", 10, 30, "bad"],
       ["Attempt 2", 60, 90, "good"],
     ]);
+  });
+
+  test("a file for spreadsheets quotes what divides it, and holds no formula", () => {
+    const rows = [
+      ["=1+1", "-5"],
+      ['say "a, b"', null],
+    ];
+    const file = csvOf({ columns: ["text", "number"], rows, isCut: false, tookMs: 1 });
+    expect(file).toBe('text,number\r\n\'=1+1,-5\r\n"say ""a, b""",\r\n');
+  });
+
+  test("what is wrong with a query is found in its text, by line and column or by name", () => {
+    const query = "SELECT '😀'\n  FORM runs";
+    const place = problemOf('query: syntax error at or near "FORM", line 2, column 3', query);
+    expect(query.slice(place.from, place.to)).toBe("FORM");
+    const named = problemOf('query: table "runs" is not there', query);
+    expect(query.slice(named.from, named.to)).toBe("runs");
+  });
+
+  test("the fields of a stream are what was said last, up to a version", () => {
+    const event = (at: number, data: unknown) => ({ at, data }) as StreamEventView;
+    const events = [event(3, { sum: 3 }), event(2, ["none"]), event(1, { sum: 1, by: "ada" })];
+    expect({ ...lastSaid(events, 2) }).toEqual({ sum: 1, by: "ada" });
+    expect({ ...lastSaid(events, 3) }).toEqual({ sum: 3, by: "ada" });
+  });
+
+  test("a word of a filter is ended by names that came, and by methods", () => {
+    const known = new Set<string>();
+    notePaths(known, { customer: { name: "a", "not-a-name": 1 } }, "data");
+    expect(suggestCel("data.c", known)).toEqual(["data.customer", "data.customer.name", "data.contains("]);
   });
 });

@@ -16,11 +16,12 @@ export function LineChart(props: {
   const most = Math.max(1, ...points.map(([, value]) => value));
   const at = ([time, value]: readonly [number, number]) =>
     `${(((time - first) / span) * width).toFixed(1)} ${(height - 2 - (value / most) * (height - 8)).toFixed(1)}`;
-  const line = points.map(at).join("L");
+  // One look alone is a line, too.
+  const line = points.length === 1 ? `${at(points[0]!)}H${width}` : points.map(at).join("L");
   return (
     <figure class="chart">
       <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={said}>
-        {points.length > 1 && (
+        {points.length > 0 && (
           <>
             <path class="line-ground" d={`M0 ${height}L${line}L${width} ${height}Z`} />
             <path class="line-itself" d={`M${line}`} />

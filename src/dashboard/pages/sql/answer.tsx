@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { count, cut, duration, plain } from "../../lib/format.ts";
-import { csvOf, numberColumns, type SqlAnswer } from "../../lib/sql.ts";
+import { csvOf, numberColumns, type SqlAnswer } from "../../lib/sql-text.ts";
 import { Button, Empty, Text } from "../../ui/basics.tsx";
 import { BarChart } from "../../ui/charts.tsx";
 import { Dialog } from "../../ui/dialog.tsx";

@@ -1,15 +1,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { messageOf } from "../../lib/api.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { address, setQuery } from "../../lib/router.ts";
-import {
-  columnsOf,
-  ownTables,
-  problemOf,
-  projectionTables,
-  runSql,
-  type SqlAnswer,
-  type SqlProblem,
-} from "../../lib/sql.ts";
+import { columnsOf, ownTables, projectionTables, runSql } from "../../lib/sql.ts";
+import { problemOf, type SqlAnswer, type SqlProblem } from "../../lib/sql-text.ts";
 import { Button, Empty, Failure, PageHead, Text } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Answer } from "./answer.tsx";
@@ -47,7 +41,7 @@ export function SqlPage() {
     try {
       setResult({ answer: await runSql(text, { maxRows: most, signal: over.signal }) });
     } catch (error) {
-      if (!over.signal.aborted) setResult({ problem: problemOf(error, text) });
+      if (!over.signal.aborted) setResult({ problem: problemOf(messageOf(error), text) });
     }
     setRunning(false);
   };

@@ -11,7 +11,7 @@ import { setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import type { SqlProblem } from "../../lib/sql.ts";
+import type { SqlProblem } from "../../lib/sql-text.ts";
 
 /** Tables with the names of their columns. */
 export type SqlTables = Readonly<Record<string, readonly string[]>>;

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { SqlProblem } from "../../lib/sql.ts";
+import type { SqlProblem } from "../../lib/sql-text.ts";
 import type { Editor, SqlTables } from "./editor.ts";
 
 /** Where the query is written: a plain field until the editor is loaded, or where it cannot be. */

@@ -2,13 +2,13 @@ import { useEffect, useState } from "preact/hooks";
 import { CallError, parsedJson, rpc } from "../../lib/api.ts";
 import { count, cut, dateTime, plain, writeJson } from "../../lib/format.ts";
 import { useLive, useLoaded } from "../../lib/hooks.ts";
+import { lastSaid } from "../../lib/last-said.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import {
   getSnapshot,
   getStream,
-  lastSaid,
   readNewest,
   type StreamEventView,
   type StreamView,
