@@ -79,7 +79,7 @@ export class CombineLane<Item, Result> {
   }
 
   /** How long to wait for further callers before the next flush begins. */
-  pauseMs(now: number, paceMs: number): number {
-    return this.#pace.pauseMs(now, this.waiting.length, paceMs);
+  pauseMs(now: number, paceMs: number, share?: number): number {
+    return this.#pace.pauseMs(now, this.waiting.length, paceMs, share);
   }
 }

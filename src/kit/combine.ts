@@ -12,6 +12,11 @@ export interface Pace<Item> {
   /** Items that somebody has to go on with make a flush wait no longer than `awaitedMs`. */
   isAwaited?: (item: Item) => boolean;
   awaitedMs?: number;
+  /**
+   * Which share of the callers that were here at once a flush waits for; 1 by default. With half of them, the others are
+   * served while the flush is under way, which is worth it where a flush costs little beside its callers.
+   */
+  share?: number;
 }
 
 export interface CombineOptions<Item, Result> {
@@ -159,9 +164,9 @@ class Flushes<Item, Result> {
     const { pace } = this.#options;
     if (!pace) return false;
     const now = pace.clock.elapsed();
-    let leftMs = lane.pauseMs(now, pace.ms);
+    let leftMs = lane.pauseMs(now, pace.ms, pace.share);
     if (leftMs > 0 && pace.awaitedMs !== undefined && lane.hasAwaited())
-      leftMs = lane.pauseMs(now, pace.awaitedMs);
+      leftMs = lane.pauseMs(now, pace.awaitedMs, pace.share);
     if (leftMs === 0) return false;
     if (lane.cancelPause && lane.pausedUntil <= now + leftMs) return true;
     lane.cancelPause?.();

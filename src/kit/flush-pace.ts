@@ -41,12 +41,12 @@ export class FlushPace {
   }
 
   /**
-   * How long the next flush still waits while `waiting` callers are here: until as many are here as there were at once,
-   * and at most until `paceMs` after the last flush began.
+   * How long the next flush still waits while `waiting` callers are here: until this share of as many as there were at once
+   * is here, and at most until `paceMs` after the last flush began.
    */
-  pauseMs(now: number, waiting: number, paceMs: number): number {
+  pauseMs(now: number, waiting: number, paceMs: number, share = 1): number {
     const leftMs = this.#beganAt + paceMs * this.#share() - now;
-    if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks)) return 0;
+    if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks) * share) return 0;
     // Added to the time of a clock a tiny part of a millisecond may be nothing, and the lane would ask without end.
     return Math.ceil(leftMs);
   }

@@ -36,7 +36,7 @@ export function combineLaneOf(environmentId: string): number {
 
 export interface FlushQueueOptions<Item, Result>
   extends Pick<CombineOptions<Item, Result>, "name" | "weigh" | "keyOf" | "flush" | "isOfItem">,
-    Pick<Pace<Item>, "isAwaited"> {
+    Pick<Pace<Item>, "isAwaited" | "share"> {
   clock: Pick<Clock, "elapsed" | "after">;
   watch: Watch;
   environmentOf: (item: Item) => string;
@@ -52,7 +52,7 @@ export interface FlushQueueOptions<Item, Result>
  */
 export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result>): Combiner<Item, Result> {
   const { name, clock, watch, environmentOf, isStuck, weigh, keyOf, flush, isOfItem, isAwaited } = options;
-  const { itemsMax = flushItemsMax, weightMax, paceMs = combinePaceMs } = options;
+  const { itemsMax = flushItemsMax, weightMax, paceMs = combinePaceMs, share } = options;
   const combiner = combine<Item, Result>({
     name,
     lanes: combineLanes,
@@ -62,7 +62,11 @@ export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result
     itemsMax,
     weightMax,
     waitingMax: combineWaitingMax,
-    pace: { clock, ms: paceMs, ...(isAwaited && { isAwaited, awaitedMs: awaitedPaceMs }) },
+    pace: {
+      ...{ clock, ms: paceMs },
+      ...(share !== undefined && { share }),
+      ...(isAwaited && { isAwaited, awaitedMs: awaitedPaceMs }),
+    },
     flush,
     watch: watchFlushes(watch, clock, name),
     isOfItem,

@@ -40,3 +40,5 @@ export const watchReadsAtOnce = 2;
 export const watchedSlice = 500;
 /** The longest time that a get waits for other gets to share its statement. */
 export const getPaceMs = 2;
+/** Half of the callers of gets go together: the edge answers the others meanwhile. */
+export const getShare = 0.5;

@@ -2,7 +2,7 @@ import type { Combiner } from "../../../kit/combine.ts";
 import { flushQueue } from "../../../kit/flush-queue.ts";
 import { isOfItem, isStuck } from "../../../store/store.ts";
 import type { ChangeQueueDeps } from "./change-queue.ts";
-import { getPaceMs, readTogetherBytesMax } from "./limits.ts";
+import { getPaceMs, getShare, readTogetherBytesMax } from "./limits.ts";
 import { type CachedBucket, type CachedValue, isSame, ReadCache } from "./read-cache.ts";
 import { bucketHeads, newestValues, type ReadValue, type ValueAsk } from "./rows.ts";
 
@@ -39,6 +39,7 @@ export function openReadQueue({
     watch,
     environmentOf: ({ environmentId }) => environmentId,
     paceMs: getPaceMs,
+    share: getShare,
     async flush(asked, committed) {
       const now = clock.now();
       const cached = asked.map((ask) => cache.find(ask, now));
