@@ -1,0 +1,63 @@
+/** A page of the documentation: a file below `src`, or beside it in a whole tree. */
+export interface DocsPage {
+  /** Its address below `/docs`. */
+  name: string;
+  /** From the folder of the sources. */
+  file: string;
+  title: string;
+  about: string;
+}
+
+export interface DocsGroup {
+  title: string;
+  pages: readonly DocsPage[];
+}
+
+const own = (name: string, title: string, about: string): DocsPage => ({
+  ...{ name, title, about },
+  file: `docs/pages/${name}.md`,
+});
+
+const other = (name: string, file: string, title: string, about: string): DocsPage => ({
+  ...{ name, file, title, about },
+});
+
+/** Every page, in the order in which a reader meets them. */
+export const groups: readonly DocsGroup[] = [
+  {
+    title: "Begin",
+    pages: [
+      own("start", "Start", "From an empty folder to a completed run."),
+      own("concepts", "Concepts", "What svc is made of, and what it guarantees."),
+    ],
+  },
+  {
+    title: "Build",
+    pages: [
+      own("functions", "Functions and steps", "What runs, what is stored, and what happens after a crash."),
+    ],
+  },
+  {
+    title: "Operate",
+    pages: [own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume.")],
+  },
+  {
+    title: "Look up",
+    pages: [
+      own("errors", "Errors", "Every kind of error: what it means and what to do."),
+      other("sdk", "sdk/README.md", "The SDK", "Every option of the SDK for TypeScript."),
+      other("answers", "API.md", "What the API answers", "Rules that hold for every call."),
+      other("commands", "cli/README.md", "The command line", "Every command."),
+      other("reference", "REFERENCE.md", "Reference", "Settings, frames, loops, tables, metrics, checks."),
+      other("wire", "../proto/README.md", "The wire", "RPC messages, for clients in any language."),
+      other(
+        "runbook",
+        "../cluster/README.md",
+        "Runbook",
+        "Several nodes: start, drain, upgrade, back up, restore.",
+      ),
+      other("glossary", "GLOSSARY.md", "Glossary", "One meaning a word."),
+      other("changelog", "CHANGELOG.md", "Changelog", "What changed, and what an operator has to do."),
+    ],
+  },
+];
