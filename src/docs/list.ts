@@ -35,6 +35,13 @@ export const groups: readonly DocsGroup[] = [
     title: "Build",
     pages: [
       own("functions", "Functions and steps", "What runs, what is stored, and what happens after a crash."),
+      own("events", "Events and schemas", "Facts, keys that make them one, and rules for their data."),
+      own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
+      own(
+        "coming-from",
+        "Coming from another system",
+        "Temporal, Inngest, BullMQ, Kurrent: their words, and ours.",
+      ),
     ],
   },
   {
@@ -45,6 +52,7 @@ export const groups: readonly DocsGroup[] = [
     title: "Look up",
     pages: [
       own("errors", "Errors", "Every kind of error: what it means and what to do."),
+      own("limits", "Limits", "Every limit by its name, with its value."),
       other("sdk", "sdk/README.md", "The SDK", "Every option of the SDK for TypeScript."),
       other("answers", "API.md", "What the API answers", "Rules that hold for every call."),
       other("commands", "cli/README.md", "The command line", "Every command."),
