@@ -36,6 +36,14 @@ export const groups: readonly DocsGroup[] = [
     pages: [
       own("functions", "Functions and steps", "What runs, what is stored, and what happens after a crash."),
       own("events", "Events and schemas", "Facts, keys that make them one, and rules for their data."),
+      own(
+        "streams-projections",
+        "Streams and projections",
+        "Histories of entities, and what is read instead.",
+      ),
+      own("real-time", "Real time", "Subscriptions, topics and consumer groups."),
+      own("webhooks", "Webhooks", "From providers in, to partners out."),
+      own("state", "Keys, config and secrets", "Three stores for what is no event."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(
         "coming-from",
@@ -46,7 +54,13 @@ export const groups: readonly DocsGroup[] = [
   },
   {
     title: "Operate",
-    pages: [own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume.")],
+    pages: [
+      own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume."),
+      own("access", "Access", "Roles allow, policies deny, the audit remembers."),
+      own("cluster", "Cluster operations", "Which procedure you need, and where it stands."),
+      own("tuning", "Tuning", "What you see, where to look, what to turn."),
+      own("security", "Security and threat model", "Whom svc protects from whom, and what stays with you."),
+    ],
   },
   {
     title: "Look up",
