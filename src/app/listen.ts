@@ -1,7 +1,8 @@
+import { apiPages } from "../edge/api-page.ts";
 import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
 import { dashboardPages } from "../edge/dashboard-pages.ts";
-import { docsPages } from "../edge/docs-page.ts";
+import { docsPages } from "../edge/docs-pages.ts";
 import { type ListeningEdge, listenEdge } from "../edge/http.ts";
 import { listenApart, type OpenWatch } from "../edge/open-watch.ts";
 import { rateLimit } from "../edge/rate-limit.ts";
@@ -17,6 +18,9 @@ import { developer } from "./developer.ts";
 import type { Host } from "./part.ts";
 import type { Parts } from "./parts.ts";
 import { explained } from "./start-failure.ts";
+
+/** Loaded by the first reader: a start does not wait for it. */
+const buildDocs = async () => (await import("../docs/site.ts")).buildDocs();
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
 function openEdge(host: Host, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {
@@ -87,7 +91,7 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
         );
   if (apart) closers.push("edge.metrics", () => apart.stop(0));
   const offered = { edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
-  const own = [...docsPages, ...dashboardPages(buildDashboard)];
+  const own = [...apiPages, ...docsPages(buildDocs), ...dashboardPages(buildDashboard)];
   const pages = apart ? own : [...own, ...watch.pages];
   const sockets = parts.realtime.serveAt(edge, registry);
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });

@@ -1,5 +1,5 @@
-import { hash } from "node:crypto";
 import type { StaticPage } from "./http.ts";
+import { answer, careful, immutable, type OwnFile, served } from "./own-files.ts";
 
 /** A file of the built dashboard; its name changes with its content. */
 export interface DashboardFile {
@@ -10,47 +10,9 @@ export interface DashboardFile {
 
 export const dashboardPath = "/dashboard";
 
-// The page runs what this server sent and nothing else: no inline code, no eval, no sink for HTML.
-const policy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "font-src 'self'",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join("; ");
-
-const careful = {
-  "Content-Security-Policy": policy,
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-  "Referrer-Policy": "no-referrer",
-  "X-Content-Type-Options": "nosniff",
-  "X-Frame-Options": "DENY",
-  Vary: "Accept-Encoding",
-};
-
-interface Served {
-  contentType: string;
-  etag: string;
-  plain: Uint8Array<ArrayBuffer>;
-  gzipped: Uint8Array<ArrayBuffer>;
-}
-
 interface Site {
-  shell: Served;
-  files: ReadonlyMap<string, Served>;
-}
-
-function served({ contentType, bytes }: Omit<DashboardFile, "name">): Served {
-  const etag = `"${hash("sha256", bytes, "hex").slice(0, 32)}"`;
-  return { contentType, etag, plain: bytes, gzipped: Bun.gzipSync(bytes, { level: 9 }) };
+  shell: OwnFile;
+  files: ReadonlyMap<string, OwnFile>;
 }
 
 const html = (scripts: string, styles: string): string => `<!doctype html>
@@ -90,28 +52,11 @@ function siteOf(files: readonly DashboardFile[]): Site {
   };
 }
 
-function answer(request: Request, file: Served, caching: string): Response {
-  const headers = { ...careful, "Cache-Control": caching, ETag: file.etag };
-  const known = request.headers.get("if-none-match");
-  if (known?.split(",").some((one) => one.trim().replace(/^W\//, "") === file.etag))
-    return new Response(null, { status: 304, headers });
-  const zips = /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
-  return new Response(zips ? file.gzipped : file.plain, {
-    headers: {
-      ...headers,
-      "Content-Type": file.contentType,
-      ...(zips && { "Content-Encoding": "gzip" }),
-    },
-  });
-}
-
 /** `main.js` of `main-1a2b.js`; undefined for other files than the entries. */
 const entryOf = (name: string): string | undefined => {
   const [, stem, ending] = /^(main|style)-\w+\.(js|css)$/.exec(name) ?? [];
   return stem && `${stem}.${ending}`;
 };
-
-const immutable = "public, max-age=31536000, immutable";
 
 /**
  * The dashboard: one page at every address below `/dashboard`, and its files. Public, as all that a page

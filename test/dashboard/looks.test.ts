@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import axe, { type RunOnly } from "axe-core";
-import type { Page } from "playwright-core";
+import type { RunOnly } from "axe-core";
+import { breachesOf, standards } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
@@ -9,7 +9,6 @@ import { emit, functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
 
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
 const shots = process.env.DASHBOARD_SHOTS;
-const standards = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 
 /** What is asked of each look: the dark one differs in its colours alone, the phone in the room that it has. */
 const asked = {
@@ -17,20 +16,6 @@ const asked = {
   dark: { type: "rule", values: ["color-contrast"] },
   phone: undefined,
 } satisfies Record<string, RunOnly | undefined>;
-
-/** Breaches of WCAG 2.2 AA as axe finds them. The page's policy holds scripts back, so it comes by the debugger. */
-async function breachesOf(page: Page, only: RunOnly = { type: "tag", values: standards }): Promise<string[]> {
-  await page.evaluate(axe.source);
-  return page.evaluate(async (runOnly) => {
-    const { axe: inPage } = window as unknown as { axe: typeof axe };
-    const { violations } = await inPage.run({ runOnly });
-    return violations.flatMap(({ id, nodes }) =>
-      nodes.map(
-        ({ html, failureSummary }) => `${id}: ${html.slice(0, 160)} (${failureSummary?.slice(0, 200)})`,
-      ),
-    );
-  }, only);
-}
 
 describe("every page of the dashboard", () => {
   let server: TestServer;

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { docsPages } from "../../src/edge/docs-page.ts";
+import { buildDocs } from "../../src/docs/site.ts";
+import { apiPages } from "../../src/edge/api-page.ts";
+import { docsPages } from "../../src/edge/docs-pages.ts";
 import { type ListeningEdge, listenEdge } from "../../src/edge/http.ts";
 import { probes } from "../../src/edge/probes.ts";
 import { services } from "../../src/edge/services.ts";
@@ -43,7 +45,7 @@ beforeAll(async () => {
     },
     registry,
     services,
-    pages: docsPages,
+    pages: [...apiPages, ...docsPages(buildDocs)],
     hostname: "127.0.0.1",
     port: 0,
     bodyBytesMax: 1024,
@@ -121,7 +123,7 @@ test("routes and the document want a credential, any will do", async () => {
 });
 
 test("the page for people comes whole from this server", async () => {
-  const page = await get("/docs");
+  const page = await get("/docs/api");
   expect([page.status, page.type]).toEqual([200, "text/html; charset=utf-8"]);
   expect(page.text).not.toContain("http");
   for (const [, file] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {

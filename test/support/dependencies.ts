@@ -69,6 +69,10 @@ export const dependencies: Record<string, Dependency> = {
     for: "reading SQL of callers",
     why: "PostgreSQL's own parser as WebAssembly: what it admits is written anew from its tree",
   },
+  marked: {
+    for: "the pages at `/docs`",
+    why: "GFM without dependencies, and its tokens are what the search looks through",
+  },
   pino: { for: "logs", why: "fast, plain JSON" },
   postgres: {
     for: "PostgreSQL",

@@ -11,7 +11,7 @@ import { startTestServer, type TestServer } from "./server.ts";
 export const referencePath = join(import.meta.dir, "../../src/REFERENCE.md");
 
 const cell = (text: string) => text.replaceAll("|", "\\|");
-const table = (head: string[], rows: string[][]) =>
+export const table = (head: string[], rows: string[][]) =>
   [head, head.map(() => "---"), ...rows].map((row) => `| ${row.map(cell).join(" | ")} |`).join("\n");
 
 const paceOf = (ms: number) =>
@@ -144,7 +144,7 @@ export async function partsOfPage(): Promise<Record<string, string>> {
 /** The page with one part as the code has it. Throws when the marks around it are gone. */
 export function withPart(page: string, name: string, text: string): string {
   const marks = new RegExp(`(<!-- ${name}: [^\\n]*-->\\n)[\\s\\S]*?(<!-- /${name} -->)`);
-  if (!marks.test(page)) throw new Error(`src/REFERENCE.md has lost the marks around its ${name}`);
+  if (!marks.test(page)) throw new Error(`the page has lost the marks around its ${name}`);
   return page.replace(marks, (_, begin: string, end: string) => `${begin}${text}\n${end}`);
 }
 

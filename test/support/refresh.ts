@@ -2,6 +2,7 @@ import { dashboardJson, dashboardPath } from "../../cluster/observability/dashbo
 import { writeMatrix } from "./auth-matrix.ts";
 import { writeCatalogue } from "./catalogue.ts";
 import { writeCommands } from "./commands.ts";
+import { writeDocs } from "./docs.ts";
 import { writeReference } from "./reference.ts";
 import { writeWire } from "./wire.ts";
 
@@ -11,5 +12,6 @@ await writeWire();
 await writeMatrix();
 await writeReference();
 await writeCommands();
+await writeDocs();
 await Bun.write(dashboardPath, dashboardJson());
 process.exit(0);

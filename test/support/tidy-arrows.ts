@@ -26,6 +26,7 @@ type Room =
   | "cli"
   | "demo"
   | "dashboard"
+  | "docs"
   | "build";
 
 /** `type`: type-only imports. `own`: inside one capability. `own, type`: anything inside, types from elsewhere. */
@@ -102,6 +103,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
     "store port": "yes",
   },
   dashboard: { dashboard: "yes", sdk: "yes" },
+  // Reads its own pages.
+  docs: { docs: "yes" },
   // Works on the tree as files.
   build: { build: "yes" },
 };
@@ -120,6 +123,7 @@ const topRooms = [
   "cli",
   "demo",
   "dashboard",
+  "docs",
   "build",
 ] as const;
 

@@ -11,21 +11,23 @@ const html = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>svc API</title>
-<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/api/swagger-ui.css">
 <style>
+  nav { padding: 1rem 1rem 0; font-family: sans-serif; }
   form { display: flex; gap: .5rem; padding: 1rem; font-family: sans-serif; }
   input { flex: 1; max-width: 30rem; padding: .4rem; }
 </style>
 </head>
 <body>
+<nav><a href="/docs">Documentation</a></nav>
 <form id="key" hidden>
   <input name="key" type="password" autocomplete="off" placeholder="API key (ifkey_…)" aria-label="API key">
   <button>Show the API</button>
   <output></output>
 </form>
 <div id="api"></div>
-<script src="/docs/swagger-ui-bundle.js"></script>
-<script src="/docs/docs.js"></script>
+<script src="/docs/api/swagger-ui-bundle.js"></script>
+<script src="/docs/api/docs.js"></script>
 </body>
 </html>
 `;
@@ -81,9 +83,9 @@ const page = (path: string, contentType: string, body: () => BodyInit): StaticPa
 /**
  * The API as a page people read, with every file from this server. Public: the document itself is not in it.
  */
-export const docsPages: readonly StaticPage[] = [
-  page("/docs", "text/html; charset=utf-8", () => html),
-  page("/docs/docs.js", "text/javascript; charset=utf-8", () => script),
-  page("/docs/swagger-ui-bundle.js", "text/javascript; charset=utf-8", () => Bun.file(scriptFile)),
-  page("/docs/swagger-ui.css", "text/css; charset=utf-8", () => Bun.file(styleFile)),
+export const apiPages: readonly StaticPage[] = [
+  page("/docs/api", "text/html; charset=utf-8", () => html),
+  page("/docs/api/docs.js", "text/javascript; charset=utf-8", () => script),
+  page("/docs/api/swagger-ui-bundle.js", "text/javascript; charset=utf-8", () => Bun.file(scriptFile)),
+  page("/docs/api/swagger-ui.css", "text/css; charset=utf-8", () => Bun.file(styleFile)),
 ];

@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { cpSync, existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
+import { groups } from "../../src/docs/list.ts";
+import { search } from "../../src/docs/search.ts";
+import { buildDocs } from "../../src/docs/site.ts";
+import { breachesOf } from "../support/axe.ts";
+import { inChrome } from "../support/chrome.ts";
+import { makeCli } from "../support/cli.ts";
+import { docsFolder, freshDocs } from "../support/docs.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+
+const root = join(import.meta.dir, "../..");
+const own = groups.flatMap(({ pages }) => pages).filter(({ file }) => file.startsWith("docs/pages/"));
+const texts = await Promise.all(
+  own.map(async (page) => ({ ...page, text: await Bun.file(join(root, "src", page.file)).text() })),
+);
+
+interface Block {
+  page: string;
+  language: string;
+  isProgram: boolean;
+  text: string;
+}
+
+const blocks: Block[] = texts.flatMap(({ name, text }) =>
+  [...text.matchAll(/^```(\w+)( program)?\n([\s\S]*?)^```/gm)].map(([, language, program, inside]) => ({
+    page: name,
+    language: language!,
+    isProgram: program !== undefined,
+    text: inside!,
+  })),
+);
+
+/** What a program says that it prints: `// prints …` behind its lines. */
+const promised = ({ text }: Block): string[] =>
+  [...text.matchAll(/\/\/ prints (.*)$/gm)].map((match) => match[1]!);
+
+describe("the documentation", () => {
+  let server: TestServer;
+  let folder = "";
+  const files = blocks
+    .filter(({ language }) => language === "ts")
+    .map((block, at) => ({ ...block, file: `${block.page}-${at}.ts` }));
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+    folder = await mkdtemp(join(tmpdir(), "svc-docs-"));
+    for (const { file, text } of files) await Bun.write(join(folder, file), `${text}\nexport {};\n`);
+    const config = {
+      extends: join(root, "tsconfig.json"),
+      compilerOptions: {
+        paths: { svc: [join(root, "src/sdk/index.ts")], "svc/client": [join(root, "src/sdk/browser.ts")] },
+        typeRoots: [join(root, "node_modules/@types")],
+      },
+      include: ["*.ts"],
+    };
+    await Bun.write(join(folder, "tsconfig.json"), JSON.stringify(config));
+  });
+  afterAll(async () => {
+    await server.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test("its code type-checks against the SDK", async () => {
+    const checked = Bun.spawn([join(root, "node_modules/.bin/tsc"), "-p", folder], { stdout: "pipe" });
+    expect(await new Response(checked.stdout).text()).toBe("");
+    expect(files.length).toBeGreaterThan(4);
+  }, 120_000);
+
+  test("its programs print what they say", async () => {
+    const env = { ...process.env, SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey ?? "" };
+    const ran = await Promise.all(
+      files
+        .filter(({ isProgram }) => isProgram)
+        .map(async (block) => {
+          const program = Bun.spawn(["bun", "run", block.file], {
+            cwd: folder,
+            env,
+            stdout: "pipe",
+            stderr: "pipe",
+          });
+          const [printed, troubles] = await Promise.all([
+            new Response(program.stdout).text(),
+            new Response(program.stderr).text(),
+            program.exited,
+          ]);
+          const plain = printed.replaceAll(/\s+/g, " ");
+          const missed = promised(block).filter((line) => !plain.includes(line));
+          const isGood = program.exitCode === 0 && promised(block).length > 0 && missed.length === 0;
+          return isGood ? [] : [{ file: block.file, printed, troubles, missed }];
+        }),
+    );
+    expect(ran.flat()).toEqual([]);
+  }, 120_000);
+
+  test("its commands exist, with the flags that they are given", async () => {
+    const cli = makeCli(
+      {},
+      { rawCommands: { serve: { about: "", open: () => Promise.resolve(0) }, ...rawCommands } },
+    );
+    const lines = blocks
+      .filter(({ language }) => language === "sh")
+      .flatMap(({ page, text }) =>
+        text
+          .replaceAll("\\\n", " ")
+          .split("\n")
+          .flatMap((line) => line.split(/&&|\|/))
+          .map((line) => line.trim())
+          .filter((line) => line.startsWith("svc "))
+          .map((line) => ({ page, line })),
+      );
+    expect(lines.length).toBeGreaterThan(10);
+    const wrong: string[] = [];
+    const helps = new Map<string, string>();
+    for (const { page, line } of lines) {
+      const bare = line.replaceAll(/'[^']*'|"[^"]*"|#.*$/g, "VALUE");
+      const words = bare.split(/\s+/).slice(1);
+      const until = words.findIndex((word) => /^-|[A-Z_/.:0-9]/.test(word));
+      const command = (until < 0 ? words : words.slice(0, until)).join(" ");
+      if (!helps.has(command)) {
+        const { code, out, err } = await cli.run([...command.split(" "), "--help"]);
+        helps.set(command, code === 0 ? out + err : "");
+      }
+      const help = helps.get(command)!;
+      // These read their words themselves, so that their help is a text of their own.
+      if (command in rawCommands || command === "serve" || command === "dev") continue;
+      if (!help.includes("Usage: svc")) wrong.push(`${page}: svc ${command} is no command`);
+      for (const flag of words.filter((word) => word.startsWith("--")))
+        if (!help.includes(flag)) wrong.push(`${page}: svc ${command} has no ${flag}`);
+    }
+    cli.remove();
+    expect(wrong).toEqual([]);
+  }, 60_000);
+
+  test("its generated parts are as the code has them (`bun run refresh` writes them)", async () => {
+    for (const [name, text] of await freshDocs())
+      expect(await Bun.file(join(docsFolder, name)).text()).toBe(text);
+  });
+
+  test("no link is dead, every page is reached, and all comes from this server", async () => {
+    const { pages } = await buildDocs();
+    const reached = new Set<string>();
+    const dead: string[] = [];
+    const ids = new Map([...pages].map(([name, html]) => [name, html]));
+    for (const [name, html] of pages)
+      for (const [, href] of html.matchAll(/ href="([^"]*)"/g)) {
+        const [path = "", anchor] = href!.split("#");
+        const target = path === "" ? name : /^\/docs(?:\/([\w-]+))?$/.exec(path)?.[1];
+        const isElsewhere = /^(data:|https?:|\/dashboard$|\/docs\/(api$|assets\/))/.test(path);
+        if (isElsewhere) continue;
+        const page = ids.get(path === "/docs" ? "" : (target ?? "?"));
+        if (page === undefined || (anchor && !page.includes(`id="${anchor}"`))) dead.push(`${name}: ${href}`);
+        if (name === "") reached.add(target ?? "");
+      }
+    expect(dead).toEqual([]);
+    expect([...pages.keys()].filter((name) => name !== "" && !reached.has(name))).toEqual([]);
+    for (const [name, html] of pages) {
+      const first = /<link rel="stylesheet" href="([^"]*)">\n<script type="module" src="([^"]*)"/.exec(html)!;
+      if (name !== "") continue;
+      for (const path of ["/docs", ...first.slice(1), /data-index="([^"]*)"/.exec(html)![1]!]) {
+        const { status, headers } = await fetch(`${server.url}${path}`);
+        expect([path, status]).toEqual([path, 200]);
+        expect(headers.get("content-security-policy")).toStartWith("default-src 'none'; script-src 'self'");
+      }
+      expect((await fetch(`${server.url}/docs/nowhere`)).status).toBe(404);
+      expect(await (await fetch(`${server.url}/docs/api`)).text()).toContain('href="/docs"');
+    }
+  });
+
+  test("stands in a copy of the sources alone", async () => {
+    const copy = join(folder, "copy");
+    cpSync(join(root, "src"), join(copy, "src"), { recursive: true });
+    cpSync(join(root, "node_modules/marked"), join(copy, "node_modules/marked"), { recursive: true });
+    const alone = Bun.spawn(
+      [
+        "bun",
+        "-e",
+        `const { buildDocs } = await import("./src/docs/site.ts");
+        const { pages } = await buildDocs(); console.log([...pages].length, [...pages].join("").includes("/docs/runbook"));`,
+      ],
+      { cwd: copy, stdout: "pipe" },
+    );
+    const there = groups.flatMap(({ pages }) => pages).filter(({ file }) => !file.startsWith("../"));
+    expect(await new Response(alone.stdout).text()).toBe(`${there.length + 1} false\n`);
+    expect(existsSync(join(copy, "cluster"))).toBe(false);
+  }, 60_000);
+
+  test("for everyone: by keyboard, in the dark, on a phone", async () => {
+    await inChrome(async (browser) => {
+      const troubles: string[] = [];
+      for (const colorScheme of ["light", "dark"] as const) {
+        const context = await browser.newContext({ colorScheme, viewport: { width: 390, height: 844 } });
+        const page = await context.newPage();
+        page.on("pageerror", (error) => troubles.push(String(error)));
+        page.on("console", (message) => {
+          if (message.type() === "error") troubles.push(message.text());
+        });
+        for (const name of ["errors", "start"]) {
+          await page.goto(`${server.url}/docs/${name}`);
+          troubles.push(...(await breachesOf(page)).map((breach) => `${name} ${colorScheme}: ${breach}`));
+          const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          if (over > 0) troubles.push(`${name}: ${over} pixels wider than the window`);
+        }
+        await page.keyboard.press("/");
+        await page.keyboard.type("not_found");
+        await page.getByRole("option").first().waitFor();
+        troubles.push(...(await breachesOf(page)).map((breach) => `search ${colorScheme}: ${breach}`));
+        await page.keyboard.press("ArrowDown");
+        await page.keyboard.press("Enter");
+        await page.waitForURL(/\/docs\/errors#/);
+        await context.close();
+      }
+      expect(troubles).toEqual([]);
+    });
+  }, 120_000);
+});
+
+test("a search wants every word, and shows headings first", () => {
+  const row = (title: string, heading: string, text: string) => ({
+    title,
+    heading,
+    text,
+    href: `/docs/${heading}`,
+  });
+  const rows = [row("A", "one", "a lease ends"), row("B", "Lease", "renewed"), row("C", "two", "nothing")];
+  expect(search(rows, "LEASE").map(({ heading }) => heading)).toEqual(["Lease", "one"]);
+  expect(search(rows, "lease ends").map(({ heading }) => heading)).toEqual(["one"]);
+  expect(search(rows, "  ")).toEqual([]);
+});
