@@ -1,15 +1,15 @@
 /**
- * `bun run build:sdk`: the SDK as a package of its own in `dist/sdk`, for `npm pack` and `npm install`. One file an entry and a
+ * `bun run build:sdk [FOLDER]`: the SDK as a package of its own in `dist/sdk`, for `npm pack` and `npm install`. One file an entry and a
  * module form, declarations beside them, no dependencies.
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 const root = join(import.meta.dir, "../..");
 const source = join(root, "src/sdk");
-const target = join(root, "dist/sdk");
+const target = resolve(process.argv[2] ?? join(root, "dist/sdk"));
 
 /** By the name a user imports. `svc/sdk` is the name that older examples have. */
 const entries = [
@@ -101,4 +101,4 @@ mkdirSync(join(target, "types"), { recursive: true });
 await bundle();
 declare();
 describe();
-console.log(`dist/sdk: npm install ${target}`);
+console.log(`npm install ${target}`);

@@ -137,7 +137,8 @@ class WorkerFile {
     const { environment, folder, note } = this.#io;
     const child = Bun.spawn([process.execPath, "run", this.#file], {
       cwd: folder,
-      env: { ...environment, SVC_SERVER_URL: this.#url },
+      // The built executable is a Bun too when it is told so.
+      env: { ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
       stdin: "ignore",
       stdout: "inherit",
       stderr: "inherit",

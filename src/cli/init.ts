@@ -1,9 +1,17 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Command } from "commander";
-import { type Io, usage } from "./io.ts";
+import { version } from "../kit/version.ts";
+import { type Io, refused, usage } from "./io.ts";
+import { sdkPackage } from "./sdk-package.ts";
 
-const root = join(import.meta.dir, "../..");
+/** How a shell calls these commands. The executable is found by its name, wherever a project is checked out. */
+const ownCommand = Bun.isStandaloneExecutable ? "svc" : `bun "${join(import.meta.dir, "../main.ts")}"`;
+
+const packagePath = `vendor/svc-${version}.tgz`;
+
+/** The versions that svc itself is checked with: those of package.json, which a test compares. */
+const checkedVersions = { "@types/bun": "1.4.4", typescript: "7.0.2" };
 
 const packageName = (folder: string): string =>
   basename(folder)
@@ -11,21 +19,15 @@ const packageName = (folder: string): string =>
     .replaceAll(/[^a-z0-9._-]+/g, "-")
     .replaceAll(/^[._-]+|[._-]+$/g, "") || "svc-project";
 
-/** The versions that svc itself is checked with. */
-function ownVersions(): Record<string, string> {
-  const { devDependencies = {} } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  return { "@types/bun": devDependencies["@types/bun"], typescript: devDependencies.typescript };
-}
-
 const packageJson = (folder: string): string =>
   `${JSON.stringify(
     {
       name: packageName(folder),
       private: true,
       type: "module",
-      scripts: { dev: "svc dev --worker src/worker.ts", test: "bun test", types: "tsc" },
-      dependencies: { svc: `file:${root}` },
-      devDependencies: ownVersions(),
+      scripts: { dev: `${ownCommand} dev --worker src/worker.ts`, test: "bun test", types: "tsc" },
+      dependencies: { svc: `file:${packagePath}` },
+      devDependencies: checkedVersions,
     },
     null,
     2,
@@ -109,16 +111,19 @@ const filesOf = (folder: string): Readonly<Record<string, string>> => ({
 });
 
 /** All files or none: a project that is there already is left alone. */
-function write(folder: string): void {
-  const files = filesOf(folder);
-  const there = Object.keys(files).find((name) => existsSync(join(folder, name)));
+async function write(folder: string): Promise<void> {
+  const texts = filesOf(folder);
+  const there = [...Object.keys(texts), packagePath].find((name) => existsSync(join(folder, name)));
   if (there !== undefined) throw usage(`${join(folder, there)} exists: choose another folder`);
+  const sdk = await sdkPackage().catch((error: Error) => {
+    throw refused(`the SDK cannot be packed: ${error.message}`);
+  });
   const written: string[] = [];
   try {
-    for (const [name, text] of Object.entries(files)) {
+    for (const [name, content] of [...Object.entries(texts), [packagePath, sdk] as const]) {
       const file = join(folder, name);
       mkdirSync(dirname(file), { recursive: true });
-      writeFileSync(file, text, { flag: "wx" });
+      writeFileSync(file, content, { flag: "wx" });
       written.push(file);
     }
   } catch (error) {
@@ -134,14 +139,16 @@ export function addInit(program: Command, io: Io): void {
     .description("A project with one function, its test, a worker and a compose file.")
     .action(async (name = ".") => {
       const folder = resolve(io.folder, name);
-      write(folder);
+      await write(folder);
       const enter = folder === io.folder ? "" : `  cd ${name}\n`;
       await io.out(`${folder} is a project. Next:
 
 ${enter}  bun install
   bun test
   bun run dev                                              # svc dev, with the worker
-  bunx svc emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
+  ${ownCommand} emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
 `);
+      if (Bun.isStandaloneExecutable && Bun.which("svc") === null)
+        io.note(`its scripts call svc: put ${process.execPath} into a folder of PATH`);
     });
 }

@@ -335,7 +335,7 @@ function refusalOf(error: unknown): ProgramAnswer {
 const watchdog = `const server = process.ppid;
   setInterval(() => { if (process.ppid !== server) process.kill(process.pid, "SIGKILL"); }, 1000);`;
 
-async function main(): Promise<void> {
+export async function main(): Promise<void> {
   // The server on this machine goes first.
   setPriority(constants.priority.PRIORITY_LOW);
   new Worker(watchdog, { eval: true }).unref();

@@ -18,6 +18,11 @@ const heapBytes = 128 * 1024 * 1024;
 /** How long a process may take to begin, also on a busy machine. */
 const startMs = 20_000;
 
+/** The built executable has no sources beside it: it starts itself (build/binary.ts). */
+const program = Bun.isStandaloneExecutable
+  ? "environment-program"
+  : new URL("./libsql-program.ts", import.meta.url).pathname;
+
 type Done = Extract<ProgramAnswer, { answer: "done" | "failed" }>;
 
 type ProgramStart = ({ ask: "read" } & WirePlaces) | { ask: "write"; file: string };
@@ -32,7 +37,7 @@ export class LibsqlSeat implements Seat {
 
   private constructor(clock: Clock) {
     this.#clock = clock;
-    this.#process = Bun.spawn([process.execPath, new URL("./libsql-program.ts", import.meta.url).pathname], {
+    this.#process = Bun.spawn([process.execPath, program], {
       ipc: (message) => this.#onAnswer(message as ProgramAnswer),
       serialization: "json",
       // Nothing of the server's own: no settings, no secrets.

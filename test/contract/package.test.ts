@@ -3,6 +3,7 @@ import { mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
+import { program } from "../support/package-program.ts";
 import { findProgram, removeFolder } from "../support/process.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
@@ -43,21 +44,6 @@ const projects = {
   },
 };
 
-/** Emits an event, runs its function with a step, and says what came of it. */
-const program = (imported: string) => `${imported}
-const client = createClient({ url: process.env.SVC_SERVER_URL, apiKey: process.env.SVC_API_KEY });
-const id = "greet-" + process.argv[2];
-const greet = client.createFunction({ id, event: id }, ({ event, step }) =>
-  step.run("write", () => "Hello " + event.data.name));
-const worker = createWorker({ client, functions: [greet] });
-(async () => {
-  await worker.start();
-  const { runIds } = await client.emit(id, { name: "Ada" });
-  const { output } = await client.waitForRun(runIds[0]);
-  console.log("said " + output);
-  await worker.stop();
-})();
-`;
 const fromEsm = program('import { createClient, createWorker } from "svc";');
 const fromCjs = program('const { createClient, createWorker } = require("svc");');
 

@@ -1,12 +1,14 @@
 import { describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
 import { barOf } from "../../src/cli/progress.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
 import { prettyLine } from "../../src/cli/tail-lines.ts";
+import { version } from "../../src/kit/version.ts";
 import { makeCli } from "../support/cli.ts";
 import { commandsPath, freshCommandsPage } from "../support/commands.ts";
 
@@ -160,7 +162,10 @@ test("svc init makes a project or nothing", async () => {
   try {
     expect((await cli.run(["init", "Shop One"])).code).toBe(0);
     const folder = join(cli.folder, "Shop One");
-    expect(JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).name).toBe("shop-one");
+    const own = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    expect(own).toMatchObject({ name: "shop-one", dependencies: { svc: `file:vendor/svc-${version}.tgz` } });
+    expect(packageFile.devDependencies).toMatchObject(own.devDependencies);
+    expect(existsSync(join(folder, `vendor/svc-${version}.tgz`))).toBe(true);
     mkdirSync(join(cli.folder, "taken"));
     writeFileSync(join(cli.folder, "taken/compose.yaml"), "");
     const refused = await cli.run(["init", "taken"]);

@@ -1,20 +1,9 @@
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-
-const root = join(import.meta.dir, "../../..");
-
-const pages = {
-  "push-protocol": {
-    file: "proto/README.md",
-    about: "How push endpoints are called, and what else the wire says.",
-  },
-  "function-authoring": { file: "src/sdk/README.md", about: "How functions and their steps are written." },
-} as const;
+import { pageText } from "./page-text.ts";
 
 export const docTopics = {
   openapi: "The OpenAPI document of the server.",
-  "push-protocol": pages["push-protocol"].about,
-  "function-authoring": pages["function-authoring"].about,
+  "push-protocol": "How push endpoints are called, and what else the wire says.",
+  "function-authoring": "How functions and their steps are written.",
 } as const;
 
 export type DocTopic = keyof typeof docTopics;
@@ -24,8 +13,5 @@ export const isDocTopic = (text: unknown): text is DocTopic =>
 
 /** The page of a topic; the document is the server's own. */
 export async function docText(topic: DocTopic, openApi: () => Promise<unknown>): Promise<string> {
-  if (topic === "openapi") return JSON.stringify(await openApi());
-  const file = join(root, pages[topic].file);
-  if (!existsSync(file)) throw new Error(`${pages[topic].file} is not installed beside svc`);
-  return readFileSync(file, "utf8");
+  return topic === "openapi" ? JSON.stringify(await openApi()) : pageText(topic);
 }
