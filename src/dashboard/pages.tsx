@@ -131,7 +131,7 @@ export const pages: readonly PageEntry[] = [
     one: { shows: ProjectionPage },
   },
   {
-    ...{ path: "map", name: "Flow map", icon: "map", key: "m", needs: "functions:read" },
+    ...{ path: "map", name: "Flow map", icon: "map", key: "z", needs: "functions:read" },
     shows: MapPage,
   },
   {

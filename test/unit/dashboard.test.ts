@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import fc from "fast-check";
 import { notePaths, suggestCel } from "../../src/dashboard/lib/cel.ts";
 import { duration, plain } from "../../src/dashboard/lib/format.ts";
@@ -16,6 +17,17 @@ const moment = (type: string, ms: number): Moment => ({
 });
 
 describe("what the dashboard works out by itself", () => {
+  test("no two pages of an area have one key behind g", async () => {
+    const table = await Bun.file(join(import.meta.dir, "../../src/dashboard/pages.tsx")).text();
+    const areas = table.split(/^export const pages\b/m);
+    expect(areas).toHaveLength(2);
+    for (const area of areas) {
+      const keys = [...area.matchAll(/\bkey: "(\w)"/g)].map(([, key]) => key!);
+      expect(keys.length).toBeGreaterThan(5);
+      expect(keys.toSorted()).toEqual([...new Set(keys)].sort());
+    }
+  });
+
   test("a difference has every line of both sides, in order", () => {
     const lines = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 30 });
     fc.assert(

@@ -19,14 +19,13 @@ const readMs = 30_000;
 const linesDrawn = 150;
 const listed = 500;
 
-const kinds: Record<FlowKind, { icon: IconName; word: string; href: (name: string) => string | undefined }> =
-  {
-    function: { icon: "functions", word: "Function", href: (name) => hrefOf(["functions", name]) },
-    event: { icon: "events", word: "Event", href: (name) => hrefOf(["events"], { pattern: name }) },
-    topic: { icon: "map", word: "Topic", href: () => undefined },
-    stream: { icon: "batches", word: "Streams", href: () => undefined },
-    webhook: { icon: "link", word: "Webhook", href: () => undefined },
-  };
+const kinds: Record<FlowKind, { icon: IconName; word: string; href: (name: string) => string }> = {
+  function: { icon: "functions", word: "Function", href: (name) => hrefOf(["functions", name]) },
+  event: { icon: "events", word: "Event", href: (name) => hrefOf(["events"], { pattern: name }) },
+  topic: { icon: "topics", word: "Topic", href: (name) => hrefOf(["topics", name]) },
+  stream: { icon: "streams", word: "Streams", href: (type) => hrefOf(["streams"], { type }) },
+  webhook: { icon: "incoming", word: "Webhook", href: () => hrefOf(["webhooks-in"]) },
+};
 
 const keyOf = ({ kind, name }: FlowEnd): string => `${kind} ${name}`;
 
@@ -157,40 +156,25 @@ function Line({ of, from, to }: { of: FlowEdge; from: Spot; to: Spot }) {
 function Node({ of, at }: { of: FlowEnd; at: Spot }) {
   const { icon, word, href } = kinds[of.kind];
   const style = { left: `${at.x}px`, top: `${at.y}px`, width: `${nodeWidth}px`, height: `${nodeHeight}px` };
-  const content = (
-    <>
+  const title = `${word} ${plain(of.name)}`;
+  return (
+    <a class={`map-node ${of.kind}`} href={href(of.name)} {...{ style, title }}>
       <Icon name={icon} size={14} />
       <span class="map-name">
         <Text of={of.name} />
       </span>
-    </>
-  );
-  const title = `${word} ${plain(of.name)}`;
-  const to = href(of.name);
-  return to === undefined ? (
-    <span class={`map-node ${of.kind}`} {...{ style, title }}>
-      {content}
-    </span>
-  ) : (
-    <a class={`map-node ${of.kind}`} href={to} {...{ style, title }}>
-      {content}
     </a>
   );
 }
 
 function End({ of }: { of: FlowEnd }) {
   const { word, href } = kinds[of.kind];
-  const to = href(of.name);
   return (
     <>
       <span class="faint">{`${word} `}</span>
-      {to === undefined ? (
+      <a href={href(of.name)}>
         <Text of={of.name} />
-      ) : (
-        <a href={to}>
-          <Text of={of.name} />
-        </a>
-      )}
+      </a>
     </>
   );
 }
