@@ -57,6 +57,24 @@ export const buildDashboard = () => Promise.all([${entries.join(", ")}].map(
 `;
 }
 
+async function docsModule(folder: string): Promise<string> {
+  const { buildDocs } = await import(join(root, "src/docs/site.ts"));
+  const { pages, notFound, files } = await buildDocs();
+  const file = join(folder, "docs.json");
+  const texts = (files as readonly BuiltFile[]).map(({ bytes, ...rest }) => ({
+    ...rest,
+    base64: Buffer.from(bytes).toString("base64"),
+  }));
+  writeFileSync(file, JSON.stringify({ pages: [...pages], notFound, files: texts }));
+  return `${embedded("file", file)}
+export async function buildDocs() {
+  const { pages, notFound, files } = await Bun.file(file).json();
+  const bytesOf = ({ base64, ...rest }) => ({ ...rest, bytes: new Uint8Array(Buffer.from(base64, "base64")) });
+  return { pages: new Map(pages), notFound, files: files.map(bytesOf) };
+}
+`;
+}
+
 async function sdkModule(folder: string): Promise<string> {
   const { sdkPackage } = await import(join(root, "src/cli/sdk-package.ts"));
   const file = join(folder, "sdk.tgz");
@@ -79,8 +97,9 @@ export const pageText = (topic) => texts[topic];
 
 /** Modules that read the tree or node_modules while they run, as they are in the executable. */
 async function ownModules(folder: string): Promise<ReadonlyMap<string, string>> {
-  const [dashboard, sdk, pages] = await Promise.all([
+  const [dashboard, docs, sdk, pages] = await Promise.all([
     dashboardModule(folder),
+    docsModule(folder),
     sdkModule(folder),
     pagesModule(),
   ]);
@@ -89,6 +108,7 @@ async function ownModules(folder: string): Promise<ReadonlyMap<string, string>> 
   const addon = Bun.resolveSync(addonPackage(), dirname(libsql));
   return new Map([
     [join(root, "src/app/dashboard.ts"), dashboard],
+    [join(root, "src/docs/site.ts"), docs],
     [join(root, "src/cli/sdk-package.ts"), sdk],
     [join(root, "src/cli/mcp/page-text.ts"), pages],
     // The name of the addon's package is put together at run time, where no bundler sees it.

@@ -72,9 +72,12 @@ describe("the server as one executable", () => {
     expect(await svc("version")).toBe(`${version}\n`);
     await svc("doctor");
     const page = await (await fetch(`${url}/dashboard`)).text();
+    const documents = ["", "/start", "/api", "/api/swagger-ui-bundle.js", "/api/swagger-ui.css"].map(
+      (path) => `/docs${path}`,
+    );
     const assets = [...page.matchAll(/(?:src|href)="(\/dashboard\/[^"]+)"/g)].map(([, path]) => path!);
     expect(assets).toHaveLength(2);
-    for (const path of [...assets, "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"])
+    for (const path of [...assets, ...documents])
       expect({ path, status: (await fetch(url + path)).status }).toEqual({ path, status: 200 });
   });
 
