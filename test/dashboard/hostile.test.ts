@@ -121,7 +121,7 @@ describe("hostile content in the dashboard", () => {
       expect(complaints).toEqual([]);
       await page.context().close();
     });
-  });
+  }, 240_000);
 
   test("ids of others in the address are told as ids that nobody has", async () => {
     await inChrome(async (browser) => {

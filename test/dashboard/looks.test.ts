@@ -99,25 +99,29 @@ describe("every page of the dashboard", () => {
     { look: "phone", colorScheme: "light", viewport: { width: 390, height: 844 } },
   ] as const;
 
-  test.each(looks)("is for everyone, $look", async ({ look, ...options }) => {
-    await inChrome(async (browser) => {
-      const { page, complaints } = await visit(browser, server, { path: "overview", session, ...options });
-      const breaches: string[] = [];
-      for (const { name, path } of paths) {
-        await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
-        await page.getByRole("heading", { level: 1 }).waitFor();
-        await page.locator("main[aria-busy=false]").waitFor();
-        if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
-        const only = asked[look];
-        if (only) breaches.push(...(await breachesOf(page, only)).map((breach) => `${name}: ${breach}`));
-        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        if (overflow > 0) breaches.push(`${name}: ${overflow} pixels wider than the window`);
-      }
-      expect(breaches).toEqual([]);
-      expect(complaints).toEqual([]);
-      await page.context().close();
-    });
-  });
+  test.each(looks)(
+    "is for everyone, $look",
+    async ({ look, ...options }) => {
+      await inChrome(async (browser) => {
+        const { page, complaints } = await visit(browser, server, { path: "overview", session, ...options });
+        const breaches: string[] = [];
+        for (const { name, path } of paths) {
+          await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
+          await page.getByRole("heading", { level: 1 }).waitFor();
+          await page.locator("main[aria-busy=false]").waitFor();
+          if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
+          const only = asked[look];
+          if (only) breaches.push(...(await breachesOf(page, only)).map((breach) => `${name}: ${breach}`));
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          if (overflow > 0) breaches.push(`${name}: ${overflow} pixels wider than the window`);
+        }
+        expect(breaches).toEqual([]);
+        expect(complaints).toEqual([]);
+        await page.context().close();
+      });
+    },
+    240_000,
+  );
 
   test("the sign-in page is for everyone, too", async () => {
     await inChrome(async (browser) => {
