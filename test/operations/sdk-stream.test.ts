@@ -139,14 +139,13 @@ describe.each(engines)("a worker of the SDK on a stream, on %s", (engine) => {
 test("a worker finds its server again, and what it could not report meanwhile is stored", async () => {
   const server = await spawnServer({ engine: "libsql" });
   const client = createClient({ url: server.url, apiKey: server.adminKey });
-  let release = () => {};
+  // A run whose lease ended while the server was slow to come back begins once more, and goes through the same gate.
+  let gate = Promise.withResolvers<void>();
   const begun: string[] = [];
   const held = client.createFunction({ id: "held", event: "stream.held" }, async ({ step, run }) => {
     await step.run("first", () => 1);
     begun.push(run.id);
-    await new Promise<void>((done) => {
-      release = done;
-    });
+    await gate.promise;
     return { done: true };
   });
   const worker = createWorker({
@@ -160,13 +159,14 @@ test("a worker finds its server again, and what it could not report meanwhile is
   const { runIds } = await client.emit("stream.held", {});
   await until(() => begun.length === 1, { about: "the job to begin" });
   await server.terminate();
-  release();
+  gate.resolve();
   await server.restart();
-  const run = await client.waitForRun(runIds[0]!);
+  const run = await client.waitForRun(runIds[0]!, { timeoutMs: 60_000 });
   expect(run).toMatchObject({ status: "completed", attempt: 1, output: { done: true } });
+  gate = Promise.withResolvers<void>();
   const next = await client.emit("stream.held", {});
-  await until(() => begun.length === 2, { about: "the next job to begin" });
-  release();
+  await until(() => begun.at(-1) === next.runIds[0], { about: "the next job to begin" });
+  gate.resolve();
   expect((await client.waitForRun(next.runIds[0]!)).status).toBe("completed");
   await worker.drain({ timeoutMs: 1_000 });
   await server.stop();
