@@ -11,6 +11,11 @@ interface BusBase {
   /** Called on every change of `connected`. */
   onConnection(handler: (connected: boolean) => void): Unlisten;
   /**
+   * Resolves when what any node publishes from now on reaches the listeners that this node has; after
+   * `timeoutMs`, or without a connection, in any case.
+   */
+  listening(timeoutMs: number): Promise<void>;
+  /**
    * Takes a name that one node has at a time, or keeps it; a holder that falls silent loses it after
    * `nameKeptMs`. An election, not a lock: two nodes may both take themselves for the holder, so
    * the store must fence what they do with it.

@@ -134,6 +134,7 @@ function join(network: LocalNetwork, options: LocalTransportOptions): BusTranspo
         .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1)),
     connected: () => open,
     onConnection: () => () => {},
+    listening: async () => {},
     async hold(name) {
       if (!open) return "unreachable";
       const holder = network.names.get(name) ?? nodeId;

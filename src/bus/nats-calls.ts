@@ -15,17 +15,23 @@ export async function sendSurely(
   const most = connection.info?.max_payload ?? Number.POSITIVE_INFINITY;
   if (payload.length > most)
     throw new BusError("refused", `the message has ${payload.length} bytes, the bus takes at most ${most}`);
-  let cancel = () => {};
-  const late = new Promise<never>((_, reject) => {
-    cancel = clock.after(timeoutMs, () =>
-      reject(new BusError("timeout", `the bus did not take ${subject} in time`)),
-    );
-  });
   try {
     connection.publish(prefix + subject, payload);
-    await Promise.race([connection.flush(), late]);
+    if (!(await flushed(clock, connection, timeoutMs)))
+      throw new BusError("timeout", `the bus did not take ${subject} in time`);
   } catch (error) {
     throw toBusError(subject, error);
+  }
+}
+
+/** Whether the server has handled all that was sent to it, subscriptions too, within `timeoutMs`. */
+export async function flushed(clock: Clock, connection: NatsConnection, timeoutMs: number): Promise<boolean> {
+  let cancel = () => {};
+  const late = new Promise<boolean>((resolve) => {
+    cancel = clock.after(timeoutMs, () => resolve(false));
+  });
+  try {
+    return await Promise.race([connection.flush().then(() => true), late]);
   } finally {
     cancel();
   }

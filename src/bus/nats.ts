@@ -6,7 +6,7 @@ import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
 import { BusError, type BusTransport } from "./bus.ts";
 import { messageReader } from "./channel.ts";
-import { request, requestMany, sendSurely } from "./nats-calls.ts";
+import { flushed, request, requestMany, sendSurely } from "./nats-calls.ts";
 import { errorHeaders } from "./nats-errors.ts";
 import { NatsLink, type NatsPlace } from "./nats-link.ts";
 import { natsMirror } from "./nats-mirror.ts";
@@ -132,6 +132,10 @@ export function openNatsTransport(options: NatsTransportOptions): BusTransport &
     present: () => presences.list(),
     connected: () => link.connected,
     onConnection: (handler) => link.watch(handler),
+    async listening(timeoutMs) {
+      const current = link.reached();
+      if (current) await flushed(clock, current, timeoutMs).catch(() => false);
+    },
     hold: names.hold,
     release: names.release,
     dropped: () => dropped,

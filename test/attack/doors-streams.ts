@@ -26,13 +26,20 @@ async function openStreamed(server: TestServer, protocol: Protocol, functionId: 
   const at = { url: server.url, grpcUrl: server.running.grpcUrl };
   const worker = openStreamWorker(transportOf(protocol, at), { key: server.adminKey, id: `w-${functionId}` });
   await worker.register([functionId], { maxConcurrentJobs: 5, sdk: "0.41.0" });
+  const seen = new Set<string>();
   return {
     worker,
     async nextJob() {
       await server.rpc("SvcService", "InvokeFunction", { functionId });
-      const job = await worker.hear("job");
-      worker.ack(job);
-      return job;
+      for (;;) {
+        const job = await worker.hear("job");
+        worker.ack(job);
+        // On a machine that stood still for seconds a job comes twice: another value has its run.
+        if (!seen.has(job.runId)) {
+          seen.add(job.runId);
+          return job;
+        }
+      }
     },
   };
 }

@@ -46,6 +46,17 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
   };
 
   describe(`bus: ${name}`, () => {
+    test("what is hinted once a node is listening reaches it, every time", () =>
+      nodes(2, async (a, b) => {
+        const got: string[] = [];
+        for (let n = 0; n < 200; n++) {
+          b!.onHint(`fresh.${n}`, (_, subject) => got.push(subject));
+          await b!.listening(20_000);
+          a!.hint(`fresh.${n}`, "");
+        }
+        await until(() => got.length === 200, { deadlineMs: 20_000, everyMs: 5, about: "all of them" });
+      }));
+
     test("a hint reaches every node that listens, the sender included", () =>
       nodes(2, async (a, b) => {
         await hears(a!, b!);

@@ -34,16 +34,24 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
   });
   afterAll(() => shared.close());
 
-  const wakes = () =>
-    openWakes({
+  /** Of a node that has been there for an hour: one that has just begun pardons older leases. */
+  const wakes = () => {
+    let startedAt: number | undefined = clock.now() - 3_600_000;
+    const now = () => {
+      const at = startedAt ?? clock.now();
+      startedAt = undefined;
+      return at;
+    };
+    return openWakes({
       store: shared.spied,
-      clock,
+      clock: { ...clock, now },
       log: silentLog,
       matcher: { catchUp: async () => new Set<string>() },
       onQueued: nothing,
       onFailed: nothing,
       onSilent: nothing,
     });
+  };
   const share = { clock, limit: wakeSliceMax };
   const starts = openLateStarts({
     ...{ store: {} as Store, clock, ids, log: silentLog },

@@ -51,6 +51,7 @@ export const judgedByTime: readonly string[] = [
   "operations/platform",
   "operations/policies",
   "operations/push-moves",
+  "operations/shares-cron",
   "operations/shares-runs",
   "operations/slow-neighbours",
   "operations/traces",
@@ -124,7 +125,7 @@ export const lanes: readonly Lane[] = [
   {
     name: "postgres",
     about: "operations on PostgreSQL, those that ask both engines at once, and the attacks",
-    ...{ width: 2, filesAProcess: 8, fsync: false },
+    ...{ width: 1, filesAProcess: 8, fsync: false },
     takes: (file) => !isJudgedByTime(file) && (halved(file) || whole(file) || within("attack")(file)),
   },
   {
@@ -136,7 +137,7 @@ export const lanes: readonly Lane[] = [
   {
     name: "fault",
     about: "what breaks under load",
-    ...{ width: 2, filesAProcess: 1, fsync: true },
+    ...{ width: 1, filesAProcess: 1, fsync: true },
     takes: (file) => !isJudgedByTime(file) && within("fault")(file),
   },
   {

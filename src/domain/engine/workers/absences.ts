@@ -1,4 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
 import { holderEnding, jobIdOf } from "../jobs/rules.ts";
@@ -35,18 +35,22 @@ export class Absences {
    * goes to others.
    */
   came(worker: WorkerName, terms: LeaseTerms): void {
-    this.#suspect(worker, terms, undefined);
+    this.#suspect(worker, terms, { at: this.#deps.clock.now(), ending: undefined });
   }
 
   /** The stream of the process has ended. */
   left(worker: WorkerName, terms: LeaseTerms): void {
-    this.#suspect(worker, terms, endingOf(terms));
+    // What it renewed in its last millisecond is held by nobody either.
+    this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }
 
-  #suspect(worker: WorkerName, { patienceMs, leaseMs }: LeaseTerms, ending: string | undefined): void {
+  #suspect(
+    worker: WorkerName,
+    { patienceMs, leaseMs }: LeaseTerms,
+    { at, ending }: { at: Instant; ending: string | undefined },
+  ): void {
     if (patienceMs === undefined) return;
     const { clock, log, runs } = this.#deps;
-    const at = clock.now();
     const cancel = clock.after(patienceMs, () => {
       this.#cancels.delete(cancel);
       runs.endSilent({ ...worker, ending, leaseMs, at }).then(

@@ -2,7 +2,13 @@ import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
-import { frameBytesMax, frameEnvironmentBytesMax, frameInterestMs, frameSliceMax } from "./limits.ts";
+import {
+  frameBytesMax,
+  frameEnvironmentBytesMax,
+  frameInterestMs,
+  frameListenMsMax,
+  frameSliceMax,
+} from "./limits.ts";
 
 /** A `system.*` frame: something that happened to a run, a step, a worker, a function and so on. */
 export interface Frame {
@@ -34,6 +40,11 @@ export interface Frames {
   wants(kind: FrameKind, environmentId?: string): boolean;
   /** Frames of one environment, for its readers on this node. */
   listen(environmentId: string, listener: (frame: Frame) => void): Unlisten;
+  /**
+   * Resolves when the listeners of this node hear what any node publishes from now on; a bus that does not say
+   * so is waited for `frameListenMsMax`.
+   */
+  listening(): Promise<void>;
   /** Counts a reader on this node that came, or went. */
   want(kind: FrameKind, environmentId: string, wanted: boolean): void;
   /**
@@ -173,6 +184,8 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
         if (all?.size === 0) listeners.delete(environmentId);
       };
     },
+
+    listening: () => bus.listening(frameListenMsMax),
 
     want(kind, environmentId, wanted) {
       const { mine } = interest[kind];

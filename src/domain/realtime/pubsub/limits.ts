@@ -12,6 +12,7 @@ export const deliveriesCharsMax = 16 * 1024 * 1024;
 export const frameBytesMax = 512 * 1024;
 /** A node that says it has readers of run frames is believed for this long. */
 export const frameInterestMs = 5_000;
+export const frameListenMsMax = 1_000;
 /** A longer environment id does not fit into a bus subject, so the environment has no frames. */
 export const frameEnvironmentBytesMax = 110;
 /** Environments named in one word about interest, and runs looked up at once for their frames. */

@@ -88,6 +88,8 @@ export class SharedHubs {
     // Frames belong to no log: the hub of the events log delivers them.
     const unlisten =
       name === "events" ? frames.listen(environmentId, (frame) => hub.onFrame(frame)) : () => {};
+    // Who is told that it has subscribed hears what is published anywhere from then on.
+    if (name === "events") await frames.listening();
     return {
       hub,
       close() {

@@ -88,7 +88,7 @@ interface MarkedLeases {
   leaseMs: number;
 }
 
-/** A worker may have gone at `at`. */
+/** A worker may have gone at `at`: what was renewed in that millisecond, or later, is held. */
 export interface Silence extends MarkedLeases {
   at: Instant;
 }

@@ -91,7 +91,7 @@ export async function endSilent(
   now: Instant,
 ): Promise<Omit<WakeOutcome, "counts">> {
   const due = await session.all<DueExecution>(sql`SELECT ${dueColumns} FROM executions d
-    WHERE ${areLeasesOf(silence, { claimedBefore: silence.at, endsUntil: silence.at + silence.leaseMs })}
+    WHERE ${areLeasesOf(silence, { claimedBefore: silence.at, endsUntil: silence.at + silence.leaseMs - 1 })}
     ORDER BY d.wake_at LIMIT ${sql.bigint(wakeSliceMax)} ${session.seams.skipLocked}`);
   return moveDue(session, due, now);
 }

@@ -135,14 +135,6 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
       const terms = leaseTermsOf(register, leaseMs);
       deps.absences.came(nameOf(worker), terms);
       if (register.held) await deps.absences.holds(nameOf(worker), terms, register.held);
-      yield {
-        kind: "registered",
-        workerId: worker.id,
-        heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, terms.leaseMs / 3))),
-        clockOffMs: worker.clockOffMs,
-        conflicts: worker.conflicts,
-        leaseMs: register.lease_ms === undefined ? undefined : terms.leaseMs,
-      };
       const stream = open(worker, { written, rights, terms });
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
       if (signal.aborted) end();
@@ -150,6 +142,15 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
       if (going !== undefined) stream.shutdown(going, drainMs);
       void listen(stream, sent);
       try {
+        // By now it polls: who has read this gets what is queued from then on.
+        yield {
+          kind: "registered",
+          workerId: worker.id,
+          heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, terms.leaseMs / 3))),
+          clockOffMs: worker.clockOffMs,
+          conflicts: worker.conflicts,
+          leaseMs: register.lease_ms === undefined ? undefined : terms.leaseMs,
+        };
         yield* stream.answers();
       } finally {
         signal.removeEventListener("abort", end);
