@@ -8,7 +8,7 @@ type BusOptions = Omit<LocalTransportOptions, "onError"> &
 
 /**
  * Core NATS with a URL, else the bus of a node that is alone, which loads no client of NATS. A NATS server that cannot be
- * reached does not delay the start of a node.
+ * reached does not keep a node from starting.
  */
 export async function openBus({ url, ...options }: BusOptions): Promise<Bus> {
   const { log } = options;

@@ -19,7 +19,7 @@ interface KnownPrimary {
 
 export interface PrimaryWatchDeps {
   lineage: KnownPrimary;
-  bus: Pick<Bus, "channel" | "requests" | "onConnection">;
+  bus: Pick<Bus, "channel" | "requests" | "connected" | "onConnection">;
   clock: Clock;
   log: Log;
   /** Writes it into the database. */
@@ -35,7 +35,10 @@ export interface PrimaryWatch {
   lookOnce(): Promise<void>;
 }
 
-const askMs = 500;
+/** A node that begins waits so long for the bus: on a stray old primary it would take what is lost. */
+const connectMs = 1_000;
+/** The first answer is enough; where no other node is, the bus says so at once. */
+const askMs = 2_000;
 /** A node that is behind is corrected at most so often. */
 const correctMs = 1_000;
 
@@ -82,8 +85,26 @@ export function watchPrimary({
     if (connected) tell();
   });
 
+  /** Resolves with the connection, or after `connectMs` without one. */
+  async function connection(): Promise<void> {
+    if (bus.connected()) return;
+    await new Promise<void>((resolve) => {
+      let cancel = () => {};
+      const unlisten = bus.onConnection((connected) => {
+        if (connected) done();
+      });
+      const done = () => {
+        cancel();
+        unlisten();
+        resolve();
+      };
+      cancel = clock.after(connectMs, done);
+    });
+  }
+
   return {
     async askOthers() {
+      await connection();
       // This node answers too, and the first answer is taken: it begins to when it has asked.
       const replies = await questions.askAll({}, { timeoutMs: askMs, repliesMax: 1 }).catch(() => []);
       for (const server of replies) lineage.heard(server);
