@@ -134,8 +134,6 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     requireKnownActions(registry);
 
     await primaries.askOthers();
-    // What `/ready` says first was seen, not guessed.
-    await store.ping().catch(() => {});
     loops.add([timeLoop(time), troubleLoop(store, troubles), ...primaries.loops, ...all.loops]);
     loops.start();
     closers.push("loops", () => loops.stop());

@@ -1,5 +1,6 @@
 import { watchPrimary } from "../cluster/primary.ts";
 import { type LoopFacts, type LoopOptions, Waker } from "../kit/loop.ts";
+import { OldPrimary } from "../store/postgres-lineage.ts";
 import { recordServer } from "../store/primary-record.ts";
 import type { Store } from "../store/store.ts";
 import type { Troubles } from "../store/troubles.ts";
@@ -31,7 +32,7 @@ export const primaryLoop: LoopFacts = {
 
 /** This node's look at which server is the primary, where there is a choice. */
 export function openPrimaryWatch({ primary, troubles, store, bus, clock, log, databaseTls }: ServerHost) {
-  if (!primary) return { loops: [], askOthers: async () => {} };
+  if (!primary) return { loops: [], askOthers: () => store.ping().catch(() => {}) };
   const watch = watchPrimary({
     ...{ lineage: primary.lineage, bus, clock, log },
     record: (server) => recordServer(store, server, clock.now()),
@@ -44,5 +45,14 @@ export function openPrimaryWatch({ primary, troubles, store, bus, clock, log, da
     await watch.lookOnce();
     return troubles.isAway() ? { againInMs: awayMs } : {};
   };
-  return { loops: [{ ...primaryLoop, waker, tick }], askOthers: watch.askOthers };
+  return {
+    loops: [{ ...primaryLoop, waker, tick }],
+    /** Throws where this node must not begin; any other trouble is what `/ready` says first. */
+    async askOthers() {
+      await watch.askOthers();
+      await store.ping().catch((error: unknown) => {
+        if (error instanceof OldPrimary) throw error;
+      });
+    },
+  };
 }

@@ -124,14 +124,13 @@ function join(network: LocalNetwork, options: LocalTransportOptions): BusTranspo
       return [...replies];
     },
     onRequest: (pattern, handler) => listen(network.answers, { pattern, handler }),
-    present: () =>
-      [...network.nodes]
-        .map(([id, joinedFacts]) => ({
-          nodeId: id,
-          facts: id === nodeId ? facts() : joinedFacts,
-          seenAt: clock.now(),
-        }))
-        .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1)),
+    present() {
+      const seenAt = clock.now();
+      const factsOf = (id: string, joined: Record<string, unknown>) => (id === nodeId ? facts() : joined);
+      return [...network.nodes]
+        .map(([id, joined]) => ({ nodeId: id, facts: factsOf(id, joined), seenAt }))
+        .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
+    },
     connected: () => open,
     onConnection: () => () => {},
     listening: async () => {},

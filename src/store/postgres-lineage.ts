@@ -8,11 +8,12 @@ export interface PrimaryServer {
   timeline: number;
 }
 
-const oldPrimary = (timeline: number, known: number) =>
-  new NotWritable(
-    "the database is an old primary",
-    `timeline ${timeline}, a primary of timeline ${known} is known`,
-  );
+/** What it acknowledges is lost. */
+export class OldPrimary extends NotWritable {
+  constructor(timeline: number, known: number) {
+    super("the database is an old primary", `timeline ${timeline}, a primary of timeline ${known} is known`);
+  }
+}
 
 /**
  * The newest primary that this node knows of. A connection to an older one is refused, and dropped as soon as a newer one is
@@ -48,7 +49,7 @@ export class Lineage {
         "the database is on another server than before",
         `system identifier ${server.system}, before ${known.system}`,
       );
-    if (server.timeline < known.timeline) throw oldPrimary(server.timeline, known.timeline);
+    if (server.timeline < known.timeline) throw new OldPrimary(server.timeline, known.timeline);
   }
 
   /** From the store or from another node. Of another server it says nothing here. */
@@ -63,7 +64,7 @@ export class Lineage {
     for (const [client, timeline] of this.#admitted) {
       if (timeline >= server.timeline) continue;
       this.#admitted.delete(client);
-      client.destroy(oldPrimary(timeline, server.timeline));
+      client.destroy(new OldPrimary(timeline, server.timeline));
     }
     for (const listener of this.#listeners) listener(server);
   }

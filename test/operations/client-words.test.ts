@@ -192,6 +192,9 @@ describe.each(engines)("words of existing clients on %s", (engine) => {
     });
 
     test("the server names the subscription; it is acknowledged by that name and by the consumer's own", async () => {
+      // What is not acknowledged so soon is nobody's again.
+      const group = { name, redeliverDelayMs: 60_000 };
+      await rpc("PubSubService/UpdateConsumerGroup", { group, updateMask: "redeliver_delay_ms" });
       const member = joinGroup(
         { url: server.url, key: server.adminKey },
         { groupName: name, consumerId: "mine" },

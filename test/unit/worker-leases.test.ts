@@ -69,7 +69,7 @@ test("leases that are not renewed end when their worker's stream has ended, or w
   await clock.advance(1);
   const silence = { ...worker, leaseMs: 10_000, at };
   expect(asked).toEqual([
-    { ...silence, ending },
+    { ...silence, at: silence.at + 1, ending },
     { ...silence, ending: undefined },
   ]);
 });
