@@ -12,10 +12,12 @@ export const repairKeptMs = 30 * 24 * 60 * 60 * 1000;
 
 /** Runs that are selected, or undone by a stop, in one transaction. */
 export const selectSliceMax = 1_000;
-/** Runs of one slice, and of them at once. */
+/** Runs that are looked up at once. */
 export const repairSliceMax = 20;
-export const repairAtOnceMax = 4;
-/** An environment's repair does no more than this, and rests as long as it works: live traffic comes first. */
+/**
+ * An environment's repair does no more than this, one run after another, and rests after each as long as it took: live
+ * traffic comes first, and what is done in bursts is seen in its slowest hundredth.
+ */
 export const repairItemsPerSecond = 200;
 /** A repair adds no runs to a function that has so many queued. */
 export const repairQueuedMax = 200;

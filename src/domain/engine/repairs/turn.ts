@@ -4,7 +4,6 @@ import { type Store, StoreError } from "../../../store/store.ts";
 import type { SelectRuns } from "../runs/select-runs.ts";
 import { type ActDeps, type Acted, type Acting, actOn, LostRepair, type StarterRights } from "./act.ts";
 import {
-  repairAtOnceMax,
   repairItemsMax,
   repairItemsPerSecond,
   repairLeaseMs,
@@ -168,7 +167,6 @@ export class RepairTurn {
   async #work(rights: StarterRights): Promise<SliceEnd> {
     const { store, clock } = this.#deps;
     const { environment_id, action } = this.#row;
-    const begunAt = clock.elapsed();
     const limit = repairSliceMax;
     const found = await rows.pendingItems(store, this.#row, { functionsAfter: this.#functionsAfter, limit });
     const [first] = found;
@@ -185,11 +183,13 @@ export class RepairTurn {
       ...{ environment_id, id: this.#row.id, fence: this.#row.fence, reason: this.#row.reason },
       ...{ action: action as RepairAction, request: this.#request, rights },
     };
-    for (let at = 0; at < items.length; at += repairAtOnceMax)
-      await Promise.all(items.slice(at, at + repairAtOnceMax).map((item) => this.#act(acting, item)));
+    for (const item of items) {
+      const begunAt = clock.elapsed();
+      await this.#act(acting, item);
+      const took = clock.elapsed() - begunAt;
+      await clock.sleep(Math.max(1_000 / repairItemsPerSecond - took, took));
+    }
     await this.#save({ note: "" });
-    const took = clock.elapsed() - begunAt;
-    await clock.sleep(Math.max((items.length * 1000) / repairItemsPerSecond - took, took));
     return "more";
   }
 
