@@ -142,6 +142,8 @@ export interface Bench {
   url: string;
   key: string;
   keyFile: string;
+  /** The URL of its database, or the file of libSQL. */
+  store: string;
   server: Program;
   worker: Program;
   stop(): Promise<void>;
@@ -167,10 +169,8 @@ export async function startBench(
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-"));
   const port = await freePort();
   const keyFile = options.keyFile ?? join(folder, "key.json");
-  const place =
-    databaseUrl === undefined
-      ? ["--db", options.file ?? join(folder, "svc.db")]
-      : ["--database-url", databaseUrl];
+  const store = databaseUrl ?? options.file ?? join(folder, "svc.db");
+  const place = [databaseUrl === undefined ? "--db" : "--database-url", store];
   const { program: server, lines: said } = start(
     [
       `--preload=${join(here, "lag-preload.ts")}`,
@@ -192,12 +192,12 @@ export async function startBench(
       throw new Error(`the server does not start:\n${said.join("\n")}`, { cause: error });
     });
     const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
-    if (options.alone) return { url, key, keyFile, server, worker: server, stop };
+    if (options.alone) return { url, key, keyFile, store, server, worker: server, stop };
     const worker = start([join(here, options.worker ?? "worker.ts"), JSON.stringify({ url, key })], "stdout");
     stops.unshift(worker.program.stop);
     const ready = () => worker.lines.includes("ready");
     await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });
-    return { url, key, keyFile, server, worker: worker.program, stop };
+    return { url, key, keyFile, store, server, worker: worker.program, stop };
   } catch (error) {
     await stop();
     throw error;

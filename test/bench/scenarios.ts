@@ -1,4 +1,5 @@
 import { type Engine, type Figures, median, percentile, type Target } from "./figures.ts";
+import { growthOf, sizeOf } from "./growth.ts";
 import { type Bench, machineCpu, runToEnd, treeCpu } from "./processes.ts";
 
 export interface Place {
@@ -80,6 +81,7 @@ const stillMsMax = 10_000;
 export async function runs(place: Place, wanted: Load): Promise<Figures> {
   const { server, worker } = place.bench;
   await Promise.all([server.tell(), worker.tell()]);
+  const sizeBefore = await sizeOf(place.bench.store);
   const spent = cpuSince(place);
   const sent = requireHeld(await load(place, wanted));
   const latencies: number[] = [];
@@ -111,6 +113,7 @@ export async function runs(place: Place, wanted: Load): Promise<Figures> {
     lagMax: lag.max,
     // How far completion fell behind acceptance.
     drainS: Math.max(0, (lastAt - sent.startedAt!) / 1000 - sent.seconds!),
+    ...growthOf(sizeBefore, await sizeOf(place.bench.store), done),
     refused: sent.refused!,
     late: sent.late!,
   };
@@ -120,6 +123,7 @@ export async function runs(place: Place, wanted: Load): Promise<Figures> {
 async function events(place: Place, wanted: Omit<Load, "event"> & { event?: string }): Promise<Figures> {
   const { server } = place.bench;
   await server.tell();
+  const sizeBefore = await sizeOf(place.bench.store);
   const spent = cpuSince(place);
   const sent = requireHeld(await load(place, { event: "bench.nobody", ...wanted }));
   const { workerCpuS, ...cpu } = spent(sent.accepted!, sent.cpuS!);
@@ -132,6 +136,7 @@ async function events(place: Place, wanted: Omit<Load, "event"> & { event?: stri
     p99: p99!,
     ...cpu,
     lagP99: lag.p99,
+    ...growthOf(sizeBefore, await sizeOf(place.bench.store), accepted!),
     refused: refused!,
   };
 }
