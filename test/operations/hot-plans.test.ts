@@ -220,6 +220,18 @@ async function excess(flushesAlone?: true): Promise<string[]> {
   await work(++rounds);
   plans.onCost = undefined;
   expect(worst.size).toBeGreaterThan(flushesAlone ? 8 : 60);
+  for (const [text, c] of [...worst]
+    .filter(([, c]) => c.isFlush)
+    .sort((a, b) => b[1].pages - a[1].pages)
+    .slice(0, 4))
+    console.log(
+      "MOST",
+      c.pages,
+      c.rows,
+      c.by,
+      text.slice(0, 60),
+      text.includes("lane_limit - ") ? "LIMITED" : "",
+    );
   return [...worst].flatMap(([text, { rows, pages, by, isFlush }]) =>
     (isFlush || !isApart.test(text)) && (rows > rowsMax || (isFlush && pages > flushPagesMax))
       ? `${rows} rows, ${pages} pages, most of ${by}: ${text}`

@@ -19,7 +19,7 @@ interface Node {
   Plans?: Node[];
 }
 
-/** What a statement cost that was tried: rows that the leaves of its plan looked at, and pages. */
+/** What a statement cost that was tried: rows that the leaves of its plan looked at, and pages read to find them. */
 export interface Cost {
   rows: number;
   pages: number;
@@ -43,16 +43,18 @@ const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nod
 
 /** Without those of the nodes below it. */
 const ownPages = (node: Node): number =>
-  (node.Plans ?? []).reduce((left, below) => left - pagesOf(below), pagesOf(node));
+  Math.max(0, (node.Plans ?? []).reduce((left, below) => left - pagesOf(below), pagesOf(node)));
 
 function costOf(plan: Node): Cost {
-  // What reads an expression is told its pages, too.
-  const own = nodesOf(plan).filter((node) => node["Node Type"] !== "CTE Scan");
-  const worst = own.toSorted((a, b) => ownPages(b) - ownPages(a))[0]!;
+  // Not what reads an expression, which is told its pages too, nor what is written into every index, whatever the plan.
+  const scans = nodesOf(plan).filter(
+    (node) => (node["Relation Name"] ?? node["Index Name"]) !== undefined && node["Node Type"] !== "ModifyTable",
+  );
+  const [worst] = scans.toSorted((a, b) => ownPages(b) - ownPages(a));
   return {
     rows: leavesOf(plan).reduce((sum, leaf) => sum + ownRows(leaf), 0),
-    pages: pagesOf(plan),
-    by: `${worst["Node Type"]} of ${worst["Relation Name"]} by ${worst["Index Name"]}`,
+    pages: scans.reduce((sum, node) => sum + ownPages(node), 0),
+    by: `${worst?.["Node Type"]} of ${worst?.["Relation Name"]} by ${worst?.["Index Name"]}`,
   };
 }
 
@@ -90,7 +92,7 @@ async function costsOf(ask: Ask, query: Sql): Promise<Cost[]> {
 
 export interface HotPlans {
   around(store: Store): Store;
-  /** Told of each statement that is about to run, with what it costs by the worse of its plans. */
+  /** Told of each statement that is about to run, with what it costs by each of its plans. */
   onCost: ((text: string, cost: Cost, isFlush: boolean) => void) | undefined;
   /** Counts the tables, and cleans up what was tried and taken back. */
   vacuum(): Promise<unknown>;
@@ -115,8 +117,7 @@ export async function hotPlans(url: string): Promise<HotPlans> {
   const look = async (ask: Ask, query: Sql, isFlush = false) => {
     const { text } = renderPostgres(query);
     if (!plans.onCost || !isPlanned(text)) return;
-    const found = await costsOf(ask, query);
-    plans.onCost(text, found.toSorted((a, b) => b.rows - a.rows)[0]!, isFlush);
+    for (const cost of await costsOf(ask, query)) plans.onCost?.(text, cost, isFlush);
   };
   /** In a transaction of its own, one after the other. */
   const apart = (client: typeof hot, query: Sql) => {

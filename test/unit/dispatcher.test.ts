@@ -10,10 +10,17 @@ import { silentLog } from "../../src/kit/log.ts";
 
 const environmentId = "env_a";
 
+interface Queued {
+  runId: string;
+  functionId: string;
+  seq: number;
+  queuedAt: number;
+}
+
 /** A queue in memory behind the dispatcher: what is released stands in line again. */
 function house() {
   const clock = testClock();
-  const queue: { runId: string; functionId: string; seq: number }[] = [];
+  const queue: Queued[] = [];
   const claims: ClaimInput[] = [];
   const told: string[] = [];
   let claiming: Promise<void> = Promise.resolve();
@@ -32,7 +39,8 @@ function house() {
       },
       runs: {
         async release({ runId, executionSeq }) {
-          queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
+          const functionId = functionOf.get(runId) ?? "f";
+          queue.push({ runId, functionId, seq: executionSeq, queuedAt: clock.now() });
         },
       },
     }),
@@ -58,7 +66,7 @@ function house() {
   const functionOf = new Map<string, string>();
   const enqueue = (runId: string, functionId = "f") => {
     functionOf.set(runId, functionId);
-    queue.push({ runId, functionId, seq: 0 });
+    queue.push({ runId, functionId, seq: 0, queuedAt: clock.now() });
     dispatcher.queued([{ environmentId, functionId }]);
   };
   const ask = (workerId: string, more: Partial<PollRequest> = {}) =>
@@ -114,11 +122,7 @@ const newRun = (id: string, functionId: string): NewRun => ({
   lease: null,
 });
 
-const claimed = (
-  run: { runId: string; functionId: string; seq: number },
-  lane: number,
-  rank: number,
-): ClaimedRow => ({
+const claimed = (run: Queued, lane: number, rank: number): ClaimedRow => ({
   lane,
   rank,
   run_id: run.runId,
@@ -130,7 +134,7 @@ const claimed = (
   max_attempts: 1,
   ending: null,
   step_count: 0,
-  queued_at: 0,
+  queued_at: run.queuedAt,
   actor_id: null,
   event_id: "evt_1",
   event_position: 1,
@@ -295,5 +299,30 @@ describe("dispatcher", () => {
     const jobs = await ask("w", { functionIds: ["f", "g"], available: 4 });
     expect(idsOf(jobs)).toContain("run_g");
     expect(jobs.length).toBeLessThanOrEqual(4);
+  });
+
+  test("a claim begins behind what was claimed, and looks at the whole queue as often as that takes little time", async () => {
+    const { ask, enqueue, claims, clock, holdClaims } = house();
+    for (let n = 0; n < 20; n++) enqueue(`run_${n}`);
+    const queuedAt = clock.now();
+    const back = async () => {
+      await ask("w", { available: 1, holdMs: 0 });
+      return queuedAt - claims.at(-1)!.demands[0]!.since;
+    };
+    const whole = queuedAt;
+    expect([await back(), await back()]).toEqual([whole, 5_000]);
+    await clock.advance(2_000);
+    const release = holdClaims();
+    const slow = back();
+    await settle();
+    await clock.advance(1_000);
+    release();
+    expect([await slow, await back()]).toEqual([whole, 5_000]);
+    await clock.advance(8_000);
+    expect(await back()).toBe(5_000);
+    await clock.advance(1_000);
+    expect([await back(), await back()]).toEqual([whole, 5_000]);
+    await clock.advance(2_000);
+    expect(await back()).toBe(whole);
   });
 });

@@ -114,10 +114,12 @@ export class Claims {
   async #claim({ demands, limited }: ClaimPlan): Promise<number> {
     const { runs, clock } = this.#deps;
     const now = clock.now();
+    const startedAt = clock.elapsed();
     const [unlimitedClaim, limitedClaim] = await Promise.allSettled([
       demands.length === 0 ? undefined : runs.claim({ now, demands }),
       limited.length === 0 ? undefined : runs.claimLimited({ now, demands: limited }),
     ]);
+    for (const { queue, since } of demands) if (since === 0) queue.wholeMs = clock.elapsed() - startedAt;
     // Both are noted before either failure is thrown: what one has claimed must reach its workers.
     if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
     if (limitedClaim.status === "rejected") for (const { state } of limited) noteClaimFailed(state);

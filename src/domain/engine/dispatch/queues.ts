@@ -58,8 +58,9 @@ export interface FunctionQueue {
   limited: LimitedLanes | undefined;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
-  /** When a claim last ignored `since` and looked at the whole queue. */
+  /** When a claim last ignored `since` and looked at the whole queue, and how long that took. */
   wholeAt: number;
+  wholeMs: number;
   lookedAt: number;
   /** Runs to ask for in the next claim; grows while claims come back full. */
   claimSize: number;
@@ -100,6 +101,7 @@ const newFunctionQueue = (environmentId: string, functionId: string, now: Instan
   createdAt: now,
   lastDispatchedAt: undefined,
   wholeAt: 0,
+  wholeMs: 0,
   lookedAt: 0,
   claimSize: claimSizeMin,
   polls: new Set(),
