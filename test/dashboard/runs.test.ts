@@ -15,7 +15,10 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
   test("a run is seen as it comes, moves and ends", async () => {
     const worker = await functionWithWorker(server, "seen", "seen.asked");
     await inChrome(async (browser) => {
-      const { page, complaints } = await visit(browser, server, { path: "runs?function=seen", session });
+      const { page, complaints } = await visit(browser, server, {
+        ...{ path: "runs?function=seen", session },
+        permissions: ["clipboard-read", "clipboard-write"],
+      });
       await page.getByText("Live", { exact: true }).waitFor();
       const id = await emit(server, "seen.asked", { order: 17 });
       const row = page.locator(`[data-run="${id}"]`);
@@ -37,6 +40,76 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
       await page.getByRole("link", { name: "Causes and effects" }).click();
       await page.getByRole("link", { name: "seen.asked" }).first().waitFor();
       expect(new URL(page.url()).searchParams.get("tab")).toBe("causes");
+
+      await page.getByRole("button", { name: "Copy as SDK test" }).click();
+      await page.getByText("The test copied").waitFor();
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      expect(copied).toContain('.mockStep("charge", {\n      "receipt": "r-1"\n    })');
+      expect(copied).toContain('.run({\n      "order": 17\n    }, { name: "seen.asked" })');
+      expect(copied).toContain('expect(result.output).toEqual({\n    "paid": true\n  })');
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("a large value comes by how it begins, and whole to who asks for it", async () => {
+    const worker = await functionWithWorker(server, "large", "large.asked");
+    const note = "é".repeat(40_000);
+    const { body: emitted } = await server.rpc("SvcService", "Emit", {
+      event: "large.asked",
+      data: { note },
+    });
+    const [id] = emitted.runIds;
+    const job = await worker.job();
+    const output = { text: "ü".repeat(2_000_000) };
+    const steps = ["first", "second"].map((name) => stepOf(job, name, { output: { name, note } }));
+    await worker.report(job, { status: "completed", output, steps });
+    const ask = async (method: string, body: object, service = "SvcService") =>
+      (await server.rpc(service, method, body)).body;
+    const cutOf = (field: string, value: unknown) => {
+      const text = JSON.stringify(value);
+      // 9 characters of one byte, then 45 of two: the next one would end at the 101st byte.
+      return { field, bytes: Buffer.byteLength(text), begins: text.slice(0, 54) };
+    };
+    const asked = { maxValueBytes: 100 };
+    const cuts = [cutOf("input", { note }), cutOf("output", output)];
+    const run = await ask("GetRun", { id, ...asked });
+    expect([run.input, run.output, run.cutValues]).toEqual([undefined, undefined, cuts]);
+    const listed = await ask("ListRuns", { functionId: "large", ...asked });
+    expect(listed.runs.map((one: { cutValues: unknown }) => one.cutValues)).toEqual([cuts]);
+    const whole = await ask("GetRun", { id });
+    expect([whole.input, whole.output, whole.cutValues]).toEqual([{ note }, output, undefined]);
+    const cutSteps = (await ask("GetRunSteps", { runId: id, ...asked })).steps;
+    expect(cutSteps.map((one: { output: unknown }) => one.output)).toEqual([undefined, undefined]);
+    expect(cutSteps[1].cutValues[0].bytes).toBe(Buffer.byteLength(JSON.stringify({ name: "second", note })));
+    const { steps: single } = await ask("GetRunSteps", { runId: id, stepId: `${id}:second:0` });
+    expect(single.map((one: { output: unknown }) => one.output)).toEqual([{ name: "second", note }]);
+    const { snapshot } = await ask("GetRunStateAt", { runId: id, ...asked }, "TimeTravelService");
+    expect([snapshot.input, snapshot.cutValues]).toEqual([undefined, [cuts[0]]]);
+    expect(snapshot.steps[0]).not.toContainKey("output");
+    const path = `/api/v1/events/${emitted.eventId}`;
+    const event = (await server.api(`${path}?max_value_bytes=100`)).body;
+    expect([event.data, event.cut_values]).toEqual([null, [{ ...cuts[0], field: "data" }]]);
+    expect((await server.api(path)).body.data).toEqual({ note });
+    for (const refused of [
+      await server.rpc("SvcService", "GetRun", { id, maxValueBytes: -1 }),
+      await server.api(`${path}?max_value_bytes=-1`),
+    ]) {
+      expect(refused.status).toBe(400);
+      expect(JSON.stringify(refused.body)).toMatch(/max_?value_?bytes/i);
+    }
+
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: `runs/${id}`, session });
+      await page.getByRole("button", { name: "Show all 3.8 MiB of the output" }).click();
+      await page.getByRole("button", { name: "… 1,998,000 more characters" }).waitFor();
+      await page.getByRole("link", { name: /second/ }).click();
+      const panel = page.getByRole("complementary");
+      await panel.getByRole("button", { name: /^Show all 78.2 KiB of the output/ }).click();
+      await panel.getByRole("button", { name: "… 38,000 more characters" }).waitFor();
+      await page.goto(`${server.url}/dashboard/org_default/${server.env}/events/${emitted.eventId}`);
+      await page.getByRole("button", { name: /^Show all .* of the data/ }).click();
+      await page.getByRole("button", { name: "… 38,000 more characters" }).waitFor();
       expect(complaints).toEqual([]);
       await page.context().close();
     });

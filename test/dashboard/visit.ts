@@ -8,11 +8,21 @@ const patienceMs = 20_000;
 const password = "correct horse battery staple";
 
 /** The session's cookie of a user with this role, who is made where there is none. */
-export async function sessionOf(server: TestServer, role: "admin" | "developer" | "viewer"): Promise<string> {
+export async function sessionOf(
+  server: Pick<TestServer, "api">,
+  role: "admin" | "developer" | "viewer",
+): Promise<string> {
   const email = `${role}@example.test`;
   await server.api("/api/v1/users", { body: { email, password, roles: [role] } });
   const { headers } = await server.api("/api/v1/auth/login", { key: null, body: { email, password } });
   return /svc_dashboard_token=([^;]+)/.exec(headers.get("set-cookie") ?? "")?.[1] ?? "";
+}
+
+/** That of the first user of the platform. */
+export async function platformSessionOf({ api }: Pick<TestServer, "api">): Promise<string> {
+  const root = { email: "root@example.test", password };
+  await api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
+  return (await api("/api/v1/platform/auth/login", { body: root, key: null })).body.token;
 }
 
 export interface Visited {
@@ -45,6 +55,22 @@ export async function visit(
   );
   return { page, complaints };
 }
+
+/** Ids of all rows, from the first to the last, as somebody sees them who scrolls through the list of runs. */
+export const scrolledThrough = (page: Page): Promise<string[]> =>
+  page.evaluate(async () => {
+    const list = document.querySelector(".virtual")!;
+    const ids = new Set<string>();
+    for (let atEnd = 0; atEnd < 10; ) {
+      await new Promise((drawn) => requestAnimationFrame(drawn));
+      for (const row of list.querySelectorAll("[data-run]")) ids.add(row.getAttribute("data-run")!);
+      if (list.querySelector(".place")) continue;
+      const before = list.scrollTop;
+      list.scrollTop += list.clientHeight;
+      atEnd = list.scrollTop === before ? atEnd + 1 : 0;
+    }
+    return [...ids];
+  });
 
 /** Registers a function that the event starts, and a worker for it. */
 export async function functionWithWorker(server: TestServer, id: string, event: string, more: object = {}) {

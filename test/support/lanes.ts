@@ -42,6 +42,7 @@ export const judgedByTime: readonly string[] = [
   "attack/races",
   "cluster/recovery",
   "cluster/failover-times",
+  "dashboard/load",
   "operations/authenticate",
   "operations/cel-budgets",
   "operations/hostile-policies",

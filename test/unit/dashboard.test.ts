@@ -5,18 +5,65 @@ import { notePaths, suggestCel } from "../../src/dashboard/lib/cel.ts";
 import { duration, plain } from "../../src/dashboard/lib/format.ts";
 import { lastSaid } from "../../src/dashboard/lib/last-said.ts";
 import { layOut } from "../../src/dashboard/lib/layout.ts";
-import type { Moment, RunView } from "../../src/dashboard/lib/runs.ts";
+import type { Moment, RunView, StepView } from "../../src/dashboard/lib/runs.ts";
 import { csvOf, problemOf } from "../../src/dashboard/lib/sql-text.ts";
 import type { StreamEventView } from "../../src/dashboard/lib/streams.ts";
 import { linesOf } from "../../src/dashboard/pages/run/lines.ts";
+import { sdkTestOf } from "../../src/dashboard/pages/run/sdk-test.ts";
 import { diffLines } from "../../src/dashboard/ui/diff.tsx";
+import { createFunction, NonRetryableError, type SvcFunction, testFunction } from "../../src/sdk/index.ts";
 
 const moment = (type: string, ms: number): Moment => ({
   ...{ id: `${type} ${ms}`, type, stepId: "", stepName: "", summary: "", significant: true },
   at: ms,
 });
 
+/** Runs the text of a test with the function that it names. */
+async function runCopied(text: string, target: SvcFunction): Promise<void> {
+  const body = new Bun.Transpiler({ loader: "ts" }).transformSync(text.replaceAll(/^import .*$/gm, ""));
+  const copied: (() => Promise<void>)[] = [];
+  const there = { test: (_: string, work: () => Promise<void>) => copied.push(work), expect, target };
+  const all = { ...there, testFunction, NonRetryableError };
+  new Function(...Object.keys(all), body)(...Object.values(all));
+  expect(copied).toHaveLength(1);
+  await copied[0]!();
+}
+
 describe("what the dashboard works out by itself", () => {
+  test("a run copied as a test gives the same run again, whatever its texts hold", async () => {
+    const hostile = "`\"'\\ \u2028 */ </script>";
+    const target = createFunction({ id: hostile, event: "order.placed" }, async ({ event, step }) => {
+      const each: unknown[] = [];
+      for (const part of [1, 2]) each.push(await step.run("part", () => ({ part, hostile })));
+      const paid = await step.waitForEvent("order.paid", { timeout: "1h" });
+      const child = await step.invoke("bill", { input: { sum: 1 } });
+      const { fails } = event.data as { fails: boolean };
+      if (fails)
+        await step.run("charge", () => {
+          throw new NonRetryableError(hostile, { code: "DECLINED" });
+        });
+      return { each, paid: paid?.data, child };
+    });
+    for (const fails of [false, true]) {
+      const input = { fails, hostile };
+      const result = await testFunction(target)
+        .mockInvoke("bill", ["2 EUR"])
+        .on("order.paid", () => ({ by: hostile }))
+        .run(input);
+      const steps = result.steps.map(({ id, ...step }, sequence) => ({
+        ...{ ...step, stepId: id, sequence, waitEventName: "order.paid" },
+      }));
+      const run = { id: "run_1", functionId: hostile, eventName: "order.placed" };
+      const { status, error, output } = result;
+      const shown = { run: { ...run, status, error } as unknown as RunView, input, output };
+      const children = new Map(steps.map(({ stepId }) => [stepId, "bill"]));
+      const text = sdkTestOf(shown, steps as unknown as StepView[], children);
+      await runCopied(text, target);
+      const other = text.replace(`toBe("${status}")`, `toBe("cancelled")`);
+      await expect(runCopied(other, target)).rejects.toThrow();
+    }
+  });
+
   test("no two pages of an area have one key behind g", async () => {
     const table = await Bun.file(join(import.meta.dir, "../../src/dashboard/pages.tsx")).text();
     const areas = table.split(/^export const pages\b/m);

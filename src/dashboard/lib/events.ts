@@ -1,4 +1,5 @@
 import { rest } from "./api.ts";
+import { type Cuts, cutsOf } from "./cuts.ts";
 import { instantOf } from "./format.ts";
 
 /** An event as the pages show it. */
@@ -14,6 +15,7 @@ export interface EventView {
   entityId: string;
   runId: string;
   schemaBreach: string;
+  cuts: Cuts;
 }
 
 interface EventData {
@@ -28,12 +30,14 @@ interface EventData {
   entity_id?: string;
   run_id?: string;
   schema_breach?: string;
+  cut_values?: Parameters<typeof cutsOf>[0];
 }
 
 const eventOf = (event: EventData): EventView => ({
   ...{ id: event.id, name: event.name, data: event.data, source: event.source, version: event.version },
   ...{ sequence: event.sequence, at: instantOf(event.timestamp), metadata: event.metadata },
   ...{ entityId: event.entity_id ?? "", runId: event.run_id ?? "", schemaBreach: event.schema_breach ?? "" },
+  cuts: cutsOf(event.cut_values),
 });
 
 export interface EventPageData {
@@ -61,5 +65,8 @@ export async function listEvents(
   };
 }
 
-export const getEvent = async (id: string, signal?: AbortSignal): Promise<EventView> =>
-  eventOf(await rest<EventData>(`/api/v1/events/${encodeURIComponent(id)}`, { signal }));
+/** Without `maxValueBytes` its values are whole. */
+export async function getEvent(id: string, signal?: AbortSignal, maxValueBytes = 0): Promise<EventView> {
+  const path = `/api/v1/events/${encodeURIComponent(id)}?max_value_bytes=${maxValueBytes}`;
+  return eventOf(await rest<EventData>(path, { signal }));
+}

@@ -1,4 +1,5 @@
 import { rpc } from "./api.ts";
+import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
 import { instantOf } from "./format.ts";
 
 /** A run as the pages show it, from the answers of `GetRun` and `ListRuns`. */
@@ -56,6 +57,7 @@ export interface StepView {
   tries: number;
   maxTries: number;
   retryAt: number | undefined;
+  cuts: Cuts;
 }
 
 type WireMessage = Record<string, unknown>;
@@ -68,6 +70,7 @@ const word = (value: unknown, prefix: string): string =>
   text(value)
     .replace(new RegExp(`^${prefix}`), "")
     .toLowerCase();
+const cutsIn = (message: WireMessage): Cuts => cutsOf(message.cutValues as Parameters<typeof cutsOf>[0]);
 const either = (message: WireMessage, field: string): unknown => message[`${field}Value`] ?? message[field];
 
 function errorOf(value: unknown): ErrorView | undefined {
@@ -121,6 +124,7 @@ const stepOf = (m: WireMessage): StepView => ({
   tries: whole(m.tries),
   maxTries: whole(m.maxTries),
   retryAt: instant(m.retryAt),
+  cuts: cutsIn(m),
 });
 
 const ends = new Set(["completed", "failed", "cancelled"]);
@@ -130,15 +134,27 @@ export interface RunInFull {
   run: RunView;
   input: unknown;
   output: unknown;
+  cuts: Cuts;
 }
 
-export async function getRun(id: string, signal?: AbortSignal): Promise<RunInFull> {
-  const message = await rpc<WireMessage>("SvcService", "GetRun", { id }, signal);
-  return { run: runOf(message), input: either(message, "input"), output: either(message, "output") };
+/** Without `maxValueBytes` its values are whole. */
+export async function getRun(id: string, signal?: AbortSignal, maxValueBytes?: number): Promise<RunInFull> {
+  const message = await rpc<WireMessage>("SvcService", "GetRun", { id, maxValueBytes }, signal);
+  const [input, output] = [either(message, "input"), either(message, "output")];
+  return { run: runOf(message), input, output, cuts: cutsIn(message) };
 }
 
-export async function getSteps(runId: string, signal?: AbortSignal): Promise<StepView[]> {
-  const { steps = [] } = await rpc<{ steps?: WireMessage[] }>("SvcService", "GetRunSteps", { runId }, signal);
+export async function getSteps(
+  runId: string,
+  signal?: AbortSignal,
+  asked: { maxValueBytes?: number; stepId?: string } = {},
+): Promise<StepView[]> {
+  const { steps = [] } = await rpc<{ steps?: WireMessage[] }>(
+    "SvcService",
+    "GetRunSteps",
+    { runId, ...asked },
+    signal,
+  );
   return steps.map(stepOf);
 }
 
@@ -181,6 +197,27 @@ function readBase64Json(value: unknown): unknown {
   }
 }
 
+/** One that is large is told of by how its JSON begins. */
+function pastErrorOf(m: WireMessage): ErrorView | undefined {
+  const begins = cutsIn(m).error?.begins;
+  if (begins === undefined) return errorOf(readBase64Json(m.error));
+  return { message: `${begins}…`, code: "", stack: "", retryable: false };
+}
+
+/** Output and first output of the step as they were then, whole. */
+export async function getOutputsAt(
+  place: { runId: string; stepId: string; at: number },
+  signal?: AbortSignal,
+): Promise<Pick<StepView, "output" | "originalOutput">> {
+  const { runId, stepId, at } = place;
+  const asked = { runId, stepId, timestamp: new Date(at).toISOString() };
+  const found = await rpc<WireMessage>("TimeTravelService", "GetStepOutputAt", asked, signal);
+  return {
+    output: readBase64Json(found.output),
+    originalOutput: readBase64Json(found.originalOutput),
+  };
+}
+
 /** The run and its steps as they were then. */
 export async function getStateAt(
   runId: string,
@@ -191,14 +228,14 @@ export async function getStateAt(
   const { snapshot } = await rpc<{ snapshot: { status: string; steps?: WireMessage[] } }>(
     "TimeTravelService",
     "GetRunStateAt",
-    { runId, timestamp },
+    { runId, timestamp, maxValueBytes: shownBytesMax },
     signal,
   );
   const steps = (snapshot.steps ?? []).map((m): StepView => {
     const isChanged = m.patched === true || m.injected === true;
     return {
       ...stepOf({ ...m, id: "", stepType: m.type, endedAt: m.completedAt, output: undefined }),
-      error: errorOf(readBase64Json(m.error)),
+      error: pastErrorOf(m),
       output: readBase64Json(m.output),
       originalOutput: isChanged ? (readBase64Json(m.originalOutput) ?? null) : undefined,
     };
@@ -224,6 +261,7 @@ export interface RunPage {
   totalCountCapped: boolean;
 }
 
+/** Lists show no values: the least of each is asked for. */
 export async function listRuns(
   filters: RunFilters,
   page: { limit: number; cursor?: string },
@@ -239,7 +277,7 @@ export async function listRuns(
     nextCursor?: string;
     totalCount?: number;
     totalCountCapped?: boolean;
-  }>("SvcService", "ListRuns", { ...filters, ...page }, signal);
+  }>("SvcService", "ListRuns", { ...filters, ...page, maxValueBytes: 1 }, signal);
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
 }
 

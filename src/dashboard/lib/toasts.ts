@@ -23,11 +23,14 @@ export function toast(kind: Toast["kind"], text: string): void {
   setTimeout(() => dismiss(id), shownMs[kind]);
 }
 
-/** Does it and says so; a refusal is said with the server's words. Answers whether it was done. */
-export async function attempt(act: () => Promise<unknown>, done: string): Promise<boolean> {
+/**
+ * Does it and says so, unless `done` is empty; a refusal is said with the server's words. Answers whether it was
+ * done.
+ */
+export async function attempt(act: () => Promise<unknown>, done = ""): Promise<boolean> {
   try {
     await act();
-    toast("done", done);
+    if (done !== "") toast("done", done);
     return true;
   } catch (error) {
     toast("failed", messageOf(error));

@@ -1,12 +1,13 @@
 import { useEffect, useState } from "preact/hooks";
-import { getEvent } from "../../lib/events.ts";
+import { shownBytesMax } from "../../lib/cuts.ts";
+import { type EventView, getEvent } from "../../lib/events.ts";
 import { dateTime } from "../../lib/format.ts";
 import { useLive, useLoaded } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { listRuns } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
-import { copy } from "../../lib/toasts.ts";
+import { attempt, copy } from "../../lib/toasts.ts";
 import {
   Button,
   Empty,
@@ -19,7 +20,7 @@ import {
   Unread,
   When,
 } from "../../ui/basics.tsx";
-import { JsonView } from "../../ui/json-view.tsx";
+import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Causes } from "../run/causes.tsx";
 import { curlOf } from "../run/run-actions.tsx";
@@ -27,11 +28,17 @@ import { EmitDialog } from "./emit.tsx";
 
 export function EventPage() {
   const id = address.value.rest[0] ?? "";
-  const { value: event, error, reload } = useLoaded((signal) => getEvent(id, signal), [id]);
-  const [isEmitting, setEmitting] = useState(false);
+  const { value: event, error, reload } = useLoaded((signal) => getEvent(id, signal, shownBytesMax), [id]);
+  const [emitting, setEmitting] = useState<EventView>();
   useEffect(() => noteRecent("events", id), [id]);
   if (!event) return <Unread error={error} onRetry={reload} one="event" all="events" />;
-  const call = { event: event.name, dataValue: event.data };
+  const whole = () => (event.cuts.data ? getEvent(id) : Promise.resolve(event));
+  const copyCall = async () => {
+    const { name, data } = await whole();
+    const call = { event: name, dataValue: data };
+    await copy(curlOf("SvcService/Emit", call, address.value.environment), "The call");
+  };
+  const metadata = event.metadata !== undefined || event.cuts.metadata !== undefined;
   return (
     <div class="page">
       <PageHead
@@ -40,16 +47,11 @@ export function EventPage() {
         actions={
           <>
             {may("events:emit") && (
-              <Button icon="events" onClick={() => setEmitting(true)}>
+              <Button icon="events" onClick={() => void attempt(async () => setEmitting(await whole()))}>
                 Emit again…
               </Button>
             )}
-            <Button
-              icon="copy"
-              onClick={() =>
-                void copy(curlOf("SvcService/Emit", call, address.value.environment), "The call")
-              }
-            >
+            <Button icon="copy" onClick={() => void attempt(copyCall)}>
               Copy as curl
             </Button>
           </>
@@ -80,11 +82,17 @@ export function EventPage() {
       <div class="columns">
         <div>
           <Section title="Data">
-            <JsonView value={event.data} what="data" />
+            <Payload
+              {...{ value: event.data, cut: event.cuts.data, what: "data" }}
+              read={async (signal) => (await getEvent(id, signal)).data}
+            />
           </Section>
-          {event.metadata !== undefined && (
+          {metadata && (
             <Section title="Metadata">
-              <JsonView value={event.metadata} what="metadata" />
+              <Payload
+                {...{ value: event.metadata, cut: event.cuts.metadata, what: "metadata" }}
+                read={async (signal) => (await getEvent(id, signal)).metadata}
+              />
             </Section>
           )}
         </div>
@@ -95,7 +103,9 @@ export function EventPage() {
           <Causes kind="event" id={event.id} />
         </div>
       </div>
-      {isEmitting && <EmitDialog name={event.name} data={event.data} onClose={() => setEmitting(false)} />}
+      {emitting && (
+        <EmitDialog name={emitting.name} data={emitting.data} onClose={() => setEmitting(undefined)} />
+      )}
     </div>
   );
 }

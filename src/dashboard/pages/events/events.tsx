@@ -11,6 +11,8 @@ import { Tail } from "./tail.tsx";
 
 const pageRows = 100;
 const shownCharacters = 200;
+/** Of the data of each: more is not shown. */
+const listedBytesMax = 2_048;
 
 export function EventsPage() {
   const [isEmitting, setEmitting] = useState(false);
@@ -40,6 +42,8 @@ export function EventsPage() {
   );
 }
 
+const lineOf = ({ data, cuts }: EventView): string => cuts.data?.begins ?? JSON.stringify(data) ?? "";
+
 function Browse() {
   const { query } = address.value;
   const search = query.get("q") ?? "";
@@ -50,7 +54,11 @@ function Browse() {
       let cursor = "";
       let total = "";
       for (let page = 0; page < pagesShown; page++) {
-        const asked = { limit: `${pageRows}`, ...(search && { search }), ...(cursor && { cursor }) };
+        const asked = {
+          ...{ limit: `${pageRows}`, max_value_bytes: `${listedBytesMax}` },
+          ...(search && { search }),
+          ...(cursor && { cursor }),
+        };
         const found = await listEvents(asked, signal);
         events.push(...found.events);
         cursor = found.nextCursor;
@@ -91,7 +99,7 @@ function Browse() {
                   <Text of={event.name} />
                 </a>
                 <code class="tail-data">
-                  <bdi>{plain(cut(JSON.stringify(event.data) ?? "", shownCharacters))}</bdi>
+                  <bdi>{plain(cut(lineOf(event), shownCharacters))}</bdi>
                 </code>
               </li>
             ))}

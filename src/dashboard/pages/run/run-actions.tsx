@@ -1,11 +1,14 @@
 import { useState } from "preact/hooks";
-import { rpc } from "../../lib/api.ts";
-import { plain } from "../../lib/format.ts";
-import { isOver, type RunView, type StepView } from "../../lib/runs.ts";
+import { rest, rpc } from "../../lib/api.ts";
+import { bytes, plain } from "../../lib/format.ts";
+import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy, toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
 import { Field, FormDialog } from "../../ui/dialog.tsx";
+import type { CausalityData } from "./causes.tsx";
+import { sdkTestOf } from "./sdk-test.ts";
+import type { Whole } from "./whole.ts";
 
 function CancelDialog({ run, onClose, onDone }: { run: RunView; onClose: () => void; onDone: () => void }) {
   const [reason, setReason] = useState("");
@@ -85,15 +88,36 @@ export function curlOf(method: string, body: object, environment: string): strin
   ].join(" \\\n");
 }
 
+/** Values of a test that somebody reads. */
+const testBytesMax = 4 * 1_024 * 1_024;
+
+/** The function of each child, by the step that started it. */
+async function childrenOf(runId: string, steps: readonly StepView[]): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const { type, stepId } of steps) {
+    if (type !== "invoke_function") continue;
+    const query = { kind: "step", id: `${runId}/${stepId}`, direction: "effects", depth: "1" };
+    const { things } = await rest<CausalityData>(`/api/v1/causality?${new URLSearchParams(query)}`);
+    const child = things.find(({ kind, depth }) => kind === "run" && depth > 0);
+    if (child) found.set(stepId, child.name);
+  }
+  return found;
+}
+
+/** The run as a test of its function, with all values in full. */
+async function readSdkTest(shown: Whole): Promise<string> {
+  const { id } = shown.run;
+  const cut = [shown.cuts, ...shown.steps.map(({ cuts }) => cuts)].flatMap((cuts) => Object.values(cuts));
+  const size = cut.reduce((sum, one) => sum + one.bytes, 0);
+  if (size > testBytesMax) throw new Error(`The values of the run are too large for a test: ${bytes(size)}`);
+  const [whole, steps] = await Promise.all([getRun(id), getSteps(id)]);
+  return sdkTestOf(whole, steps, await childrenOf(id, steps));
+}
+
 /** What can be done with the run, by its state and the viewer's roles. */
-export function RunActions(props: {
-  run: RunView;
-  steps: readonly StepView[];
-  input: unknown;
-  environment: string;
-  onDone: () => void;
-}) {
-  const { run, steps, input, environment, onDone } = props;
+export function RunActions(props: { whole: Whole; environment: string; onDone: () => void }) {
+  const { whole, environment, onDone } = props;
+  const { run, steps } = whole;
   const [asked, setAsked] = useState<"cancel" | "resume">();
   const close = () => setAsked(undefined);
   const over = isOver(run.status);
@@ -104,7 +128,12 @@ export function RunActions(props: {
     const isDone = await attempt(() => rpc("SvcService", "PauseRun", { runId: run.id }), "Pause asked for");
     if (isDone) onDone();
   };
-  const again = { event: run.eventName, dataValue: input ?? null };
+  const copyCall = async () => {
+    const { input } = whole.cuts.input ? await getRun(run.id) : whole;
+    const again = { event: run.eventName, dataValue: input ?? null };
+    await copy(curlOf("SvcService/Emit", again, environment), "The call that starts it again");
+  };
+  const copyTest = async () => copy(await readSdkTest(whole), "The test");
   return (
     <>
       {may("runs:cancel") && (
@@ -126,14 +155,14 @@ export function RunActions(props: {
           )}
         </>
       )}
-      <Button
-        icon="copy"
-        onClick={() =>
-          void copy(curlOf("SvcService/Emit", again, environment), "The call that starts it again")
-        }
-      >
+      <Button icon="copy" onClick={() => void attempt(copyCall)}>
         Copy as curl
       </Button>
+      {(run.status === "completed" || run.status === "failed") && (
+        <Button icon="copy" onClick={() => void attempt(copyTest)}>
+          Copy as SDK test
+        </Button>
+      )}
       {asked === "cancel" && <CancelDialog run={run} onClose={close} onDone={onDone} />}
       {asked === "resume" && <ResumeDialog {...{ run, steps, onDone }} onClose={close} />}
     </>

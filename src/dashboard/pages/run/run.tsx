@@ -4,19 +4,9 @@ import { dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import {
-  getRun,
-  getStateAt,
-  getSteps,
-  getTimeline,
-  isOver,
-  type Moment,
-  type RunInFull,
-  type RunView,
-  type StepView,
-} from "../../lib/runs.ts";
+import { getRun, getStateAt, isOver, type Moment, type RunView } from "../../lib/runs.ts";
 import { Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
-import { JsonView } from "../../ui/json-view.tsx";
+import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
@@ -24,24 +14,7 @@ import { RunActions } from "./run-actions.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
 import { TimeSlider } from "./time-slider.tsx";
 import { Waterfall } from "./waterfall.tsx";
-
-interface Whole extends RunInFull {
-  steps: StepView[];
-  moments: Moment[];
-}
-
-async function readWhole(id: string, signal: AbortSignal): Promise<Whole> {
-  const [run, steps, moments] = await Promise.all([
-    getRun(id, signal),
-    getSteps(id, signal),
-    // A function without recording has no timeline; the run is shown without it.
-    getTimeline(id, signal).catch((error) => {
-      if (signal.aborted || !(error instanceof CallError)) throw error;
-      return [];
-    }),
-  ]);
-  return { ...run, steps, moments };
-}
+import { readWhole, type Whole, wholeStep } from "./whole.ts";
 
 const drawMs = 250;
 
@@ -79,7 +52,7 @@ export function RunPage() {
 }
 
 function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
-  const { run, moments, input } = whole;
+  const { run, moments } = whole;
   const { query, environment } = address.value;
   const at = instantOf(query.get("at") ?? undefined);
   const past = useLoaded(
@@ -109,10 +82,16 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
           </>
         }
         about={<Id of={run.id} what="Run id" />}
-        actions={!isPast && <RunActions {...{ run, steps, input, environment }} onDone={reload} />}
+        actions={!isPast && <RunActions {...{ whole, environment }} onDone={reload} />}
       />
       <RunFacts run={shown} now={at ?? now} />
-      {!isPast && run.error && <ErrorBlock error={run.error} />}
+      {!isPast && run.error && (
+        <ErrorBlock
+          error={run.error}
+          cut={whole.cuts.error}
+          read={async () => (await getRun(run.id)).run.error}
+        />
+      )}
       <TimeSlider
         {...{ run, moments, at }}
         onMove={(to) => setQuery({ at: to === undefined ? undefined : new Date(to).toISOString() })}
@@ -134,7 +113,14 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
           {tab === "causes" && <Causes kind="run" id={run.id} />}
           {tab === "audit" && <Audit runId={run.id} />}
         </div>
-        {step && <StepPanel key={step.stepId} {...{ run, step, isPast }} onDone={reload} />}
+        {step && (
+          <StepPanel
+            key={step.stepId}
+            {...{ run, step, isPast }}
+            read={(signal) => wholeStep({ runId: run.id, step, at }, signal)}
+            onDone={reload}
+          />
+        )}
       </div>
     </>
   );
@@ -215,17 +201,23 @@ function RunTabs({ run, tab, moments }: { run: RunView; tab: string; moments: re
   );
 }
 
-function Payloads({ whole: { input, output, run } }: { whole: Whole }) {
+function Payloads({ whole: { input, output, run, cuts } }: { whole: Whole }) {
   return (
     <div class="payloads">
       <Section title="Input">
-        <JsonView value={input ?? null} what="input" />
+        <Payload
+          {...{ value: input ?? null, cut: cuts.input, what: "input" }}
+          read={async (signal) => (await getRun(run.id, signal)).input}
+        />
       </Section>
       <Section title="Output">
-        {output === undefined ? (
+        {output === undefined && !cuts.output ? (
           <p class="faint">{isOver(run.status) ? "None." : "None yet."}</p>
         ) : (
-          <JsonView value={output} what="output" />
+          <Payload
+            {...{ value: output, cut: cuts.output, what: "output" }}
+            read={async (signal) => (await getRun(run.id, signal)).output}
+          />
         )}
       </Section>
     </div>

@@ -1,15 +1,16 @@
 import { useState } from "preact/hooks";
 import { parsedJson, rest, rpc } from "../../lib/api.ts";
-import { dateTime, duration, plain } from "../../lib/format.ts";
+import type { CutView } from "../../lib/cuts.ts";
+import { bytes, cut as cutText, dateTime, duration, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { hrefOf, setQuery } from "../../lib/router.ts";
 import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
+import { attempt, copy, toast } from "../../lib/toasts.ts";
 import { Button, Facts, Text } from "../../ui/basics.tsx";
 import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
-import { JsonView } from "../../ui/json-view.tsx";
+import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import type { CausalityData } from "./causes.tsx";
 import { ResumeDialog } from "./run-actions.tsx";
@@ -22,19 +23,38 @@ const typeWords: Record<string, string> = {
   invoke_function: "Child function",
 };
 
-export function ErrorBlock({ error }: { error: ErrorView }) {
+const errorCharacters = 20_000;
+
+/** `read` gives the whole of an error that the server cut. */
+export function ErrorBlock(props: {
+  error: ErrorView;
+  cut: CutView | undefined;
+  read: () => Promise<ErrorView | undefined>;
+}) {
+  const { error, cut, read } = props;
+  const copyAll = async () => {
+    const whole = (await read()) ?? error;
+    await copy(`${whole.message}\n${whole.stack}`, "The error");
+  };
   return (
     <div class="error-block">
       <p class="error-message">
-        {error.code !== "" && <code>{plain(error.code)}</code>} <Text of={error.message} />
+        {error.code !== "" && <code>{plain(error.code)}</code>}{" "}
+        <Text of={cutText(error.message, errorCharacters)} />
       </p>
       {error.stack !== "" && (
         <pre class="stack">
           {error.stack
-            .slice(0, 20_000)
+            .slice(0, errorCharacters)
             .split("\n")
             .map((line) => `${plain(line)}\n`)}
         </pre>
+      )}
+      {cut && (
+        <p class="hint">
+          {`This is its beginning; it has ${bytes(cut.bytes)}. `}
+          <Button onClick={() => void attempt(copyAll)}>Copy all of it</Button>
+        </p>
       )}
     </div>
   );
@@ -112,7 +132,9 @@ function OutputDialog(props: {
   onClose: () => void;
 }) {
   const { change, run, step, onDone, onClose } = props;
-  const [text, setText] = useState(() => JSON.stringify(step.output ?? null, null, 2));
+  // What is too large to be shown is not edited here either.
+  const cut = step.cuts.output;
+  const [text, setText] = useState(() => (cut ? "" : JSON.stringify(step.output ?? null, null, 2)));
   const [reason, setReason] = useState("");
   const verb = change === "patch" ? "Patch" : "Inject";
   const submit = async () => {
@@ -134,15 +156,26 @@ function OutputDialog(props: {
       onClose={onClose}
     >
       <p>The first output stays readable beside the new one.</p>
-      <Field label="Output (JSON)" rows={12} isCode value={text} onInput={setText} />
+      <Field
+        {...{ label: "Output (JSON)", rows: 12, isCode: true, value: text, onInput: setText }}
+        {...(cut && { hint: `In place of the ${bytes(cut.bytes)} that are there.` })}
+      />
       <Field label="Reason" hint="Kept in the audit trail." value={reason} onInput={setReason} />
     </FormDialog>
   );
 }
 
 /** One step in full. In the past nothing can be changed. */
-export function StepPanel(props: { run: RunView; step: StepView; isPast: boolean; onDone: () => void }) {
-  const { run, step, isPast, onDone } = props;
+export function StepPanel(props: {
+  run: RunView;
+  step: StepView;
+  isPast: boolean;
+  /** The step with its values in full. */
+  read: (signal?: AbortSignal) => Promise<StepView>;
+  onDone: () => void;
+}) {
+  const { run, step, isPast, read, onDone } = props;
+  const { cuts } = step;
   const lasts =
     step.startedAt === undefined || step.endedAt === undefined ? undefined : step.endedAt - step.startedAt;
   const isPatched = step.originalOutput !== undefined;
@@ -186,25 +219,38 @@ export function StepPanel(props: { run: RunView; step: StepView; isPast: boolean
       {step.error && (
         <>
           <h3>Error</h3>
-          <ErrorBlock error={step.error} />
+          <ErrorBlock error={step.error} cut={cuts.error} read={async () => (await read()).error} />
         </>
       )}
-      {step.input !== undefined && (
+      {(step.input !== undefined || cuts.input) && (
         <>
           <h3>Input</h3>
-          <JsonView value={step.input} what="input" />
+          <Payload
+            {...{ value: step.input, cut: cuts.input, what: "input" }}
+            read={async (signal) => (await read(signal)).input}
+          />
         </>
       )}
       <h3>Output</h3>
-      {step.output === undefined ? (
+      {step.output === undefined && !cuts.output ? (
         <p class="faint">None yet.</p>
       ) : (
-        <JsonView value={step.output} what="output" />
+        <Payload
+          {...{ value: step.output, cut: cuts.output, what: "output" }}
+          read={async (signal) => (await read(signal)).output}
+        />
       )}
       {isPatched && (
         <>
           <h3>Original beside what replaced it</h3>
-          <JsonDiff before={step.originalOutput} after={step.output} />
+          {cuts.output || cuts.original_output ? (
+            <Payload
+              {...{ value: step.originalOutput, cut: cuts.original_output, what: "original output" }}
+              read={async (signal) => (await read(signal)).originalOutput}
+            />
+          ) : (
+            <JsonDiff before={step.originalOutput} after={step.output} />
+          )}
         </>
       )}
     </aside>

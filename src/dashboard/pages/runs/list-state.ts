@@ -6,6 +6,8 @@ import { listRuns, type RunFilters, type RunPage, type RunView, runOf } from "..
 const pageRows = 200;
 /** Pages without a run that are read one after the other before the reader is asked. */
 const emptyPagesMax = 10;
+/** Rows that stay however far the reader is from them; older ones are read again once they are scrolled to. */
+const keptRows = 2_000;
 /** Frames are gathered for this long and drawn together. */
 const gatherMs = 100;
 /** The least time between two reads of the newest rows that frames ask for. */
@@ -36,6 +38,13 @@ export class RunList {
   #gathering: ReturnType<typeof setTimeout> | undefined;
   #head: ReturnType<typeof setTimeout> | undefined;
   #headAt = 0;
+  /** Rows behind it were given up: the next page begins there, as no cursor does. */
+  #cutAt: string | undefined;
+  #lastInSight = 0;
+  #isHeadRead = false;
+  #isHeadOld = false;
+  /** Created while a page is read, which may not have them yet. */
+  #sinceAsked = new Set<string>();
 
   constructor(filters: RunFilters) {
     this.#filters = filters;
@@ -50,16 +59,20 @@ export class RunList {
 
   /** Reads the next page; nothing while one is read or none is left. */
   async more(): Promise<void> {
-    if (this.#isReading || (this.isRead.value && this.#cursor === undefined)) return;
+    if (this.#isReading || (this.isRead.value && !this.hasMore.value)) return;
     this.#isReading = true;
     this.isPaused.value = false;
     try {
       for (let isFound = false, pages = 0; !isFound && !this.isPaused.value; pages++) {
-        const at = this.#cursor === undefined ? {} : { cursor: this.#cursor };
-        const page = await this.#read({ limit: pageRows, ...at });
+        const isFirst = this.#cursor === undefined && this.#cutAt === undefined;
+        const [from, cutAt] = [this.#cursor, this.#cutAt];
+        const page = await this.#read({ limit: pageRows, ...(from !== undefined && { cursor: from }) });
+        // A page from before the cut is not the one behind what is left.
+        if (from !== this.#cursor || cutAt !== this.#cutAt) break;
         this.#cursor = page.nextCursor || undefined;
         this.hasMore.value = this.#cursor !== undefined;
         this.#keep(page);
+        if (isFirst) this.#count(page);
         isFound = page.runs.length > 0 || this.#cursor === undefined;
         this.isPaused.value = !isFound && pages + 1 >= emptyPagesMax;
       }
@@ -72,13 +85,37 @@ export class RunList {
     }
   }
 
-  #read(page: { limit: number; cursor?: string }): Promise<RunPage> {
-    return listRuns(this.#filters, page, this.#over.signal);
+  #read(page: { limit: number; cursor?: string }, filters = this.#behind()): Promise<RunPage> {
+    return listRuns(filters, page, this.#over.signal);
   }
 
-  #keep({ runs, totalCount, totalCountCapped }: RunPage): void {
+  #behind(): RunFilters {
+    return this.#cutAt === undefined ? this.#filters : { ...this.#filters, until: this.#cutAt };
+  }
+
+  /** Tells which rows the reader has in sight: those and `keptRows` stay. */
+  seen(last: number): void {
+    this.#lastInSight = last;
+  }
+
+  /** Gives up the oldest rows of a list that grows above a reader who stays at its beginning. */
+  #trim(): void {
+    const kept = this.#lastInSight + keptRows;
+    if (this.rows.value.length <= 2 * kept) return;
+    const rows = this.rows.value.slice(0, kept);
+    this.rows.value = rows;
+    this.#byId = new Map(rows.map((row) => [row.id, row]));
+    this.#cursor = undefined;
+    this.#cutAt = new Date(rows.at(-1)!.createdAt).toISOString();
+    this.hasMore.value = true;
+  }
+
+  #count({ totalCount, totalCountCapped }: RunPage): void {
     this.total.value = totalCount;
     this.isTotalCut.value = totalCountCapped;
+  }
+
+  #keep({ runs }: RunPage): void {
     for (const run of runs) this.#byId.set(run.id, run);
     const added = new Set(runs.map(({ id }) => id));
     const rows = this.rows.value.filter(({ id }) => !added.has(id));
@@ -91,19 +128,29 @@ export class RunList {
 
   /** Reads the newest page again, once in `headPauseMs` however often it is asked for. */
   refreshHead(): void {
-    if (this.#head !== undefined || !this.isRead.value) return;
+    if (!this.isRead.value) return void this.more();
+    // What is asked for while a page is on its way is not in that page.
+    if (this.#isHeadRead) this.#isHeadOld = true;
+    if (this.#head !== undefined) return;
     const wait = Math.max(0, this.#headAt + headPauseMs - performance.now());
-    this.#head = setTimeout(async () => {
-      this.#headAt = performance.now();
-      try {
-        this.#replaceHead(await this.#read({ limit: pageRows }));
-        this.error.value = undefined;
-      } catch (error) {
-        if (!this.#over.signal.aborted) this.error.value = error;
-      } finally {
-        this.#head = undefined;
-      }
-    }, wait);
+    this.#head = setTimeout(() => void this.#readHead(), wait);
+  }
+
+  async #readHead(): Promise<void> {
+    this.#headAt = performance.now();
+    this.#isHeadRead = true;
+    this.#sinceAsked.clear();
+    try {
+      this.#replaceHead(await this.#read({ limit: pageRows }, this.#filters));
+      this.error.value = undefined;
+    } catch (error) {
+      if (!this.#over.signal.aborted) this.error.value = error;
+    }
+    this.#isHeadRead = false;
+    this.#head = undefined;
+    if (!this.#isHeadOld || this.#over.signal.aborted) return;
+    this.#isHeadOld = false;
+    this.refreshHead();
   }
 
   /** Rows as new as the page that are not in it any more do not match the filter any more. */
@@ -111,12 +158,16 @@ export class RunList {
     const last = page.runs.at(-1);
     const found = new Set(page.runs.map(({ id }) => id));
     const isWhole = page.nextCursor === "";
+    const newer = [...this.#sinceAsked].filter((id) => !found.has(id));
+    for (const id of newer) found.add(id);
     const stays = (row: RunView) => found.has(row.id) || (!isWhole && (!last || isBefore(last, row)));
     this.rows.value = this.rows.value.filter((row) => stays(row));
     this.#byId = new Map(this.rows.value.map((row) => [row.id, row]));
     this.#keep(page);
+    this.#count({ ...page, totalCount: page.totalCount + newer.length });
     if (isWhole) {
       this.#cursor = undefined;
+      this.#cutAt = undefined;
       this.hasMore.value = false;
     }
   }
@@ -142,6 +193,7 @@ export class RunList {
       } else if (frame.topic.endsWith(".created") && this.#takes(next)) {
         this.#byId.set(next.id, next);
         created.push(next);
+        if (this.#isHeadRead) this.#sinceAsked.add(next.id);
       } else isUnknown = true;
     }
     if (isMoved || created.length > 0) {
@@ -150,6 +202,7 @@ export class RunList {
       this.rows.value =
         created.length === 0 ? rows : all.sort((one, other) => (isBefore(one, other) ? -1 : 1));
       this.total.value += created.length;
+      this.#trim();
     }
     // A run that is not in the list may match its filter now, and one that is may match it no more.
     const { statuses = [], search, errorGroup, until } = this.#filters;

@@ -125,7 +125,10 @@ function Rows(props: {
         total={rows.length + places}
         rowHeight={isNarrow ? narrowRowHeight : rowHeight}
         active={active}
-        onSight={(_, last) => last > rows.length - aheadRows && !list.isPaused.value && void list.more()}
+        onSight={(_, last) => {
+          list.seen(last);
+          if (last > rows.length - aheadRows && !list.isPaused.value) void list.more();
+        }}
         keyOf={(index) => rows[index]?.id ?? `place-${index}`}
         row={(index) => {
           const run = rows[index];

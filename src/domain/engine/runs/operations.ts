@@ -1,11 +1,13 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { valueBytes } from "../../../kit/cut-values.ts";
 import { listedById, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
+import { cutRun, cutStep, type WithCuts } from "./large-values.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
 import { runStatusWord, toRunMessage, toStepMessage } from "./wire.ts";
@@ -27,10 +29,15 @@ const ListInput = Type.Object({
   errorGroup: Type.Optional(Type.String({ maxLength: 200 })),
   attributes: Type.Optional(Type.Array(AttributeFilterShape)),
   orderBy: Type.Optional(Type.Object({ name: Type.String(), ascending: Type.Optional(Type.Boolean()) })),
+  maxValueBytes: valueBytes,
 });
 
 const set = <K extends string, V>(key: K, value: V | "" | 0 | undefined) =>
   (value === "" || value === 0 || value === undefined ? {} : { [key]: value }) as Partial<Record<K, V>>;
+
+const bounded = {
+  decode: (body: Record<string, unknown>) => withNumbers(body, ["maxValueBytes"]),
+};
 
 /** Enum numbers become words; UNSPECIFIED is no filter. */
 const words = (list: readonly (string | number)[]): string[] =>
@@ -57,16 +64,17 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     summary: "One run.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id }),
+    input: Type.Object({ id, maxValueBytes: valueBytes }),
     rpc: rpc(
       SvcService.method.getRun,
-      (m) => ({ id: m.id }),
-      (run: Run) => toRunMessage(run),
+      (m) => ({ id: m.id, ...set("maxValueBytes", m.maxValueBytes) }),
+      (run: Run & WithCuts) => toRunMessage(run),
+      bounded,
     ),
     async handle(input, call) {
       const run = await runs.get(call.environmentId, input.id);
       const [shown] = await served(serving, call.environmentId, [run]);
-      return shown!;
+      return cutRun(shown!, input.maxValueBytes);
     },
   }),
   unary({
@@ -93,6 +101,7 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         ...set("errorGroup", m.errorGroup),
         ...(m.attributes.length > 0 && { attributes: m.attributes.map(filterOfMessage) }),
         ...(m.orderBy && { orderBy: { name: m.orderBy.name, ascending: m.orderBy.ascending } }),
+        ...set("maxValueBytes", m.maxValueBytes),
       }),
       (page: RunsPage) => ({
         runs: page.runs.map(toRunMessage),
@@ -101,17 +110,18 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         ...{ truncated: page.scanned > 0, scanned: page.scanned },
       }),
       // Status words come as `running`, `RUNNING` and the enum constant.
-      { decode: (body) => withNumbers(body, ["limit", "offset"]) },
+      { decode: (body) => withNumbers(body, ["limit", "offset", "maxValueBytes"]) },
     ),
     lists: listedById("runs"),
     async handle(input, call) {
-      const { status, statuses: many, ...rest } = input;
+      const { status, statuses: many, maxValueBytes, ...rest } = input;
       const filter: ListRunsInput = {
         ...rest,
         statuses: words([...(status === undefined ? [] : [status]), ...(many ?? [])]),
       };
       const page = await runs.list(call.environmentId, filter);
-      return { ...page, runs: await served(serving, call.environmentId, page.runs) };
+      const shown = await served(serving, call.environmentId, page.runs);
+      return { ...page, runs: shown.map((run) => cutRun(run, maxValueBytes)) };
     },
   }),
   unary({
@@ -120,12 +130,20 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     summary: "Steps of a run in order.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ runId: id }),
+    input: Type.Object({ runId: id, stepId: Type.Optional(id), maxValueBytes: valueBytes }),
     rpc: rpc(
       SvcService.method.getRunSteps,
-      (m) => ({ runId: m.runId }),
-      (steps: Step[]) => ({ steps: steps.map(toStepMessage) }),
+      (m) => ({
+        runId: m.runId,
+        ...set("stepId", m.stepId),
+        ...set("maxValueBytes", m.maxValueBytes),
+      }),
+      (steps: (Step & WithCuts)[]) => ({ steps: steps.map(toStepMessage) }),
+      bounded,
     ),
-    handle: (input, call) => runs.steps(call.environmentId, input.runId),
+    async handle({ runId, stepId, maxValueBytes }, call) {
+      const steps = await runs.steps(call.environmentId, runId, stepId);
+      return steps.map((step) => cutStep(step, maxValueBytes));
+    },
   }),
 ];

@@ -201,12 +201,18 @@ interface StepRow {
   updated_at: number;
 }
 
-export async function getSteps(store: Store, environmentId: string, runId: string): Promise<Step[]> {
+export async function getSteps(
+  store: Store,
+  environmentId: string,
+  runId: string,
+  stepId?: string,
+): Promise<Step[]> {
+  const one = stepId === undefined ? sql`` : sql` AND step_id = ${stepId}`;
   const rows =
     await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
       attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
       sleep_until, input, wait_event_name, wait_timeout_at, created_at, updated_at
-    FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, created_at`);
+    FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId}${one} ORDER BY sequence, created_at`);
   return rows.map(toStep);
 }
 

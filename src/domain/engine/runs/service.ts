@@ -67,7 +67,8 @@ export type { ListRunsInput, RunsPage };
 export interface Runs {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
-  steps(environmentId: string, runId: string): Promise<Step[]>;
+  /** `stepId`: that step alone. */
+  steps(environmentId: string, runId: string, stepId?: string): Promise<Step[]>;
   /** The runs that these events started, by the event's id. */
   ofEvents(environmentId: string, eventIds: readonly string[]): Promise<Map<string, EventRun[]>>;
   /**
@@ -278,8 +279,8 @@ export function openRuns(deps: RunsDeps): Runs {
 
     list: (environmentId, input) => listRuns(deps, environmentId, input),
 
-    async steps(environmentId, runId) {
-      const steps = await rows.getSteps(store, environmentId, runId);
+    async steps(environmentId, runId, stepId) {
+      const steps = await rows.getSteps(store, environmentId, runId, stepId);
       if (steps.length === 0 && !(await rows.getRun(store, environmentId, runId)))
         throw missing("run", runId);
       return steps;

@@ -12,6 +12,7 @@ import {
 import type { Instant } from "../../../kit/clock.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
+import type { WithCuts } from "./large-values.ts";
 import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
 export const runStatusWire: Record<RunStatus, RunStatusWire> = {
@@ -74,8 +75,12 @@ const toAttributeMessage = ({
   }
 };
 
+const cutMessages = ({ cutValues = [] }: WithCuts) => cutValues.map((one) => ({ ...one }));
+
 /** `unserved`: it is queued, and no connected worker serves its function. */
-export function toRunMessage(run: Run & { unserved?: boolean }): MessageInitShape<typeof RunSchema> {
+export function toRunMessage(
+  run: Run & { unserved?: boolean } & WithCuts,
+): MessageInitShape<typeof RunSchema> {
   return {
     id: run.id,
     functionId: run.functionId,
@@ -109,10 +114,11 @@ export function toRunMessage(run: Run & { unserved?: boolean }): MessageInitShap
     nondeterminism: run.deviations.map((step) => ({ ...step })),
     attributes: run.attributes.map(toAttributeMessage),
     errorGroup: run.errorGroup ?? "",
+    cutValues: cutMessages(run),
   };
 }
 
-export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
+export function toStepMessage(step: Step & WithCuts): MessageInitShape<typeof StepSchema> {
   const { tries = 0, max_tries: maxTries = 0 } = (step.status === "failed" && step.error) || {};
   return {
     id: step.id,
@@ -141,5 +147,6 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     waitTimeout: at(step.waitTimeoutAt),
     createdAt: at(step.createdAt),
     updatedAt: at(step.updatedAt),
+    cutValues: cutMessages(step),
   };
 }

@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { CutValueRecord, cutValues, valueBytes } from "../../../kit/cut-values.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
@@ -92,25 +93,35 @@ const EventRecord = Type.Object({
   schema_breach: Type.Optional(
     Type.String({ description: "The rule that it broke, where the environment only warns." }),
   ),
+  cut_values: Type.Optional(
+    Type.Array(CutValueRecord, { description: "What is left out as larger than was asked for." }),
+  ),
 });
 
-const eventJson = (event: LoggedEvent) => ({
-  ...eventFields(event),
-  data: storedJson(event.data),
-  sequence: `${event.position}`,
-  created_at: rfc3339(event.at),
-  // An emit writes the event and its runs in one transaction: every listed event has been processed.
-  processed: true,
-  ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
-  ...keyField(event),
-  ...(event.entity_id !== null && { entity_id: event.entity_id }),
-  ...(event.entity_type !== null && { entity_type: event.entity_type }),
-  ...(event.entity_version !== null && { entity_version: event.entity_version }),
-  ...(event.run_id !== null && { run_id: event.run_id }),
-  ...(event.redacted_at !== null && { redacted_at: rfc3339(event.redacted_at) }),
-  ...(event.schema_hash && { schema_hash: event.schema_hash }),
-  ...(event.schema_breach && { schema_breach: event.schema_breach }),
-});
+const eventValues = { data: "data", metadata: "metadata" } as const;
+
+/** `bytesMax`: values that are larger are null, and told of in `cut_values`. */
+function eventJson(logged: LoggedEvent, bytesMax: number | undefined) {
+  const event = cutValues(logged, eventValues, { bytesMax, instead: "null" });
+  return {
+    ...eventFields(event),
+    data: storedJson(event.data),
+    sequence: `${event.position}`,
+    created_at: rfc3339(event.at),
+    // An emit writes the event and its runs in one transaction: every listed event has been processed.
+    processed: true,
+    ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
+    ...keyField(event),
+    ...(event.entity_id !== null && { entity_id: event.entity_id }),
+    ...(event.entity_type !== null && { entity_type: event.entity_type }),
+    ...(event.entity_version !== null && { entity_version: event.entity_version }),
+    ...(event.run_id !== null && { run_id: event.run_id }),
+    ...(event.redacted_at !== null && { redacted_at: rfc3339(event.redacted_at) }),
+    ...(event.schema_hash && { schema_hash: event.schema_hash }),
+    ...(event.schema_breach && { schema_breach: event.schema_breach }),
+    ...(event.cutValues && { cut_values: event.cutValues }),
+  };
+}
 
 const text = Type.Optional(Type.String());
 
@@ -126,6 +137,13 @@ const upcastField = {
       ...{ minimum: 1, maximum: 2_147_483_647 },
       description: "Older events are answered as this version of their schema, where it says how.",
     }),
+  ),
+};
+
+const cutField = {
+  max_value_bytes: described(
+    valueBytes,
+    "Data and metadata that are larger come as `cut_values`; 0 asks for all of them.",
   ),
 };
 
@@ -254,6 +272,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
       cursor: text,
       before: described(text, "`prev_cursor` of the page after; opaque."),
       ...upcastField,
+      ...cutField,
     }),
     output: Type.Object({
       events: Type.Array(EventRecord, { description: "Events, newest first." }),
@@ -272,7 +291,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
       scanned: Type.Integer({ description: "How many, where truncated." }),
     }),
     rest: "GET /api/v1/events",
-    async handle({ schemaVersion, ...input }, call) {
+    async handle({ schemaVersion, max_value_bytes, ...input }, call) {
       const screen = await call.screen("events:subscribe", "event");
       const page = screen
         ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
@@ -282,7 +301,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
           ? page.events
           : await schemas.broughtUp(call.environmentId, page.events, schemaVersion);
       return {
-        events: shown.map(eventJson),
+        events: shown.map((event) => eventJson(event, max_value_bytes)),
         count: page.events.length,
         limit: page.limit,
         ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
@@ -328,16 +347,16 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     summary: "One event.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id: described(Id, "Id of the event (`evt_…`)."), ...upcastField }),
+    input: Type.Object({ id: described(Id, "Id of the event (`evt_…`)."), ...upcastField, ...cutField }),
     about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
     finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
     output: EventRecord,
     rest: "GET /api/v1/events/{id}",
-    async handle({ id, schemaVersion }, call) {
+    async handle({ id, schemaVersion, max_value_bytes }, call) {
       const event = await log.get(call.environmentId, id);
-      if (schemaVersion === undefined) return eventJson(event);
+      if (schemaVersion === undefined) return eventJson(event, max_value_bytes);
       const [brought] = await schemas.broughtUp(call.environmentId, [event], schemaVersion);
-      return eventJson(brought!);
+      return eventJson(brought!, max_value_bytes);
     },
   }),
 ];

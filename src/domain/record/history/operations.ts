@@ -2,13 +2,16 @@ import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { valueBytes } from "../../../kit/cut-values.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf } from "../../../kit/wkt.ts";
+import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import type { PastStep } from "./rules.ts";
-import type { History, RunState, TimelineEvent, Trail, TrailQuery } from "./service.ts";
+import type { History, TimelineEvent, Trail, TrailQuery } from "./service.ts";
 import {
   auditMessage,
+  cutState,
+  type ShownState,
   snapshotJson,
   snapshotMessage,
   timelineMessage,
@@ -78,14 +81,20 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     summary: "A recorded run as it was at an instant.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ runId: id, timestamp }),
+    input: Type.Object({ runId: id, timestamp, maxValueBytes: valueBytes }),
     rpc: rpc(
       TimeTravelService.method.getRunStateAt,
-      (m) => ({ runId: m.runId, ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }) }),
-      (state: RunState) => ({ snapshot: snapshotMessage(state) }),
-      { encode: snapshotJson },
+      (m) => ({
+        runId: m.runId,
+        ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }),
+        ...(m.maxValueBytes !== 0 && { maxValueBytes: m.maxValueBytes }),
+      }),
+      (state: ShownState) => ({ snapshot: snapshotMessage(state) }),
+      { decode: (body) => withNumbers(body, ["maxValueBytes"]), encode: snapshotJson },
     ),
-    handle: (input, call) => history.stateAt(call.environmentId, input.runId, instant(input.timestamp)),
+    async handle({ runId, timestamp: at, maxValueBytes }, call) {
+      return cutState(await history.stateAt(call.environmentId, runId, instant(at)), maxValueBytes);
+    },
   }),
   unary({
     name: "timetravel.timeline",

@@ -5,6 +5,7 @@ import type {
   TimeTravelTimelineEventSchema,
 } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type CutValue, cutValues } from "../../../kit/cut-values.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import { isSignificant, summaryOf } from "./rules.ts";
 import type { RunState, TimelineEvent, Trail } from "./service.ts";
@@ -14,7 +15,28 @@ const base64 = (text: string | null) => Buffer.from(text ?? "").toString("base64
 /** A time is shown only once it has come. */
 const when = (at: Instant | null, now: Instant) => (at !== null && at <= now ? at : undefined);
 
-export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTravelRunStateSnapshotSchema> {
+type Bounded<Shown> = Shown & { cutValues?: readonly CutValue[] };
+/** A state of which values may be cut. */
+export interface ShownState extends Omit<RunState, "run" | "steps"> {
+  run: Bounded<RunState["run"]>;
+  steps: readonly Bounded<RunState["steps"][number]>[];
+}
+
+const ofRun = { input: "input" } as const;
+const ofStep = { output: "output", error: "error", originalOutput: "original_output" } as const;
+
+/** Values that are larger are told of only; all stay where no bound is given. */
+export const cutState = (state: RunState, bytesMax: number | undefined): ShownState => ({
+  ...state,
+  run: cutValues(state.run, ofRun, { bytesMax, instead: null }),
+  steps: state.steps.map((step) => cutValues(step, ofStep, { bytesMax, instead: null })),
+});
+
+const cutMessages = (cut: readonly CutValue[] = []) => cut.map((one) => ({ ...one }));
+
+export function snapshotMessage(
+  state: ShownState,
+): MessageInitShape<typeof TimeTravelRunStateSnapshotSchema> {
   return {
     runId: state.run.id,
     functionId: state.run.functionId,
@@ -22,6 +44,7 @@ export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTr
     input: bytes(state.run.input),
     timestamp: timestampOf(state.at),
     createdAt: timestampOf(state.run.createdAt),
+    cutValues: cutMessages(state.run.cutValues),
     steps: state.steps.map(({ step, ...past }) => {
       const started = when(step.startedAt, state.at);
       const completed = past.status === "sleeping" ? undefined : when(step.endedAt, state.at);
@@ -39,6 +62,7 @@ export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTr
         durationMs: completed === undefined ? 0 : (step.durationMs ?? 0),
         injected: past.injected,
         patched: past.patched,
+        cutValues: cutMessages(past.cutValues),
       };
     }),
   };
@@ -48,7 +72,7 @@ export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTr
  * Clients read the snapshot flat or wrapped, with fields in either case, so it has all of these. Bytes are
  * base64.
  */
-export function snapshotJson(state: RunState) {
+export function snapshotJson(state: ShownState) {
   const steps = state.steps.map(({ step, ...past }) => {
     const started = when(step.startedAt, state.at);
     const completed = past.status === "sleeping" ? undefined : when(step.endedAt, state.at);
@@ -66,6 +90,7 @@ export function snapshotJson(state: RunState) {
       ...(completed !== undefined && step.durationMs !== null && { durationMs: step.durationMs }),
       injected: past.injected,
       patched: past.patched,
+      ...(past.cutValues && { cutValues: past.cutValues }),
     });
   });
   const snapshot = bothCases({
@@ -73,6 +98,7 @@ export function snapshotJson(state: RunState) {
     functionId: state.run.functionId,
     status: state.status,
     ...(state.run.input !== null && { input: base64(state.run.input) }),
+    ...(state.run.cutValues && { cutValues: state.run.cutValues }),
     steps,
     timestamp: rfc3339(state.at),
     createdAt: rfc3339(state.run.createdAt),

@@ -6,13 +6,15 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { CutValue, CutValueJson } from "./types_pb.ts";
+import { file_svc_v1_types } from "./types_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file svc/v1/timetravel.proto.
  */
 export const file_svc_v1_timetravel: GenFile = /*@__PURE__*/
-  fileDesc("ChdzdmMvdjEvdGltZXRyYXZlbC5wcm90bxIGc3ZjLnYxIrkCChZUaW1lVHJhdmVsU3RlcFNuYXBzaG90Eg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEhAKCHNlcXVlbmNlGAQgASgFEg4KBnN0YXR1cxgFIAEoCRIOCgZvdXRwdXQYBiABKAwSDQoFZXJyb3IYByABKAwSFwoPb3JpZ2luYWxfb3V0cHV0GAggASgMEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYCyABKAUSEAoIaW5qZWN0ZWQYDCABKAgSDwoHcGF0Y2hlZBgNIAEoCCLuAQoaVGltZVRyYXZlbFJ1blN0YXRlU25hcHNob3QSDgoGcnVuX2lkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEg4KBnN0YXR1cxgDIAEoCRINCgVpbnB1dBgEIAEoDBItCgVzdGVwcxgFIAMoCzIeLnN2Yy52MS5UaW1lVHJhdmVsU3RlcFNuYXBzaG90Ei0KCXRpbWVzdGFtcBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoUR2V0UnVuU3RhdGVBdFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEi0KCXRpbWVzdGFtcBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTQoVR2V0UnVuU3RhdGVBdFJlc3BvbnNlEjQKCHNuYXBzaG90GAEgASgLMiIuc3ZjLnYxLlRpbWVUcmF2ZWxSdW5TdGF0ZVNuYXBzaG90IicKFUdldFJ1blRpbWVsaW5lUmVxdWVzdBIOCgZydW5faWQYASABKAkiSQoWR2V0UnVuVGltZWxpbmVSZXNwb25zZRIvCgZldmVudHMYASADKAsyHy5zdmMudjEuVGltZVRyYXZlbFRpbWVsaW5lRXZlbnQisgEKF1RpbWVUcmF2ZWxUaW1lbGluZUV2ZW50EgoKAmlkGAEgASgJEhIKCmV2ZW50X3R5cGUYAiABKAkSDwoHc3RlcF9pZBgDIAEoCRIRCglzdGVwX25hbWUYBCABKAkSDwoHc3VtbWFyeRgFIAEoCRITCgtzaWduaWZpY2FudBgGIAEoCBItCgl0aW1lc3RhbXAYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImgKFkdldFN0ZXBPdXRwdXRBdFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSLQoJdGltZXN0YW1wGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKGAQoXR2V0U3RlcE91dHB1dEF0UmVzcG9uc2USDwoHc3RlcF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkSDgoGb3V0cHV0GAMgASgMEhcKD29yaWdpbmFsX291dHB1dBgEIAEoDBIPCgdwYXRjaGVkGAUgASgIEhAKCGluamVjdGVkGAYgASgIMpUCChFUaW1lVHJhdmVsU2VydmljZRJRCg1HZXRSdW5TdGF0ZUF0Ehwuc3ZjLnYxLkdldFJ1blN0YXRlQXRSZXF1ZXN0Gh0uc3ZjLnYxLkdldFJ1blN0YXRlQXRSZXNwb25zZSIDkAIBElQKDkdldFJ1blRpbWVsaW5lEh0uc3ZjLnYxLkdldFJ1blRpbWVsaW5lUmVxdWVzdBoeLnN2Yy52MS5HZXRSdW5UaW1lbGluZVJlc3BvbnNlIgOQAgESVwoPR2V0U3RlcE91dHB1dEF0Eh4uc3ZjLnYxLkdldFN0ZXBPdXRwdXRBdFJlcXVlc3QaHy5zdmMudjEuR2V0U3RlcE91dHB1dEF0UmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChdzdmMvdjEvdGltZXRyYXZlbC5wcm90bxIGc3ZjLnYxIt8CChZUaW1lVHJhdmVsU3RlcFNuYXBzaG90Eg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEhAKCHNlcXVlbmNlGAQgASgFEg4KBnN0YXR1cxgFIAEoCRIOCgZvdXRwdXQYBiABKAwSDQoFZXJyb3IYByABKAwSFwoPb3JpZ2luYWxfb3V0cHV0GAggASgMEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYCyABKAUSEAoIaW5qZWN0ZWQYDCABKAgSDwoHcGF0Y2hlZBgNIAEoCBIkCgpjdXRfdmFsdWVzGCggAygLMhAuc3ZjLnYxLkN1dFZhbHVlIpQCChpUaW1lVHJhdmVsUnVuU3RhdGVTbmFwc2hvdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSDgoGc3RhdHVzGAMgASgJEg0KBWlucHV0GAQgASgMEi0KBXN0ZXBzGAUgAygLMh4uc3ZjLnYxLlRpbWVUcmF2ZWxTdGVwU25hcHNob3QSLQoJdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgpjdXRfdmFsdWVzGCggAygLMhAuc3ZjLnYxLkN1dFZhbHVlIm4KFEdldFJ1blN0YXRlQXRSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRItCgl0aW1lc3RhbXAYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD21heF92YWx1ZV9ieXRlcxgoIAEoBSJNChVHZXRSdW5TdGF0ZUF0UmVzcG9uc2USNAoIc25hcHNob3QYASABKAsyIi5zdmMudjEuVGltZVRyYXZlbFJ1blN0YXRlU25hcHNob3QiJwoVR2V0UnVuVGltZWxpbmVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJJChZHZXRSdW5UaW1lbGluZVJlc3BvbnNlEi8KBmV2ZW50cxgBIAMoCzIfLnN2Yy52MS5UaW1lVHJhdmVsVGltZWxpbmVFdmVudCKyAQoXVGltZVRyYXZlbFRpbWVsaW5lRXZlbnQSCgoCaWQYASABKAkSEgoKZXZlbnRfdHlwZRgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEhEKCXN0ZXBfbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEhMKC3NpZ25pZmljYW50GAYgASgIEi0KCXRpbWVzdGFtcBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiaAoWR2V0U3RlcE91dHB1dEF0UmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRItCgl0aW1lc3RhbXAYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoYBChdHZXRTdGVwT3V0cHV0QXRSZXNwb25zZRIPCgdzdGVwX2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCRIOCgZvdXRwdXQYAyABKAwSFwoPb3JpZ2luYWxfb3V0cHV0GAQgASgMEg8KB3BhdGNoZWQYBSABKAgSEAoIaW5qZWN0ZWQYBiABKAgylQIKEVRpbWVUcmF2ZWxTZXJ2aWNlElEKDUdldFJ1blN0YXRlQXQSHC5zdmMudjEuR2V0UnVuU3RhdGVBdFJlcXVlc3QaHS5zdmMudjEuR2V0UnVuU3RhdGVBdFJlc3BvbnNlIgOQAgESVAoOR2V0UnVuVGltZWxpbmUSHS5zdmMudjEuR2V0UnVuVGltZWxpbmVSZXF1ZXN0Gh4uc3ZjLnYxLkdldFJ1blRpbWVsaW5lUmVzcG9uc2UiA5ACARJXCg9HZXRTdGVwT3V0cHV0QXQSHi5zdmMudjEuR2V0U3RlcE91dHB1dEF0UmVxdWVzdBofLnN2Yy52MS5HZXRTdGVwT3V0cHV0QXRSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_timestamp, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.TimeTravelStepSnapshot
@@ -96,6 +98,13 @@ export type TimeTravelStepSnapshot = Message<"svc.v1.TimeTravelStepSnapshot"> & 
    * @generated from field: bool patched = 13;
    */
   patched: boolean;
+
+  /**
+   * What is left out as larger than was asked for. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated svc.v1.CutValue cut_values = 40;
+   */
+  cutValues: CutValue[];
 };
 
 /**
@@ -180,6 +189,13 @@ export type TimeTravelStepSnapshotJson = {
    * @generated from field: bool patched = 13;
    */
   patched?: boolean;
+
+  /**
+   * What is left out as larger than was asked for. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated svc.v1.CutValue cut_values = 40;
+   */
+  cutValues?: CutValueJson[];
 };
 
 /**
@@ -235,6 +251,13 @@ export type TimeTravelRunStateSnapshot = Message<"svc.v1.TimeTravelRunStateSnaps
    * @generated from field: google.protobuf.Timestamp created_at = 7;
    */
   createdAt?: Timestamp | undefined;
+
+  /**
+   * What is left out as larger than was asked for. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated svc.v1.CutValue cut_values = 40;
+   */
+  cutValues: CutValue[];
 };
 
 /**
@@ -283,6 +306,13 @@ export type TimeTravelRunStateSnapshotJson = {
    * @generated from field: google.protobuf.Timestamp created_at = 7;
    */
   createdAt?: TimestampJson;
+
+  /**
+   * What is left out as larger than was asked for. The numbers from 40 are our own.
+   *
+   * @generated from field: repeated svc.v1.CutValue cut_values = 40;
+   */
+  cutValues?: CutValueJson[];
 };
 
 /**
@@ -307,6 +337,13 @@ export type GetRunStateAtRequest = Message<"svc.v1.GetRunStateAtRequest"> & {
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: Timestamp | undefined;
+
+  /**
+   * Values that are larger come as cut_values; 0 asks for all of them. The numbers from 40 are our own.
+   *
+   * @generated from field: int32 max_value_bytes = 40;
+   */
+  maxValueBytes: number;
 };
 
 /**
@@ -324,6 +361,13 @@ export type GetRunStateAtRequestJson = {
    * @generated from field: google.protobuf.Timestamp timestamp = 2;
    */
   timestamp?: TimestampJson;
+
+  /**
+   * Values that are larger come as cut_values; 0 asks for all of them. The numbers from 40 are our own.
+   *
+   * @generated from field: int32 max_value_bytes = 40;
+   */
+  maxValueBytes?: number;
 };
 
 /**
