@@ -1,10 +1,12 @@
 /**
  * `bun run build:binary [FILE]`: the server and its commands as one executable, `dist/svc`, that needs no node_modules and no
- * source tree. What the tree makes or reads while it runs is made here and lies inside.
+ * source tree. What the tree makes or reads while it runs is made here and lies inside. Beside it: what it is made of, as
+ * `bun run build:sbom` says it.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
+import { licencesName, writeSbom } from "./sbom.ts";
 
 const root = join(import.meta.dir, "../..");
 const target = resolve(process.argv[2] ?? join(root, "dist/svc"));
@@ -84,6 +86,13 @@ export const sdkPackage = async () => new Uint8Array(await Bun.file(file).arrayB
 `;
 }
 
+function licencesModule(folder: string): string {
+  writeSbom(folder);
+  return `${embedded("file", join(folder, licencesName))}
+export const licenceText = () => Bun.file(file).text();
+`;
+}
+
 async function pagesModule(): Promise<string> {
   const { pageFiles } = await import(join(root, "src/cli/mcp/page-text.ts"));
   const texts = Object.entries<string>(pageFiles).map(([topic, file]) => [
@@ -111,6 +120,7 @@ async function ownModules(folder: string): Promise<ReadonlyMap<string, string>> 
     [join(root, "src/docs/site.ts"), docs],
     [join(root, "src/cli/sdk-package.ts"), sdk],
     [join(root, "src/cli/mcp/page-text.ts"), pages],
+    [join(root, "src/cli/licence-text.ts"), licencesModule(folder)],
     // The name of the addon's package is put together at run time, where no bundler sees it.
     [libsql, edited(libsql, "requireNative();", `require(${JSON.stringify(addon)});`)],
     [parser, edited(parser, 'locateFile("libpg-query.wasm")', 'require("./libpg-query.wasm")')],
@@ -127,7 +137,7 @@ async function build(folder: string): Promise<void> {
   const modules = await ownModules(folder);
   const entry = join(folder, "svc.ts");
   writeFileSync(entry, entryText);
-  mkdirSync(dirname(target), { recursive: true });
+  writeSbom(dirname(target));
   await Bun.build({
     entrypoints: [entry],
     target: "bun",

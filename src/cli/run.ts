@@ -24,6 +24,7 @@ import { addDoctor } from "./doctor.ts";
 import type { Group, LoneCommand } from "./group.ts";
 import { addInit } from "./init.ts";
 import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable } from "./io.ts";
+import { addLicenses } from "./licenses.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
 import type { RawCommands } from "./raw-commands.ts";
@@ -73,6 +74,7 @@ const lone = (words: readonly string[], { startServer }: Installed): readonly Lo
         },
       ]
     : []),
+  { name: "licenses", about: "The licences of what svc is made of.", add: addLicenses },
   { name: "completion", about: "A script that completes commands in bash, zsh or fish.", add: addCompletion },
 ];
 

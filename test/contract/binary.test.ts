@@ -1,13 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
+import packageFile from "../../package.json" with { type: "json" };
 import { version } from "../../src/kit/version.ts";
+import { firstRun, firstRunPage, recordFirstRun } from "../support/first-run.ts";
 import { program } from "../support/package-program.ts";
 import {
   findProgram,
   freePort,
-  lastWordsOf,
   type RunningProgram,
   removeFolder,
   run,
@@ -16,6 +18,34 @@ import {
 import { until } from "../support/until.ts";
 
 const root = resolve(import.meta.dir, "../..");
+
+/** Packages that a program finds when it follows imports from ours, as `name version: licence`. */
+async function foundPackages(): Promise<Set<string>> {
+  const found = new Map<string, string>();
+  const follow = async (needs: Record<string, string>, from: string): Promise<void> => {
+    for (const name of Object.keys(needs)) {
+      let place = from;
+      while (!existsSync(join(place, "node_modules", name)) && place !== root) place = dirname(place);
+      const folder = join(place, "node_modules", name);
+      if (found.has(folder)) continue;
+      const {
+        version: own,
+        license,
+        dependencies = {},
+      } = await Bun.file(join(folder, "package.json")).json();
+      found.set(folder, `${name} ${own}: ${license.replace(/[()]/g, "")}`);
+      await follow(dependencies, folder);
+    }
+  };
+  await follow(packageFile.dependencies, root);
+  return new Set(found.values());
+}
+
+interface Component {
+  name: string;
+  version: string;
+  licenses: { license?: { id: string }; expression?: string }[];
+}
 
 describe("the server as one executable", () => {
   let folder: string;
@@ -81,6 +111,33 @@ describe("the server as one executable", () => {
       expect({ path, status: (await fetch(url + path)).status }).toEqual({ path, status: 200 });
   });
 
+  test("says which packages are inside, each with a licence that may ship", async () => {
+    const page = await svc("licenses");
+    expect(page).toBe(await Bun.file(join(folder, "bin/LICENSES.txt")).text());
+    const { components }: { components: Component[] } = await Bun.file(join(folder, "bin/sbom.json")).json();
+    const listed = components.map(({ name, version: own, licenses: [one] }) => ({
+      ...{ name, text: `${name} ${own}: ${one?.license?.id ?? one?.expression}` },
+    }));
+    const texts = listed.map(({ text }) => text);
+    expect([...(await foundPackages())].filter((text) => !texts.includes(text))).toEqual([]);
+    expect(texts.filter((text) => !page.includes(`${text}\n`))).toEqual([]);
+    expect(texts.filter((text) => /^(bun |typescript |@types\/)/.test(text))).toEqual([
+      expect.stringContaining(`bun ${Bun.version}: MIT AND LGPL`),
+    ]);
+    const mayShip = /: (MIT|ISC|Apache-2\.0|BSD-[23]-Clause|Unlicense|0BSD|CC0-1\.0| AND )+$/;
+    expect(listed.filter(({ name, text }) => name !== "bun" && !mayShip.test(text))).toEqual([]);
+  });
+
+  test("has beside it what the image copies", async () => {
+    const image = await Bun.file(join(root, "cluster/Containerfile")).text();
+    const copied = [...image.matchAll(/^COPY --from=build (.+) \S+$/gm)].flatMap(([, paths]) =>
+      paths!.split(" "),
+    );
+    expect(copied.map((path) => path.replace("/out/", "")).sort()).toEqual(
+      (await readdir(join(folder, "bin"))).sort(),
+    );
+  });
+
   test("makes a project whose SDK completes a run, whose events SQL reads and folds", async () => {
     await svc("init", "shop");
     const shop = join(folder, "shop");
@@ -115,35 +172,14 @@ describe("the server as one executable", () => {
     );
   }, 60_000);
 
-  test("runs a worker's source with svc dev, without a Bun beside it", async () => {
-    const port = `${await freePort()}`;
-    const dev = started(
-      ["svc", "dev", "--port", port, "--fresh", "--worker", "src/worker.ts"],
-      join(folder, "shop"),
-    );
-    try {
-      await answers(`http://127.0.0.1:${port}/ready`);
-      const words = [
-        "emit",
-        "user.joined",
-        "--data",
-        '{"name":"Ada"}',
-        "--server",
-        `http://127.0.0.1:${port}`,
-      ];
-      await until(
-        async () => {
-          await svc(...words);
-          return (await lastWordsOf(join(folder, "shop"))).includes("greet  completed") || undefined;
-        },
-        { about: "the worker to complete a run", deadlineMs: 20_000 },
-      );
-    } catch (error) {
-      throw new Error(await lastWordsOf(join(folder, "shop")), { cause: error });
-    } finally {
-      dev.signal("SIGTERM");
-      await dev.exited;
-      dev.release();
-    }
-  }, 60_000);
+  test("what the first page shows can be typed, without a Bun beside svc, in less than two minutes", async () => {
+    const page = await Bun.file(firstRunPage).text();
+    const shown = [...page.matchAll(/^\$ (.+)$/gm)].map(([, command]) => command!);
+    expect(shown).toEqual([...firstRun.project, firstRun.server, ...firstRun.event]);
+    const begin = performance.now();
+    const { first, second } = await recordFirstRun(join(folder, "bin"));
+    expect(performance.now() - begin).toBeLessThan(120_000);
+    expect(first).toMatch(/ 1 pass\n[\s\S]* greet {2}completed/);
+    expect(second).toContain("Hello Ada");
+  }, 180_000);
 });

@@ -3,8 +3,9 @@ import { mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
+import { nodeMajors, nodeProgram } from "../support/node-versions.ts";
 import { program } from "../support/package-program.ts";
-import { findProgram, removeFolder } from "../support/process.ts";
+import { removeFolder } from "../support/process.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 const root = resolve(import.meta.dir, "../..");
@@ -103,16 +104,23 @@ describe("the SDK as a package", () => {
   }, 120_000);
 
   test.each([
-    ["node", "mjs", fromEsm],
-    ["node", "cjs", fromCjs],
-    ["bun", "mjs", fromEsm],
-    ["bun", "cjs", fromCjs],
-  ])("completes a run on %s from %s", async (runtime, form, text) => {
-    const file = join(folder, `run.${form}`);
-    await writeFile(file, text);
-    const command = runtime === "bun" ? process.execPath : findProgram(["node"], "nodejs");
-    expect(await run([command, file, `${runtime}-${form}`])).toContain("said Hello Ada\n");
-  });
+    ...nodeMajors.map((major) => [`Node ${major}`, () => nodeProgram(major)] as const),
+    ["Bun", () => Promise.resolve(process.execPath)] as const,
+  ])(
+    "completes a run on %s, as a module and as CommonJS",
+    async (runtime, find) => {
+      const command = await find();
+      for (const [form, text] of Object.entries({ mjs: fromEsm, cjs: fromCjs })) {
+        const file = join(folder, `run.${form}`);
+        await writeFile(file, text);
+        expect(await run([command, file, `${runtime.replace(" ", "-")}-${form}`])).toContain(
+          "said Hello Ada\n",
+        );
+      }
+    },
+    // The registry is asked for a Node once a machine.
+    120_000,
+  );
 
   test("a page that imports it has nothing of Node", async () => {
     await writeFile(join(folder, "page.ts"), page);
