@@ -44,6 +44,7 @@ export const groups: readonly DocsGroup[] = [
       own("real-time", "Real time", "Subscriptions, topics and consumer groups."),
       own("webhooks", "Webhooks", "From providers in, to partners out."),
       own("state", "Keys, config and secrets", "Three stores for what is no event."),
+      own("clients", "Clients in other languages", "Generated from the server's description of itself."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(
         "coming-from",

@@ -14,17 +14,10 @@ const html = `<!doctype html>
 <link rel="stylesheet" href="/docs/api/swagger-ui.css">
 <style>
   nav { padding: 1rem 1rem 0; font-family: sans-serif; }
-  form { display: flex; gap: .5rem; padding: 1rem; font-family: sans-serif; }
-  input { flex: 1; max-width: 30rem; padding: .4rem; }
 </style>
 </head>
 <body>
 <nav><a href="/docs">Documentation</a></nav>
-<form id="key" hidden>
-  <input name="key" type="password" autocomplete="off" placeholder="API key (ifkey_…)" aria-label="API key">
-  <button>Show the API</button>
-  <output></output>
-</form>
 <div id="api"></div>
 <script src="/docs/api/swagger-ui-bundle.js"></script>
 <script src="/docs/api/docs.js"></script>
@@ -32,36 +25,12 @@ const html = `<!doctype html>
 </html>
 `;
 
-// The document wants a credential: a dashboard's cookie serves, else the reader gives a key, which stays in
-// this page.
-const script = `const form = document.querySelector("form");
-let key = "";
-async function show() {
-  const headers = key ? { Authorization: "Bearer " + key } : {};
-  const answer = await fetch("/openapi.json", { headers });
-  if (!answer.ok) {
-    form.hidden = false;
-    form.querySelector("output").textContent = key ? (await answer.json()).message : "";
-    return;
-  }
-  form.hidden = true;
-  SwaggerUIBundle({
-    spec: await answer.json(),
-    dom_id: "#api",
-    deepLinking: true,
-    validatorUrl: null,
-    requestInterceptor(request) {
-      if (key && !request.headers.Authorization) request.headers.Authorization = "Bearer " + key;
-      return request;
-    },
-  });
-}
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  key = new FormData(form).get("key").trim();
-  show();
+const script = `SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  validatorUrl: null,
 });
-show();
 `;
 
 const careful = {
@@ -81,7 +50,7 @@ const page = (path: string, contentType: string, body: () => BodyInit): StaticPa
 });
 
 /**
- * The API as a page people read, with every file from this server. Public: the document itself is not in it.
+ * The API as a page people read, with every file from this server. Public, as the document is.
  */
 export const apiPages: readonly StaticPage[] = [
   page("/docs/api", "text/html; charset=utf-8", () => html),

@@ -61,7 +61,7 @@ const Routes = Type.Object({
   routes: Type.Array(
     Type.Object({
       name: Type.String({ description: "Name of the operation, such as `runs.cancel`." }),
-      method: Type.String({ description: "Method of HTTP." }),
+      method: Type.String({ description: "HTTP method of the way in; `POST` for RPC." }),
       path: Type.String({ description: "Path with its parameters in braces." }),
       action: Type.String({ description: "Action that the caller must hold; `public` for none." }),
       protocol: Type.String({ description: "`rest`, `connect`, `connect-stream` or `websocket`." }),
@@ -210,7 +210,7 @@ function openApi(host: ProbesHost): Operation {
   let document: string | undefined;
   return unary({
     name: "server.openapi",
-    action: "authenticated",
+    action: null,
     scope: "none",
     reads: true,
     summary: "This document.",

@@ -14,6 +14,8 @@ export interface StreamCourierOptions extends CourierOptions {
   workerId: string;
   /** Takes by how many milliseconds this machine's clock is ahead of the server's. */
   tellClock: (offMs: number | undefined) => void;
+  /** Takes the version of the server. */
+  tellVersion: (version: string | undefined) => void;
   /** Takes how long the leases of this worker last, from servers that tell it. */
   onLease: (leaseMs: number | undefined) => void;
   /** The server does not know yet which jobs this worker still holds. */
@@ -104,9 +106,10 @@ export class StreamCourier implements Courier {
         ...{ workerId, ...registration },
         ...{ leaseMs: asking.lease_ms, instance: asking.instance, held: held() },
       },
-      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts, leaseMs }) => {
+      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts, leaseMs, serverVersion }) => {
         this.#options.onLease(leaseMs);
         this.#options.tellClock(Number(clockOffMs ?? 0));
+        this.#options.tellVersion(serverVersion);
         this.#options.tellConflicts(definitionConflicts);
         if (this.#stopped) return socket.destroy();
         this.#knownAt = askedAt;

@@ -3,3 +3,11 @@
  * rows (a failed child, a wait that was over) with `completed_steps`; older SDKs would take such rows for results.
  */
 export const sdkVersion = "0.40.0";
+
+/** Whether a server of this version is a release behind; not where it tells no version. */
+export function isOlderServer(version: string): boolean {
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(version) ?? [];
+  if (major === undefined) return false;
+  const [ownMajor = 0, ownMinor = 0] = sdkVersion.split(".").map(Number);
+  return Number(major) < ownMajor || (Number(major) === ownMajor && Number(minor) < ownMinor);
+}

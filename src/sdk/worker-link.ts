@@ -3,6 +3,7 @@ import type { SvcError } from "./errors.ts";
 import { RestCourier } from "./rest-courier.ts";
 import { StreamCourier } from "./stream-courier.ts";
 import type { Logger } from "./types.ts";
+import { isOlderServer, sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
 import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
 
@@ -51,6 +52,7 @@ interface ConflictsTold {
 interface RegisteredAnswer extends ConflictsTold {
   clock_off_ms?: number;
   lease_ms?: number;
+  server_version?: string;
 }
 
 /** What this SDK's workers understand beyond the common protocol. */
@@ -62,9 +64,23 @@ function clockTeller(log: Logger): (offMs: number | undefined) => void {
   return (offMs) => {
     if (!offMs || isTold) return;
     isTold = true;
-    log.warn("this machine's clock differs from the server's; sleeps and timeouts go by the server's", {
-      clockOffMs: offMs,
-    });
+    log.warn(
+      "this machine's clock differs from the server's, by which sleeps and timeouts go; set it by NTP (svc doctor)",
+      { clockOffMs: offMs },
+    );
+  };
+}
+
+/** Logs once that the server is older than this SDK. */
+function versionTeller(log: Logger): (version: string | undefined) => void {
+  let isTold = false;
+  return (server = "") => {
+    if (isTold || !isOlderServer(server)) return;
+    isTold = true;
+    log.warn(
+      "the server is older than this SDK, and may not know all of it; upgrade servers first (svc server info)",
+      { sdk: sdkVersion, server },
+    );
   };
 }
 
@@ -76,7 +92,7 @@ function conflictTeller(log: Logger): (functionIds: readonly string[] | undefine
       if (told.has(functionId)) continue;
       told.add(functionId);
       log.warn(
-        "another connected worker serves another definition of this function, or other code; runs get either",
+        "another connected worker serves another definition of this function, or other code; runs get either (svc worker list)",
         { functionId },
       );
     }
@@ -90,6 +106,7 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
   const { id, hostname, functionIds, maxConcurrentJobs, labels, version, definitionHashes } = identity;
   const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
   const tellClock = clockTeller(travel.log);
+  const tellVersion = versionTeller(travel.log);
   const tellConflicts = conflictTeller(travel.log);
 
   async function register(): Promise<void> {
@@ -111,6 +128,7 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
     });
     onLease(answer?.lease_ms);
     tellClock(answer?.clock_off_ms);
+    tellVersion(answer?.server_version);
     tellConflicts(answer?.definition_conflicts);
   }
 
@@ -141,9 +159,12 @@ const streamAnswerMsMax = 10_000;
 export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions): WorkerLink {
   const { id, hostname, ...described } = identity;
   const registration = { ...(hostname && { hostname }), ...described, features: workerFeatures };
-  const tellClock = clockTeller(travel.log);
-  const tellConflicts = conflictTeller(travel.log);
-  const courier = new StreamCourier({ ...travel, workerId: id, registration, tellClock, tellConflicts });
+  const courier = new StreamCourier({
+    ...{ ...travel, workerId: id, registration },
+    tellClock: clockTeller(travel.log),
+    tellVersion: versionTeller(travel.log),
+    tellConflicts: conflictTeller(travel.log),
+  });
   return {
     courier,
     register: () => courier.open(),

@@ -8,6 +8,7 @@ export interface RegisteredMessage {
   clockOffMs?: string;
   definitionConflicts?: string[];
   leaseMs?: number;
+  serverVersion?: string;
 }
 
 export interface WorkerStreamOptions {

@@ -2,15 +2,19 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { groups } from "../../src/docs/list.ts";
+import { render } from "../../src/docs/render.ts";
 import { search } from "../../src/docs/search.ts";
 import { buildDocs } from "../../src/docs/site.ts";
+import { faultCatalogue, restForm } from "../../src/edge/fault-encoding.ts";
+import { Fault, type FaultKind } from "../../src/kit/fault.ts";
 import { breachesOf } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { makeCli } from "../support/cli.ts";
 import { docsFolder, freshDocs } from "../support/docs.ts";
+import { faultPages, type ShownCall } from "../support/fault-pages.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 const root = join(import.meta.dir, "../..");
@@ -38,6 +42,13 @@ const blocks: Block[] = texts.flatMap(({ name, text }) =>
 /** What a program says that it prints: `// prints …` behind its lines. */
 const promised = ({ text }: Block): string[] =>
   [...text.matchAll(/\/\/ prints (.*)$/gm)].map((match) => match[1]!);
+
+/** `…` stands for any text. */
+function like(text: string): unknown {
+  if (!text.includes("…")) return text;
+  const parts = text.split("…").map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return expect.stringMatching(new RegExp(`^${parts.join(".+")}$`));
+}
 
 describe("the documentation", () => {
   let server: TestServer;
@@ -140,6 +151,56 @@ describe("the documentation", () => {
       expect(await Bun.file(join(docsFolder, name)).text()).toBe(text);
   });
 
+  test("each kind of error is answered as its section shows it", async () => {
+    const made = { name: "reader", role_ids: ["role_viewer"] };
+    const { key: reader } = (await server.api("/api/v1/apikeys", { body: made })).body;
+    const ask = async ({ route, headers = {}, body }: ShownCall, key: string | undefined) => {
+      const [method = "", path = ""] = route.replace("{environment}", server.env).split(" ");
+      const isText = typeof body === "string";
+      const answer = await fetch(server.url + path, {
+        method,
+        headers: {
+          ...(key !== undefined && { Authorization: `Bearer ${key}` }),
+          ...(body !== undefined && !isText && { "Content-Type": "application/json" }),
+          ...headers,
+        },
+        ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
+      });
+      return { status: answer.status, body: answer.status === 204 ? undefined : await answer.json() };
+    };
+    const keys = { nobody: undefined, viewer: reader as string };
+    const told: [kind: string, shown: unknown][] = [];
+    const found: [kind: string, answered: unknown][] = [];
+    for (const { code, status, connect_status: connectStatus } of faultCatalogue) {
+      const { before = [], after = [], call, as, answer } = faultPages[code as FaultKind];
+      const body = Object.fromEntries(Object.entries(answer).map(([name, text]) => [name, like(text)]));
+      told.push([code, { status: call?.route.includes("/svc.v1.") ? connectStatus : status, body }]);
+      for (const one of before) expect((await ask(one, server.adminKey)).status, one.route).toBeLessThan(300);
+      const kind = code as FaultKind;
+      const { status: unasked, body: form } = restForm(
+        new Fault(kind, answer.message!.replace("…", "req_1")),
+      );
+      found.push([
+        code,
+        call ? await ask(call, as ? keys[as] : server.adminKey) : { status: unasked, body: form },
+      ]);
+      for (const one of after) await ask(one, server.adminKey);
+    }
+    expect(found).toEqual(told as never);
+  }, 60_000);
+
+  test("each code that programs compare stands on the page of errors", async () => {
+    const page = await Bun.file(join(docsFolder, "errors.md")).text();
+    const codes = new Set<string>();
+    for (const path of new Bun.Glob("{domain,sdk,kit}/**/*.ts").scanSync({ cwd: join(root, "src") }))
+      for (const [, code] of (await Bun.file(join(root, "src", path)).text()).matchAll(
+        /(?:code: |code \?\? |Fault\(\d+, |UnsentJob\(\s*|refusal\(\s*|Refusal\(\d+, )"([A-Z]+_[A-Z_]+)"/g,
+      ))
+        codes.add(code!);
+    expect(codes.size).toBeGreaterThan(40);
+    expect([...codes].filter((code) => !page.includes(`\`${code}\``)).sort()).toEqual([]);
+  });
+
   test("no link is dead, every page is reached, and all comes from this server", async () => {
     const { pages } = await buildDocs();
     const reached = new Set<string>();
@@ -168,6 +229,32 @@ describe("the documentation", () => {
       expect((await fetch(`${server.url}/docs/nowhere`)).status).toBe(404);
       expect(await (await fetch(`${server.url}/docs/api`)).text()).toContain('href="/docs"');
     }
+  });
+
+  test("no link of any page of the tree is dead, nor its anchor", async () => {
+    const paths = ["*.md", "{cluster,proto,src,test}/**/*.md"].flatMap((form) => [
+      ...new Bun.Glob(form).scanSync({ cwd: root }),
+    ]);
+    const pages = new Map<string, { targets: string[]; ids: Set<string> }>();
+    for (const path of paths) {
+      const targets: string[] = [];
+      const { sections } = render(await Bun.file(join(root, path)).text(), (target) => {
+        targets.push(target);
+        return target;
+      });
+      pages.set(path, { targets, ids: new Set(sections.map(({ id }) => id)) });
+    }
+    const isDead = (path: string, target: string): boolean => {
+      if (/^(https?:|\/)/.test(target)) return false;
+      const [file = "", anchor] = target.split("#");
+      const to = file === "" ? path : join(dirname(path), file);
+      return anchor === undefined ? !existsSync(join(root, to)) : !pages.get(to)?.ids.has(anchor);
+    };
+    const dead = [...pages].flatMap(([path, { targets }]) =>
+      targets.filter((target) => isDead(path, target)).map((target) => `${path}: ${target}`),
+    );
+    expect(dead).toEqual([]);
+    expect(pages.size).toBeGreaterThan(50);
   });
 
   test("stands in a copy of the sources alone", async () => {

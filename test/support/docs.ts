@@ -1,42 +1,50 @@
 import { join } from "node:path";
+import { Code } from "@connectrpc/connect";
 import { faultCatalogue } from "../../src/edge/fault-encoding.ts";
 import type { FaultKind } from "../../src/kit/fault.ts";
+import { faultPages, type ShownCall } from "./fault-pages.ts";
 import { table, withPart } from "./reference.ts";
 
 const folder = join(import.meta.dir, "../../src/docs/pages");
 
-/** What a caller does about an error of this kind. */
-const remedies: Record<FaultKind, string> = {
-  invalid_argument: "Correct the field; the same call fails again.",
-  unauthenticated: "Send a key as `Authorization: Bearer …`, or log in again.",
-  permission_denied:
-    "Ask an admin for a role that grants the action, or look at the deny policies of your roles.",
-  not_found: "Check the id and the environment (`X-Svc-Environment`).",
-  already_exists: "Take another name or key, or use what there is.",
-  failed_precondition: "Read the thing, do what the message asks for, then call again.",
-  aborted: "Read again, decide again, write again.",
-  precondition_failed: "Read the value with its revision and decide again.",
-  method_not_allowed: "Use a method that `Allow` names.",
-  payload_too_large: "Send less: store large data elsewhere and send its address.",
-  unsupported_media_type: "Send `Content-Type: application/json`.",
-  resource_exhausted: "Wait for `Retry-After`. If it comes again and again, raise the limit or ask for less.",
-  unimplemented: "Ask `GET /api/v1/capabilities` what works here.",
-  unavailable: "Try again with growing pauses; the SDK does so for reads and for emits with a key.",
-  deadline_exceeded: "Read whether it happened; repeat it with the same idempotency key.",
-  internal: "Look the id up in the log of the server. Repeat with the same idempotency key.",
+/** gRPC's number of a code of Connect: the two protocols share them. */
+const grpcOf = (connect: string): string => {
+  const name = connect.toUpperCase();
+  const word = connect.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  return `${Code[word as keyof typeof Code]} \`${name}\``;
 };
 
 const errorsTable = (): string =>
   table(
-    ["kind", "REST", "RPC", "means", "do"],
+    ["kind", "REST", "RPC", "gRPC", "means"],
     faultCatalogue.map(({ code, status, connect, connect_status, meaning }) => [
-      `\`${code}\``,
+      `[\`${code}\`](#${code})`,
       `${status}`,
       `${connect_status} \`${connect}\``,
+      grpcOf(connect),
       meaning,
-      remedies[code as FaultKind],
     ]),
   );
+
+const callText = ({ route, headers = {}, body }: ShownCall): string =>
+  [
+    route,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    ...(body === undefined ? [] : ["", typeof body === "string" ? body : JSON.stringify(body)]),
+  ].join("\n");
+
+/** A section a kind: its anchor is its name. */
+const errorsSections = (): string =>
+  faultCatalogue
+    .map(({ code, status, connect_status }) => {
+      const { when, remedy, call, answer } = faultPages[code as FaultKind];
+      const answered = call?.route.includes("/svc.v1.") ? connect_status : status;
+      const example = [...(call ? [callText(call), ""] : []), `${answered}`, JSON.stringify(answer)].join(
+        "\n",
+      );
+      return `### \`${code}\`\n\n**When:** ${when}\n\n**Do:** ${remedy}\n\n\`\`\`http\n${example}\n\`\`\``;
+    })
+    .join("\n\n");
 
 const sources = join(import.meta.dir, "../../src");
 
@@ -76,7 +84,14 @@ async function limitsTables(): Promise<string> {
 export async function freshDocs(): Promise<Map<string, string>> {
   const read = (name: string) => Bun.file(join(folder, name)).text();
   return new Map([
-    ["errors.md", withPart(await read("errors.md"), "errors", errorsTable())],
+    [
+      "errors.md",
+      withPart(
+        withPart(await read("errors.md"), "errors", errorsTable()),
+        "sections",
+        `\n${errorsSections()}\n`,
+      ),
+    ],
     ["limits.md", withPart(await read("limits.md"), "limits", await limitsTables())],
   ]);
 }

@@ -4,6 +4,11 @@ import { snakeCase } from "../../src/edge/words.ts";
 
 interface Schema {
   description?: string;
+  type?: string;
+  format?: string;
+  maximum?: number;
+  /** Of a parameter, beside its words. */
+  schema?: Schema;
   properties?: Record<string, Schema>;
   items?: Schema;
   additionalProperties?: Schema | boolean;
@@ -20,6 +25,7 @@ interface Parameter {
   name: string;
   in: string;
   description?: string;
+  schema?: Schema;
   example?: unknown;
 }
 
@@ -73,11 +79,35 @@ const where = (at: string): string =>
     ? `${at}: a comment above the field in proto/`
     : `${at}: a description beside its schema in the operation`;
 
+/** Fewer than three words name the thing again, or half of it; a list of values in marks says enough. */
+const saysLittle = (words: string): boolean => words.split(/\s+/).length < 3 && !/`[^`]+`|\d/.test(words);
+
+const isTime = /(^|_)(at|since|until|timestamp)$/;
+const isSize = /^(limit|max_rows|batch_size|offset)$/;
+/** Where a field is sent: in the message of an RPC, in a query or in a body. */
+const isAsked = /Request\.| (query|request)\b/;
+/** Formats that say how a time is written; a 64-bit number is a position or milliseconds. */
+const timed = new Set(["date-time", "int64", "uint64"]);
+
+/** What the words of a field leave out; undefined when nothing. */
+function lacking(at: string, name: string, field: Schema): string | undefined {
+  const { description = "" } = field;
+  const { type, format = "", maximum } = field.schema ?? field;
+  if (saysLittle(description)) return "words that say what it is";
+  if (isTime.test(snakeCase(name)) && type === "string" && !timed.has(format))
+    return /RFC 3339|^The same as/.test(description) ? undefined : "how the time is written";
+  if (isAsked.test(at) && isSize.test(snakeCase(name)) && type === "integer" && maximum === undefined)
+    return /\d/.test(description) ? undefined : "its default or its most";
+  return undefined;
+}
+
 /** What a reader of the document is not told, and where it is to be written. */
 export function undescribed(document: DescribedDocument): string[] {
   const missing = new Set<string>();
-  for (const [at, , { description = "" }] of everyField(document))
-    if (description.length < 5) missing.add(where(at));
+  for (const [at, name, field] of everyField(document)) {
+    const lacks = lacking(at, name, field);
+    if (lacks !== undefined) missing.add(`${where(at)}: ${lacks}`);
+  }
   for (const { name, description } of document.tags)
     if (description === "") missing.add(`group ${name}: a line of \`groups\` in src/edge/openapi-parts.ts`);
   for (const operation of operationsOf(document)) {

@@ -7,6 +7,7 @@ import {
   NonRetryableError,
   type Worker,
 } from "../../src/sdk/index.ts";
+import { sdkVersion } from "../../src/sdk/version.ts";
 import type { WorkerOptions } from "../../src/sdk/worker.ts";
 import { type FakeServer, startFakeServer } from "../support/fake-server.ts";
 import { until } from "../support/until.ts";
@@ -374,4 +375,14 @@ test("a worker that starts before its server is ready keeps trying", async () =>
   server.fail("/register", { status: 503 });
   await work(() => "x");
   expect(await ended(await emit())).toMatchObject({ output: "x" });
+});
+
+test("a worker says once that its server is older than its SDK", async () => {
+  const said: unknown[] = [];
+  const log = { ...silent, warn: (message: string, fields: unknown) => said.push([message, fields]) };
+  const body = { status: "registered", server_version: "0.9.1" };
+  server.fail("/register", { status: 200, handled: true, body }, 2);
+  await work(() => "x", { log });
+  await work(() => "x", { log: silent });
+  expect(said).toEqual([[expect.stringContaining("svc server info"), { sdk: sdkVersion, server: "0.9.1" }]]);
 });

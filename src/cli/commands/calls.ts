@@ -62,7 +62,9 @@ async function emitAlone(asking: Asking, input: Input): Promise<void> {
   const { runIds = [], notices = [], delayedId } = answer;
   for (const { message = "" } of notices) io.note(message);
   if (runIds.length === 0 && notices.length === 0 && !delayedId)
-    io.note(`it started no run: no active function has a trigger for ${input.event}; svc function list`);
+    io.note(
+      `it started no run: no active function has a trigger that takes this ${input.event}; svc function list`,
+    );
 }
 
 const emit: PlainCommand = {

@@ -13,7 +13,7 @@ const roleIds = Type.Array(text, { maxItems: 100 });
 
 const KeyShape = Type.Object({
   id: described(text, "Id of the key (`ak_…`)."),
-  name: described(text, "Name of the key, for people."),
+  name: described(text, "Name of the key, for people, such as `ci`."),
   key_prefix: text,
   environment_id: Type.Optional(text),
   role_ids: Type.Array(text),
@@ -25,7 +25,9 @@ const KeyShape = Type.Object({
 });
 const NewKeyShape = Type.Composite([
   KeyShape,
-  Type.Object({ key: described(text, "Text of the key; no later answer has it.") }),
+  Type.Object({
+    key: described(text, "Text of the key, such as `ifkey_of-an-example`; no later answer has it."),
+  }),
 ]);
 
 const keyJson = (row: ListedKey) => ({
@@ -61,7 +63,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       name: "keys.create",
       summary: "A key; its text is answered this once and kept as a hash only.",
       input: Type.Object({
-        name: described(text, "Name of the key, for people."),
+        name: described(text, "Name of the key, for people, such as `ci`."),
         env_id: Type.Optional(text),
         role_ids: Type.Optional(roleIds),
         expires_in: Type.Optional(

@@ -18,7 +18,7 @@ const roleIds = Type.Array(text, { maxItems: 50 });
 const UserShape = Type.Object({
   id: described(text, "Id of the platform user (`puser_…`)."),
   email: text,
-  name: described(text, "Name of the user, for people."),
+  name: described(text, "Name of the user, for people, such as `Ada`."),
   is_active: Type.Boolean(),
   role_ids: Type.Array(text),
   created_at: instant,
@@ -52,12 +52,12 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     input: Type.Object({
       email: given,
       password: given,
-      name: described(given, "Name of the user, for people."),
+      name: described(given, "Name of the user, for people, such as `Ada`."),
     }),
     output: Type.Object({
       id: described(text, "Id of the platform user (`puser_…`)."),
       email: text,
-      name: described(text, "Name of the user, for people."),
+      name: described(text, "Name of the user, for people, such as `Ada`."),
     }),
     rest: {
       route: "POST /api/v1/platform/bootstrap",
@@ -137,7 +137,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
 
 const OrgShape = Type.Object({
   id: described(text, "Id of the org (`org_…`)."),
-  name: described(text, "Name of the org."),
+  name: described(text, "Name of the org, such as `Example`."),
   created_at: instant,
   updated_at: instant,
 });
@@ -204,7 +204,7 @@ const EventShape = Type.Object({
   platform_key_id: text,
   platform_user_id: text,
   impersonated_org_id: text,
-  payload: Type.Record(Type.String(), Type.Unknown(), { description: "What is known of it." }),
+  payload: Type.Record(Type.String(), Type.Unknown(), { description: "What else is known of the action." }),
   created_at: instant,
 });
 

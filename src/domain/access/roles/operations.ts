@@ -13,7 +13,7 @@ const byId = { id: Type.String({ minLength: 1, description: "Id of the role (`ro
 const RoleShape = Type.Object({
   id: described(text, "Id of the role (`role_…`)."),
   org_id: text,
-  name: described(text, "Name of the role."),
+  name: described(text, "Name of the role, such as `Guide`."),
   is_default: Type.Boolean(),
   /** The built-in role whose grants it has. */
   base: Type.Optional(text),
@@ -104,7 +104,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       summary:
         "A role of the org's own: with a base it grants what that built-in role grants, less what its policies deny; without, nothing.",
       input: Type.Object({
-        name: described(shortText, "Name of the role."),
+        name: described(shortText, "Name of the role, such as `Guide`."),
         org_id: Type.Optional(text),
         base: Type.Optional(shortText),
         policy_ids: Type.Optional(Type.Array(text, { maxItems: 100 })),
@@ -128,7 +128,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       summary: "Renames a role of the org's own, or gives it another base; an empty one takes its base away.",
       input: Type.Object({
         ...byId,
-        name: Type.Optional(described(shortText, "Name of the role.")),
+        name: Type.Optional(described(shortText, "Name of the role, such as `Guide`.")),
         base: Type.Optional(shortText),
       }),
       rest: ["PATCH", "PUT"].map((verb) => ({

@@ -111,7 +111,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
         {
           id: described(text, "Id of the user (`puser_…`)."),
           email: text,
-          name: described(text, "Name of the user, for people."),
+          name: described(text, "Name of the user, for people, such as `Ada`."),
           roles: Type.Array(text, { description: "Names of the user's roles." }),
         },
         { description: "Who logged in." },

@@ -19,7 +19,7 @@ const PreferencesShape = Type.Object({
 });
 const OrgShape = Type.Object({
   id: described(text, "Id of the org (`org_…`)."),
-  name: described(text, "Name of the org."),
+  name: described(text, "Name of the org, such as `Example`."),
   created_at: instant,
   updated_at: instant,
   preferences: Type.Optional(described(PreferencesShape, "What the dashboard goes by.")),
@@ -32,10 +32,10 @@ const ProjectShape = Type.Object({
   created_at: instant,
   updated_at: instant,
 });
-const IdAndName = Type.Object({
-  id: described(text, "Id of the org (`org_…`) or environment (`env_…`)."),
-  name: described(text, "Its name."),
-});
+const IdAndName = (id: string, name: string) =>
+  Type.Object({ id: described(text, id), name: described(text, name) });
+const MadeOrg = IdAndName("Id of the org (`org_…`).", "Name of the org, such as `Example`.");
+const MadeEnvironment = IdAndName("Id of the environment (`env_…`).", "Its name, such as `production`.");
 
 export const orgJson = (org: Org) => ({
   id: org.id,
@@ -91,7 +91,7 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
     output: Type.Array(
       Type.Object({
         id: described(text, "Id of the org (`org_…`)."),
-        name: described(text, "Name of the org."),
+        name: described(text, "Name of the org, such as `Example`."),
         created_at: instant,
         env_count: Type.Integer({ description: "How many environments the org has." }),
         key_count: Type.Integer({ description: "How many API keys the org has." }),
@@ -116,14 +116,14 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
       ),
     }),
     output: Type.Object({
-      org: described(IdAndName, "The new org."),
-      environment: described(IdAndName, "Its environment."),
+      org: described(MadeOrg, "The new org."),
+      environment: described(MadeEnvironment, "The environment of the org."),
       api_key: Type.Object(
         {
-          key: described(text, "Text of the key; no later answer has it."),
+          key: described(text, "Text of the key, such as `ifkey_of-an-example`; no later answer has it."),
           roles: Type.Array(text, { description: "Roles of the key." }),
         },
-        { description: "Its admin key." },
+        { description: "The admin key of the org." },
       ),
     }),
     rest: {

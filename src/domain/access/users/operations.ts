@@ -14,7 +14,7 @@ const UserShape = Type.Object({
   id: described(text, "Id of the user (`usr_…`)."),
   org_id: text,
   email: text,
-  name: described(text, "Name of the user, for people."),
+  name: described(text, "Name of the user, for people, such as `Ada`."),
   roles: Type.Array(text, { description: "Names of the user's roles." }),
   created_at: instant,
   updated_at: instant,

@@ -58,13 +58,13 @@ export const Health = Type.Object({
       status: described(text, "`healthy` or `unhealthy`."),
       round_trip_ms: Type.Number({ description: "How long a question to the store takes, in milliseconds." }),
     },
-    { description: "The store." },
+    { description: "The database, as this node sees it." },
   ),
   bus: Type.Object(
     {
       kind: described(text, "`nats`, or `in-process` for one node alone."),
       status: described(text, "`connected` or `disconnected`."),
     },
-    { description: "The message bus." },
+    { description: "The message bus, as this node sees it." },
   ),
 });

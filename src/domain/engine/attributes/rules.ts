@@ -123,7 +123,7 @@ export const ReportedAttributes = Type.Record(
     Type.String(),
     Type.Number(),
     Type.Boolean(),
-    Type.Object({ time: Type.String({ description: "RFC 3339." }) }),
+    Type.Object({ time: Type.String({ description: "The value of a time, RFC 3339." }) }),
     Type.Null(),
   ]),
   {
@@ -204,7 +204,7 @@ export function attributesOfData(
 
 /** The same words as `AttributeFilter` of the wire. */
 export const AttributeFilterShape = Type.Object({
-  name: Type.String({ description: "Of the attribute." }),
+  name: Type.String({ description: "Name of the attribute." }),
   op: Type.Optional(Type.String({ description: "eq (when left out), lt, lte, gt, gte, prefix or exists." })),
   text: Type.Optional(Type.String({ description: "The value of a text." })),
   number: Type.Optional(Type.Number({ description: "The value of a number." })),

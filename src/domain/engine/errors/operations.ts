@@ -50,11 +50,11 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     input: Type.Object({
       function_id: text("Groups of this function."),
       since: text("RFC 3339: groups that were seen then or later."),
-      limit: Type.Optional(Type.Integer({ description: "Of one page." })),
+      limit: Type.Optional(Type.Integer()),
       cursor: text("Where the page before ended."),
     }),
     output: Type.Object({
-      groups: Type.Array(GroupOut, { description: "Seen last first." }),
+      groups: Type.Array(GroupOut, { description: "Groups, those seen last first." }),
       next_cursor: said("Of the next page; empty at the end."),
     }),
     rest: {
@@ -86,7 +86,9 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     name: "errors.get",
     ...read,
     summary: "One group of failures.",
-    input: Type.Object({ id: Type.String({ minLength: 1, maxLength: 200, description: "The group." }) }),
+    input: Type.Object({
+      id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the group (`err_…`)." }),
+    }),
     output: GroupOut,
     rest: {
       route: "GET /api/v1/errors/{id}",

@@ -47,19 +47,21 @@ const Filter = Type.Object(
   { description: "As in ListRuns; at least one field." },
 );
 
-const Id = Type.Object({ id: Type.String({ minLength: 1, maxLength: 200, description: "The repair." }) });
+const Id = Type.Object({
+  id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the repair (`rep_…`)." }),
+});
 const page = {
-  limit: Type.Optional(Type.Integer({ description: "Of one page." })),
+  limit: Type.Optional(Type.Integer()),
   cursor: text("Where the page before ended."),
 };
 
 const ItemOut = Type.Object({
-  run_id: said("The run."),
-  function_id: said("Its function."),
+  run_id: said("Id of the run (`run_…`)."),
+  function_id: said("Id of its function."),
   outcome: said(`One of ${repairOutcomes.join(", ")}.`),
   error: Type.Optional(said("Why it is not done.")),
   event_id: Type.Optional(said("Of a replay: the event that the run was started on.")),
-  at: Type.String({ format: "date-time", description: "Since when." }),
+  at: Type.String({ format: "date-time", description: "Since when the item has its outcome." }),
 });
 
 const filterIn = ({
@@ -118,16 +120,18 @@ const previewOperations = ({ views }: Repairs): Operation[] => [
     output: Type.Object({
       total_count: count("Runs that match, counted up to 100,000."),
       truncated: Type.Boolean({ description: "There are more than were counted." }),
-      by_status: Type.Record(Type.String(), Type.Integer(), { description: "The same by status." }),
+      by_status: Type.Record(Type.String(), Type.Integer(), {
+        description: "How many of them have which status.",
+      }),
       samples: Type.Array(
         Type.Object({
-          run_id: said("The run."),
-          function_id: said("Its function."),
+          run_id: said("Id of the run (`run_…`)."),
+          function_id: said("Id of its function."),
           status: said("As it is now."),
           event_name: said("What started it."),
           created_at: Type.String({ format: "date-time", description: "When it was created." }),
         }),
-        { description: "The newest." },
+        { description: "The newest runs that match." },
       ),
     }),
     rest: {
@@ -197,7 +201,7 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     summary: "Repairs of the environment, newest first.",
     input: Type.Object(page),
     output: Type.Object({
-      repairs: Type.Array(RepairOut, { description: "Newest first." }),
+      repairs: Type.Array(RepairOut, { description: "Repairs, newest first." }),
       next_cursor: said("Of the next page."),
     }),
     rest: {

@@ -72,8 +72,8 @@ const count = (description: string) => Type.Integer({ description });
 
 const Counts = Type.Object(
   {
-    pending: count("Not begun."),
-    done: count("Done."),
+    pending: count("How many are not begun."),
+    done: count("How many are done."),
     over: count("Ended or went on by themselves before their turn."),
     refused: count("Kept from who started the repair by a deny policy."),
     failed: count("Could not be done; each item says why."),

@@ -46,7 +46,7 @@ export const schedulesOperations = (schedules: Pick<Schedules, "list">): Operati
       ),
     }),
     output: Type.Object({
-      schedules: Type.Array(ScheduleOut, { description: "By function." }),
+      schedules: Type.Array(ScheduleOut, { description: "Cron triggers, by function." }),
     }),
     rest: "GET /api/v1/schedules",
     lists: listed(({ function_id }: { function_id: string }) => [function_id], {

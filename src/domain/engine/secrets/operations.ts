@@ -6,12 +6,18 @@ import type { SecretRow, Secrets } from "./service.ts";
 
 const text = Type.String({ maxLength: 4_000 });
 const instant = Type.String({ format: "date-time" });
-const byName = { name: Type.String({ minLength: 1, maxLength: 400, description: "Name of the secret." }) };
+const byName = {
+  name: Type.String({
+    minLength: 1,
+    maxLength: 400,
+    description: "Name of the secret, such as `STRIPE_KEY`.",
+  }),
+};
 // The service answers with the limit in bytes; this only keeps the document honest.
 const value = Type.String({ description: "Never answered again." });
 
 const SecretShape = Type.Object({
-  name: described(text, "Name of the secret."),
+  name: described(text, "Name of the secret, such as `STRIPE_KEY`."),
   revision: Type.Integer(),
   description: Type.Optional(described(text, "What the secret is for.")),
   created_at: instant,

@@ -38,7 +38,7 @@ const StreamShape = Type.Object(
 const KeyShape = Type.Object(
   {
     bucket: Type.String({ description: "Name of the bucket; one that is not there has no keys." }),
-    key: Type.String({ description: "The key." }),
+    key: Type.String({ description: "The key in its bucket." }),
     after: Type.Optional(
       described(count, "The revision after which the key changes: it is put, or deleted."),
     ),

@@ -4,6 +4,7 @@ import { described } from "../../../kit/described.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
+import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
 import { heldField, leaseFields } from "./lease-terms.ts";
 import { Registration, workerJson } from "./registration.ts";
@@ -36,6 +37,15 @@ const Registered = Type.Object({
   ),
   lease_ms: Type.Optional(
     Type.Integer({ description: "How long leases of the worker last, when it asked for a time." }),
+  ),
+  unknown_functions: Type.Optional(
+    Type.Array(Type.String(), {
+      description:
+        "Ids that no function of the environment has: register them first. Absent when there are none.",
+    }),
+  ),
+  server_version: Type.Optional(
+    Type.String({ description: "Version of the server, when the worker said that of its SDK." }),
   ),
   ...conflictFields,
 });
@@ -209,11 +219,13 @@ const presenceOperations = (workers: Workers) => [
         ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
         ...(input.definition_hashes && { definitionHashes: input.definition_hashes }),
       };
-      const { clockOffMs, conflicts } = await workers.register(call.environmentId, sent, terms);
+      const { clockOffMs, conflicts, unknown } = await workers.register(call.environmentId, sent, terms);
       return {
         status: "registered",
         ...(input.lease_ms !== undefined && { lease_ms: terms.leaseMs }),
         ...(clockOffMs !== null && { clock_off_ms: clockOffMs }),
+        ...(unknown.length > 0 && { unknown_functions: unknown }),
+        ...(input.version?.sdk && { server_version: version }),
         ...toldOf(conflicts),
       };
     },

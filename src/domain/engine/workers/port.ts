@@ -3,7 +3,7 @@ import type { Store } from "../../../store/store.ts";
 import type { AssignedJob, Job } from "../jobs/rules.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
-import type { RegisteredWorker } from "./registry.ts";
+import type { LiveWorker, RegisteredWorker } from "./registry.ts";
 import type { ReportBody } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerStreams } from "./stream/connections.ts";
@@ -50,7 +50,7 @@ export interface Workers {
     workerId: string,
     input: { activeJobs?: number; jobIds: readonly string[]; terms?: LeaseTerms },
   ): Promise<string[]>;
-  list(environmentId: string): Promise<RegisteredWorker[]>;
+  list(environmentId: string): Promise<LiveWorker[]>;
   /** Waits up to the hold time for a first job. */
   poll(
     environmentId: string,

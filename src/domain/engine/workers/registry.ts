@@ -15,10 +15,14 @@ const heartbeatEveryMs = 10_000;
 /** A worker may register again on another node: its row is read again after this. */
 const recordKeptMs = 5_000;
 
-const conflictsLoggedMax = 10;
+const functionsLoggedMax = 10;
+
+const howToRegister = "register it first (RegisterFunction, or svc function register)";
 
 /** `conflicts`: functions of which another connected worker serves another definition. */
-export type RegisteredWorker = rows.WorkerRecord & { conflicts: string[] };
+export type LiveWorker = rows.WorkerRecord & { conflicts: string[] };
+/** `unknown`: ids among its functions that no function has. */
+export type RegisteredWorker = LiveWorker & { unknown: string[] };
 
 type WorkerKey = Pick<rows.WorkerRecord, "environmentId" | "id">;
 
@@ -56,7 +60,7 @@ export class WorkerRegistry {
     const { store, shareEnvironment, clock, frames, serving, log } = this.#deps;
     const now = clock.now();
     const registration = readRegistration(input, transport, now);
-    if (transport === "stream") await this.#requireFunctions(environmentId, registration.functionIds);
+    const unknown = await this.#unknownOf(environmentId, registration, transport);
     const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
     await store.write(async (session) => {
       await shareEnvironment(session, environmentId);
@@ -68,7 +72,7 @@ export class WorkerRegistry {
     if (clockOffMs !== null) log.warn("worker.clock_off", { environmentId, workerId, clockOffMs });
     serving.changed(environmentId);
     this.#deps.publishRegistered(environmentId);
-    return { ...record, conflicts: await this.#conflictsOf(record) };
+    return { ...record, conflicts: await this.#conflictsOf(record), unknown };
   }
 
   async #conflictsOf(worker: rows.WorkerRecord): Promise<string[]> {
@@ -77,18 +81,29 @@ export class WorkerRegistry {
     const { environmentId, id: workerId } = worker;
     await serving.refresh([environmentId]);
     const conflicts = serving.conflictsOf(worker);
-    const functionIds = conflicts.slice(0, conflictsLoggedMax);
+    const functionIds = conflicts.slice(0, functionsLoggedMax);
     if (conflicts.length > 0)
       log.warn("worker.definition_conflict", { environmentId, workerId, functionIds });
     return conflicts;
   }
 
-  async #requireFunctions(environmentId: string, ids: readonly string[]): Promise<void> {
-    const [unknown] = await this.#deps.unknownFunctions(environmentId, ids);
-    if (unknown !== undefined)
-      throw new Fault("failed_precondition", `function_ids: function ${unknown} is not registered`, {
-        field: "function_ids",
-      });
+  /** A stream is refused for ids that no function has; a worker that polls is told of them, and may register them yet. */
+  async #unknownOf(
+    environmentId: string,
+    { id: workerId, functionIds }: Pick<rows.WorkerRecord, "id" | "functionIds">,
+    transport: rows.WorkerRecord["transport"],
+  ): Promise<string[]> {
+    const unknown = await this.#deps.unknownFunctions(environmentId, functionIds);
+    if (unknown.length === 0) return unknown;
+    if (transport === "stream") {
+      const message = `function_ids: function ${unknown[0]} is not registered: ${howToRegister}`;
+      throw new Fault("failed_precondition", message, { field: "function_ids" });
+    }
+    this.#deps.log.warn("worker.functions_unknown", {
+      ...{ environmentId, workerId, next: howToRegister },
+      functionIds: unknown.slice(0, functionsLoggedMax),
+    });
+    return unknown;
   }
 
   /** The worker that sends this request; the request counts as a heartbeat. Throws `not_found`. */
@@ -152,7 +167,7 @@ export class WorkerRegistry {
   }
 
   /** Workers with a recent heartbeat. */
-  async listAlive(environmentId: string): Promise<RegisteredWorker[]> {
+  async listAlive(environmentId: string): Promise<LiveWorker[]> {
     const { store, clock, serving } = this.#deps;
     const aliveSince = clock.now() - workerSilenceMsMax;
     const [workers] = await Promise.all([

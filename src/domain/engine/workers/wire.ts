@@ -284,11 +284,11 @@ type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
 function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
   switch (answer.kind) {
     case "registered": {
-      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts, leaseMs = 0 } = answer;
+      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts, leaseMs = 0, serverVersion } = answer;
       return {
         case: "registered",
         value: {
-          ...{ workerId, heartbeatIntervalMs, leaseMs, definitionConflicts: conflicts },
+          ...{ workerId, heartbeatIntervalMs, leaseMs, serverVersion, definitionConflicts: conflicts },
           clockOffMs: BigInt(clockOffMs ?? 0),
         },
       };

@@ -75,7 +75,7 @@ const Id = Type.String({ minLength: 1, maxLength: 200 });
 const EventRecord = Type.Object({
   id: Type.String({ description: "Id of the event (`evt_…`)." }),
   name: Type.String({ description: "Name of the event." }),
-  data: Type.Unknown({ description: "Payload." }),
+  data: Type.Unknown({ description: "Payload of the event: any JSON." }),
   source: Type.String({ description: "Where the event came from: `api`, `cron`, `webhook` and others." }),
   version: Type.Integer({ description: "Version of the event's schema." }),
   sequence: Type.String({ description: "64-bit position in the environment's log" }),
@@ -288,7 +288,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
         description:
           "The page ended because so many events had been looked at: its cursor goes on behind them.",
       }),
-      scanned: Type.Integer({ description: "How many, where truncated." }),
+      scanned: Type.Integer({ description: "How many events were looked at, where truncated." }),
     }),
     rest: "GET /api/v1/events",
     async handle({ schemaVersion, max_value_bytes, ...input }, call) {
@@ -328,7 +328,7 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     output: Type.Object({
       names: Type.Array(
         Type.Object({
-          name: Type.String({ description: "Name of events." }),
+          name: Type.String({ description: "Name that events have." }),
           count: Type.Integer({ description: "How many of the events have the name." }),
         }),
         { description: "Names with their counts, most frequent first." },

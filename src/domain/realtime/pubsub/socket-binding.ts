@@ -137,7 +137,7 @@ const Result = Type.Object({
 });
 
 const Meta = Type.Object({
-  timestamp: Type.String({ description: "RFC 3339." }),
+  timestamp: Type.String({ description: "When it happened, RFC 3339." }),
   sequence: Type.Optional(Type.Integer()),
   sequenceExact: Type.Optional(Position("The same as text, for readers whose numbers end at 2^53.")),
   custom: Type.Optional(Type.Unknown({ description: "The metadata that the event was emitted with." })),

@@ -31,7 +31,7 @@ const Thing_ = Type.Object({
   at: Type.String({ format: "date-time", description: "When it came to be." }),
   depth: Type.Integer({ description: "Steps away from what was asked about; negative for causes." }),
   entity_id: Type.Optional(Named("The stream that the event was appended to.")),
-  entity_version: Type.Optional(Type.Integer({ description: "Its version there." })),
+  entity_version: Type.Optional(Type.Integer({ description: "Version of the event in that stream." })),
 });
 
 const Link = Type.Object({

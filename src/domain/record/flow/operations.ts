@@ -104,7 +104,7 @@ function flowOperation(flow: Flow, view: FlowView): Operation {
         Type.Object({
           [source]: text,
           [target]: text,
-          count: Type.Integer({ description: "How often it happened." }),
+          count: Type.Integer({ description: "How often it happened in the hours asked for." }),
         }),
         { description: "Edges along which most happened, at most 1,000." },
       ),

@@ -13,7 +13,7 @@ export const requestsOperations = (captured: CapturedRequests): Operation[] => [
     summary: "The org's last requests at all nodes, without credentials; the first call begins to capture.",
     input: Type.Object({}),
     output: Type.Object({
-      requests: Type.Array(CapturedRequest, { description: "Newest first." }),
+      requests: Type.Array(CapturedRequest, { description: "Requests, newest first." }),
       count: Type.Integer({ description: "How many there are." }),
       capturing_until: Type.String({
         format: "date-time",

@@ -27,8 +27,8 @@ export type Redact = (input: unknown) => { payload: string | undefined; removed:
 export const CapturedRequest = Type.Object({
   request_id: Type.String({ description: "The id of the answer's header `X-Request-Id`." }),
   node_id: Type.String({ description: "The node that answered." }),
-  at: Type.String({ format: "date-time", description: "When it came." }),
-  method: Type.String({ description: "The HTTP method." }),
+  at: Type.String({ format: "date-time", description: "When the request came." }),
+  method: Type.String({ description: "The request's HTTP method." }),
   path: Type.String({ description: "The path, without its query." }),
   query: Type.Unsafe<Record<string, string>>(
     Type.Record(Type.String(), Type.String(), { description: "The query, without credentials." }),

@@ -179,7 +179,7 @@ const keysOperation = (kv: Kv): Operation =>
       cursor: Type.Optional(Type.String({ maxLength })),
     }),
     output: Type.Object({
-      keys: Type.Array(Type.String(), { description: "Keys in order." }),
+      keys: Type.Array(Type.String(), { description: "Keys of the page, in order." }),
       count: Type.Integer({ description: "How many keys the page has." }),
       next_cursor: Type.Optional(Type.String()),
     }),
@@ -222,7 +222,7 @@ const valueOperations = (kv: Kv): Operation[] => [
     input: Type.Object({ ...ofKey, revision: Type.Optional(count) }),
     about: aboutKey,
     output: Type.Object({
-      key: Type.String({ description: "The key." }),
+      key: Type.String({ description: "The key in its bucket." }),
       value: Type.String({ description: "Base64." }),
       revision: Type.Integer(),
       created_at: Type.String({ format: "date-time" }),
@@ -300,10 +300,12 @@ const valueOperations = (kv: Kv): Operation[] => [
 ];
 
 const Told = Type.Object({
-  key: Type.String({ description: "The key." }),
+  key: Type.String({ description: "The key in its bucket." }),
   value: Type.String({ description: "Base64; empty of a deletion." }),
   revision: Type.Integer(),
-  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], { description: "What was done." }),
+  operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
+    description: "What was done to the key.",
+  }),
   bucket: Type.String(),
 });
 

@@ -172,7 +172,7 @@ export type RegisterToolResponse = Message<"svc.v1.RegisterToolResponse"> & {
   hmacSecret: string;
 
   /**
-   * Qualified: {agent}.{tool}.
+   * The qualified names: {agent}.{tool}.
    *
    * @generated from field: repeated string registered_tool_names = 2;
    */
@@ -198,7 +198,7 @@ export type RegisterToolResponseJson = {
   hmacSecret?: string;
 
   /**
-   * Qualified: {agent}.{tool}.
+   * The qualified names: {agent}.{tool}.
    *
    * @generated from field: repeated string registered_tool_names = 2;
    */
@@ -224,7 +224,7 @@ export const RegisterToolResponseSchema: GenMessage<RegisterToolResponse, {jsonT
  */
 export type InvokeToolRequest = Message<"svc.v1.InvokeToolRequest"> & {
   /**
-   * The qualified name.
+   * The qualified name: {agent}.{tool}.
    *
    * @generated from field: string tool_name = 1;
    */
@@ -250,7 +250,7 @@ export type InvokeToolRequest = Message<"svc.v1.InvokeToolRequest"> & {
  */
 export type InvokeToolRequestJson = {
   /**
-   * The qualified name.
+   * The qualified name: {agent}.{tool}.
    *
    * @generated from field: string tool_name = 1;
    */

@@ -41,7 +41,7 @@ export type GetCausalityRequest = Message<"svc.v1.GetCausalityRequest"> & {
   direction: string;
 
   /**
-   * From 1 to 50; 10 when 0.
+   * How many links are followed, from 1 to 50; 10 when 0.
    *
    * @generated from field: int32 depth = 4;
    */
@@ -82,7 +82,7 @@ export type GetCausalityRequestJson = {
   direction?: string;
 
   /**
-   * From 1 to 50; 10 when 0.
+   * How many links are followed, from 1 to 50; 10 when 0.
    *
    * @generated from field: int32 depth = 4;
    */

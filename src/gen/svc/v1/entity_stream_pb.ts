@@ -177,7 +177,7 @@ export const NewStreamEventSchema: GenMessage<NewStreamEvent, {jsonType: NewStre
  */
 export type AppendEventsRequest = Message<"svc.v1.AppendEventsRequest"> & {
   /**
-   * A stream at most once.
+   * What is appended, each stream at most once.
    *
    * @generated from field: repeated svc.v1.StreamAppend streams = 1;
    */
@@ -189,7 +189,7 @@ export type AppendEventsRequest = Message<"svc.v1.AppendEventsRequest"> & {
  */
 export type AppendEventsRequestJson = {
   /**
-   * A stream at most once.
+   * What is appended, each stream at most once.
    *
    * @generated from field: repeated svc.v1.StreamAppend streams = 1;
    */
@@ -596,7 +596,7 @@ export type ReadStreamRequest = Message<"svc.v1.ReadStreamRequest"> & {
   limit: number;
 
   /**
-   * forward or backward.
+   * In which order: `forward` or `backward`.
    *
    * @generated from field: string direction = 4;
    */
@@ -634,7 +634,7 @@ export type ReadStreamRequestJson = {
   limit?: number;
 
   /**
-   * forward or backward.
+   * In which order: `forward` or `backward`.
    *
    * @generated from field: string direction = 4;
    */
@@ -667,7 +667,7 @@ export type ReadStreamResponse = Message<"svc.v1.ReadStreamResponse"> & {
   events: StreamEvent[];
 
   /**
-   * Of the whole stream.
+   * How many events the whole stream has.
    *
    * @generated from field: int32 total_count = 2;
    */
@@ -693,7 +693,7 @@ export type ReadStreamResponseJson = {
   events?: StreamEventJson[];
 
   /**
-   * Of the whole stream.
+   * How many events the whole stream has.
    *
    * @generated from field: int32 total_count = 2;
    */
@@ -1233,7 +1233,7 @@ export type GetEntityHistoryRequest = Message<"svc.v1.GetEntityHistoryRequest"> 
   limit: number;
 
   /**
-   * forward or backward.
+   * In which order: `forward` or `backward`.
    *
    * @generated from field: string direction = 4;
    */
@@ -1281,7 +1281,7 @@ export type GetEntityHistoryRequestJson = {
   limit?: number;
 
   /**
-   * forward or backward.
+   * In which order: `forward` or `backward`.
    *
    * @generated from field: string direction = 4;
    */

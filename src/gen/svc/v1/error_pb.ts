@@ -33,7 +33,7 @@ export type ErrorGroup = Message<"svc.v1.ErrorGroup"> & {
   functionId: string;
 
   /**
-   * Of the error; empty for none.
+   * Code of the error; empty for none.
    *
    * @generated from field: string code = 3;
    */
@@ -101,7 +101,7 @@ export type ErrorGroupJson = {
   functionId?: string;
 
   /**
-   * Of the error; empty for none.
+   * Code of the error; empty for none.
    *
    * @generated from field: string code = 3;
    */
@@ -227,7 +227,7 @@ export const ListErrorGroupsRequestSchema: GenMessage<ListErrorGroupsRequest, {j
  */
 export type ListErrorGroupsResponse = Message<"svc.v1.ListErrorGroupsResponse"> & {
   /**
-   * Seen last first.
+   * Groups, those seen last first.
    *
    * @generated from field: repeated svc.v1.ErrorGroup groups = 1;
    */
@@ -244,7 +244,7 @@ export type ListErrorGroupsResponse = Message<"svc.v1.ListErrorGroupsResponse"> 
  */
 export type ListErrorGroupsResponseJson = {
   /**
-   * Seen last first.
+   * Groups, those seen last first.
    *
    * @generated from field: repeated svc.v1.ErrorGroup groups = 1;
    */
@@ -268,7 +268,7 @@ export const ListErrorGroupsResponseSchema: GenMessage<ListErrorGroupsResponse, 
  */
 export type GetErrorGroupRequest = Message<"svc.v1.GetErrorGroupRequest"> & {
   /**
-   * Of the group (err_…).
+   * Id of the group (`err_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -280,7 +280,7 @@ export type GetErrorGroupRequest = Message<"svc.v1.GetErrorGroupRequest"> & {
  */
 export type GetErrorGroupRequestJson = {
   /**
-   * Of the group (err_…).
+   * Id of the group (`err_…`).
    *
    * @generated from field: string id = 1;
    */

@@ -1331,7 +1331,7 @@ export type GetProjectionRequest = Message<"svc.v1.GetProjectionRequest"> & {
   name: string;
 
   /**
-   * Empty means __global__.
+   * Key of the partition; empty means `__global__`.
    *
    * @generated from field: string partition = 2;
    */
@@ -1364,7 +1364,7 @@ export type GetProjectionRequestJson = {
   name?: string;
 
   /**
-   * Empty means __global__.
+   * Key of the partition; empty means `__global__`.
    *
    * @generated from field: string partition = 2;
    */
@@ -1447,7 +1447,7 @@ export type GetProjectionResponse = Message<"svc.v1.GetProjectionResponse"> & {
   stateValue?: Value | undefined;
 
   /**
-   * The registration.
+   * The registration of the projection.
    *
    * @generated from field: svc.v1.ProjectionInfo registry = 9;
    */
@@ -1530,7 +1530,7 @@ export type GetProjectionResponseJson = {
   stateValue?: ValueJson;
 
   /**
-   * The registration.
+   * The registration of the projection.
    *
    * @generated from field: svc.v1.ProjectionInfo registry = 9;
    */
@@ -1721,7 +1721,7 @@ export type ProjectionInfo = Message<"svc.v1.ProjectionInfo"> & {
   eventHandlers?: JsonObject | undefined;
 
   /**
-   * For people.
+   * What the projection is for, for people.
    *
    * @generated from field: string description = 15;
    */
@@ -1841,7 +1841,7 @@ export type ProjectionInfoJson = {
   eventHandlers?: StructJson;
 
   /**
-   * For people.
+   * What the projection is for, for people.
    *
    * @generated from field: string description = 15;
    */
@@ -2044,7 +2044,7 @@ export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusRes
   buildingSeq: bigint;
 
   /**
-   * Of the registered definition.
+   * Version of the registered definition.
    *
    * @generated from field: int64 version = 46;
    */
@@ -2146,7 +2146,7 @@ export type GetProjectionStatusResponseJson = {
   buildingSeq?: string;
 
   /**
-   * Of the registered definition.
+   * Version of the registered definition.
    *
    * @generated from field: int64 version = 46;
    */
@@ -2326,7 +2326,7 @@ export type RebuildJob = Message<"svc.v1.RebuildJob"> & {
   totalEvents: bigint;
 
   /**
-   * From 0 to 1.
+   * How far it is, from 0 to 1.
    *
    * @generated from field: double progress = 6;
    */
@@ -2414,7 +2414,7 @@ export type RebuildJobJson = {
   totalEvents?: string;
 
   /**
-   * From 0 to 1.
+   * How far it is, from 0 to 1.
    *
    * @generated from field: double progress = 6;
    */
@@ -2513,7 +2513,7 @@ export const GetRebuildJobRequestSchema: GenMessage<GetRebuildJobRequest, {jsonT
  */
 export type GetRebuildJobResponse = Message<"svc.v1.GetRebuildJobResponse"> & {
   /**
-   * The last rebuild.
+   * The last rebuild of the projection.
    *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
@@ -2525,7 +2525,7 @@ export type GetRebuildJobResponse = Message<"svc.v1.GetRebuildJobResponse"> & {
  */
 export type GetRebuildJobResponseJson = {
   /**
-   * The last rebuild.
+   * The last rebuild of the projection.
    *
    * @generated from field: svc.v1.RebuildJob job = 1;
    */
@@ -2856,7 +2856,7 @@ export type CreateSQLProjectionRequest = Message<"svc.v1.CreateSQLProjectionRequ
   events: string[];
 
   /**
-   * For people, at most 4 KiB.
+   * What the projection is for, for people; at most 4 KiB.
    *
    * @generated from field: string description = 5;
    */
@@ -2896,7 +2896,7 @@ export type CreateSQLProjectionRequestJson = {
   events?: string[];
 
   /**
-   * For people, at most 4 KiB.
+   * What the projection is for, for people; at most 4 KiB.
    *
    * @generated from field: string description = 5;
    */
@@ -3055,7 +3055,7 @@ export type QuerySQLProjectionResponse = Message<"svc.v1.QuerySQLProjectionRespo
   rows: QuerySQLRow[];
 
   /**
-   * Ignores the limit.
+   * How many rows there are, whatever the limit.
    *
    * @generated from field: int32 total_count = 3;
    */
@@ -3079,7 +3079,7 @@ export type QuerySQLProjectionResponseJson = {
   rows?: QuerySQLRowJson[];
 
   /**
-   * Ignores the limit.
+   * How many rows there are, whatever the limit.
    *
    * @generated from field: int32 total_count = 3;
    */
@@ -3150,7 +3150,7 @@ export type WaitProjectionCatchupRequest = Message<"svc.v1.WaitProjectionCatchup
   name: string;
 
   /**
-   * Zero answers at once.
+   * Position that must be folded; zero answers at once.
    *
    * @generated from field: uint64 min_seq = 2;
    */
@@ -3181,7 +3181,7 @@ export type WaitProjectionCatchupRequestJson = {
   name?: string;
 
   /**
-   * Zero answers at once.
+   * Position that must be folded; zero answers at once.
    *
    * @generated from field: uint64 min_seq = 2;
    */
@@ -3540,7 +3540,7 @@ export const WaitForEventRequestSchema: GenMessage<WaitForEventRequest, {jsonTyp
  */
 export type WaitProjectionCatchupStreamResponse = Message<"svc.v1.WaitProjectionCatchupStreamResponse"> & {
   /**
-   * The last frame is DONE.
+   * What the frame says; the last one is DONE.
    *
    * @generated from field: svc.v1.WaitStreamFrameKind kind = 1;
    */
@@ -3591,7 +3591,7 @@ export type WaitProjectionCatchupStreamResponse = Message<"svc.v1.WaitProjection
  */
 export type WaitProjectionCatchupStreamResponseJson = {
   /**
-   * The last frame is DONE.
+   * What the frame says; the last one is DONE.
    *
    * @generated from field: svc.v1.WaitStreamFrameKind kind = 1;
    */

@@ -625,7 +625,7 @@ export type EventMetadata = Message<"svc.v1.EventMetadata"> & {
   timestamp?: Timestamp | undefined;
 
   /**
-   * system or user.
+   * Who wrote it: `system` or `user`.
    *
    * @generated from field: string source = 2;
    */
@@ -654,7 +654,7 @@ export type EventMetadataJson = {
   timestamp?: TimestampJson;
 
   /**
-   * system or user.
+   * Who wrote it: `system` or `user`.
    *
    * @generated from field: string source = 2;
    */
@@ -1747,7 +1747,7 @@ export type ServerCapabilities = Message<"svc.v1.ServerCapabilities"> & {
   transports: string[];
 
   /**
-   * Features that work here.
+   * Names of the features that work here.
    *
    * @generated from field: repeated string features = 2;
    */
@@ -1773,7 +1773,7 @@ export type ServerCapabilitiesJson = {
   transports?: string[];
 
   /**
-   * Features that work here.
+   * Names of the features that work here.
    *
    * @generated from field: repeated string features = 2;
    */
@@ -1981,7 +1981,7 @@ export const PublishResponseSchema: GenMessage<PublishResponse, {jsonType: Publi
  */
 export type ListTopicsRequest = Message<"svc.v1.ListTopicsRequest"> & {
   /**
-   * At most so many, by name; zero means as many as one answer holds.
+   * At most so many, by name; zero means 1,000, the most.
    *
    * @generated from field: int32 limit = 40;
    */
@@ -2000,7 +2000,7 @@ export type ListTopicsRequest = Message<"svc.v1.ListTopicsRequest"> & {
  */
 export type ListTopicsRequestJson = {
   /**
-   * At most so many, by name; zero means as many as one answer holds.
+   * At most so many, by name; zero means 1,000, the most.
    *
    * @generated from field: int32 limit = 40;
    */

@@ -24,14 +24,14 @@ export type ExecuteSQLRequest = Message<"svc.v1.ExecuteSQLRequest"> & {
   query: string;
 
   /**
-   * Zero means 5 seconds.
+   * Milliseconds that the query may take; zero means 5 seconds.
    *
    * @generated from field: int32 timeout_ms = 2;
    */
   timeoutMs: number;
 
   /**
-   * Zero means 1000.
+   * How many rows at most; zero means 1,000.
    *
    * @generated from field: int32 max_rows = 3;
    */
@@ -50,14 +50,14 @@ export type ExecuteSQLRequestJson = {
   query?: string;
 
   /**
-   * Zero means 5 seconds.
+   * Milliseconds that the query may take; zero means 5 seconds.
    *
    * @generated from field: int32 timeout_ms = 2;
    */
   timeoutMs?: number;
 
   /**
-   * Zero means 1000.
+   * How many rows at most; zero means 1,000.
    *
    * @generated from field: int32 max_rows = 3;
    */

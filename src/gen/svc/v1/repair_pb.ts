@@ -155,7 +155,7 @@ export type PreviewRepairRequest = Message<"svc.v1.PreviewRepairRequest"> & {
   action: string;
 
   /**
-   * Which runs.
+   * Which runs it would select.
    *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
@@ -174,7 +174,7 @@ export type PreviewRepairRequestJson = {
   action?: string;
 
   /**
-   * Which runs.
+   * Which runs it would select.
    *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
@@ -203,7 +203,7 @@ export type RepairSample = Message<"svc.v1.RepairSample"> & {
   functionId: string;
 
   /**
-   * As it is now.
+   * Status of the run as it is now.
    *
    * @generated from field: string status = 3;
    */
@@ -235,7 +235,7 @@ export type RepairSampleJson = {
   functionId?: string;
 
   /**
-   * As it is now.
+   * Status of the run as it is now.
    *
    * @generated from field: string status = 3;
    */
@@ -276,14 +276,14 @@ export type PreviewRepairResponse = Message<"svc.v1.PreviewRepairResponse"> & {
   truncated: boolean;
 
   /**
-   * The same by status.
+   * How many of them have which status.
    *
    * @generated from field: map<string, int64> by_status = 3;
    */
   byStatus: { [key: string]: bigint };
 
   /**
-   * The newest.
+   * The newest runs that it would select.
    *
    * @generated from field: repeated svc.v1.RepairSample samples = 4;
    */
@@ -307,14 +307,14 @@ export type PreviewRepairResponseJson = {
   truncated?: boolean;
 
   /**
-   * The same by status.
+   * How many of them have which status.
    *
    * @generated from field: map<string, int64> by_status = 3;
    */
   byStatus?: { [key: string]: string };
 
   /**
-   * The newest.
+   * The newest runs that it would select.
    *
    * @generated from field: repeated svc.v1.RepairSample samples = 4;
    */
@@ -340,7 +340,7 @@ export type StartRepairRequest = Message<"svc.v1.StartRepairRequest"> & {
   action: string;
 
   /**
-   * Which runs.
+   * Which runs it selects.
    *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
@@ -361,7 +361,7 @@ export type StartRepairRequest = Message<"svc.v1.StartRepairRequest"> & {
   outputJson: string;
 
   /**
-   * Why; at most 1024 characters.
+   * Why, for the audit; at most 1,024 characters.
    *
    * @generated from field: string reason = 5;
    */
@@ -380,7 +380,7 @@ export type StartRepairRequestJson = {
   action?: string;
 
   /**
-   * Which runs.
+   * Which runs it selects.
    *
    * @generated from field: svc.v1.RepairFilter filter = 2;
    */
@@ -401,7 +401,7 @@ export type StartRepairRequestJson = {
   outputJson?: string;
 
   /**
-   * Why; at most 1024 characters.
+   * Why, for the audit; at most 1,024 characters.
    *
    * @generated from field: string reason = 5;
    */
@@ -420,14 +420,14 @@ export const StartRepairRequestSchema: GenMessage<StartRepairRequest, {jsonType:
  */
 export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
   /**
-   * Not begun.
+   * How many are not begun.
    *
    * @generated from field: int64 pending = 1;
    */
   pending: bigint;
 
   /**
-   * Done.
+   * How many are done.
    *
    * @generated from field: int64 done = 2;
    */
@@ -481,14 +481,14 @@ export type RepairCounts = Message<"svc.v1.RepairCounts"> & {
  */
 export type RepairCountsJson = {
   /**
-   * Not begun.
+   * How many are not begun.
    *
    * @generated from field: int64 pending = 1;
    */
   pending?: string;
 
   /**
-   * Done.
+   * How many are done.
    *
    * @generated from field: int64 done = 2;
    */
@@ -549,7 +549,7 @@ export const RepairCountsSchema: GenMessage<RepairCounts, {jsonType: RepairCount
  */
 export type Repair = Message<"svc.v1.Repair"> & {
   /**
-   * Of the repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -591,7 +591,7 @@ export type Repair = Message<"svc.v1.Repair"> & {
   requestJson: string;
 
   /**
-   * The key or user.
+   * Id of the key or user who started it.
    *
    * @generated from field: string started_by = 7;
    */
@@ -655,7 +655,7 @@ export type Repair = Message<"svc.v1.Repair"> & {
  */
 export type RepairJson = {
   /**
-   * Of the repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -697,7 +697,7 @@ export type RepairJson = {
   requestJson?: string;
 
   /**
-   * The key or user.
+   * Id of the key or user who started it.
    *
    * @generated from field: string started_by = 7;
    */
@@ -768,7 +768,7 @@ export const RepairSchema: GenMessage<Repair, {jsonType: RepairJson}> = /*@__PUR
  */
 export type GetRepairRequest = Message<"svc.v1.GetRepairRequest"> & {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -780,7 +780,7 @@ export type GetRepairRequest = Message<"svc.v1.GetRepairRequest"> & {
  */
 export type GetRepairRequestJson = {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -836,7 +836,7 @@ export const ListRepairsRequestSchema: GenMessage<ListRepairsRequest, {jsonType:
  */
 export type ListRepairsResponse = Message<"svc.v1.ListRepairsResponse"> & {
   /**
-   * Newest first.
+   * Repairs, newest first.
    *
    * @generated from field: repeated svc.v1.Repair repairs = 1;
    */
@@ -853,7 +853,7 @@ export type ListRepairsResponse = Message<"svc.v1.ListRepairsResponse"> & {
  */
 export type ListRepairsResponseJson = {
   /**
-   * Newest first.
+   * Repairs, newest first.
    *
    * @generated from field: repeated svc.v1.Repair repairs = 1;
    */
@@ -877,7 +877,7 @@ export const ListRepairsResponseSchema: GenMessage<ListRepairsResponse, {jsonTyp
  */
 export type ListRepairItemsRequest = Message<"svc.v1.ListRepairItemsRequest"> & {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -906,7 +906,7 @@ export type ListRepairItemsRequest = Message<"svc.v1.ListRepairItemsRequest"> & 
  */
 export type ListRepairItemsRequestJson = {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -966,7 +966,7 @@ export type RepairItem = Message<"svc.v1.RepairItem"> & {
   error: string;
 
   /**
-   * Since when.
+   * Since when the item has its status.
    *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
@@ -1009,7 +1009,7 @@ export type RepairItemJson = {
   error?: string;
 
   /**
-   * Since when.
+   * Since when the item has its status.
    *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
@@ -1035,7 +1035,7 @@ export const RepairItemSchema: GenMessage<RepairItem, {jsonType: RepairItemJson}
  */
 export type ListRepairItemsResponse = Message<"svc.v1.ListRepairItemsResponse"> & {
   /**
-   * By the id of the run.
+   * Items by the id of their run.
    *
    * @generated from field: repeated svc.v1.RepairItem items = 1;
    */
@@ -1052,7 +1052,7 @@ export type ListRepairItemsResponse = Message<"svc.v1.ListRepairItemsResponse"> 
  */
 export type ListRepairItemsResponseJson = {
   /**
-   * By the id of the run.
+   * Items by the id of their run.
    *
    * @generated from field: repeated svc.v1.RepairItem items = 1;
    */
@@ -1076,7 +1076,7 @@ export const ListRepairItemsResponseSchema: GenMessage<ListRepairItemsResponse, 
  */
 export type PauseRepairRequest = Message<"svc.v1.PauseRepairRequest"> & {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1088,7 +1088,7 @@ export type PauseRepairRequest = Message<"svc.v1.PauseRepairRequest"> & {
  */
 export type PauseRepairRequestJson = {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1107,7 +1107,7 @@ export const PauseRepairRequestSchema: GenMessage<PauseRepairRequest, {jsonType:
  */
 export type ContinueRepairRequest = Message<"svc.v1.ContinueRepairRequest"> & {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1119,7 +1119,7 @@ export type ContinueRepairRequest = Message<"svc.v1.ContinueRepairRequest"> & {
  */
 export type ContinueRepairRequestJson = {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1138,7 +1138,7 @@ export const ContinueRepairRequestSchema: GenMessage<ContinueRepairRequest, {jso
  */
 export type StopRepairRequest = Message<"svc.v1.StopRepairRequest"> & {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1150,7 +1150,7 @@ export type StopRepairRequest = Message<"svc.v1.StopRepairRequest"> & {
  */
 export type StopRepairRequestJson = {
   /**
-   * The repair.
+   * Id of the repair (`rep_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1178,21 +1178,21 @@ export type ReplayEvents = Message<"svc.v1.ReplayEvents"> & {
   pattern: string;
 
   /**
-   * CEL over event and data.
+   * A CEL condition over `event` and `data`.
    *
    * @generated from field: string filter = 2;
    */
   filter: string;
 
   /**
-   * The first position.
+   * Position of the first event.
    *
    * @generated from field: int64 from_position = 3;
    */
   fromPosition: bigint;
 
   /**
-   * The last position.
+   * Position of the last event.
    *
    * @generated from field: int64 to_position = 4;
    */
@@ -1230,21 +1230,21 @@ export type ReplayEventsJson = {
   pattern?: string;
 
   /**
-   * CEL over event and data.
+   * A CEL condition over `event` and `data`.
    *
    * @generated from field: string filter = 2;
    */
   filter?: string;
 
   /**
-   * The first position.
+   * Position of the first event.
    *
    * @generated from field: int64 from_position = 3;
    */
   fromPosition?: string;
 
   /**
-   * The last position.
+   * Position of the last event.
    *
    * @generated from field: int64 to_position = 4;
    */
@@ -1285,7 +1285,7 @@ export type PreviewReplayRequest = Message<"svc.v1.PreviewReplayRequest"> & {
   functionId: string;
 
   /**
-   * Which events.
+   * Which events of the past.
    *
    * @generated from field: svc.v1.ReplayEvents events = 2;
    */
@@ -1302,7 +1302,7 @@ export type PreviewReplayRequestJson = {
   functionId?: string;
 
   /**
-   * Which events.
+   * Which events of the past.
    *
    * @generated from field: svc.v1.ReplayEvents events = 2;
    */
@@ -1326,21 +1326,21 @@ export type ReplaySample = Message<"svc.v1.ReplaySample"> & {
   eventId: string;
 
   /**
-   * The event's.
+   * Name of the event.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Its place in the log.
+   * Position of the event in the log.
    *
    * @generated from field: int64 position = 3;
    */
   position: bigint;
 
   /**
-   * When it was written.
+   * When the event was written.
    *
    * @generated from field: google.protobuf.Timestamp at = 4;
    */
@@ -1364,21 +1364,21 @@ export type ReplaySampleJson = {
   eventId?: string;
 
   /**
-   * The event's.
+   * Name of the event.
    *
    * @generated from field: string name = 2;
    */
   name?: string;
 
   /**
-   * Its place in the log.
+   * Position of the event in the log.
    *
    * @generated from field: int64 position = 3;
    */
   position?: string;
 
   /**
-   * When it was written.
+   * When the event was written.
    *
    * @generated from field: google.protobuf.Timestamp at = 4;
    */
@@ -1432,7 +1432,7 @@ export type PreviewReplayResponse = Message<"svc.v1.PreviewReplayResponse"> & {
   truncated: boolean;
 
   /**
-   * Those of them that match.
+   * How many of the events match.
    *
    * @generated from field: int64 matched = 5;
    */
@@ -1453,7 +1453,7 @@ export type PreviewReplayResponse = Message<"svc.v1.PreviewReplayResponse"> & {
   toStart: bigint;
 
   /**
-   * The first matching ones.
+   * The first events that match.
    *
    * @generated from field: repeated svc.v1.ReplaySample samples = 8;
    */
@@ -1493,7 +1493,7 @@ export type PreviewReplayResponseJson = {
   truncated?: boolean;
 
   /**
-   * Those of them that match.
+   * How many of the events match.
    *
    * @generated from field: int64 matched = 5;
    */
@@ -1514,7 +1514,7 @@ export type PreviewReplayResponseJson = {
   toStart?: string;
 
   /**
-   * The first matching ones.
+   * The first events that match.
    *
    * @generated from field: repeated svc.v1.ReplaySample samples = 8;
    */
@@ -1538,7 +1538,7 @@ export type StartReplayRequest = Message<"svc.v1.StartReplayRequest"> & {
   functionId: string;
 
   /**
-   * Which events.
+   * Which events of the past.
    *
    * @generated from field: svc.v1.ReplayEvents events = 2;
    */
@@ -1552,7 +1552,7 @@ export type StartReplayRequest = Message<"svc.v1.StartReplayRequest"> & {
   thenLive: boolean;
 
   /**
-   * Why; at most 1024 characters.
+   * Why, for the audit; at most 1,024 characters.
    *
    * @generated from field: string reason = 4;
    */
@@ -1569,7 +1569,7 @@ export type StartReplayRequestJson = {
   functionId?: string;
 
   /**
-   * Which events.
+   * Which events of the past.
    *
    * @generated from field: svc.v1.ReplayEvents events = 2;
    */
@@ -1583,7 +1583,7 @@ export type StartReplayRequestJson = {
   thenLive?: boolean;
 
   /**
-   * Why; at most 1024 characters.
+   * Why, for the audit; at most 1,024 characters.
    *
    * @generated from field: string reason = 4;
    */

@@ -30,7 +30,7 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
   id: string;
 
   /**
-   * For people, at most 256 bytes.
+   * Name of the function, for people; at most 256 bytes.
    *
    * @generated from field: string name = 2;
    */
@@ -222,7 +222,7 @@ export type RegisterFunctionRequest = Message<"svc.v1.RegisterFunctionRequest"> 
   startWithinMs: number;
 
   /**
-   * Events start one run together.
+   * Several events start one run together.
    *
    * @generated from field: svc.v1.BatchConfig batch = 85;
    */
@@ -262,7 +262,7 @@ export type RegisterFunctionRequestJson = {
   id?: string;
 
   /**
-   * For people, at most 256 bytes.
+   * Name of the function, for people; at most 256 bytes.
    *
    * @generated from field: string name = 2;
    */
@@ -454,7 +454,7 @@ export type RegisterFunctionRequestJson = {
   startWithinMs?: number;
 
   /**
-   * Events start one run together.
+   * Several events start one run together.
    *
    * @generated from field: svc.v1.BatchConfig batch = 85;
    */
@@ -608,7 +608,7 @@ export type ListFunctionsRequest = Message<"svc.v1.ListFunctionsRequest"> & {
   name: string;
 
   /**
-   * pull or push.
+   * Only functions of this mode: `pull` or `push`.
    *
    * @generated from field: string mode = 5;
    */
@@ -649,7 +649,7 @@ export type ListFunctionsRequestJson = {
   name?: string;
 
   /**
-   * pull or push.
+   * Only functions of this mode: `pull` or `push`.
    *
    * @generated from field: string mode = 5;
    */
@@ -943,7 +943,7 @@ export const TriggerRequestSchema: GenMessage<TriggerRequest, {jsonType: Trigger
  */
 export type TriggerResponse = Message<"svc.v1.TriggerResponse"> & {
   /**
-   * Empty when no function matched.
+   * Ids of the runs that were started; empty when no function matched.
    *
    * @generated from field: repeated string run_ids = 1;
    */
@@ -995,7 +995,7 @@ export type TriggerResponse = Message<"svc.v1.TriggerResponse"> & {
  */
 export type TriggerResponseJson = {
   /**
-   * Empty when no function matched.
+   * Ids of the runs that were started; empty when no function matched.
    *
    * @generated from field: repeated string run_ids = 1;
    */
@@ -1073,7 +1073,7 @@ export type TriggerSyncRequest = Message<"svc.v1.TriggerSyncRequest"> & {
   idempotencyKey: string;
 
   /**
-   * Zero means 30 seconds.
+   * Milliseconds that it waits; zero means 30 seconds.
    *
    * @generated from field: int32 timeout_ms = 4;
    */
@@ -1125,7 +1125,7 @@ export type TriggerSyncRequestJson = {
   idempotencyKey?: string;
 
   /**
-   * Zero means 30 seconds.
+   * Milliseconds that it waits; zero means 30 seconds.
    *
    * @generated from field: int32 timeout_ms = 4;
    */
@@ -1751,7 +1751,7 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   eventId: string;
 
   /**
-   * Any of these.
+   * Only runs of one of these statuses.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 10;
    */
@@ -1772,7 +1772,7 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   attributes: AttributeFilter[];
 
   /**
-   * Newest first when unset.
+   * What they are ordered by; newest first when unset.
    *
    * @generated from field: svc.v1.AttributeOrder order_by = 91;
    */
@@ -1847,7 +1847,7 @@ export type ListRunsRequestJson = {
   eventId?: string;
 
   /**
-   * Any of these.
+   * Only runs of one of these statuses.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 10;
    */
@@ -1868,7 +1868,7 @@ export type ListRunsRequestJson = {
   attributes?: AttributeFilterJson[];
 
   /**
-   * Newest first when unset.
+   * What they are ordered by; newest first when unset.
    *
    * @generated from field: svc.v1.AttributeOrder order_by = 91;
    */
@@ -1934,7 +1934,7 @@ export type ListRunsResponse = Message<"svc.v1.ListRunsResponse"> & {
   truncated: boolean;
 
   /**
-   * How many, where truncated.
+   * How many runs were looked at, where truncated.
    *
    * @generated from field: int32 scanned = 127;
    */
@@ -1979,7 +1979,7 @@ export type ListRunsResponseJson = {
   truncated?: boolean;
 
   /**
-   * How many, where truncated.
+   * How many runs were looked at, where truncated.
    *
    * @generated from field: int32 scanned = 127;
    */
@@ -2411,7 +2411,7 @@ export type PausedStepInfo = Message<"svc.v1.PausedStepInfo"> & {
   name: string;
 
   /**
-   * JSON text.
+   * Output of the step, as JSON text.
    *
    * @generated from field: string output = 3;
    */
@@ -2440,7 +2440,7 @@ export type PausedStepInfo = Message<"svc.v1.PausedStepInfo"> & {
   status: string;
 
   /**
-   * JSON text.
+   * Error of the step, as JSON text.
    *
    * @generated from field: string error = 8;
    */
@@ -2466,7 +2466,7 @@ export type PausedStepInfoJson = {
   name?: string;
 
   /**
-   * JSON text.
+   * Output of the step, as JSON text.
    *
    * @generated from field: string output = 3;
    */
@@ -2495,7 +2495,7 @@ export type PausedStepInfoJson = {
   status?: string;
 
   /**
-   * JSON text.
+   * Error of the step, as JSON text.
    *
    * @generated from field: string error = 8;
    */
@@ -2524,7 +2524,7 @@ export type InjectStepOutputRequest = Message<"svc.v1.InjectStepOutputRequest"> 
   stepId: string;
 
   /**
-   * JSON text.
+   * The output from now on, as JSON text.
    *
    * @generated from field: string new_output = 3;
    */
@@ -2553,7 +2553,7 @@ export type InjectStepOutputRequestJson = {
   stepId?: string;
 
   /**
-   * JSON text.
+   * The output from now on, as JSON text.
    *
    * @generated from field: string new_output = 3;
    */
@@ -2584,7 +2584,7 @@ export type InjectStepOutputResponse = Message<"svc.v1.InjectStepOutputResponse"
   stepId: string;
 
   /**
-   * JSON text.
+   * The output before, as JSON text.
    *
    * @generated from field: string previous_output = 2;
    */
@@ -2601,7 +2601,7 @@ export type InjectStepOutputResponseJson = {
   stepId?: string;
 
   /**
-   * JSON text.
+   * The output before, as JSON text.
    *
    * @generated from field: string previous_output = 2;
    */
@@ -2639,7 +2639,7 @@ export const HealthRequestSchema: GenMessage<HealthRequest, {jsonType: HealthReq
  */
 export type HealthResponse = Message<"svc.v1.HealthResponse"> & {
   /**
-   * healthy or unhealthy.
+   * Whether the database can be written: `healthy` or `unhealthy`.
    *
    * @generated from field: string status = 1;
    */
@@ -2665,7 +2665,7 @@ export type HealthResponse = Message<"svc.v1.HealthResponse"> & {
  */
 export type HealthResponseJson = {
   /**
-   * healthy or unhealthy.
+   * Whether the database can be written: `healthy` or `unhealthy`.
    *
    * @generated from field: string status = 1;
    */
@@ -2698,7 +2698,7 @@ export const HealthResponseSchema: GenMessage<HealthResponse, {jsonType: HealthR
  */
 export type ComponentHealth = Message<"svc.v1.ComponentHealth"> & {
   /**
-   * healthy or unhealthy.
+   * Whether the part works: `healthy` or `unhealthy`.
    *
    * @generated from field: string status = 1;
    */
@@ -2717,7 +2717,7 @@ export type ComponentHealth = Message<"svc.v1.ComponentHealth"> & {
  */
 export type ComponentHealthJson = {
   /**
-   * healthy or unhealthy.
+   * Whether the part works: `healthy` or `unhealthy`.
    *
    * @generated from field: string status = 1;
    */

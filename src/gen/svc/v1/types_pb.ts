@@ -78,7 +78,7 @@ export const TriggerSchema: GenMessage<Trigger, {jsonType: TriggerJson}> = /*@__
  */
 export type RetryConfig = Message<"svc.v1.RetryConfig"> & {
   /**
-   * Counts the first attempt too.
+   * Attempts in all, the first included.
    *
    * @generated from field: int32 max_attempts = 1;
    */
@@ -109,7 +109,7 @@ export type RetryConfig = Message<"svc.v1.RetryConfig"> & {
  */
 export type RetryConfigJson = {
   /**
-   * Counts the first attempt too.
+   * Attempts in all, the first included.
    *
    * @generated from field: int32 max_attempts = 1;
    */
@@ -299,7 +299,7 @@ export type Function = Message<"svc.v1.Function"> & {
   id: string;
 
   /**
-   * For people, at most 256 bytes.
+   * Name of the function, for people; at most 256 bytes.
    *
    * @generated from field: string name = 2;
    */
@@ -493,7 +493,7 @@ export type Function = Message<"svc.v1.Function"> & {
   startWithinMs: number;
 
   /**
-   * Events start one run together.
+   * Several events start one run together.
    *
    * @generated from field: svc.v1.BatchConfig batch = 85;
    */
@@ -521,7 +521,7 @@ export type Function = Message<"svc.v1.Function"> & {
   definitionsDiffer: boolean;
 
   /**
-   * What its runs are found by.
+   * Attributes that its runs are found by.
    *
    * @generated from field: repeated svc.v1.FunctionAttribute attributes = 90;
    */
@@ -540,7 +540,7 @@ export type FunctionJson = {
   id?: string;
 
   /**
-   * For people, at most 256 bytes.
+   * Name of the function, for people; at most 256 bytes.
    *
    * @generated from field: string name = 2;
    */
@@ -734,7 +734,7 @@ export type FunctionJson = {
   startWithinMs?: number;
 
   /**
-   * Events start one run together.
+   * Several events start one run together.
    *
    * @generated from field: svc.v1.BatchConfig batch = 85;
    */
@@ -762,7 +762,7 @@ export type FunctionJson = {
   definitionsDiffer?: boolean;
 
   /**
-   * What its runs are found by.
+   * Attributes that its runs are found by.
    *
    * @generated from field: repeated svc.v1.FunctionAttribute attributes = 90;
    */
@@ -802,7 +802,7 @@ export type FlowNotice = Message<"svc.v1.FlowNotice"> & {
   outcome: string;
 
   /**
-   * Why, in words.
+   * Why, in words for people.
    *
    * @generated from field: string message = 4;
    */
@@ -835,7 +835,7 @@ export type FlowNoticeJson = {
   outcome?: string;
 
   /**
-   * Why, in words.
+   * Why, in words for people.
    *
    * @generated from field: string message = 4;
    */
@@ -870,7 +870,7 @@ export type ThrottleConfig = Message<"svc.v1.ThrottleConfig"> & {
   periodMs: number;
 
   /**
-   * Zero means 1.
+   * How many may begin at once; zero means 1.
    *
    * @generated from field: int32 burst = 3;
    */
@@ -905,7 +905,7 @@ export type ThrottleConfigJson = {
   periodMs?: number;
 
   /**
-   * Zero means 1.
+   * How many may begin at once; zero means 1.
    *
    * @generated from field: int32 burst = 3;
    */
@@ -1115,7 +1115,7 @@ export type IdempotencyConfig = Message<"svc.v1.IdempotencyConfig"> & {
   key: string;
 
   /**
-   * Zero means a day.
+   * How long a key counts, in milliseconds; zero means a day.
    *
    * @generated from field: int32 period_ms = 2;
    */
@@ -1136,7 +1136,7 @@ export type IdempotencyConfigJson = {
   key?: string;
 
   /**
-   * Zero means a day.
+   * How long a key counts, in milliseconds; zero means a day.
    *
    * @generated from field: int32 period_ms = 2;
    */
@@ -1181,7 +1181,7 @@ export type Event = Message<"svc.v1.Event"> & {
   idempotencyKey: string;
 
   /**
-   * api, cron, webhook and others.
+   * Where it came from: `api`, `cron`, `webhook` and others.
    *
    * @generated from field: string source = 5;
    */
@@ -1262,7 +1262,7 @@ export type EventJson = {
   idempotencyKey?: string;
 
   /**
-   * api, cron, webhook and others.
+   * Where it came from: `api`, `cron`, `webhook` and others.
    *
    * @generated from field: string source = 5;
    */
@@ -1895,7 +1895,7 @@ export type RunAttribute = Message<"svc.v1.RunAttribute"> & {
    */
   value: {
     /**
-     * At most 256 bytes.
+     * The value of a text, at most 256 bytes.
      *
      * @generated from field: string text = 2;
      */
@@ -1903,7 +1903,7 @@ export type RunAttribute = Message<"svc.v1.RunAttribute"> & {
     case: "text";
   } | {
     /**
-     * A finite number.
+     * The value of a number, which is finite.
      *
      * @generated from field: double number = 3;
      */
@@ -1911,7 +1911,7 @@ export type RunAttribute = Message<"svc.v1.RunAttribute"> & {
     case: "number";
   } | {
     /**
-     * A bool.
+     * The value of a bool.
      *
      * @generated from field: bool flag = 4;
      */
@@ -1919,7 +1919,7 @@ export type RunAttribute = Message<"svc.v1.RunAttribute"> & {
     case: "flag";
   } | {
     /**
-     * A time, to the millisecond.
+     * The value of a time, to the millisecond.
      *
      * @generated from field: google.protobuf.Timestamp time = 5;
      */
@@ -1942,28 +1942,28 @@ export type RunAttributeJson = {
   name?: string;
 
   /**
-   * At most 256 bytes.
+   * The value of a text, at most 256 bytes.
    *
    * @generated from field: string text = 2;
    */
   text?: string;
 
   /**
-   * A finite number.
+   * The value of a number, which is finite.
    *
    * @generated from field: double number = 3;
    */
   number?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
-   * A bool.
+   * The value of a bool.
    *
    * @generated from field: bool flag = 4;
    */
   flag?: boolean;
 
   /**
-   * A time, to the millisecond.
+   * The value of a time, to the millisecond.
    *
    * @generated from field: google.protobuf.Timestamp time = 5;
    */
@@ -1984,7 +1984,7 @@ export const RunAttributeSchema: GenMessage<RunAttribute, {jsonType: RunAttribut
  */
 export type AttributeFilter = Message<"svc.v1.AttributeFilter"> & {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */
@@ -2042,7 +2042,7 @@ export type AttributeFilter = Message<"svc.v1.AttributeFilter"> & {
  */
 export type AttributeFilterJson = {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */
@@ -2098,7 +2098,7 @@ export const AttributeFilterSchema: GenMessage<AttributeFilter, {jsonType: Attri
  */
 export type AttributeOrder = Message<"svc.v1.AttributeOrder"> & {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */
@@ -2119,7 +2119,7 @@ export type AttributeOrder = Message<"svc.v1.AttributeOrder"> & {
  */
 export type AttributeOrderJson = {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */
@@ -2147,7 +2147,7 @@ export const AttributeOrderSchema: GenMessage<AttributeOrder, {jsonType: Attribu
  */
 export type FunctionAttribute = Message<"svc.v1.FunctionAttribute"> & {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */
@@ -2175,7 +2175,7 @@ export type FunctionAttribute = Message<"svc.v1.FunctionAttribute"> & {
  */
 export type FunctionAttributeJson = {
   /**
-   * Of the attribute.
+   * Name of the attribute.
    *
    * @generated from field: string name = 1;
    */

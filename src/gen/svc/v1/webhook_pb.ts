@@ -68,14 +68,14 @@ export type WebhookVerifyConfig = Message<"svc.v1.WebhookVerifyConfig"> & {
   signingTemplate: string;
 
   /**
-   * hex or base64.
+   * How the signature is written: `hex` or `base64`.
    *
    * @generated from field: string encoding = 8;
    */
   encoding: string;
 
   /**
-   * hmac-sha256 or hmac-sha1.
+   * How it is computed: `hmac-sha256` or `hmac-sha1`.
    *
    * @generated from field: string algorithm = 9;
    */
@@ -171,14 +171,14 @@ export type WebhookVerifyConfigJson = {
   signingTemplate?: string;
 
   /**
-   * hex or base64.
+   * How the signature is written: `hex` or `base64`.
    *
    * @generated from field: string encoding = 8;
    */
   encoding?: string;
 
   /**
-   * hmac-sha256 or hmac-sha1.
+   * How it is computed: `hmac-sha256` or `hmac-sha1`.
    *
    * @generated from field: string algorithm = 9;
    */
@@ -283,7 +283,7 @@ export type WebhookSource = Message<"svc.v1.WebhookSource"> & {
   verifySecretSet: boolean;
 
   /**
-   * For people.
+   * Name of the source, for people.
    *
    * @generated from field: string name = 10;
    */
@@ -379,7 +379,7 @@ export type WebhookSourceJson = {
   verifySecretSet?: boolean;
 
   /**
-   * For people.
+   * Name of the source, for people.
    *
    * @generated from field: string name = 10;
    */
@@ -571,7 +571,7 @@ export const CreateWebhookSourceRequestSchema: GenMessage<CreateWebhookSourceReq
  */
 export type ListWebhookSourcesRequest = Message<"svc.v1.ListWebhookSourcesRequest"> & {
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 1;
    */
@@ -588,7 +588,7 @@ export type ListWebhookSourcesRequest = Message<"svc.v1.ListWebhookSourcesReques
  */
 export type ListWebhookSourcesRequestJson = {
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 1;
    */
@@ -1014,7 +1014,7 @@ export type WebhookDelivery = Message<"svc.v1.WebhookDelivery"> & {
   externalId: string;
 
   /**
-   * accepted, rejected or failed.
+   * What became of it: `accepted`, `rejected` or `failed`.
    *
    * @generated from field: string status = 4;
    */
@@ -1109,7 +1109,7 @@ export type WebhookDeliveryJson = {
   externalId?: string;
 
   /**
-   * accepted, rejected or failed.
+   * What became of it: `accepted`, `rejected` or `failed`.
    *
    * @generated from field: string status = 4;
    */
@@ -1223,7 +1223,7 @@ export const GetWebhookDeliveryRequestSchema: GenMessage<GetWebhookDeliveryReque
  */
 export type RedeliverWebhookRequest = Message<"svc.v1.RedeliverWebhookRequest"> & {
   /**
-   * Of the delivery.
+   * Id of the delivery (`whd_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1235,7 +1235,7 @@ export type RedeliverWebhookRequest = Message<"svc.v1.RedeliverWebhookRequest"> 
  */
 export type RedeliverWebhookRequestJson = {
   /**
-   * Of the delivery.
+   * Id of the delivery (`whd_…`).
    *
    * @generated from field: string id = 1;
    */
@@ -1266,7 +1266,7 @@ export type ListWebhookDeliveriesRequest = Message<"svc.v1.ListWebhookDeliveries
   status: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 3;
    */
@@ -1295,7 +1295,7 @@ export type ListWebhookDeliveriesRequestJson = {
   status?: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 3;
    */
@@ -1442,7 +1442,7 @@ export type TestWebhookVerifyConfigResponse = Message<"svc.v1.TestWebhookVerifyC
   verified: boolean;
 
   /**
-   * What is signed.
+   * The text that is signed.
    *
    * @generated from field: string signing_string = 2;
    */
@@ -1463,7 +1463,7 @@ export type TestWebhookVerifyConfigResponse = Message<"svc.v1.TestWebhookVerifyC
   presentedSignatures: string[];
 
   /**
-   * Timestamp that the headers have.
+   * Timestamp that the headers have, as the provider wrote it: not in RFC 3339.
    *
    * @generated from field: string resolved_timestamp = 5;
    */
@@ -1503,7 +1503,7 @@ export type TestWebhookVerifyConfigResponseJson = {
   verified?: boolean;
 
   /**
-   * What is signed.
+   * The text that is signed.
    *
    * @generated from field: string signing_string = 2;
    */
@@ -1524,7 +1524,7 @@ export type TestWebhookVerifyConfigResponseJson = {
   presentedSignatures?: string[];
 
   /**
-   * Timestamp that the headers have.
+   * Timestamp that the headers have, as the provider wrote it: not in RFC 3339.
    *
    * @generated from field: string resolved_timestamp = 5;
    */
@@ -1571,7 +1571,7 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   id: string;
 
   /**
-   * For people.
+   * Name of the endpoint, for people.
    *
    * @generated from field: string name = 2;
    */
@@ -1599,7 +1599,7 @@ export type WebhookEndpoint = Message<"svc.v1.WebhookEndpoint"> & {
   filter: string;
 
   /**
-   * active, paused or disabled.
+   * Whether events are sent: `active`, `paused` or `disabled`.
    *
    * @generated from field: string status = 6;
    */
@@ -1710,7 +1710,7 @@ export type WebhookEndpointJson = {
   id?: string;
 
   /**
-   * For people.
+   * Name of the endpoint, for people.
    *
    * @generated from field: string name = 2;
    */
@@ -1738,7 +1738,7 @@ export type WebhookEndpointJson = {
   filter?: string;
 
   /**
-   * active, paused or disabled.
+   * Whether events are sent: `active`, `paused` or `disabled`.
    *
    * @generated from field: string status = 6;
    */
@@ -1974,7 +1974,7 @@ export type ListWebhookEndpointsRequest = Message<"svc.v1.ListWebhookEndpointsRe
   status: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 2;
    */
@@ -1998,7 +1998,7 @@ export type ListWebhookEndpointsRequestJson = {
   status?: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 2;
    */
@@ -2408,7 +2408,7 @@ export type ListWebhookDeadLettersRequest = Message<"svc.v1.ListWebhookDeadLette
   endpointId: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 2;
    */
@@ -2430,7 +2430,7 @@ export type ListWebhookDeadLettersRequestJson = {
   endpointId?: string;
 
   /**
-   * Zero takes the default page.
+   * How many at most: zero means 20, never more than 200.
    *
    * @generated from field: int32 limit = 2;
    */

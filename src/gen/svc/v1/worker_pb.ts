@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/worker.proto.
  */
 export const file_svc_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEi7wMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSAASIwoGcmVwb3J0GCggASgLMhEuc3ZjLnYxLkpvYlJlcG9ydEgAQgkKB3BheWxvYWQiywMKDldvcmtlclJlZ2lzdGVyEhEKCXdvcmtlcl9pZBgBIAEoCRIQCghob3N0bmFtZRgCIAEoCRIUCgxmdW5jdGlvbl9pZHMYAyADKAkSGwoTbWF4X2NvbmN1cnJlbnRfam9icxgEIAEoBRIyCgZsYWJlbHMYBSADKAsyIi5zdmMudjEuV29ya2VyUmVnaXN0ZXIuTGFiZWxzRW50cnkSJgoHdmVyc2lvbhgGIAEoCzIVLnN2Yy52MS5Xb3JrZXJWZXJzaW9uEhAKCGZlYXR1cmVzGCggAygJEhAKCGNsb2NrX21zGCkgASgDEkcKEWRlZmluaXRpb25faGFzaGVzGEsgAygLMiwuc3ZjLnYxLldvcmtlclJlZ2lzdGVyLkRlZmluaXRpb25IYXNoZXNFbnRyeRIQCghsZWFzZV9tcxhuIAEoBRIQCghpbnN0YW5jZRhvIAEoCRIMCgRoZWxkGHAgAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaNwoVRGVmaW5pdGlvbkhhc2hlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoNV29ya2VyVmVyc2lvbhILCgNzZGsYASABKAkSDwoHcnVudGltZRgCIAEoCSKCAQoPV29ya2VySGVhcnRiZWF0EhEKCXdvcmtlcl9pZBgBIAEoCRITCgthY3RpdmVfam9icxgCIAEoBRIfCgRqb2JzGAMgAygLMhEuc3ZjLnYxLkFjdGl2ZUpvYhImCgdtZXRyaWNzGAQgASgLMhUuc3ZjLnYxLldvcmtlck1ldHJpY3MihwEKCUFjdGl2ZUpvYhIOCgZqb2JfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcnVuX2lkGAMgASgJEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkiaQoNV29ya2VyTWV0cmljcxITCgtjcHVfcGVyY2VudBgBIAEoARIWCg5tZW1vcnlfcGVyY2VudBgCIAEoARIWCg5qb2JzX2NvbXBsZXRlZBgDIAEoAxITCgtqb2JzX2ZhaWxlZBgEIAEoAyKNAQoLU3RlcFN0YXJ0ZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIjCglzdGVwX3R5cGUYBCABKA4yEC5zdmMudjEuU3RlcFR5cGUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSLIAQoNU3RlcENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkSLAoMb3V0cHV0X3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIowBCgpTdGVwRmFpbGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhwKBWVycm9yGAMgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkitgIKC1N0ZXBZaWVsZGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEiMKBXNsZWVwGAMgASgLMhIuc3ZjLnYxLlNsZWVwWWllbGRIABIsCgp3YWl0X2V2ZW50GAQgASgLMhYuc3ZjLnYxLldhaXRFdmVudFlpZWxkSAASNgoPaW52b2tlX2Z1bmN0aW9uGAcgASgLMhsuc3ZjLnYxLkludm9rZUZ1bmN0aW9uWWllbGRIABJBChVpbnZva2VfZnVuY3Rpb25fYXN5bmMYCCABKAsyIC5zdmMudjEuSW52b2tlRnVuY3Rpb25Bc3luY1lpZWxkSAASFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCUIMCgp5aWVsZF9pbmZvIjcKClNsZWVwWWllbGQSKQoFdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBCg5XYWl0RXZlbnRZaWVsZBISCgpldmVudF9uYW1lGAEgASgJEhgKEG1hdGNoX2V4cHJlc3Npb24YAiABKAkSEwoLbWF0Y2hfdmFsdWUYAyABKAkSKwoHdGltZW91dBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcGF5bG9hZF9qc29uGAUgASgMIlkKE0ludm9rZUZ1bmN0aW9uWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIZChFpbnZva2VfdGltZW91dF9tcxgDIAEoAyJDChhJbnZva2VGdW5jdGlvbkFzeW5jWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDCK2AQoMSm9iQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAMgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkSLAoMb3V0cHV0X3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIp8BCglKb2JGYWlsZWQSDgoGam9iX2lkGAEgASgJEhwKBWVycm9yGAIgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAMgASgFEiMKBXN0ZXBzGAQgAygLMhQuc3ZjLnYxLkV4ZWN1dGVkU3RlcBIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIuoBCgxFeGVjdXRlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRInCgZvdXRwdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAYgASgLMg0uc3ZjLnYxLkVycm9yEhgKEGNvbXBlbnNhdGlvbl9mb3IYByABKAkSEwoLZHVyYXRpb25fbXMYCCABKAUSLAoMb3V0cHV0X3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlQKBkpvYkFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkifAoHSm9iTmFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkSJQoGcmVhc29uGAUgASgOMhUuc3ZjLnYxLkpvYk5hY2tSZWFzb24iOQoJSm9iUmVwb3J0Eg4KBm51bWJlchgBIAEoAxIOCgZqb2JfaWQYAiABKAkSDAoEYm9keRgDIAEoCSLjAgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIABInCghyZXBvcnRlZBgoIAEoCzITLnN2Yy52MS5Kb2JSZXBvcnRlZEgAQgkKB3BheWxvYWQiTQoLSm9iUmVwb3J0ZWQSDgoGbnVtYmVyGAEgASgDEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRIPCgdtZXNzYWdlGAQgASgJImAKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMSHAoUZGVmaW5pdGlvbl9jb25mbGljdHMYSyADKAkiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiigEKEFdvcmtlclJlZ2lzdGVyZWQSEQoJd29ya2VyX2lkGAEgASgJEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgCIAEoBRIUCgxjbG9ja19vZmZfbXMYKCABKAMSHAoUZGVmaW5pdGlvbl9jb25mbGljdHMYSyADKAkSEAoIbGVhc2VfbXMYbiABKAUi3QMKDUpvYkFzc2lnbm1lbnQSDgoGam9iX2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRITCgtmdW5jdGlvbl9pZBgDIAEoCRIcCgVldmVudBgEIAEoCzINLnN2Yy52MS5FdmVudBIuCg9jb21wbGV0ZWRfc3RlcHMYBSADKAsyFS5zdmMudjEuQ29tcGxldGVkU3RlcBIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEiMKB2NvbnRleHQYCCABKAsyEi5zdmMudjEuSm9iQ29udGV4dBIVCg1leGVjdXRpb25fc2VxGAkgASgDEhMKC2xlYXNlX3Rva2VuGAogASgJEjQKEGxlYXNlX2V4cGlyZXNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIaChJzdGVwX3NlcXVlbmNlX2Jhc2UYKCABKAUSEAoIbGVhc2VfbXMYKSABKAUSEAoIc2VxdWVuY2UYKiABKAkSKgoMY29tcGVuc2F0aW5nGCsgASgLMhQuc3ZjLnYxLkNvbXBlbnNhdGluZxIdCgZldmVudHMYVSADKAsyDS5zdmMudjEuRXZlbnQiagoMQ29tcGVuc2F0aW5nEg4KBnN0YXR1cxgBIAEoCRISCgplcnJvcl9qc29uGAIgASgJEg0KBWNhdXNlGAMgASgJEhMKC2ludGVycnVwdGVkGAQgASgIEhIKCnRyaWVzX2xlZnQYBSABKAUiqQEKDUNvbXBsZXRlZFN0ZXASDwoHc3RlcF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEicKBm91dHB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoMb3V0cHV0X3ZhbHVlGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg4KBnN0YXR1cxgFIAEoCRISCgplcnJvcl9qc29uGAYgASgMIuUBCgpKb2JDb250ZXh0EhAKCHRyYWNlX2lkGAEgASgJEjIKCG1ldGFkYXRhGAIgAygLMiAuc3ZjLnYxLkpvYkNvbnRleHQuTWV0YWRhdGFFbnRyeRIwCgdzZWNyZXRzGAMgAygLMh8uc3ZjLnYxLkpvYkNvbnRleHQuU2VjcmV0c0VudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI7CgdTdGVwQWNrEg8KB3N0ZXBfaWQYASABKAkSEAoIYWNjZXB0ZWQYAiABKAgSDQoFZXJyb3IYAyABKAkiogEKCVJlc3VtZUpvYhIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRITCgtyZXN1bWVfdHlwZRgDIAEoCRIsCgtyZXN1bWVfZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSMQoRcmVzdW1lX2RhdGFfdmFsdWUYBSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUiKwoJQ2FuY2VsSm9iEg4KBmpvYl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoIU2h1dGRvd24SDgoGcmVhc29uGAEgASgJEhgKEGRyYWluX3RpbWVvdXRfbXMYAiABKAUqdAoKTGVhc2VTdGF0ZRIbChdMRUFTRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFUxFQVNFX1NUQVRFX1JFRlJFU0hFRBABEhUKEUxFQVNFX1NUQVRFX1NUQUxFEAISFwoTTEVBU0VfU1RBVEVfVU5LTk9XThADKm8KDUpvYk5hY2tSZWFzb24SHwobSk9CX05BQ0tfUkVBU09OX1VOU1BFQ0lGSUVEEAASHwobSk9CX05BQ0tfUkVBU09OX0FUX0NBUEFDSVRZEAESHAoYSk9CX05BQ0tfUkVBU09OX0RSQUlOSU5HEAIyTAoNV29ya2VyU2VydmljZRI7CgdDb25uZWN0EhUuc3ZjLnYxLldvcmtlck1lc3NhZ2UaFS5zdmMudjEuRW5naW5lTWVzc2FnZSgBMAFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
+  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEi7wMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSAASIwoGcmVwb3J0GCggASgLMhEuc3ZjLnYxLkpvYlJlcG9ydEgAQgkKB3BheWxvYWQiywMKDldvcmtlclJlZ2lzdGVyEhEKCXdvcmtlcl9pZBgBIAEoCRIQCghob3N0bmFtZRgCIAEoCRIUCgxmdW5jdGlvbl9pZHMYAyADKAkSGwoTbWF4X2NvbmN1cnJlbnRfam9icxgEIAEoBRIyCgZsYWJlbHMYBSADKAsyIi5zdmMudjEuV29ya2VyUmVnaXN0ZXIuTGFiZWxzRW50cnkSJgoHdmVyc2lvbhgGIAEoCzIVLnN2Yy52MS5Xb3JrZXJWZXJzaW9uEhAKCGZlYXR1cmVzGCggAygJEhAKCGNsb2NrX21zGCkgASgDEkcKEWRlZmluaXRpb25faGFzaGVzGEsgAygLMiwuc3ZjLnYxLldvcmtlclJlZ2lzdGVyLkRlZmluaXRpb25IYXNoZXNFbnRyeRIQCghsZWFzZV9tcxhuIAEoBRIQCghpbnN0YW5jZRhvIAEoCRIMCgRoZWxkGHAgAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaNwoVRGVmaW5pdGlvbkhhc2hlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoNV29ya2VyVmVyc2lvbhILCgNzZGsYASABKAkSDwoHcnVudGltZRgCIAEoCSKCAQoPV29ya2VySGVhcnRiZWF0EhEKCXdvcmtlcl9pZBgBIAEoCRITCgthY3RpdmVfam9icxgCIAEoBRIfCgRqb2JzGAMgAygLMhEuc3ZjLnYxLkFjdGl2ZUpvYhImCgdtZXRyaWNzGAQgASgLMhUuc3ZjLnYxLldvcmtlck1ldHJpY3MihwEKCUFjdGl2ZUpvYhIOCgZqb2JfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcnVuX2lkGAMgASgJEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkiaQoNV29ya2VyTWV0cmljcxITCgtjcHVfcGVyY2VudBgBIAEoARIWCg5tZW1vcnlfcGVyY2VudBgCIAEoARIWCg5qb2JzX2NvbXBsZXRlZBgDIAEoAxITCgtqb2JzX2ZhaWxlZBgEIAEoAyKNAQoLU3RlcFN0YXJ0ZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIjCglzdGVwX3R5cGUYBCABKA4yEC5zdmMudjEuU3RlcFR5cGUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSLIAQoNU3RlcENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkSLAoMb3V0cHV0X3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIowBCgpTdGVwRmFpbGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhwKBWVycm9yGAMgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkitgIKC1N0ZXBZaWVsZGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEiMKBXNsZWVwGAMgASgLMhIuc3ZjLnYxLlNsZWVwWWllbGRIABIsCgp3YWl0X2V2ZW50GAQgASgLMhYuc3ZjLnYxLldhaXRFdmVudFlpZWxkSAASNgoPaW52b2tlX2Z1bmN0aW9uGAcgASgLMhsuc3ZjLnYxLkludm9rZUZ1bmN0aW9uWWllbGRIABJBChVpbnZva2VfZnVuY3Rpb25fYXN5bmMYCCABKAsyIC5zdmMudjEuSW52b2tlRnVuY3Rpb25Bc3luY1lpZWxkSAASFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCUIMCgp5aWVsZF9pbmZvIjcKClNsZWVwWWllbGQSKQoFdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBCg5XYWl0RXZlbnRZaWVsZBISCgpldmVudF9uYW1lGAEgASgJEhgKEG1hdGNoX2V4cHJlc3Npb24YAiABKAkSEwoLbWF0Y2hfdmFsdWUYAyABKAkSKwoHdGltZW91dBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcGF5bG9hZF9qc29uGAUgASgMIlkKE0ludm9rZUZ1bmN0aW9uWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIZChFpbnZva2VfdGltZW91dF9tcxgDIAEoAyJDChhJbnZva2VGdW5jdGlvbkFzeW5jWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDCK2AQoMSm9iQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAMgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkSLAoMb3V0cHV0X3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIp8BCglKb2JGYWlsZWQSDgoGam9iX2lkGAEgASgJEhwKBWVycm9yGAIgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAMgASgFEiMKBXN0ZXBzGAQgAygLMhQuc3ZjLnYxLkV4ZWN1dGVkU3RlcBIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIuoBCgxFeGVjdXRlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRInCgZvdXRwdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAYgASgLMg0uc3ZjLnYxLkVycm9yEhgKEGNvbXBlbnNhdGlvbl9mb3IYByABKAkSEwoLZHVyYXRpb25fbXMYCCABKAUSLAoMb3V0cHV0X3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlQKBkpvYkFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkifAoHSm9iTmFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkSJQoGcmVhc29uGAUgASgOMhUuc3ZjLnYxLkpvYk5hY2tSZWFzb24iOQoJSm9iUmVwb3J0Eg4KBm51bWJlchgBIAEoAxIOCgZqb2JfaWQYAiABKAkSDAoEYm9keRgDIAEoCSLjAgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIABInCghyZXBvcnRlZBgoIAEoCzITLnN2Yy52MS5Kb2JSZXBvcnRlZEgAQgkKB3BheWxvYWQiTQoLSm9iUmVwb3J0ZWQSDgoGbnVtYmVyGAEgASgDEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRIPCgdtZXNzYWdlGAQgASgJImAKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMSHAoUZGVmaW5pdGlvbl9jb25mbGljdHMYSyADKAkiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiowEKEFdvcmtlclJlZ2lzdGVyZWQSEQoJd29ya2VyX2lkGAEgASgJEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgCIAEoBRIUCgxjbG9ja19vZmZfbXMYKCABKAMSHAoUZGVmaW5pdGlvbl9jb25mbGljdHMYSyADKAkSEAoIbGVhc2VfbXMYbiABKAUSFwoOc2VydmVyX3ZlcnNpb24YggEgASgJIt0DCg1Kb2JBc3NpZ25tZW50Eg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSHAoFZXZlbnQYBCABKAsyDS5zdmMudjEuRXZlbnQSLgoPY29tcGxldGVkX3N0ZXBzGAUgAygLMhUuc3ZjLnYxLkNvbXBsZXRlZFN0ZXASEAoIYWN0b3JfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIjCgdjb250ZXh0GAggASgLMhIuc3ZjLnYxLkpvYkNvbnRleHQSFQoNZXhlY3V0aW9uX3NlcRgJIAEoAxITCgtsZWFzZV90b2tlbhgKIAEoCRI0ChBsZWFzZV9leHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSGgoSc3RlcF9zZXF1ZW5jZV9iYXNlGCggASgFEhAKCGxlYXNlX21zGCkgASgFEhAKCHNlcXVlbmNlGCogASgJEioKDGNvbXBlbnNhdGluZxgrIAEoCzIULnN2Yy52MS5Db21wZW5zYXRpbmcSHQoGZXZlbnRzGFUgAygLMg0uc3ZjLnYxLkV2ZW50ImoKDENvbXBlbnNhdGluZxIOCgZzdGF0dXMYASABKAkSEgoKZXJyb3JfanNvbhgCIAEoCRINCgVjYXVzZRgDIAEoCRITCgtpbnRlcnJ1cHRlZBgEIAEoCBISCgp0cmllc19sZWZ0GAUgASgFIqkBCg1Db21wbGV0ZWRTdGVwEg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIOCgZzdGF0dXMYBSABKAkSEgoKZXJyb3JfanNvbhgGIAEoDCLlAQoKSm9iQ29udGV4dBIQCgh0cmFjZV9pZBgBIAEoCRIyCghtZXRhZGF0YRgCIAMoCzIgLnN2Yy52MS5Kb2JDb250ZXh0Lk1ldGFkYXRhRW50cnkSMAoHc2VjcmV0cxgDIAMoCzIfLnN2Yy52MS5Kb2JDb250ZXh0LlNlY3JldHNFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOwoHU3RlcEFjaxIPCgdzdGVwX2lkGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEg0KBWVycm9yGAMgASgJIqIBCglSZXN1bWVKb2ISDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEwoLcmVzdW1lX3R5cGUYAyABKAkSLAoLcmVzdW1lX2RhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjEKEXJlc3VtZV9kYXRhX3ZhbHVlGAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIisKCUNhbmNlbEpvYhIOCgZqb2JfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKCFNodXRkb3duEg4KBnJlYXNvbhgBIAEoCRIYChBkcmFpbl90aW1lb3V0X21zGAIgASgFKnQKCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVMRUFTRV9TVEFURV9SRUZSRVNIRUQQARIVChFMRUFTRV9TVEFURV9TVEFMRRACEhcKE0xFQVNFX1NUQVRFX1VOS05PV04QAypvCg1Kb2JOYWNrUmVhc29uEh8KG0pPQl9OQUNLX1JFQVNPTl9VTlNQRUNJRklFRBAAEh8KG0pPQl9OQUNLX1JFQVNPTl9BVF9DQVBBQ0lUWRABEhwKGEpPQl9OQUNLX1JFQVNPTl9EUkFJTklORxACMkwKDVdvcmtlclNlcnZpY2USOwoHQ29ubmVjdBIVLnN2Yy52MS5Xb3JrZXJNZXNzYWdlGhUuc3ZjLnYxLkVuZ2luZU1lc3NhZ2UoATABYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.WorkerMessage
@@ -1113,14 +1113,14 @@ export type InvokeFunctionYield = Message<"svc.v1.InvokeFunctionYield"> & {
   functionId: string;
 
   /**
-   * JSON text.
+   * Input of the run, as JSON text.
    *
    * @generated from field: bytes input_json = 2;
    */
   inputJson: Uint8Array;
 
   /**
-   * Zero or less means 30 seconds.
+   * Milliseconds that the run waits; zero or less means 30 seconds.
    *
    * @generated from field: int64 invoke_timeout_ms = 3;
    */
@@ -1137,14 +1137,14 @@ export type InvokeFunctionYieldJson = {
   functionId?: string;
 
   /**
-   * JSON text.
+   * Input of the run, as JSON text.
    *
    * @generated from field: bytes input_json = 2;
    */
   inputJson?: string;
 
   /**
-   * Zero or less means 30 seconds.
+   * Milliseconds that the run waits; zero or less means 30 seconds.
    *
    * @generated from field: int64 invoke_timeout_ms = 3;
    */
@@ -1168,7 +1168,7 @@ export type InvokeFunctionAsyncYield = Message<"svc.v1.InvokeFunctionAsyncYield"
   functionId: string;
 
   /**
-   * JSON text.
+   * Input of the run, as JSON text.
    *
    * @generated from field: bytes input_json = 2;
    */
@@ -1185,7 +1185,7 @@ export type InvokeFunctionAsyncYieldJson = {
   functionId?: string;
 
   /**
-   * JSON text.
+   * Input of the run, as JSON text.
    *
    * @generated from field: bytes input_json = 2;
    */
@@ -1395,7 +1395,7 @@ export type ExecutedStep = Message<"svc.v1.ExecutedStep"> & {
   type: string;
 
   /**
-   * completed or failed.
+   * How the step ended: `completed` or `failed`.
    *
    * @generated from field: string status = 4;
    */
@@ -1459,7 +1459,7 @@ export type ExecutedStepJson = {
   type?: string;
 
   /**
-   * completed or failed.
+   * How the step ended: `completed` or `failed`.
    *
    * @generated from field: string status = 4;
    */
@@ -1704,7 +1704,7 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
    */
   payload: {
     /**
-     * Answers register.
+     * The answer to `register`.
      *
      * @generated from field: svc.v1.WorkerRegistered registered = 1;
      */
@@ -1752,7 +1752,7 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
     case: "shutdown";
   } | {
     /**
-     * Answers a heartbeat.
+     * The answer to a heartbeat.
      *
      * @generated from field: svc.v1.LeaseRefreshResult lease_refresh = 7;
      */
@@ -1760,7 +1760,7 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
     case: "leaseRefresh";
   } | {
     /**
-     * Answers report.
+     * The answer to `report`.
      *
      * @generated from field: svc.v1.JobReported reported = 40;
      */
@@ -1774,7 +1774,7 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
  */
 export type EngineMessageJson = {
   /**
-   * Answers register.
+   * The answer to `register`.
    *
    * @generated from field: svc.v1.WorkerRegistered registered = 1;
    */
@@ -1816,14 +1816,14 @@ export type EngineMessageJson = {
   shutdown?: ShutdownJson;
 
   /**
-   * Answers a heartbeat.
+   * The answer to a heartbeat.
    *
    * @generated from field: svc.v1.LeaseRefreshResult lease_refresh = 7;
    */
   leaseRefresh?: LeaseRefreshResultJson;
 
   /**
-   * Answers report.
+   * The answer to `report`.
    *
    * @generated from field: svc.v1.JobReported reported = 40;
    */
@@ -2046,6 +2046,13 @@ export type WorkerRegistered = Message<"svc.v1.WorkerRegistered"> & {
    * @generated from field: int32 lease_ms = 110;
    */
   leaseMs: number;
+
+  /**
+   * Version of the server, when the worker said that of its SDK: an older server may not know what the SDK does.
+   *
+   * @generated from field: string server_version = 130;
+   */
+  serverVersion: string;
 };
 
 /**
@@ -2084,6 +2091,13 @@ export type WorkerRegisteredJson = {
    * @generated from field: int32 lease_ms = 110;
    */
   leaseMs?: number;
+
+  /**
+   * Version of the server, when the worker said that of its SDK: an older server may not know what the SDK does.
+   *
+   * @generated from field: string server_version = 130;
+   */
+  serverVersion?: string;
 };
 
 /**
@@ -2130,7 +2144,7 @@ export type JobAssignment = Message<"svc.v1.JobAssignment"> & {
   actorId: string;
 
   /**
-   * From 1.
+   * Which attempt it is, from 1.
    *
    * @generated from field: int32 attempt = 7;
    */
@@ -2238,7 +2252,7 @@ export type JobAssignmentJson = {
   actorId?: string;
 
   /**
-   * From 1.
+   * Which attempt it is, from 1.
    *
    * @generated from field: int32 attempt = 7;
    */
@@ -2434,14 +2448,14 @@ export type CompletedStep = Message<"svc.v1.CompletedStep"> & {
   outputValue?: Value | undefined;
 
   /**
-   * completed or failed.
+   * How the step ended: `completed` or `failed`.
    *
    * @generated from field: string status = 5;
    */
   status: string;
 
   /**
-   * JSON text, of a failed step.
+   * Error of a failed step, as JSON text.
    *
    * @generated from field: bytes error_json = 6;
    */
@@ -2479,14 +2493,14 @@ export type CompletedStepJson = {
   outputValue?: ValueJson;
 
   /**
-   * completed or failed.
+   * How the step ended: `completed` or `failed`.
    *
    * @generated from field: string status = 5;
    */
   status?: string;
 
   /**
-   * JSON text, of a failed step.
+   * Error of a failed step, as JSON text.
    *
    * @generated from field: bytes error_json = 6;
    */

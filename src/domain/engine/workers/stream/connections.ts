@@ -1,5 +1,6 @@
 import { Fault, invalid, missing } from "../../../../kit/fault.ts";
 import type { Counter } from "../../../../kit/metrics.ts";
+import { version } from "../../../../kit/version.ts";
 import type { DefinitionsCache } from "../../functions/definition.ts";
 import type { Absences } from "../absences.ts";
 import { leaseTermsOf } from "../lease-terms.ts";
@@ -150,6 +151,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
           clockOffMs: worker.clockOffMs,
           conflicts: worker.conflicts,
           leaseMs: register.lease_ms === undefined ? undefined : terms.leaseMs,
+          serverVersion: worker.sdk === "" ? "" : version,
         };
         yield* stream.answers();
       } finally {

@@ -99,6 +99,8 @@ export type StreamAnswer =
       conflicts: string[];
       /** How long its leases last; undefined when it asked for no time. */
       leaseMs: number | undefined;
+      /** Empty for a worker that did not say the version of its SDK. */
+      serverVersion: string;
     }
   | { kind: "job"; job: AssignedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
