@@ -48,6 +48,7 @@ import { kvByRevision } from "./0052_kv_by_revision.ts";
 import { deliveryLists } from "./0054_delivery_lists.ts";
 import { primaryServer } from "./0056_primary_server.ts";
 import { oneWay } from "./0058_one_way.ts";
+import { attributeDeletion } from "./0063_attribute_deletion.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -101,4 +102,5 @@ export const migrations = [
   deliveryLists,
   primaryServer,
   oneWay,
+  attributeDeletion,
 ];
