@@ -20,6 +20,8 @@ export const actions = {
   "runs:cancel": writers,
   "events:emit": writers,
   "events:subscribe": readers,
+  "attributes:read": readers,
+  "attributes:manage": writers,
   "outbox:manage": writers,
   "streams:read": readers,
   "entities:read": readers,

@@ -23,6 +23,7 @@ const singulars: Readonly<Record<string, string>> = {
   repairs: "repair",
   replays: "replay",
   errors: "error",
+  attributes: "attribute",
   events: "event",
   streams: "stream",
   projections: "projection",

@@ -17,6 +17,7 @@ import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import type { AddressGuard } from "../kit/addresses.ts";
 import type { Store } from "../store/store.ts";
+import { openAttributesPart } from "./attributes.ts";
 import { openErrorsPart } from "./errors.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
@@ -100,7 +101,10 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
   const startsPart = openStartsPart(host, { runsPart, events, steering });
 
   return {
-    ...foldParts([runsPart, log, workersPart, steeringPart, startsPart, openErrorsPart(host)]),
+    ...foldParts([
+      ...[runsPart, log, workersPart, steeringPart, startsPart],
+      ...[openErrorsPart(host), openAttributesPart(host, definitions)],
+    ]),
     ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
     ...{ steering, steeringOn, onCreated, definitions },
     names: runsPart.names,

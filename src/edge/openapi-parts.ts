@@ -133,6 +133,7 @@ fired more than 10 seconds late is counted as missed.`;
 /** What the operations of a group are about, by the first part of their names. */
 export const groups: Readonly<Record<string, string>> = {
   agentTools: "Tools that agents register, and calls to them.",
+  attributes: "Names that runs are found by.",
   audit: "What callers did, were allowed and were refused.",
   auth: "Sessions of the dashboard.",
   breakers: "Circuit breakers of the endpoints of push functions.",

@@ -145,7 +145,7 @@ export const exportedTables: readonly ExportedTable[] = [
   exported("runs", "run_attribute_names", {
     key: "name",
     text: "name type",
-    number: "created_at",
+    number: "created_at deleted_at",
   }),
   exported("runs", "run_attributes", {
     ...{ of: "runs", key: "run_id name", ids: "run_id" },

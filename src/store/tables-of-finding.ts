@@ -13,7 +13,7 @@ export const tablesOfFinding: Record<string, TableAbout> = {
   run_attribute_names: {
     holds: "names of attributes, each with its type",
     scope: "environment",
-    endsWith: "the environment goes: at most 200",
+    endsWith: "their owner deletes them, loop `attributes.purge`; at most 200",
     purge: { at: 249, key: ["environment_id", "name"] },
     texts: { name: 64 },
   },

@@ -26,6 +26,7 @@ const shared: Record<string, string> = {
   "push.look": "shares-upkeep",
   "webhooks.deliver": "webhook-endpoints",
   "repairs.work": "repairs",
+  "attributes.purge": "attribute-names",
 };
 
 const toItsEnd = "a tick deletes what is old to its end, a slice a transaction, and nobody waits for it";

@@ -43,12 +43,16 @@ const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nod
 
 /** Without those of the nodes below it. */
 const ownPages = (node: Node): number =>
-  Math.max(0, (node.Plans ?? []).reduce((left, below) => left - pagesOf(below), pagesOf(node)));
+  Math.max(
+    0,
+    (node.Plans ?? []).reduce((left, below) => left - pagesOf(below), pagesOf(node)),
+  );
 
 function costOf(plan: Node): Cost {
   // Not what reads an expression, which is told its pages too, nor what is written into every index, whatever the plan.
   const scans = nodesOf(plan).filter(
-    (node) => (node["Relation Name"] ?? node["Index Name"]) !== undefined && node["Node Type"] !== "ModifyTable",
+    (node) =>
+      (node["Relation Name"] ?? node["Index Name"]) !== undefined && node["Node Type"] !== "ModifyTable",
   );
   const [worst] = scans.toSorted((a, b) => ownPages(b) - ownPages(a));
   return {

@@ -313,3 +313,15 @@ describe("rewriting keeps the meaning", () => {
     expect(once).toContain("0.10");
   });
 });
+
+test("programs are kept while they fit, by the size of their texts", () => {
+  const longOf = (mark: number) =>
+    Array.from({ length: 40 }, (_, at) => `data.field${at}.contains("${mark} ${"x".repeat(60)}")`).join(
+      " || ",
+    );
+  const first = compileCel("data.total > 4711", bool);
+  for (let mark = 0; mark < 20; mark++) compileCel(longOf(mark), bool);
+  expect(compileCel("data.total > 4711", bool)).toBe(first);
+  for (let mark = 0; mark < 250; mark++) compileCel(longOf(mark), bool);
+  expect(compileCel("data.total > 4711", bool)).not.toBe(first);
+});

@@ -35,6 +35,27 @@ export const timeline: PlainCommand = {
 /** Runs, and repairs of many of them. */
 export const runGroups: readonly Group[] = [
   {
+    name: "attribute",
+    about: "Names that runs are found by.",
+    plain: [
+      {
+        name: "list",
+        operation: "attributes.list",
+        shows: {
+          columns: ["name", "type", "runs", "runs_capped", "first_seen_at", "deleted_at"],
+          items: "attributes",
+        },
+      },
+      {
+        name: "delete",
+        operation: "attributes.delete",
+        takes: ["name"],
+        shows: { items: "" },
+        confirms: "Delete attribute {name} of every run?",
+      },
+    ],
+  },
+  {
     name: "run",
     about: "Runs: what happened to them, and how to move them.",
     byId: { command: "get", id: /^run_/ },

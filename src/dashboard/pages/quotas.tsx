@@ -8,6 +8,7 @@ import { toast } from "../lib/toasts.ts";
 import { Button, Facts, Failure, PageHead, Section } from "../ui/basics.tsx";
 import { Field, FormDialog } from "../ui/dialog.tsx";
 import { Table } from "../ui/table.tsx";
+import { AttributesSection } from "./attributes.tsx";
 
 interface QuotaData {
   quota: string;
@@ -84,6 +85,7 @@ export function QuotasPage() {
         {retention.error !== undefined && <Failure error={retention.error} onRetry={retention.reload} />}
         {retention.value && <Retention of={retention.value} />}
       </Section>
+      <AttributesSection />
       {asked === "quotas" && found && (
         <QuotaDialog path={path} found={found} onDone={quotas.reload} onClose={close} />
       )}

@@ -1,5 +1,6 @@
 import { Environment } from "@marcbachmann/cel-js";
 import { expressionBytesMax } from "../limits.ts";
+import { sizedCache } from "../sized-cache.ts";
 import {
   type CelBudget,
   CelError,
@@ -43,6 +44,11 @@ const limits = {
 const rewrittenLimits = { ...limits, maxAstNodes: 2_000, maxDepth: 1_000 };
 
 const programsMax = 2_000;
+/**
+ * Of the texts of all programs that are kept, as they run: the longest expression with all its meters has about 30 KB, and each
+ * letter of it costs about a hundred bytes.
+ */
+const programsCharsMax = 1024 * 1024;
 
 interface CelEnvironments {
   /** What users write for. */
@@ -52,7 +58,7 @@ interface CelEnvironments {
 }
 
 const environments = new Map<string, CelEnvironments>();
-const programs = new Map<string, CelProgram>();
+const programs = sizedCache<CelProgram>({ entriesMax: programsMax, charsMax: programsCharsMax });
 
 const arithmetic: Record<string, (left: number, right: number) => number> = {
   "+": (left, right) => left + right,
@@ -124,7 +130,11 @@ function failure(error: unknown): CelError {
   );
 }
 
-function compile(text: string, { variables, result, itemsMax = celItemsMax }: CelOptions): CelProgram {
+/** The program, and how many characters it has as it runs. */
+function compile(
+  text: string,
+  { variables, result, itemsMax = celItemsMax }: CelOptions,
+): { program: CelProgram; chars: number } {
   const { outer, inner } = environmentsOf(variables);
   const parsed = outer.parse(text);
   const checked = parsed.check();
@@ -133,17 +143,20 @@ function compile(text: string, { variables, result, itemsMax = celItemsMax }: Ce
     throw new CelError(`must be true or false, not ${checked.type}`);
   const rewritten = rewrite(parsed.ast);
   const least = itemsAtLeast(parsed.ast);
-  if (!rewritten.changed) return { text, run: guarded(least, (context) => parsed(context)) };
+  if (!rewritten.changed)
+    return { program: { text, run: guarded(least, (context) => parsed(context)) }, chars: text.length };
   const bounded = inner.parse(rewritten.text);
   const rechecked = bounded.check();
   if (!rechecked.valid) throw rechecked.error;
-  return {
-    text,
-    run: guarded(least, (context, shared) =>
-      withinBudget(itemsMax, () => bounded(context) as unknown, shared),
-    ),
-  };
+  const run = metered(bounded, itemsMax);
+  return { program: { text, run: guarded(least, run) }, chars: rewritten.text.length };
 }
+
+/** Made apart from what was parsed first, which would stay as long as the program. */
+const metered =
+  (bounded: (context: Record<string, unknown>) => unknown, itemsMax: number): CelProgram["run"] =>
+  (context, shared) =>
+    withinBudget(itemsMax, () => bounded(context), shared);
 
 function guarded(least: number, run: CelProgram["run"]): CelProgram["run"] {
   return (context, shared) => {
@@ -162,13 +175,12 @@ export function compileCel(text: string, options: CelOptions): CelProgram {
   const key = `${options.result}\n${options.variables.join(",")}\n${options.itemsMax}\n${text}`;
   const known = programs.get(key);
   if (known) return known;
-  let program: CelProgram;
+  let compiled: ReturnType<typeof compile>;
   try {
-    program = compile(text, options);
+    compiled = compile(text, options);
   } catch (error) {
     throw refusal(error, options.variables);
   }
-  if (programs.size >= programsMax) programs.delete(programs.keys().next().value!);
-  programs.set(key, program);
-  return program;
+  programs.set(key, compiled.program, compiled.chars);
+  return compiled.program;
 }

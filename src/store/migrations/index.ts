@@ -49,6 +49,7 @@ import { deliveryLists } from "./0054_delivery_lists.ts";
 import { primaryServer } from "./0056_primary_server.ts";
 import { oneWay } from "./0058_one_way.ts";
 import { room } from "./0062_room.ts";
+import { attributeDeletion } from "./0063_attribute_deletion.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -103,4 +104,5 @@ export const migrations = [
   primaryServer,
   oneWay,
   room,
+  attributeDeletion,
 ];

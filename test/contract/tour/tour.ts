@@ -171,6 +171,11 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.POST("/api/v1/replays/preview", { body: replayed }));
   await must(client.POST("/api/v1/replays", { body: { ...replayed, reason: "a tour" } }));
   await must(client.GET("/api/v1/errors", { params: { query: { limit: 5 } } }));
+  const marked = { id: "marked", attributes: [{ name: "toured" }] };
+  await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: marked }));
+  await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: { id: "marked" } }));
+  await must(client.GET("/api/v1/attributes"));
+  await must(client.DELETE("/api/v1/attributes/{name}", { params: { path: { name: "toured" } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
   await must(client.GET("/api/v1/outbox/dead-letter", { params: { query: { env: "production" } } }));

@@ -51,6 +51,7 @@ export async function rollbackFunction(
       version: held.version + 1,
       updatedAt: Math.max(clock.now(), held.updatedAt + 1),
     };
+    if (definition.attributes) await deps.declareAttributes?.(session, environmentId, definition.attributes);
     await rows.updateFunction(session, after);
     await rows.putVersion(session, after, actorId);
     await noteChange(deps, session, after, { type: "rollback", reason, actorId });

@@ -182,8 +182,11 @@ export async function raiseDefinitions(session: Session, environmentId: string):
 }
 
 /** Undefined when the environment is gone. */
-export async function definitionsVersion(store: Store, environmentId: string): Promise<number | undefined> {
-  const head = await store.one<{ definitions_version: number }>(
+export async function definitionsVersion(
+  reader: StoreReader,
+  environmentId: string,
+): Promise<number | undefined> {
+  const head = await reader.one<{ definitions_version: number }>(
     sql`SELECT definitions_version FROM heads WHERE environment_id = ${environmentId}`,
   );
   return head?.definitions_version;

@@ -156,7 +156,7 @@ export interface Runs {
 
 export interface RunsDeps {
   store: Store;
-  names: Pick<AttributeNames, "require" | "requireTypes">;
+  names: Pick<AttributeNames, "require" | "requireTypes" | "forget">;
   clock: Clock;
   log: Log;
   watch: Watch;

@@ -47,7 +47,8 @@ export class Delivery implements DeliveryFacts {
   readonly event?: EventWords;
   /** Cache of `eventFrame`: the text that frames of one form have in common. */
   readonly texts: (string | undefined)[] = [];
-  #seen: Record<string, unknown> | undefined;
+  /** What filters see, while they use it: parsed, a payload takes five times its text, and deliveries may wait long for a reader. */
+  #seen: WeakRef<Record<string, unknown>> | undefined;
 
   constructor(facts: DeliveryFacts) {
     this.topic = facts.topic;
@@ -67,22 +68,24 @@ export class Delivery implements DeliveryFacts {
     return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
-  /** What filters see. The first call parses the payload and spends the budget for that. */
+  /** What filters see. The first call spends the budget for parsing the payload. */
   read(budget?: CelBudget): Record<string, unknown> {
-    if (this.#seen) return this.#seen;
+    const before = this.#seen?.deref();
+    if (before) return before;
     const data = JSON.parse(this.data);
     const metadata = this.custom === null ? {} : JSON.parse(this.custom);
     const known = { id: this.eventId ?? "", data, metadata, timestamp: new Date(this.at) };
     // On an entity's topic the payload is the whole event.
     const payload = this.topic.startsWith("entity:") ? { ...data, timestamp: known.timestamp } : known;
-    this.#seen = {
+    const seen = {
       data,
       metadata,
       topic: this.topic,
       event: { ...payload, ...(this.event ?? { name: this.topic }) },
     };
-    budget?.spend(itemsToRead(this.data) + itemsToRead(this.custom ?? ""));
-    return this.#seen;
+    if (!this.#seen) budget?.spend(itemsToRead(this.data) + itemsToRead(this.custom ?? ""));
+    this.#seen = new WeakRef(seen);
+    return seen;
   }
 
   /**
@@ -90,7 +93,7 @@ export class Delivery implements DeliveryFacts {
    */
   passes(filter: CelProgram, budget?: CelBudget): boolean {
     try {
-      return filter.run(this.#seen ?? this.read(budget), budget) === true;
+      return filter.run(this.read(budget), budget) === true;
     } catch {
       return false;
     }

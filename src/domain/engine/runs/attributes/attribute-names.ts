@@ -1,4 +1,4 @@
-import type { Clock } from "../../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { Fault, invalid } from "../../../../kit/fault.ts";
 import { sizedCache } from "../../../../kit/sized-cache.ts";
 import { column, sql } from "../../../../kit/sql.ts";
@@ -17,16 +17,33 @@ export interface TypedName {
   type: AttributeType;
 }
 
-type Types = ReadonlyMap<string, AttributeType>;
+/** What is known of a name. */
+interface KnownName extends TypedName {
+  /** When it was deleted; its values go. */
+  deleted_at: Instant | null;
+}
 
-/** The names of an environment's attributes. A name keeps its type, so that what a node has read stays true. */
+type KnownNames = ReadonlyMap<string, KnownName>;
+
+/**
+ * The names of an environment's attributes. A name keeps its type until it is deleted, which the statement that writes a value
+ * finds out: what a node has read is forgotten then.
+ */
 export interface AttributeNames {
-  /** Makes what is new. Throws `invalid_argument` for a name of another type, `resource_exhausted` without room. */
+  /**
+   * Makes what is new, and keeps all of them from being deleted until the session ends. Throws `invalid_argument` for a name
+   * of another type, `resource_exhausted` without room, `failed_precondition` for a name whose values are being deleted.
+   */
   declare(session: Session, environmentId: string, wanted: readonly TypedName[]): Promise<void>;
-  /** The same in a transaction of its own; undefined when this node knows that nothing is to do. */
+  /**
+   * Makes what is new in a transaction of its own; undefined when this node knows that nothing is to do. What is being deleted
+   * is no fault: a value that is set meanwhile goes with the others.
+   */
   require(environmentId: string, wanted: readonly TypedName[]): Promise<void> | undefined;
   /** Throws `invalid_argument` for a filter of another type, and for an order by a name that no run has had. */
   requireTypes(environmentId: string, filters: readonly AttributeRange[], order?: string): Promise<void>;
+  /** A value could not be written because its name is not what this node has read. */
+  forget(environmentId: string): void;
 }
 
 export interface AttributeNamesDeps {
@@ -36,17 +53,23 @@ export interface AttributeNamesDeps {
 }
 
 export function openAttributeNames({ store, clock, shareEnvironment }: AttributeNamesDeps): AttributeNames {
-  const kept = sizedCache<Types>({ entriesMax: namesKeptMax, charsMax: namesKeptMax * attributeNamesMax });
+  const kept = sizedCache<KnownNames>({
+    ...{ entriesMax: namesKeptMax, charsMax: namesKeptMax * attributeNamesMax },
+  });
 
-  const keep = (environmentId: string, found: Types): void =>
-    kept.set(environmentId, new Map([...(kept.get(environmentId) ?? []), ...found]), found.size);
+  const keep = (environmentId: string, asked: readonly string[], found: KnownNames): void => {
+    const others = [...(kept.get(environmentId) ?? [])].filter(([name]) => !asked.includes(name));
+    kept.set(environmentId, new Map([...others, ...found]), others.length + found.size);
+  };
 
-  async function declare(session: Session, environmentId: string, wanted: readonly TypedName[]) {
+  /** Makes what is new, and answers all of them, held until the session ends. */
+  async function make(session: Session, environmentId: string, wanted: readonly TypedName[]) {
     const names = wanted.map(({ name }) => name);
-    const before = await typesOf(session, environmentId, names);
+    const read = () => readNames(session, environmentId, names, session.seams.shareRow);
+    const before = await read();
     requireSame(before, wanted);
     const fresh = wanted.filter(({ name }) => !before.has(name));
-    if (fresh.length === 0) return;
+    if (fresh.length === 0) return before;
     const row = await session.one<{ count: number }>(
       sql`SELECT count(*) AS count FROM run_attribute_names WHERE environment_id = ${environmentId}`,
     );
@@ -62,53 +85,77 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
         type: column.text(fresh.map(({ type }) => type)),
       })} WHERE true ORDER BY v.name ON CONFLICT (environment_id, name) DO NOTHING`);
     // Another transaction may have been first, with another type.
-    requireSame(await typesOf(session, environmentId, names), wanted);
+    const after = await read();
+    requireSame(after, wanted);
+    return after;
   }
 
   const isKnown = (environmentId: string, wanted: readonly TypedName[]): boolean => {
-    const types = kept.get(environmentId);
-    return types !== undefined && wanted.every(({ name, type }) => types.get(name) === type);
+    const known = kept.get(environmentId);
+    return known !== undefined && wanted.every(({ name, type }) => known.get(name)?.type === type);
   };
 
   return {
-    declare,
+    async declare(session, environmentId, wanted) {
+      for (const { name, deleted_at } of (await make(session, environmentId, wanted)).values())
+        if (deleted_at !== null)
+          throw new Fault(
+            "failed_precondition",
+            `attribute ${name} is being deleted, declare it when it is gone`,
+          );
+    },
 
     require(environmentId, wanted) {
       if (isKnown(environmentId, wanted)) return undefined;
+      const names = wanted.map(({ name }) => name);
       return store
         .write(async (session) => {
           await shareEnvironment(session, environmentId);
-          await declare(session, environmentId, wanted);
+          return make(session, environmentId, wanted);
         })
-        .then(() => keep(environmentId, new Map(wanted.map(({ name, type }) => [name, type]))));
+        .then((found) => keep(environmentId, names, found));
     },
 
     async requireTypes(environmentId, filters, order) {
+      const problem = () => {
+        const known = kept.get(environmentId);
+        if (order !== undefined && !known?.has(order))
+          return invalid("orderBy.name", `no run has had an attribute ${order}`);
+        for (const { name, type } of filters) {
+          const found = known?.get(name);
+          if (found && type !== undefined && found.type !== type)
+            return invalid("attributes", otherType(name, found.type, type));
+        }
+        return undefined;
+      };
       const names = [...filters.map(({ name }) => name), ...(order === undefined ? [] : [order])];
-      const unread = names.filter((name) => !kept.get(environmentId)?.has(name));
-      if (unread.length > 0) keep(environmentId, await typesOf(store, environmentId, unread));
-      const types = kept.get(environmentId);
-      for (const { name, type } of filters) {
-        const known = types?.get(name);
-        if (known !== undefined && type !== undefined && known !== type)
-          throw invalid("attributes", otherType(name, known, type));
-      }
-      if (order !== undefined && !types?.has(order))
-        throw invalid("orderBy.name", `no run has had an attribute ${order}`);
+      const isRead = names.every((name) => kept.get(environmentId)?.has(name));
+      // What this node has read may have been deleted and made again with another type.
+      if (!isRead || problem()) keep(environmentId, names, await readNames(store, environmentId, names));
+      const fault = problem();
+      if (fault) throw fault;
     },
+
+    forget: (environmentId) => kept.delete(environmentId),
   };
 }
 
-async function typesOf(reader: StoreReader & Pick<Session, "seams">, environmentId: string, names: string[]) {
-  const rows = await reader.all<TypedName>(sql`SELECT name, type FROM run_attribute_names
-    WHERE environment_id = ${environmentId} AND name ${reader.seams.among(column.text(names))}`);
-  return new Map(rows.map(({ name, type }) => [name, type]));
+async function readNames(
+  reader: StoreReader & Pick<Session, "seams">,
+  environmentId: string,
+  names: string[],
+  held = sql.empty,
+): Promise<KnownNames> {
+  const rows = await reader.all<KnownName>(sql`SELECT name, type, deleted_at FROM run_attribute_names
+    WHERE environment_id = ${environmentId} AND name ${reader.seams.among(column.text(names))} ${held}`);
+  return new Map(rows.map((row) => [row.name, row]));
 }
 
-function requireSame(known: Types, wanted: readonly TypedName[]): void {
+/** A name whose values go takes none of any type: what is set meanwhile goes with them. */
+function requireSame(known: KnownNames, wanted: readonly TypedName[]): void {
   for (const { name, type } of wanted) {
     const before = known.get(name);
-    if (before !== undefined && before !== type)
-      throw invalid(`attributes.${name}`, otherType(name, before, type));
+    if (before && before.deleted_at === null && before.type !== type)
+      throw invalid(`attributes.${name}`, otherType(name, before.type, type));
   }
 }

@@ -1,13 +1,16 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../../store/store.ts";
-import { type AttributeChange, attributesMax, isSet } from "../../attributes/rules.ts";
+import { type AttributeChange, attributesMax, isSet, type NewAttribute } from "../../attributes/rules.ts";
 import type { NewRun } from "../run.ts";
 
 /** Mark raised, with the run's id behind it, when a report would give a run too many attributes. */
 export const attributesFull = "attributes:";
+/** The same when the name of an attribute was deleted since this node read it. */
+export const attributeUnnamed = "attribute name:";
 
 interface SetsAttributes {
+  environmentId: string;
   attributes: readonly AttributeChange[] | null;
 }
 
@@ -18,11 +21,18 @@ function settingColumns(changes: readonly SetsAttributes[]) {
     (attributes ?? []).map((one) => ({ ...one, report: at + 1 })),
   );
   return {
+    environment_id: column.text(list.map(({ report }) => changes[report - 1]!.environmentId)),
     report: column.bigint(list.map(({ report }) => report)),
     name: column.text(list.map(({ name }) => name)),
+    type: column.text(list.map(({ type }) => type)),
     value: column.text(list.map(({ stored }) => stored)),
   };
 }
+
+/** Of a value: whether its name stands with its type (1), was deleted and its values go (0), or neither (null). */
+const standing = (environmentId: Sql): Sql =>
+  sql`(SELECT CASE WHEN t.deleted_at IS NOT NULL THEN 0 WHEN t.type = a.type THEN 1 END
+    FROM run_attribute_names t WHERE t.environment_id = ${environmentId} AND t.name = a.name)`;
 
 const target = sql.raw("run_attributes (environment_id, run_id, name, value, created_at)");
 const conflict = sql.raw(`ON CONFLICT (run_id, name) DO UPDATE SET value = excluded.value
@@ -43,16 +53,19 @@ export function attributesSet(
         AND x.environment_id || '' = v.environment_id),
     `)
     : sql.empty;
-  return sql`attributed AS MATERIALIZED (SELECT * FROM ${rowsFrom("l", columns)}),
+  return sql`attributed AS MATERIALIZED (
+      SELECT a.report, a.name, a.value, ${standing(sql.raw("a.environment_id"))} AS standing
+      FROM ${rowsFrom("a", columns)}),
     marked AS (
       INSERT INTO ${target}
       SELECT v.environment_id, v.run_id, a.name, a.value, CASE
+        WHEN a.standing IS NULL THEN ${raiseMark(attributeUnnamed, sql.raw("v.run_id"))}
         WHEN (SELECT count(*) FROM run_attributes x WHERE x.run_id = v.run_id
             AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}))
           + (SELECT count(*) FROM attributed b WHERE b.report = a.report AND b.value IS NOT NULL) > ${sql.bigint(attributesMax)}
         THEN ${raiseMark(attributesFull, sql.raw("v.run_id"))} ELSE r.created_at END
       FROM attributed a JOIN valid v ON v.ord = a.report JOIN runs r ON r.id = v.run_id
-      WHERE a.value IS NOT NULL
+      WHERE a.value IS NOT NULL AND COALESCE(a.standing, 1) = 1
       ORDER BY v.run_id, a.name
       ${conflict}),
     ${taken}`;
@@ -61,11 +74,11 @@ export function attributesSet(
 /** The same for libSQL, of reports whose fences hold. */
 export function setAttributes(
   session: SyncSession,
-  changes: readonly (SetsAttributes & { runId: string; environmentId: string })[],
+  changes: readonly (SetsAttributes & { runId: string })[],
 ): void {
   for (const { runId, environmentId, attributes } of changes) {
     if (attributes === null) continue;
-    const set = attributes.filter(isSet);
+    const set = standingOf(session, { runId, environmentId, attributes: attributes.filter(isSet) });
     for (const { name } of attributes.filter((one) => !isSet(one)))
       session.run(sql`DELETE FROM run_attributes WHERE run_id = ${runId} AND name = ${name}`);
     session.run(sql`INSERT INTO ${target}
@@ -80,6 +93,21 @@ export function setAttributes(
   }
 }
 
+/** Throws the mark for a name that was deleted; leaves out values that would go at once. */
+function standingOf(
+  session: SyncSession,
+  { runId, environmentId, attributes }: { runId: string; environmentId: string; attributes: NewAttribute[] },
+): NewAttribute[] {
+  const found = session.all<{ ord: number; standing: number | null }>(sql`SELECT a.ord,
+      ${standing(sql`${environmentId}`)} AS standing FROM ${session.seams.rowsFrom("a", {
+        name: column.text(attributes.map(({ name }) => name)),
+        type: column.text(attributes.map(({ type }) => type)),
+      })}`);
+  if (found.some(({ standing }) => standing === null))
+    throw new StoreError("marked", attributeUnnamed + runId);
+  return found.flatMap(({ ord, standing }) => (Number(standing) === 1 ? attributes[ord - 1]! : []));
+}
+
 /** The attributes that new runs begin with; undefined when no run has any. */
 export function firstAttributes(runs: readonly NewRun[]) {
   if (runs.every(({ attributes }) => attributes === undefined)) return undefined;
@@ -87,10 +115,15 @@ export function firstAttributes(runs: readonly NewRun[]) {
   return {
     run_id: column.text(list.map(({ id }) => id)),
     name: column.text(list.map(({ name }) => name)),
+    type: column.text(list.map(({ type }) => type)),
     value: column.text(list.map(({ stored }) => stored)),
   };
 }
 
-/** `source`: rows `a` of `firstAttributes` joined with their runs `n`. */
+/**
+ * `source`: rows `a` of `firstAttributes` joined with their runs `n`. A run by an older definition of its function may bring
+ * a name that was deleted since: it begins without it.
+ */
 export const insertFirstAttributes = (source: Sql, now: Instant): Sql => sql`INSERT INTO ${target}
-  SELECT n.environment_id, n.id, a.name, a.value, ${sql.bigint(now)} FROM ${source}`;
+  SELECT n.environment_id, n.id, a.name, a.value, ${sql.bigint(now)} FROM ${source}
+  WHERE ${standing(sql.raw("n.environment_id"))} = 1`;

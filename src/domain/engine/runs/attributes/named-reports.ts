@@ -6,25 +6,43 @@ import type { AttributeNames } from "./attribute-names.ts";
 const isRefusal = (error: unknown): error is Fault =>
   error instanceof Fault && (error.kind === "invalid_argument" || error.kind === "resource_exhausted");
 
+export interface NamedReports {
+  /** Submits a report once the names of its attributes are known. */
+  submit(report: RunReport): Promise<void>;
+  /** The same report when a name of its attributes was deleted since: with the name made again, or refused. */
+  again(report: RunReport): Promise<RunReport>;
+  onRefused(): void;
+}
+
 /**
  * Submits reports once the names of their attributes are known. Attributes that cannot be stored fail their run: its
  * worker would report them again.
  */
 export function openNamedReports(
-  names: Pick<AttributeNames, "require">,
+  names: Pick<AttributeNames, "require" | "forget">,
   submit: (report: RunReport) => Promise<void>,
   onRefused: () => void,
-): (report: RunReport) => Promise<void> {
-  return (report) => {
-    const making = report.attributes && names.require(report.environmentId, report.attributes.filter(isSet));
-    if (!making) return submit(report);
-    return making.then(
-      () => submit(report),
+): NamedReports {
+  const naming = ({ environmentId, attributes }: RunReport) =>
+    attributes && names.require(environmentId, attributes.filter(isSet));
+  const named = (report: RunReport, making: Promise<void>): Promise<RunReport> =>
+    making.then(
+      () => report,
       (error: unknown) => {
         if (!isRefusal(error)) throw error;
         onRefused();
-        return submit(withoutAttributes(report, error.message));
+        return withoutAttributes(report, error.message);
       },
     );
+  return {
+    onRefused,
+    submit(report) {
+      const making = naming(report);
+      return making ? named(report, making).then(submit) : submit(report);
+    },
+    async again(report) {
+      names.forget(report.environmentId);
+      return named(report, naming(report) ?? Promise.resolve());
+    },
   };
 }

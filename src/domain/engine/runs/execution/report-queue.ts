@@ -6,8 +6,8 @@ import type { Watch } from "../../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../../store/store.ts";
 import { attributesMax } from "../../attributes/rules.ts";
 import type { AttributeNames } from "../attributes/attribute-names.ts";
-import { attributesFull } from "../attributes/attribute-rows.ts";
-import { openNamedReports } from "../attributes/named-reports.ts";
+import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.ts";
+import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
 import { lastFences } from "../last-fences.ts";
 import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
@@ -18,7 +18,7 @@ import { type RunReport, toExecutionChange, toRelease, withoutAttributes } from 
 import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
 
 export interface ReportsDeps extends RetryDeps {
-  names: Pick<AttributeNames, "require">;
+  names: Pick<AttributeNames, "require" | "forget">;
   clock: Clock;
   /** Called with the planned wake of an execution. */
   onWakePlanned: (at: number) => void;
@@ -62,6 +62,25 @@ const withFewer = (item: ReportItem): ReportItem =>
     ? { report: withoutAttributes(item.report, `attributes: a run has at most ${attributesMax}`) }
     : item;
 
+/** The items of a flush that the attributes of one report refused; undefined when something else did. */
+async function withoutRefused(
+  items: readonly ReportItem[],
+  error: unknown,
+  named: NamedReports,
+): Promise<ReportItem[] | undefined> {
+  const marked = (mark: string) => items.findIndex((item) => isMarked(error, mark + fenceOf(item).runId));
+  const overfull = marked(attributesFull);
+  if (overfull >= 0) {
+    named.onRefused();
+    return items.with(overfull, withFewer(items[overfull]!));
+  }
+  const unnamed = marked(attributeUnnamed);
+  const item = items[unnamed];
+  return item && "report" in item
+    ? items.with(unnamed, { report: await named.again(item.report) })
+    : undefined;
+}
+
 function noteAwaited(
   note: NonNullable<ReportsDeps["onAwaited"]>,
   { environmentId }: ExecutionChange,
@@ -104,10 +123,9 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     try {
       committedReports = await store.flush(commitReportsFlush, { now, changes });
     } catch (error) {
-      const overfull = items.findIndex((item) => isMarked(error, attributesFull + fenceOf(item).runId));
-      if (overfull < 0) throw error;
-      refused.add(1);
-      return flush(items.with(overfull, withFewer(items[overfull]!)), committed);
+      const other = await withoutRefused(items, error, named);
+      if (!other) throw error;
+      return flush(other, committed);
     }
     committed();
     const outcomes: ItemOutcome<void>[] = [];
@@ -182,12 +200,14 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     isStuck,
   });
 
+  const named = openNamedReports(
+    deps.names,
+    (report) => queue.submit({ report }),
+    () => refused.add(1),
+  );
+
   return {
-    submit: openNamedReports(
-      deps.names,
-      (report) => queue.submit({ report }),
-      () => refused.add(1),
-    ),
+    submit: named.submit,
     release: (release: Released, putOff?: PutOff) => queue.submit({ release, putOff }),
     drain: queue.drain,
   };
