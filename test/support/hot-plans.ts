@@ -19,10 +19,12 @@ interface Node {
   Plans?: Node[];
 }
 
-/** What a statement cost that was tried: rows that the leaves of its plan looked at, and pages read to find them. */
+/** What a statement cost that was tried: rows that the leaves of its plan looked at, and pages. */
 export interface Cost {
   rows: number;
   pages: number;
+  /** Of the pages those that its scans read: not what is written into every index, whatever the plan. */
+  scanned: number;
   /** What read most of its pages. */
   by: string;
 }
@@ -49,7 +51,6 @@ const ownPages = (node: Node): number =>
   );
 
 function costOf(plan: Node): Cost {
-  // Not what reads an expression, which is told its pages too, nor what is written into every index, whatever the plan.
   const scans = nodesOf(plan).filter(
     (node) =>
       (node["Relation Name"] ?? node["Index Name"]) !== undefined && node["Node Type"] !== "ModifyTable",
@@ -57,7 +58,8 @@ function costOf(plan: Node): Cost {
   const [worst] = scans.toSorted((a, b) => ownPages(b) - ownPages(a));
   return {
     rows: leavesOf(plan).reduce((sum, leaf) => sum + ownRows(leaf), 0),
-    pages: scans.reduce((sum, node) => sum + ownPages(node), 0),
+    pages: pagesOf(plan),
+    scanned: scans.reduce((sum, node) => sum + ownPages(node), 0),
     by: `${worst?.["Node Type"]} of ${worst?.["Relation Name"]} by ${worst?.["Index Name"]}`,
   };
 }
