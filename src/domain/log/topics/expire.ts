@@ -28,8 +28,11 @@ export function openExpiry({ store, clock, log, keptMs, floorGuards }: ExpiryDep
   /** What may go now: everything below the answer; undefined when there is nothing. */
   async function horizon(environmentId: string, needed: number): Promise<number | undefined> {
     const before = clock.now() - keptMs;
+    const isOld = ({ at, position }: { at: number; position: number }) => at < before && position < needed;
+    // A large message takes long to read, and mostly none is old.
+    if (!(await oldestMessages(store, environmentId, 1)).some(isOld)) return undefined;
     const oldest = await oldestMessages(store, environmentId, expireSliceMax);
-    const old = oldest.filter(({ at, position }) => at < before && position < needed);
+    const old = oldest.filter(isOld);
     return old.length === 0 ? undefined : old.at(-1)!.position + 1;
   }
 
