@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
+import { benign, isHeldOrLogin, walk } from "../support/hostile-names.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { dataPaths, furnishData } from "./furnish-data.ts";
@@ -15,6 +16,8 @@ const hostile = [
   "{{7*7}}",
 ];
 const mebibyte = 1_024 * 1_024;
+/** Of each list so many are opened. */
+const thingsOfPage = 2;
 
 const deep = (levels: number): unknown => (levels === 0 ? script : { [script]: deep(levels - 1) });
 const manyKeys = Object.fromEntries(
@@ -107,6 +110,7 @@ describe("hostile content in the dashboard", () => {
         await isAlive(page);
       }
       await page.goto(`${server.url}/dashboard/org_default/${server.env}/runs/${run}`);
+      await page.getByRole("button", { name: /^Show all .* of the input/ }).click();
       await page
         .getByRole("button", { name: /^many:/ })
         .first()
@@ -118,6 +122,69 @@ describe("hostile content in the dashboard", () => {
         .click();
       await isAlive(page);
       expect(await page.getByText("\\u{202e}").first().isVisible()).toBe(true);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  }, 240_000);
+
+  test("every text that a tenant can write is a text on every page", async () => {
+    await server.rpc("SvcService", "RegisterFunction", {
+      id: "benign",
+      triggers: [{ event: "benign.event" }],
+    });
+    const names = benign();
+    const own: Record<string, string> = { "orgs.update": "org_default", "environments.update": server.env };
+    const sent = await walk({
+      server,
+      texts: { probe: `">${script}` },
+      sample: (field, operation) => (field === "id" && own[operation]) || names(field, operation),
+      headers: () => ({ authorization: `Bearer ${server.adminKey}` }),
+      skips: (way) => isHeldOrLogin(way) || /^\/api\/v1\/(platform|tenants)\b/.test(way.path),
+    });
+    const taken = sent.filter(({ status }) => status < 300);
+    expect(new Set(taken.map(({ way, field }) => `${way} ${field}`)).size).toBeGreaterThan(30);
+
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      await page.getByText("Live", { exact: true }).waitFor();
+      const linksIn = (place: string) =>
+        page
+          .locator(`${place} a[href^="/dashboard/"]`)
+          .evaluateAll((all) => [
+            ...new Set(all.map((one) => (one as HTMLAnchorElement).getAttribute("href")!)),
+          ]);
+      const wanted = await linksIn("nav[aria-label=Pages]");
+      expect(wanted.length).toBeGreaterThan(20);
+      const known = new Set(wanted);
+      const ofPage = new Map<string, number>();
+      const showing = new Set<string>();
+      for (let next = wanted.shift(); next !== undefined; next = wanted.shift()) {
+        await page.evaluate(async (href) => {
+          history.pushState(null, "", href);
+          dispatchEvent(new PopStateEvent("popstate"));
+          for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+        }, next);
+        await page.locator("main[aria-busy=false]").waitFor();
+        const [isBroken, isShown] = await page.evaluate(
+          (text) => ["broken" in window, document.body.textContent.includes(text)],
+          '"><img src=x',
+        );
+        expect(isBroken, next).toBe(false);
+        if (isShown) showing.add(next);
+        const tabs = new Set(await linksIn("main .tabs"));
+        for (const href of await linksIn("main")) {
+          // One thing of a page stands for the others: the newest, which most lists have first.
+          const [, , , , name, ...rest] = href.replace(/\?.*/, "").split("/");
+          const kind = tabs.has(href) ? href : `${name} ${rest.length}`;
+          const seen = ofPage.get(kind) ?? 0;
+          if (known.has(href) || seen >= thingsOfPage) continue;
+          ofPage.set(kind, seen + 1);
+          known.add(href);
+          wanted.push(href);
+        }
+      }
+      await isAlive(page);
+      expect(showing.size).toBeGreaterThan(10);
       expect(complaints).toEqual([]);
       await page.context().close();
     });

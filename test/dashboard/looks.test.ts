@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { RunOnly } from "axe-core";
+import type { Page } from "playwright-core";
 import { breachesOf, standards } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { dataPaths, furnishData } from "./furnish-data.ts";
-import { emit, functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
+import { emit, functionWithWorker, platformSessionOf, sessionOf, stepOf, visit } from "./visit.ts";
 
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
 const shots = process.env.DASHBOARD_SHOTS;
@@ -21,9 +22,11 @@ describe("every page of the dashboard", () => {
   let server: TestServer;
   let session: string;
   let paths: { name: string; path: string }[];
+  let platformSession: string;
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "admin");
+    platformSession = await platformSessionOf(server);
     const worker = await functionWithWorker(server, "charge-order", "order.placed");
     const done = await emit(server, "order.placed", { order: 1, items: [{ sku: "a-1", count: 2 }] });
     const first = await worker.job();
@@ -103,10 +106,9 @@ describe("every page of the dashboard", () => {
     "is for everyone, $look",
     async ({ look, ...options }) => {
       await inChrome(async (browser) => {
-        const { page, complaints } = await visit(browser, server, { path: "overview", session, ...options });
         const breaches: string[] = [];
-        for (const { name, path } of paths) {
-          await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
+        const lookAt = async (page: Page, { name, url }: { name: string; url: string }) => {
+          await page.goto(url);
           await page.getByRole("heading", { level: 1 }).waitFor();
           await page.locator("main[aria-busy=false]").waitFor();
           if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
@@ -114,10 +116,26 @@ describe("every page of the dashboard", () => {
           if (only) breaches.push(...(await breachesOf(page, only)).map((breach) => `${name}: ${breach}`));
           const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           if (overflow > 0) breaches.push(`${name}: ${overflow} pixels wider than the window`);
-        }
+        };
+        const tenant = await visit(browser, server, { path: "overview", session, ...options });
+        for (const { name, path } of paths)
+          await lookAt(tenant.page, {
+            name,
+            url: `${server.url}/dashboard/org_default/${server.env}/${path}`,
+          });
+        const platform = await visit(browser, server, { path: "~", session: platformSession, ...options });
+        await platform.page.getByRole("heading", { name: "Tenants" }).waitFor();
+        const pages = await platform.page
+          .locator("nav[aria-label=Pages] a")
+          .evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+        expect(pages.length).toBeGreaterThan(4);
+        for (const url of pages)
+          await lookAt(platform.page, { name: `platform-${url.replace(/^.*\//, "")}`, url });
         expect(breaches).toEqual([]);
-        expect(complaints).toEqual([]);
-        await page.context().close();
+        for (const { page, complaints } of [tenant, platform]) {
+          expect(complaints).toEqual([]);
+          await page.context().close();
+        }
       });
     },
     240_000,

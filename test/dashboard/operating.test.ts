@@ -5,7 +5,7 @@ import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { furnish, policyIn } from "./furnish.ts";
-import { functionWithWorker, sessionOf, visit } from "./visit.ts";
+import { functionWithWorker, platformSessionOf, sessionOf, visit } from "./visit.ts";
 
 describe("operating by the dashboard", () => {
   let server: TestServer;
@@ -172,10 +172,7 @@ describe("operating by the dashboard", () => {
 
   test("a user of the platform looks into a tenant, live, under a banner, and is at home again", async () => {
     const { api, rpc } = server;
-    const root = { email: "root@example.test", password: "correct horse battery" };
-    await api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
-    const login = await api("/api/v1/platform/auth/login", { body: root, key: null });
-    const key: string = login.body.token;
+    const key = await platformSessionOf(server);
     const headers = { "x-svc-org": "org_default" };
     const made = await api("/api/v1/tenants/provision", { key, headers, body: { org_name: "Acme" } });
     await inChrome(async (browser) => {

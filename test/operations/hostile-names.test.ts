@@ -1,45 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { holdsVerbatim, hostile, type Sent, walk } from "../support/hostile-names.ts";
+import { benign, holdsVerbatim, hostile, isHeldOrLogin, type Sent, walk } from "../support/hostile-names.ts";
 import { listen } from "../support/raw-stream.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
 
-/** Fields that must be right for the one under test to be reached. */
-const samples: Record<string, (count: number) => unknown> = {
-  email: (count) => `user-${count}@example.test`,
-  password: () => "correct horse battery",
-  base: () => "viewer",
-  effect: () => "deny",
-  actions: () => "runs:cancel",
-  resources: () => "*",
-  condition: () => "",
-  name: (count) => `benign-${count}`,
-  org_name: (count) => `benign-${count}`,
-  env_name: (count) => `benign-${count}`,
-  event: () => "benign.event",
-  events: () => [{ event: "benign.event" }],
-  function_ids: () => ["benign"],
-  functionIds: () => ["benign"],
-  functionId: () => "benign",
-  workerId: () => "benign",
-  value: () => "benign",
-};
-/** Of operations where a field of that name means another thing. */
-const ids: Record<string, (count: number) => unknown> = {
-  "functions.register": (count) => `benign-${count}`,
-};
-
 describe.each(engines)("hostile names on %s", (engine) => {
   let server: TestServer;
   let platformKey: string;
-  let count = 0;
-
-  const sample = (field: string, operation: string): unknown => {
-    if (field === "id") return ids[operation]?.(count++);
-    return samples[field]?.(count++);
-  };
+  const sample = benign();
   const go = (texts: Readonly<Record<string, string>>, reads = false) =>
     walk({
       server,
@@ -54,12 +24,7 @@ describe.each(engines)("hostile names on %s", (engine) => {
           ...(isAcrossOrgs && { "x-svc-org": "org_default" }),
         };
       },
-      // Those that wait for the end of a run take the same input as those that do not.
-      skips: ({ operation, path }) =>
-        (operation.mode === "unary" && operation.held === true) ||
-        path === "/api/v1/auth/login" ||
-        path === "/api/v1/platform/auth/login" ||
-        path === "/api/v1/cluster/rotate-token",
+      skips: isHeldOrLogin,
     });
 
   beforeAll(async () => {

@@ -36,6 +36,47 @@ function textsOf(schema: TSchema, path: Path = []): Path[] {
 /** What is asked in place of a text that is not the one under test. */
 export type Sample = (field: string, operation: string) => unknown;
 
+/** Fields that must be right for the one under test to be reached. */
+const samples: Record<string, (count: number) => unknown> = {
+  email: (count) => `user-${count}@example.test`,
+  password: () => "correct horse battery",
+  base: () => "viewer",
+  effect: () => "deny",
+  actions: () => "runs:cancel",
+  resources: () => "*",
+  condition: () => "",
+  name: (count) => `benign-${count}`,
+  org_name: (count) => `benign-${count}`,
+  env_name: (count) => `benign-${count}`,
+  event: () => "benign.event",
+  events: () => [{ event: "benign.event" }],
+  function_ids: () => ["benign"],
+  functionIds: () => ["benign"],
+  functionId: () => "benign",
+  workerId: () => "benign",
+  value: () => "benign",
+};
+/** Of operations where a field of that name means another thing. */
+const ids: Record<string, (count: number) => unknown> = {
+  "functions.register": (count) => `benign-${count}`,
+};
+
+/** Values that most operations take; each name is another one. */
+export function benign(): Sample {
+  let count = 0;
+  return (field, operation) => {
+    if (field === "id") return ids[operation]?.(count++);
+    return samples[field]?.(count++);
+  };
+}
+
+/** Those that wait for the end of a run take the same input as those that do not; of the others one call is too many. */
+export const isHeldOrLogin = ({ operation, path }: Way): boolean =>
+  (operation.mode === "unary" && operation.held === true) ||
+  path === "/api/v1/auth/login" ||
+  path === "/api/v1/platform/auth/login" ||
+  path === "/api/v1/cluster/rotate-token";
+
 function sampleOf(schema: TSchema, field: string, operation: string, sample: Sample): unknown {
   const given = field === "" ? undefined : sample(field, operation);
   if (given !== undefined) return given;

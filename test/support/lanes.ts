@@ -80,6 +80,7 @@ export const longFiles: Record<string, number> = Object.fromEntries(
     "attack/browsers": 17,
     "operations/backup": 16,
     "operations/integrity-plans": 15,
+    "cluster/dashboard": 18,
     "cluster/stuck": 15,
     "fault/deaf-stop": 15,
     "attack/doors": 14,
