@@ -4,9 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { importOrg, seedOf } from "../../src/cli/import.ts";
 import { idsFor } from "../../src/cli/import-rows.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { type SystemClock, systemClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import { exportedTables } from "../../src/store/exported-tables.ts";
+import { makeCli } from "../support/cli.ts";
 import { exportOf, type ReadExport, sealed } from "../support/exports.ts";
 import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
 import { removeFolder } from "../support/process.ts";
@@ -22,7 +24,7 @@ describe.each(engines)("imports on %s", (engine) => {
     folder = await mkdtemp(join(tmpdir(), "svc-import-"));
     const server = await startTestServer({ engine });
     org = await furnishOrg(server, "moves");
-    for (let batch = 0; batch < 7; batch++)
+    for (let batch = 0; batch < 12; batch++)
       await org.rpc("TriggerBatch", {
         events: Array.from({ length: 100 }, (_, at) => ({
           ...{ event: "many.events", data: { number: 100 * batch + at, big: 2 ** 60, text: "\u2028é\n" } },
@@ -52,22 +54,19 @@ describe.each(engines)("imports on %s", (engine) => {
     await removeFolder(folder);
   });
 
+  async function wordsOf(text: string): Promise<string[]> {
+    const file = join(folder, "export.ndjson");
+    await writeFile(file, text);
+    const { databaseUrl, db } = home.place;
+    return [file, ...(databaseUrl === undefined ? ["--db", db] : ["--database-url", databaseUrl])];
+  }
+
   const importing = (text: string, ...further: string[]) => importingAt(systemClock(), text, ...further);
 
   async function importingAt(clock: SystemClock, text: string, ...further: string[]) {
-    const file = join(folder, "export.ndjson");
-    await writeFile(file, text);
-    const place =
-      home.place.databaseUrl === undefined
-        ? ["--db", home.place.db]
-        : ["--database-url", home.place.databaseUrl];
     const said: string[] = [];
     const command = { environment: {}, clock, say: (line: string) => void said.push(line) };
-    const [interrupted, flags] = further.at(-1) === "^C" ? [true, further.slice(0, -1)] : [false, further];
-    const outcome = await importOrg({
-      ...{ ...command, argv: [file, ...place, ...flags] },
-      ...(interrupted && { signal: AbortSignal.abort() }),
-    });
+    const outcome = await importOrg({ ...command, argv: [...(await wordsOf(text)), ...further] });
     return { ...outcome, said: said.join("\n"), orgId: /org (org_\w+)/.exec(said.join("\n"))?.[1] ?? "" };
   }
 
@@ -215,11 +214,15 @@ describe.each(engines)("imports on %s", (engine) => {
 
   test("an import that broke off is seen by nobody, and can be taken back", async () => {
     await broken(1_700_000_000_000);
-    const stopped = await importing(original.text, "^C");
-    expect(stopped.reasons).toEqual([
-      expect.stringMatching(/^interrupted after \d+ of \d+ lines$/),
-      expect.stringContaining("the same command goes on"),
-    ]);
+    const cli = makeCli({}, { rawCommands });
+    const stopped = await cli.run(["import", ...(await wordsOf(original.text))], {
+      isInterruptedMidway: true,
+    });
+    cli.remove();
+    expect(stopped.code).toBe(130);
+    const [, done, all] = /^svc: interrupted after (\d+) of (\d+) lines\n/.exec(stopped.err) ?? [];
+    expect(Number(done)).toBeWithin(502, Number(all));
+    expect(stopped.err).toContain("the same command goes on");
     const found = (text: Sql) => withServer(({ running }) => running.domain.store.all(text));
     expect(await found(sql`SELECT id FROM environments WHERE org_id = ${target}`)).toEqual([]);
     expect((await importing(original.text, "--undo")).said).toContain("taken back");

@@ -21,6 +21,8 @@ export interface CliOptions {
   types?: readonly string[];
   /** ^C before the command has done anything. */
   isInterrupted?: boolean;
+  /** ^C at the first word of how far it is. */
+  isInterruptedMidway?: boolean;
   /** Called with all that was written so far, each time something is. */
   onOut?: (text: string, stop: () => void) => void;
 }
@@ -37,7 +39,10 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
   const folder = mkdtempSync(join(tmpdir(), "svc-cli-"));
   return {
     folder,
-    async run(words, { environment: more = {}, input, types, isInterrupted, onOut } = {}) {
+    async run(
+      words,
+      { environment: more = {}, input, types, isInterrupted, isInterruptedMidway, onOut } = {},
+    ) {
       const said = { out: "", err: "", status: [] as string[] };
       const over = new AbortController();
       if (isInterrupted) over.abort();
@@ -55,6 +60,7 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
         },
         status: (text) => {
           if (text !== "") said.status.push(text);
+          if (isInterruptedMidway) over.abort();
         },
         input: {
           isTerminal: types !== undefined,

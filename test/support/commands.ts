@@ -8,28 +8,41 @@ export const commandsPath = join(import.meta.dir, "../../src/cli/README.md");
 
 const cell = (text: string) => text.replaceAll("|", "\\|");
 
-function rowsBelow(command: Command, path: readonly string[]): string[] {
+interface NamedCommand {
+  /** As it is typed, without what follows. */
+  name: string;
+  command: Command;
+}
+
+function commandsBelow(command: Command, path: readonly string[]): NamedCommand[] {
   return command.commands.flatMap((one) => {
     const words = [...path, one.name()];
-    if (one.commands.length > 0 && one.name() !== "call") return rowsBelow(one, words);
-    const usage = one.registeredArguments
-      .map((argument) => (argument.required ? `<${argument.name()}>` : `[${argument.name()}]`))
-      .join(" ");
-    const shown = one.name() === "call" ? "call <operation>" : [...words, usage].join(" ").trim();
-    return [`| \`svc ${cell(shown)}\` | ${cell(one.summary() || one.description())} |`];
+    if (one.commands.length > 0 && one.name() !== "call") return commandsBelow(one, words);
+    return [{ name: words.join(" "), command: one }];
   });
 }
 
-/** Every command as a table of Markdown. */
-export function commandsTable(): string {
+/** The program with every command built whole. */
+export function wholeProgram(): Command {
   const io = { environment: {}, isTerminal: false, columns: 80 } as never;
   const serve = { about: "Start the server; -f FILE reads a config file.", open: () => Promise.resolve(0) };
+  const installed = { rawCommands: { serve, ...rawCommands }, startServer: (() => {}) as never };
   const names = programOf([], io, {}).commands.map((one) => one.name());
-  const program = programOf(names, io, {
-    rawCommands: { serve, ...rawCommands },
-    startServer: (() => {}) as never,
+  return programOf(names, io, installed);
+}
+
+export const allCommands = (program: Command): NamedCommand[] => commandsBelow(program, []);
+
+/** Every command as a table of Markdown. */
+export function commandsTable(): string {
+  const rows = allCommands(wholeProgram()).map(({ name, command }) => {
+    const usage = command.registeredArguments
+      .map((argument) => (argument.required ? `<${argument.name()}>` : `[${argument.name()}]`))
+      .join(" ");
+    const shown = name === "call" ? "call <operation>" : `${name} ${usage}`.trim();
+    return `| \`svc ${cell(shown)}\` | ${cell(command.summary() || command.description())} |`;
   });
-  return ["| command | what it does |", "|---|---|", ...rowsBelow(program, [])].join("\n");
+  return ["| command | what it does |", "|---|---|", ...rows].join("\n");
 }
 
 export async function freshCommandsPage(): Promise<string> {

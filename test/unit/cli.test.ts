@@ -5,15 +5,28 @@ import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
 import { barOf } from "../../src/cli/progress.ts";
+import { commandAt } from "../../src/cli/run.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
 import { prettyLine } from "../../src/cli/tail-lines.ts";
 import { version } from "../../src/kit/version.ts";
 import { makeCli } from "../support/cli.ts";
-import { commandsPath, freshCommandsPage } from "../support/commands.ts";
+import { casesElsewhere, cliCases } from "../support/cli-cases.ts";
+import { allCommands, commandsPath, freshCommandsPage, wholeProgram } from "../support/commands.ts";
 
 test("the page has every command (`bun run refresh` writes it)", async () => {
   expect(await freshCommandsPage()).toBe(await Bun.file(commandsPath).text());
+});
+
+const testFile = (name: string) => join(import.meta.dir, "..", `${name}.test.ts`);
+
+test("every command has a line in the table, or a test of its own", () => {
+  const program = wholeProgram();
+  const tried = new Set(cliCases.map(({ line }) => commandAt(program, line.split(" ")).path.join(" ")));
+  const names = allCommands(program).map(({ name }) => name);
+  expect(names.filter((name) => !tried.has(name) && !(name in casesElsewhere))).toEqual([]);
+  expect(Object.values(casesElsewhere).filter((file) => !existsSync(testFile(file)))).toEqual([]);
+  expect(Object.keys(casesElsewhere).filter((name) => tried.has(name) || !names.includes(name))).toEqual([]);
 });
 
 describe("words of the command line", () => {

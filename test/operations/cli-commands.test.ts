@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { findOperation } from "../../src/cli/operations.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
+import { commandAt } from "../../src/cli/run.ts";
+import { answerSchemas } from "../support/answer-schemas.ts";
+import { type Cli, makeCli } from "../support/cli.ts";
+import { cliCases, unlikeTheirSchema } from "../support/cli-cases.ts";
+import { type Pass, passProgram, refusalOf, runCases, type Told } from "../support/cli-passes.ts";
+import { wholeProgram } from "../support/commands.ts";
+import { runOnce } from "../support/one-run.ts";
+import { findProgram, run } from "../support/process.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+
+const program = wholeProgram();
+const commandOf = (line: string) => commandAt(program, line.split(" "));
+
+describe.each(engines)("every command on %s", (engine) => {
+  let server: TestServer;
+  let cli: Cli;
+  let platformKey: string;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+    cli = makeCli({}, { rawCommands });
+    const root = { email: "root@svc.test", password: "long-enough-1" };
+    await server.api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
+    platformKey = (await server.api("/api/v1/platform/auth/login", { body: root })).body.token;
+    writeFileSync(join(cli.folder, "password"), "long-enough-2\n");
+  }, 60_000);
+  afterAll(async () => {
+    cli?.remove();
+    await server?.stop();
+  });
+
+  /** Things that no command makes, under names of the pass. */
+  async function passOf(p: string, flags: readonly string[] = []): Promise<Pass> {
+    const ended = await runOnce(server, `told-${p}`, { status: "completed", output: { n: 1 } });
+    const error = { message: "no such card", code: "CARD", retryable: false };
+    const broken = await runOnce(server, `broken-${p}`, { status: "failed", error });
+    await server.rpc("SvcService", "RegisterFunction", { id: `lonely-${p}` });
+    const invoked = await server.rpc("SvcService", "InvokeFunction", { functionId: `lonely-${p}` });
+    await server.api("/api/v1/secrets", { body: { name: `hush-${p}`, value: "hush" } });
+    await server.api("/api/v1/kv/buckets", { body: { name: `kept-${p}` } });
+    await server.api(`/api/v1/kv/buckets/kept-${p}/keys/a`, { method: "PUT", body: "one" });
+    writeFileSync(join(cli.folder, `counts-${p}.sql`), `CREATE TABLE proj_counts_${p} (id text PRIMARY KEY)`);
+    return {
+      ...{ folder: cli.folder, platformKey, flags },
+      environment: { SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey },
+      names: { p, run: ended.runId, failed: broken.runId, waiting: invoked.body.runId },
+    };
+  }
+
+  const wrongOf = (told: readonly Told[]): string[] =>
+    told.flatMap((one, at) => refusalOf(one, cliCases[at]!) ?? []);
+
+  test("says with --json what its operation's schema describes", async () => {
+    const check = answerSchemas((await server.api("/openapi.json")).body);
+    const told = await runCases(await passOf("json", ["--json"]), async (words, { environment, follows }) =>
+      cli.run(words, { environment, ...(follows && { onOut: (_text, stop) => stop() }) }),
+    );
+    expect(wrongOf(told)).toEqual([]);
+    const breaches = told.flatMap(({ line, code, out }, at): { line: string; breach: string }[] => {
+      if (code !== 0 || cliCases[at]!.follows) return [];
+      const answer: unknown = JSON.parse(out);
+      const named = /^Operation (\S+);/m.exec(commandOf(line).command.description())?.[1];
+      const operation = named === undefined ? undefined : findOperation(named);
+      const breach = operation?.mode === "unary" ? check(operation, answer) : undefined;
+      return breach === undefined ? [] : [{ line, breach }];
+    });
+    expect(breaches).toEqual(unlikeTheirSchema.map((line) => ({ line, breach: expect.any(String) })));
+  }, 120_000);
+
+  test("says the same to people: with colours on a terminal, without in a pipe", async () => {
+    const passFile = join(cli.folder, "pass.json");
+    const toldFile = join(cli.folder, "told.json");
+    const onTerminal = engine === "libsql";
+    writeFileSync(passFile, JSON.stringify(await passOf("people")));
+    const words = [process.execPath, passProgram, passFile, toldFile];
+    const command = onTerminal
+      ? [findProgram(["script"], "bsdutils"), "-qefc", `stty cols 200; ${words.join(" ")}`, "/dev/null"]
+      : words;
+    const said = await run(command);
+    const { isTerminal, told }: { isTerminal: boolean; told: Told[] } = await Bun.file(toldFile).json();
+    expect(isTerminal).toBe(onTerminal);
+    expect(wrongOf(told)).toEqual([]);
+    expect(said.includes("\u001b[32m")).toBe(onTerminal);
+    expect(said).not.toContain(server.adminKey);
+  }, 120_000);
+
+  test("an environment of another org is as unknown as none", async () => {
+    const environment = { SVC_SERVER_URL: server.url, SVC_API_KEY: platformKey };
+    const far = await cli.run(
+      ["tenant", "provision", "--org-name", "far", "--as-org", "org_default", "--json"],
+      { environment },
+    );
+    const foreign = /env_\w+/.exec(far.out)?.[0] ?? far.err;
+    const asked = (env: string) =>
+      cli.run(["runs", "--env", env], { environment: { ...environment, SVC_API_KEY: server.adminKey } });
+    const none = await asked("env_nowhere");
+    expect(none.code).toBe(2);
+    expect(await asked(foreign)).toEqual(none);
+  }, 30_000);
+});

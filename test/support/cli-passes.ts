@@ -1,0 +1,95 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { processIo } from "../../src/cli/process-io.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
+import { runCli } from "../../src/cli/run.ts";
+import { type CliCase, cliCases } from "./cli-cases.ts";
+
+/** What all lines of a pass share. */
+export interface Pass {
+  folder: string;
+  environment: Record<string, string>;
+  /** Of a platform credential. */
+  platformKey: string;
+  /** By their names in the lines. */
+  names: Record<string, string>;
+  flags: readonly string[];
+}
+
+export interface Told {
+  line: string;
+  code: number | undefined;
+  out: string;
+  err: string;
+}
+
+type RunLine = (
+  words: readonly string[],
+  how: { environment: Record<string, string>; follows: boolean },
+) => Promise<Omit<Told, "line">>;
+
+/** The first id of an answer, or what `revision` says in it. */
+function shownAs(as: string, out: string): string | undefined {
+  const plain = out.replaceAll(/\u001b\[\d*m/g, "");
+  return as === "revision" ? /revision\W+(\d+)/.exec(plain)?.[1] : /\b[a-z]+_[0-9a-z-]{16,}/.exec(plain)?.[0];
+}
+
+/** Words as a shell splits them; a name may stand within any of them. */
+const wordsOf = (line: string, names: Readonly<Record<string, string>>): string[] =>
+  [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, bare]) =>
+    (quoted ?? bare!).replaceAll(/\{(\w+)\}/g, (all, name: string) => names[name] ?? all),
+  );
+
+/** Every line after the other; what one shows the next ones name. */
+export async function runCases(pass: Pass, run: RunLine): Promise<Told[]> {
+  const names = { ...pass.names };
+  const told: Told[] = [];
+  for (const { line, as, byPlatform, follows = false } of cliCases) {
+    const key = byPlatform ? { SVC_API_KEY: pass.platformKey } : {};
+    const words = [...wordsOf(line, names), ...pass.flags];
+    const one = await run(words, { environment: { ...pass.environment, ...key }, follows });
+    if (as !== undefined) names[as] = shownAs(as, one.out) ?? "nothing-shown";
+    told.push({ line, ...one });
+  }
+  return told;
+}
+
+export const refusalOf = (told: Told, { refused }: CliCase): string | undefined => {
+  const { line, code, out, err } = told;
+  if (refused === undefined) return code === 0 ? undefined : `${line}: ${code} ${err}`;
+  return code === 1 && out === "" && refused.test(err) ? undefined : `${line}: ${code} ${out}${err}`;
+};
+
+// As a process: PASS is the file of a pass, and what was told is written to TOLD.
+if (import.meta.main) {
+  const [passFile = "", toldFile = ""] = process.argv.slice(2);
+  const pass: Pass = await Bun.file(passFile).json();
+  const { isTerminal, columns, input, clock, out: write, note, status } = processIo();
+  const told = await runCases(pass, async (words, { environment, follows }) => {
+    const said = { out: "", err: "" };
+    const over = new AbortController();
+    const decoder = new TextDecoder();
+    const code = await runCli(
+      words,
+      {
+        ...{ environment, folder: pass.folder, home: pass.folder, isTerminal, columns, input, clock, status },
+        async out(text) {
+          said.out += typeof text === "string" ? text : decoder.decode(text, { stream: true });
+          await write(text);
+          if (follows) over.abort();
+        },
+        note(text) {
+          said.err += `svc: ${text}\n`;
+          note(text);
+        },
+        signal: over.signal,
+      },
+      { rawCommands },
+    );
+    return { code, ...said };
+  });
+  writeFileSync(toldFile, JSON.stringify({ isTerminal, told }));
+  process.exit(0);
+}
+
+export const passProgram = join(import.meta.dir, "cli-passes.ts");
