@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
+import { version } from "../../src/kit/version.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";
 
 interface Assignment {
@@ -79,6 +80,10 @@ describe.each(engines)("workers on %s", (engine) => {
       later_field: true,
     };
     expect(await api("/w1/register", full)).toMatchObject({ status: 200 });
+    await server.rpc("SvcService", "RegisterFunction", { id: "there", triggers: [] });
+    const some = { function_ids: ["there", "nowhere"], version: { sdk: version } };
+    const told = { status: "registered", unknown_functions: ["nowhere"], server_version: version };
+    expect((await api("/w-told/register", some)).body).toEqual(told);
     const { body } = await server.api("/api/v1/workers");
     expect(body.workers.find((worker: { id: string }) => worker.id === "w1")).toMatchObject({
       hostname: "h",

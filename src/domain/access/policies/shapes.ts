@@ -27,7 +27,10 @@ export const PolicyShape = Type.Object({
 });
 
 export const VersionShape = Type.Object({
-  id: described(text, "Id of the version: `{policy_id}_v{version_num}`."),
+  id: Type.String({
+    description: "Id of the version: `{policy_id}_v{version_num}`.",
+    examples: ["pol_01kf3m8q4v7x2n9t5c6b1d0e8g_v2"],
+  }),
   policy_id: text,
   version_num: described(whole, "Number of the version, from 1."),
   name: described(text, "Name of the policy."),
@@ -107,7 +110,7 @@ export const DryRunShape = Type.Object({
 });
 
 export const TemplateShape = Type.Object({
-  id: described(text, "Id of the bundle."),
+  id: described(text, "Id of the bundle, such as `tmpl_read_only_production`."),
   template_id: described(text, "The same as `id`."),
   name: described(text, "Name of the bundle, for people."),
   version: described(text, "Version of the bundle."),
@@ -118,7 +121,7 @@ export const TemplateShape = Type.Object({
 });
 
 export const InstalledShape = Type.Object({
-  template_id: described(text, "Id of the bundle."),
+  template_id: described(text, "Id of the bundle, such as `tmpl_read_only_production`."),
   version: described(text, "Version of the bundle."),
   policies: Type.Array(PolicyShape, { description: "Its policies, as they stand now." }),
   policies_count: described(whole, "How many policies it has."),

@@ -85,13 +85,13 @@ const Counts = Type.Object(
 );
 
 export const RepairOut = Type.Object({
-  id: said("Of the repair."),
+  id: said("Id of the repair (`rep_…`)."),
   action: said("What is done with each run; `replay` starts runs on events."),
   status: said("running, paused, stopping, stopped or completed."),
   phase: said("select while runs are selected, then work."),
   reason: said("Why, as who started it said."),
   request: Type.Unknown({ description: "What was asked for." }),
-  started_by: said("The key or user."),
+  started_by: said("Id of the key or user who started it."),
   note: said("Why it waits or stopped."),
   counts: Counts,
   created_at: Type.String({ format: "date-time", description: "When it was started." }),

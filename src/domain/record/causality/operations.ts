@@ -19,11 +19,14 @@ import type { CausalThing } from "./things.ts";
 const text = Type.String();
 const count = Type.Integer();
 
-const Named = (about: string) => Type.String({ description: about });
+const Named = (about: string, ...examples: string[]) =>
+  Type.String({ description: about, ...(examples.length > 0 && { examples }) });
+const eventId = "evt_01kf3m8q4v7x2n9t5c6b1d0e8g";
+const runId = "run_01kf3m8q4v7x2n9t5c6b1d0e8g";
 
 const Thing_ = Type.Object({
-  kind: Named(`One of ${causalKinds.join(", ")}.`),
-  id: Named("As requests name it."),
+  kind: Named(`One of ${causalKinds.join(", ")}.`, "event"),
+  id: Named("Id of the thing, as requests name it.", eventId),
   name: Named(
     "The event's name, the run's function, the step's name, the topic, the webhook source or endpoint.",
   ),
@@ -35,11 +38,11 @@ const Thing_ = Type.Object({
 });
 
 const Link = Type.Object({
-  cause_kind: Named("Kind of the cause."),
-  cause_id: Named("Id of the cause."),
-  effect_kind: Named("Kind of the effect."),
-  effect_id: Named("Id of the effect."),
-  relation: Named("started, emitted, appended, published, invoked, took, brought or undelivered."),
+  cause_kind: Named("Kind of the cause.", "event"),
+  cause_id: Named("Id of the cause.", eventId),
+  effect_kind: Named("Kind of the effect.", "run"),
+  effect_id: Named("Id of the effect.", runId),
+  relation: Named("started, emitted, appended, published, invoked, took, brought or undelivered.", "started"),
 });
 
 const thingJson = ({ kind, id, name, status, at, depth, entity }: CausalThing) => ({

@@ -14,10 +14,13 @@ export interface PurgeBacklog {
 }
 
 const at = Type.String({ format: "date-time" });
-const Oldest = Type.Object({
-  id: Type.String({ description: "Id of the thing that has waited longest." }),
-  age_ms: Type.Integer({ description: "How long it has waited, in milliseconds." }),
-});
+const Oldest = (id: string) =>
+  Type.Object({
+    id: Type.String({ description: id }),
+    age_ms: Type.Integer({ description: "How long it has waited, in milliseconds." }),
+  });
+const OldestThing = Oldest("Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`.");
+const OldestEnvironment = Oldest("Id of the environment (`env_…`).");
 
 const reportJson = (report: IntegrityReport, { environments, oldest }: PurgeBacklog) => ({
   balanced: report.balanced,
@@ -57,7 +60,9 @@ export const integrityOperations = (
           name: Type.String({ description: "Name of the check." }),
           about: Type.String({ description: "What must balance, in words." }),
           count: Type.Integer({ description: "How many things do not." }),
-          oldest: Type.Optional(described(Oldest, "The one that has waited longest; absent without any.")),
+          oldest: Type.Optional(
+            described(OldestThing, "The one that has waited longest; absent without any."),
+          ),
           healed: Type.Integer({
             description: "How many the server mended by itself, since the node began.",
           }),
@@ -68,7 +73,9 @@ export const integrityOperations = (
       purging: Type.Object(
         {
           environments: Type.Integer({ description: "How many deleted environments may have rows." }),
-          oldest: Type.Optional(described(Oldest, "The one that was deleted first; absent without any.")),
+          oldest: Type.Optional(
+            described(OldestEnvironment, "The one that was deleted first; absent without any."),
+          ),
         },
         { description: "What deleted environments have left." },
       ),
