@@ -34,7 +34,7 @@ const refusedAs = (refused: RegExp, text: string): CliCase[] =>
 export const cliCases: readonly CliCase[] = [
   ...lines(`
     function register made-{p} --triggers [{"event":"made-{p}.asked"}]
-    function register made-{p} --name Second --triggers [{"event":"made-{p}.asked"}]
+    function register made-{p} --attributes [{"name":"shade_{p}","path":"shade"}] --triggers [{"event":"made-{p}.asked"}]
     function list
     function get made-{p}
     function history made-{p}
@@ -67,6 +67,8 @@ export const cliCases: readonly CliCase[] = [
     replay preview made-{p} --events {"name":"made-{p}.asked"}
     replay start made-{p} --events {"name":"made-{p}.asked"} --yes
     worker list
+    attribute list
+    attribute delete shade_{p} --yes
     debounce list
     debounce cancel --env-id env_default --function none --key bm9uZQ --yes
     schedule list
