@@ -58,15 +58,15 @@ function judge(name: string, met: Met, control: Met, long: boolean): string[] {
   };
   say("p99 of the victim's calls in ms", met.p99, p99Max);
   say("longest hold of the loop in ms", met.heldMs, heldMs + control.heldMs);
-  say("megabytes grown", met.grownMb, grownMb + Math.max(0, control.grownMb));
+  say("megabytes grown and held", met.grownMb, grownMb + Math.max(0, control.grownMb));
   if (met.refused.length > 0) found.push(`${name}: the victim was refused: ${met.refused.slice(0, 5)}`);
   if (long && met.slots.ran < slotsShare * met.slots.due)
     found.push(`${name}: ${met.slots.ran} of ${met.slots.due} slots of the victim ran`);
   return found;
 }
 
-const rowOf = (name: string, { calls, p99, heldMs, grownMb, slots }: Met): string =>
-  `${name.padEnd(52)} ${String(calls).padStart(5)} calls  p99 ${p99.toFixed(1).padStart(6)} ms  held ${heldMs.toFixed(1).padStart(6)} ms  +${grownMb.toFixed(0).padStart(4)} MB  slots ${slots.ran}/${slots.due}`;
+const rowOf = (name: string, { calls, p99, heldMs, grownMb, peakMb, slots }: Met): string =>
+  `${name.padEnd(52)} ${String(calls).padStart(5)} calls  p99 ${p99.toFixed(1).padStart(6)} ms  held ${heldMs.toFixed(1).padStart(6)} ms  +${grownMb.toFixed(0).padStart(4)} MB of ${peakMb.toFixed(0).padStart(4)}  slots ${slots.ran}/${slots.due}`;
 
 async function placeOf(server: TestServer): Promise<Place> {
   const { orgId, environmentId } = await furnishOrg(server, "neighbour");

@@ -25,7 +25,7 @@ export const made: Record<string, Making> = {
     named: "name",
     ask: ({ name, marker }) => ({
       path: "/svc.v1.SvcService/RegisterFunction",
-      body: { id: "with-attributes", name: marker, attributes: [{ name, path: marker }] },
+      body: { id: "with-attributes", name: marker, attributes: [{ name, path: marker }, { name: marker }] },
     }),
   },
   workers: {

@@ -157,7 +157,8 @@ class LiveConnection {
     this.#asked = entry;
     const { pattern, options: { filter, replay, resumes } = {} } = entry.listener;
     const begins = entry.after ?? (resumes ? { withStart: true, ...(replay && { replay }) } : {});
-    const options = { includeMetadata: true, ...(filter && { filter }), ...begins };
+    // Where a log goes on stands in the metadata; frames of no log are shorter without it.
+    const options = { ...(resumes && { includeMetadata: true }), ...(filter && { filter }), ...begins };
     this.#send({ type: "subscribe", subscription: { pattern, options } });
   }
 

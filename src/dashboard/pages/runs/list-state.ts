@@ -41,6 +41,8 @@ export class RunList {
   /** Rows behind it were given up: the next page begins there, as no cursor does. */
   #cutAt: string | undefined;
   #lastInSight = 0;
+  /** The newest row when a lost connection was back: what came meanwhile is before it. */
+  #newestKnown: RunView | undefined;
   #isHeadRead = false;
   #isHeadOld = false;
   /** Created while a page is read, which may not have them yet. */
@@ -126,6 +128,12 @@ export class RunList {
     else this.rows.value = [...rows, ...runs].sort((one, other) => (isBefore(one, other) ? -1 : 1));
   }
 
+  /** After a lost connection. */
+  back(): void {
+    this.#newestKnown ??= this.rows.value[0];
+    this.refreshHead();
+  }
+
   /** Reads the newest page again, once in `headPauseMs` however often it is asked for. */
   refreshHead(): void {
     if (!this.isRead.value) return void this.more();
@@ -160,16 +168,20 @@ export class RunList {
     const isWhole = page.nextCursor === "";
     const newer = [...this.#sinceAsked].filter((id) => !found.has(id));
     for (const id of newer) found.add(id);
-    const stays = (row: RunView) => found.has(row.id) || (!isWhole && (!last || isBefore(last, row)));
+    const known = this.#newestKnown;
+    this.#newestKnown = undefined;
+    // More runs came while the connection was lost than the page has: the list goes on behind the page.
+    const isApart = !isWhole && last !== undefined && known !== undefined && isBefore(last, known);
+    const goesOn = !isWhole && !isApart;
+    const stays = (row: RunView) => found.has(row.id) || (goesOn && (!last || isBefore(last, row)));
     this.rows.value = this.rows.value.filter((row) => stays(row));
     this.#byId = new Map(this.rows.value.map((row) => [row.id, row]));
     this.#keep(page);
     this.#count({ ...page, totalCount: page.totalCount + newer.length });
-    if (isWhole) {
-      this.#cursor = undefined;
-      this.#cutAt = undefined;
-      this.hasMore.value = false;
-    }
+    if (goesOn) return;
+    this.#cursor = page.nextCursor || undefined;
+    this.#cutAt = undefined;
+    this.hasMore.value = isApart;
   }
 
   take(frame: LiveFrame): void {

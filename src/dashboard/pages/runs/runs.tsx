@@ -17,6 +17,8 @@ const rowHeight = 44;
 const narrowRowHeight = 68;
 /** Rows before the end of what is loaded at which the next page is read. */
 const aheadRows = 150;
+/** Frames move the list: what they missed is found so. */
+const netEveryMs = 60_000;
 /** Places drawn behind the last loaded row while more are on their way. */
 const placesAhead = 60;
 
@@ -28,8 +30,8 @@ export function RunsPage() {
   const filters = useMemo(() => filtersOf(new URLSearchParams(text)), [text]);
   const list = useMemo(() => new RunList(filters), [filters]);
   useEffect(() => () => list.close(), [list]);
-  useLive("system.run.*.*", { onFrame: (frame) => list.take(frame), onBack: () => list.refreshHead() });
-  useNet(() => list.refreshHead());
+  useLive("system.run.*.*", { onFrame: (frame) => list.take(frame), onBack: () => list.back() });
+  useNet(() => list.refreshHead(), netEveryMs);
 
   const chosen = useSignal<ReadonlySet<string>>(new Set());
   const active = useSignal(-1);
