@@ -82,7 +82,7 @@ export const exampleValues: Readonly<Record<string, unknown>> = {
   issues: ["the message bus is not connected"],
   job_id: "job_01kf3m8q4v7x2n9t5c6b1d0e8g_1",
   key: "c-1001",
-  key_prefix: "ifkey_1a2b",
+  key_prefix: "ifkey_of-a",
   keys: ["c-1001"],
   kind: "api_key",
   labels: { region: "eu" },

@@ -4,7 +4,7 @@ import { matrixPath, routesIn } from "../support/auth-matrix.ts";
 import { cataloguePath, catalogueText } from "../support/catalogue.ts";
 import { everyFrame, shapeOf } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
-import { undescribed, unusedWords } from "../support/undescribed.ts";
+import { plausibleSecrets, undescribed, unusedWords } from "../support/undescribed.ts";
 
 /**
  * The operations that proto/README.md 'Who may call' names as public, and none besides (`/docs` is a page
@@ -69,6 +69,7 @@ describe("what the server offers", () => {
   test("is described to the last field, with an example of every body", async () => {
     const { body } = await server.api("/openapi.json");
     expect(undescribed(body)).toEqual([]);
+    expect(plausibleSecrets(body)).toEqual([]);
     expect(unusedWords(body), "kept for no field: src/edge/field-words.ts, example-values.ts").toEqual([]);
   });
 

@@ -122,6 +122,32 @@ export function undescribed(document: DescribedDocument): string[] {
   return [...missing].sort();
 }
 
+function* textsOf(value: unknown, name: string): Generator<[name: string, text: string]> {
+  if (typeof value === "string") yield [snakeCase(name), value];
+  else if (Array.isArray(value)) for (const one of value) yield* textsOf(one, name);
+  else if (typeof value === "object" && value !== null)
+    for (const [field, one] of Object.entries(value)) yield* textsOf(one, field);
+}
+
+const isSecret = /(^|_)(token|password|secret|api_key)$/;
+
+/** Keys, tokens and passwords of examples that do not look made up: readers and scanners would wonder whose they are. */
+export function plausibleSecrets(document: DescribedDocument): string[] {
+  const found = new Set<string>();
+  for (const operation of operationsOf(document)) {
+    const shown = [
+      ...(operation.parameters ?? []).map(({ name, example }) => ({ [name]: example })),
+      ...contentsOf(operation).flatMap(([, { content = {} }]) =>
+        Object.values(content).map(({ example }) => example),
+      ),
+    ];
+    for (const [name, text] of textsOf(shown, ""))
+      if ((isSecret.test(name) || /^ifkey_.{12}/.test(text)) && !/example|correct horse|^$/.test(text))
+        found.add(`${operation.operationId} ${name}: ${text}`);
+  }
+  return [...found].sort();
+}
+
 /** Words that no field takes, and values of names that no field has. */
 export function unusedWords(document: DescribedDocument): string[] {
   const fields = [...everyField(document)].map(

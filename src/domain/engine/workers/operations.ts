@@ -265,7 +265,7 @@ const presenceOperations = (workers: Workers) => [
   }),
 ];
 
-const fenceSample = { execution_seq: 1, lease_token: "9f2c4b7e8a1d4f60b3c5d7e9f1a2b3c4" };
+const fenceSample = { execution_seq: 1, lease_token: "lease-token-of-an-example" };
 
 /** How jobs reach a worker over REST, and what becomes of them. */
 const jobOperations = (workers: Workers) => [
