@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
 import { createFunction, createWorker } from "../../src/sdk/index.ts";
-import { sessionOf, visit } from "../dashboard/visit.ts";
+import { scrolledThrough, sessionOf, visit } from "../dashboard/visit.ts";
+import type { AckedEmit } from "../support/checkers.ts";
 import { inChrome } from "../support/chrome.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
@@ -59,22 +60,22 @@ const countShown = (page: Page) =>
 const shownIn = (page: Page): Promise<[id: string, times: number][]> =>
   page.evaluate(() => [...(window as unknown as { shown: Map<string, number> }).shown]);
 
-/** Emits at a steady rate, to any node, again until it is acked; answers the ids in the order of their positions. */
-async function emitAll(event: string, onAcked: (count: number) => void): Promise<string[]> {
-  const acked: { id: string; position: number }[] = [];
+/** Emits at a steady rate, to any node, again until it is acked; answers the events in the order of their positions. */
+async function emitAll(event: string, onAcked: (count: number) => void): Promise<AckedEmit[]> {
+  const acked: AckedEmit[] = [];
   const tenant = { environmentId: "env_default", key: nodes[0]!.adminKey };
   const startedAt = performance.now();
   let asked = 0;
   await concurrently(events, 16, async (number) => {
     await Bun.sleep(startedAt + (number / eventsPerSecond) * 1_000 - performance.now());
-    const { eventId, position } = await emitUntilAcked(
+    const emitted = await emitUntilAcked(
       { event, data: { number }, idempotencyKey: `${event}-${number}` },
       { url: () => nodes[asked++ % nodes.length]!.url, tenant },
     );
-    acked.push({ id: eventId, position });
+    acked.push(emitted);
     onAcked(acked.length);
   });
-  return acked.sort((one, other) => one.position - other.position).map(({ id }) => id);
+  return acked.sort((one, other) => one.position - other.position);
 }
 
 interface ListedRun {
@@ -115,10 +116,11 @@ async function watchThroughAKill(browser: Browser, name: string): Promise<void> 
     serving = 1;
     for (const { page } of [runs, tail]) await page.getByText("Live", { exact: true }).waitFor();
   };
-  const ids = await emitAll(event, (count) => {
+  const acked = await emitAll(event, (count) => {
     if (count >= events / 3) killing ??= kill();
   });
   await killing;
+  const ids = acked.map(({ eventId }) => eventId);
 
   const counted = await until(
     async () => {
@@ -153,6 +155,8 @@ async function watchThroughAKill(browser: Browser, name: string): Promise<void> 
       ),
     { about: "the rows of the list to be those of the API", everyMs: 100 },
   );
+  const rows = await scrolledThrough(runs.page);
+  expect(rows.sort()).toEqual(acked.flatMap(({ runIds }) => runIds).sort());
   for (const { page, complaints } of [runs, tail]) {
     expect(complaints).toEqual([]);
     await page.context().close();

@@ -238,9 +238,11 @@ function fromFrame({ data }: LiveFrame): RunView {
   return runOf({ ...data, createdAt: at });
 }
 
-/** Frames may come late: a run that is over stays over. */
+/** Frames of several nodes come in any order: one from before the end of a run moves it no more. */
 function merged(known: RunView, next: RunView): RunView {
-  if (known.endedAt !== undefined && next.endedAt === undefined && next.status !== "running") return known;
+  // Of a frame this is when it happened.
+  const { createdAt: at } = next;
+  if (known.endedAt !== undefined && next.endedAt === undefined && at <= known.endedAt) return known;
   const { status, startedAt = known.startedAt, endedAt, error } = next;
   const pauseReason = status === "paused" ? known.pauseReason : "";
   return { ...known, status, pauseReason, startedAt, endedAt, error };
