@@ -143,12 +143,17 @@ async function stepByStep(
   }
 }
 
-/** A table that was never analysed is planned as if it were of any size. The server's own tables are left to it. */
+/**
+ * What was migrated may have other rows than before. A table without pages is left alone: of one that was never analysed
+ * PostgreSQL supposes some rows, of one that was analysed while it was empty none for as long as the plan lives, and then
+ * every index costs it the same. The server's own tables are left to it.
+ */
 async function analyse(session: Session): Promise<void> {
   const tables = await session.all<{ name: string }>(
     sql`SELECT quote_ident(relname) AS name FROM pg_class
-      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`,
+      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0`,
   );
+  if (tables.length === 0) return;
   await session.run(sql.raw(`ANALYZE ${tables.map(({ name }) => name).join(", ")}`));
 }
 

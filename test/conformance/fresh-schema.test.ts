@@ -47,3 +47,17 @@ test.each(engines)(
   },
   60_000,
 );
+
+test("a new database on postgres has no table that is planned as if it were empty for good", async () => {
+  const home = await makeHome("postgres", { isEmpty: true });
+  const { databaseUrl } = home.place;
+  const store = await openStore({ clock: systemClock(), log: silentLog, databaseUrl });
+  try {
+    const believedEmpty = await store.all(sql`SELECT relname FROM pg_class
+      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND reltuples = 0`);
+    expect(believedEmpty).toEqual([]);
+  } finally {
+    await store.close();
+    await home.remove();
+  }
+}, 60_000);
