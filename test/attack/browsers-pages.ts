@@ -18,7 +18,7 @@ export const reading = [
   "/api/v1/apikeys",
   "/api/v1/users",
   "/api/v1/secrets",
-  "/openapi.json",
+  "/api/v1/routes",
   "/api/v1/auth/validate",
   "/svc.v1.SvcService/ListRuns?encoding=json&message=%7B%7D&connect=v1",
   "/api/v1/workers/browsers/jobs",

@@ -33,21 +33,46 @@ async function openStreamed(server: TestServer, protocol: Protocol, functionId: 
       await server.rpc("SvcService", "InvokeFunction", { functionId });
       for (;;) {
         const job = await worker.hear("job");
+        // Of a job that came again another value has the run.
+        if (seen.has(job.runId)) continue;
+        seen.add(job.runId);
         worker.ack(job);
-        // On a machine that stood still for seconds a job comes twice: another value has its run.
-        if (!seen.has(job.runId)) {
-          seen.add(job.runId);
-          return job;
-        }
+        return job;
       }
     },
   };
 }
 
+/**
+ * How a run ended, whose job is answered by `say`: its output, or undefined when the result was refused. After a machine stood
+ * still for seconds the job comes again under another lease, and is answered again.
+ */
+async function streamedEnd(
+  server: TestServer,
+  worker: StreamWorker,
+  { runId, executionSeq }: JobAssignment,
+  say: (job: JobAssignment) => void,
+): Promise<string | undefined> {
+  let answered = executionSeq;
+  return endOf(server, runId, () => {
+    for (const sent of worker.heard)
+      if (sent.case === "job" && sent.value.runId === runId && sent.value.executionSeq > answered) {
+        answered = sent.value.executionSeq;
+        worker.ack(sent.value);
+        say(sent.value);
+      }
+  });
+}
+
 /** How a run ended: its output, or undefined when the result was refused. */
-async function endOf(server: TestServer, runId: string): Promise<string | undefined> {
+async function endOf(
+  server: TestServer,
+  runId: string,
+  meanwhile: () => void = () => {},
+): Promise<string | undefined> {
   const run = await until(
     async () => {
+      meanwhile();
       const [row] = await server.running.domain.store.all<{
         status: string | null;
         output: string | null;
@@ -90,11 +115,11 @@ export async function streamDoors(server: TestServer): Promise<StreamDoors> {
         takes: carried,
         async put({ text }) {
           const job = await nextJob();
-          worker.say({
-            case: "jobCompleted",
-            value: { ...fenceOf(job), outputValue: messageOf(JSON.parse(text)) },
-          });
-          return endOf(server, job.runId);
+          const outputValue = messageOf(JSON.parse(text));
+          const say = (one: JobAssignment) =>
+            worker.say({ case: "jobCompleted", value: { ...fenceOf(one), outputValue } });
+          say(job);
+          return streamedEnd(server, worker, job, say);
         },
       },
       {
@@ -103,12 +128,13 @@ export async function streamDoors(server: TestServer): Promise<StreamDoors> {
         async put({ text }) {
           const job = await nextJob();
           const outputValue = messageOf(JSON.parse(text));
-          worker.say({
-            case: "stepCompleted",
-            value: { ...fenceOf(job), stepId: `${job.runId}:s:0`, outputValue },
-          });
-          worker.complete(job);
-          if ((await endOf(server, job.runId)) === undefined) return undefined;
+          const stepId = `${job.runId}:s:0`;
+          const say = (one: JobAssignment) => {
+            worker.say({ case: "stepCompleted", value: { ...fenceOf(one), stepId, outputValue } });
+            worker.complete(one);
+          };
+          say(job);
+          if ((await streamedEnd(server, worker, job, say)) === undefined) return undefined;
           return storedText(server, sql`SELECT output AS text FROM steps WHERE run_id = ${job.runId}`);
         },
       },
@@ -117,21 +143,25 @@ export async function streamDoors(server: TestServer): Promise<StreamDoors> {
         takes: ({ levels }) => levels < 2_000,
         async put({ text }) {
           const job = await nextJob();
-          const fence = `"execution_seq":${job.executionSeq},"lease_token":"${job.leaseToken}"`;
-          const body = `{${fence},"status":"completed","output":${text}}`;
-          number++;
-          worker.say({ case: "report", value: { number: BigInt(number), jobId: job.jobId, body } });
-          const { status } = await worker.hear("reported");
+          const report = (one: JobAssignment, said: string) => {
+            const fence = `"execution_seq":${one.executionSeq},"lease_token":"${one.leaseToken}"`;
+            const value = { number: BigInt(++number), jobId: one.jobId, body: `{${fence},${said}}` };
+            worker.say({ case: "report", value });
+            return value.number;
+          };
+          const complete = (one: JobAssignment) => report(one, `"status":"completed","output":${text}`);
+          const asked = complete(job);
+          const status = await until(
+            () => worker.heard.find((sent) => sent.case === "reported" && sent.value.number === asked),
+            { about: `the answer to report ${asked}`, everyMs: 5 },
+          ).then((sent) => (sent.case === "reported" ? sent.value.status : 0));
           if (status >= 500) throw new Error(`reported ${status}`);
-          if (status === 0) return endOf(server, job.runId);
+          if (status === 0) return streamedEnd(server, worker, job, complete);
           const error = { message: "result refused", code: "INVALID_REPORT", retryable: false };
-          const failed = JSON.stringify({ status: "failed", error }).slice(1);
-          worker.say({
-            case: "report",
-            value: { number: BigInt(++number), jobId: job.jobId, body: `{${fence},${failed}` },
-          });
-          await worker.hear("reported");
-          return endOf(server, job.runId);
+          const fail = (one: JobAssignment) =>
+            report(one, JSON.stringify({ status: "failed", error }).slice(1, -1));
+          fail(job);
+          return streamedEnd(server, worker, job, fail);
         },
       },
     );

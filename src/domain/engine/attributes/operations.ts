@@ -58,7 +58,9 @@ export const attributesOperations = (attributes: Attributes): Operation[] => [
       "Names that runs of the environment are found by, each with its type, and how many there may be.",
     input: Type.Object({}),
     output: Type.Object({
-      attributes: Type.Array(CountedShape, { description: "By name." }),
+      attributes: Type.Array(CountedShape, {
+        description: "All names, in the order of their bytes; deleted ones while their values are going.",
+      }),
       limits: Type.Object(
         {
           names: Type.Integer({ description: "Names of one environment, those that are going included." }),

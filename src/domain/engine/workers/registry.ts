@@ -100,8 +100,8 @@ export class WorkerRegistry {
       throw new Fault("failed_precondition", message, { field: "function_ids" });
     }
     this.#deps.log.warn("worker.functions_unknown", {
-      ...{ environmentId, workerId, next: howToRegister },
-      functionIds: unknown.slice(0, functionsLoggedMax),
+      // Its answer names them; a log has no ids that nobody but their sender knows.
+      ...{ environmentId, workerId, count: unknown.length, next: howToRegister },
     });
     return unknown;
   }
