@@ -53,23 +53,18 @@ async function costs(file: string | undefined): Promise<typeof measured> {
   if (file === undefined) return measured;
   const lines = (await Bun.file(file).text()).trim().split("\n");
   const results = lines.map((line) => JSON.parse(line) as Result);
-  const [runs, events] = [medianOf(results, "runs"), medianOf(results, "callers")];
-  return {
-    run: {
-      serverS: runs ? runs.serverCpuS! / 1000 : measured.run.serverS,
-      postgresS: runs ? runs.postgresCpuS! / 1000 : measured.run.postgresS,
-      storedKb: runs?.storedKb ?? measured.run.storedKb,
-      walKb: runs?.walKb ?? measured.run.walKb,
-      mostPerS: runs?.runsPerS ?? measured.run.mostPerS,
-    },
-    event: {
-      serverS: events ? events.serverCpuS! / 1000 : measured.event.serverS,
-      postgresS: events ? events.postgresCpuS! / 1000 : measured.event.postgresS,
-      storedKb: events?.storedKb ?? measured.event.storedKb,
-      walKb: events?.walKb ?? measured.event.walKb,
-      mostPerS: events?.eventsPerS ?? measured.event.mostPerS,
-    },
+  const costOf = (kind: "run" | "event", scenario: string, rate: string): Cost => {
+    const found = medianOf(results, scenario);
+    const before = measured[kind];
+    return {
+      serverS: found ? found.serverCpuS! / 1000 : before.serverS,
+      postgresS: found ? found.postgresCpuS! / 1000 : before.postgresS,
+      storedKb: found?.storedKb ?? before.storedKb,
+      walKb: found?.walKb ?? before.walKb,
+      mostPerS: found?.[rate] ?? before.mostPerS,
+    };
   };
+  return { run: costOf("run", "runs", "runsPerS"), event: costOf("event", "callers", "eventsPerS") };
 }
 
 const { run, event } = await costs(given.json);

@@ -10,7 +10,7 @@ export const attributeFiltersMax = 8;
 export const attributeRunsCountedMax = 1_000;
 /** Names whose runs are counted by one statement. */
 export const namesCountedAtOnce = 20;
-/** Values of a deleted name begin to go this long after its deletion: whoever wrote one without knowing of it has ended by then. */
+/** The purge of a deleted name's values begins after this time. A flush that began before the deletion has ended by then. */
 export const attributeSettleMs = 2_000;
 /** Environments that one round of the purge looks after, a name and a slice of its values each. */
 export const purgedEnvironmentsMax = 500;

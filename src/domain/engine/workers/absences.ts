@@ -40,7 +40,7 @@ export class Absences {
 
   /** The stream of the process has ended. */
   left(worker: WorkerName, terms: LeaseTerms): void {
-    // What it renewed in its last millisecond is held by nobody either.
+    // Leases that it renewed in its last millisecond end too.
     this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }
 

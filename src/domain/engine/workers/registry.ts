@@ -100,7 +100,7 @@ export class WorkerRegistry {
       throw new Fault("failed_precondition", message, { field: "function_ids" });
     }
     this.#deps.log.warn("worker.functions_unknown", {
-      // Its answer names them; a log has no ids that nobody but their sender knows.
+      // The worker's answer names the functions. Their ids come from outside, so the log has their number only.
       ...{ environmentId, workerId, count: unknown.length, next: howToRegister },
     });
     return unknown;
