@@ -1,4 +1,5 @@
 import { errorOfAnswer, SvcError } from "./errors.ts";
+import { ask } from "./http-answer.ts";
 import type { KnownOptions } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
 import { withRetries } from "./retry.ts";
@@ -50,7 +51,7 @@ export interface Request {
   isConsistent?: boolean;
 }
 
-/** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
+/** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive. */
 export interface Transport {
   readonly url: string;
   /** Where the last write stands that the connection has heard of. */
@@ -155,21 +156,19 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
     try {
-      const response = await fetch(url + request.path, {
+      const { status, header, text } = await ask(url + request.path, {
         method: request.method,
         headers:
           request.headers || least !== undefined
             ? { ...base, ...request.headers, ...(least !== undefined && minSequence(least, timeoutMs)) }
             : base,
         signal: stop.signal,
-        ...(body !== undefined && { body: body as BodyInit }),
+        body,
       });
-      const written = response.headers.get("x-svc-sequence");
+      const written = header("x-svc-sequence");
       if (written !== null) last.note(written);
-      if (least !== undefined && response.headers.get("svc-error-reason") === "epoch_changed")
-        last.forget(least);
-      const text = response.status === 204 ? "" : await response.text();
-      if (!response.ok) throw errorOfAnswer(response.status, text, response.headers.get("retry-after"));
+      if (least !== undefined && header("svc-error-reason") === "epoch_changed") last.forget(least);
+      if (status < 200 || status > 299) throw errorOfAnswer(status, text, header("retry-after"));
       if (text === "") return undefined as Answer;
       try {
         return JSON.parse(text) as Answer;
