@@ -4,6 +4,6 @@ import type { Io } from "./io.ts";
 export function openPage(url: string, { environment, note }: Pick<Io, "environment" | "note">): void {
   const name = process.platform === "darwin" ? "open" : "xdg-open";
   const program = Bun.which(name, { PATH: environment.PATH ?? "" });
-  if (program === null) return note(`${name} not found, so no browser opens: ${url}`);
-  Bun.spawn([program, url], { stdin: "ignore", stdout: "ignore", stderr: "ignore" });
+  if (program === null) note(`${name} not found, so no browser opens: ${url}`);
+  else Bun.spawn([program, url], { stdin: "ignore", stdout: "ignore", stderr: "ignore" });
 }
