@@ -35,7 +35,10 @@ function banner(server: RunningServer): string {
   if (signInToken !== undefined && !config.dev)
     lines.push(`  Sign in     ${url}/dashboard/sign-in#${signInToken} (works once, here, for ten minutes)`);
   if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
-  lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
+  lines.push(`  Try         curl${key} ${url}/api/v1/routes`);
+  // The executable has no demo.
+  if (!Bun.isStandaloneExecutable) lines.push("  Demo        bun run demo");
+  lines.push("");
   return `${lines.join("\n")}\n`;
 }
 

@@ -140,9 +140,13 @@ export interface RpcBinding<I, O> {
   encode: (output: O) => object;
   /**
    * JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the
-   * protobuf mapping.
+   * protobuf mapping. `answer`: for the document, where `encode` writes other fields than the message has.
    */
-  json?: { decode?: (body: Record<string, unknown>) => unknown; encode?: (output: O) => unknown };
+  json?: {
+    decode?: (body: Record<string, unknown>) => unknown;
+    encode?: (output: O) => unknown;
+    answer?: TSchema;
+  };
 }
 
 export interface RpcStreamBinding<I, O> {

@@ -79,7 +79,8 @@ export const detour: { answer: (request: Request) => Promise<unknown> | undefine
   answer: () => undefined,
 };
 
-const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
+/** Undefined where there are no variables, as in a browser. */
+export const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
 
 const refusals = new Set([
   "ECONNREFUSED",

@@ -55,7 +55,7 @@ const asAsked = (emitted: Emitted, { tellUnserved }: Static<typeof Emit>): Emitt
 const delayedFields = ({ id, dueAt }: DelayedEvent) => ({ delayedId: id, dueAt: rfc3339(dueAt) });
 
 const toBody = ({ eventId, runIds, position, notices, unserved, delayed }: Emitted) => ({
-  eventId: eventId || undefined,
+  eventId,
   runIds: runIds.length > 0 ? runIds : undefined,
   sequence: position === undefined ? undefined : `${position}`,
   notices,
