@@ -103,7 +103,7 @@ export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tra
   return {
     ended(runIds) {
       for (const id of runIds) if (waiting.size < spansWaitingMax) waiting.add(id);
-      looking ??= lookAll();
+      if (!looking && waiting.size > 0) looking = lookAll();
     },
     async drain() {
       await looking;
