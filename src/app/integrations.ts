@@ -51,6 +51,7 @@ export function openIntegrationsPart(
   });
   const deliveries = openDeliveries({
     ...shared,
+    tracer: host.watch.tracer,
     ...{ nodeId, knowsTime, deliveriesOf, breakers: engine.breakers, past: openPast(store) },
     lookIn: looker.wakeIn,
     call,

@@ -22,6 +22,7 @@ import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { openRunSpans } from "../domain/engine/runs/spans.ts";
 import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
@@ -90,6 +91,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     runFrames.created(created, at);
   };
   const stepFrames = openStepFrames({ store, log, frames });
+  const spans = openRunSpans({ store, log, tracer: watch.tracer });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued, invoke },
@@ -104,6 +106,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       ends.ended(runIds);
       runFrames.ended(runIds);
       flow.ended(over);
+      spans.ended(runIds);
     },
     onAwaited: flow.awaited,
     onClaimed: runFrames.claimed,
@@ -174,6 +177,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ...upkeepOf(host, runs),
     async settled() {
       await Promise.all([runs.drain(), dispatcher.drain()]);
+      await spans.drain();
     },
   };
 }

@@ -48,6 +48,8 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
+  /** Where the trace of the call stands: at its span here, else where `traceparent` says; undefined for no trace. */
+  traceparent?: string | undefined;
   /** The token of the session that was let in; undefined when its credential is a key. */
   session?: string | undefined;
   /** The client's address; empty when it is unknown. */

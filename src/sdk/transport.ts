@@ -14,6 +14,11 @@ export interface ConnectionOptions {
   environment?: string;
   /** How long a call may take, in milliseconds. Default 30,000. */
   timeoutMs?: number;
+  /**
+   * Asked at each call: where the caller's trace stands (W3C Trace Context), sent as a header of that name. With
+   * OpenTelemetry it is the span that is active now.
+   */
+  traceparent?: () => string | undefined;
 }
 
 export const knownConnection: KnownOptions<ConnectionOptions> = {
@@ -21,6 +26,7 @@ export const knownConnection: KnownOptions<ConnectionOptions> = {
   apiKey: true,
   environment: true,
   timeoutMs: true,
+  traceparent: true,
 };
 
 /** Those of the options of a worker or an endpoint that its client is made with. */
@@ -29,11 +35,13 @@ export const connectionOf = ({
   apiKey,
   environment,
   timeoutMs,
+  traceparent,
 }: ConnectionOptions): ConnectionOptions => ({
   ...(url !== undefined && { url }),
   ...(apiKey !== undefined && { apiKey }),
   ...(environment !== undefined && { environment }),
   ...(timeoutMs !== undefined && { timeoutMs }),
+  ...(traceparent !== undefined && { traceparent }),
 });
 
 export interface Request {
@@ -72,6 +80,8 @@ export interface RpcOptions {
   signal?: AbortSignal | undefined;
   /** The run whose handler calls. */
   runId?: string;
+  /** Where the caller's trace stands. */
+  traceparent?: string | undefined;
 }
 
 /** What answers calls in the place of a server: `testFunction` while it runs a function. */
@@ -153,6 +163,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       stop.abort();
     }, timeoutMs);
     const least = request.isConsistent ? last.text : undefined;
+    const traceparent = options.traceparent?.();
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
@@ -160,8 +171,13 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       const { status, header, text } = await ask(url + request.path, {
         method: request.method,
         headers:
-          request.headers || least !== undefined
-            ? { ...base, ...request.headers, ...(least !== undefined && minSequence(least, timeoutMs)) }
+          request.headers || least !== undefined || traceparent !== undefined
+            ? {
+                ...base,
+                ...(traceparent !== undefined && { traceparent }),
+                ...request.headers,
+                ...(least !== undefined && minSequence(least, timeoutMs)),
+              }
             : base,
         signal: stop.signal,
         body,
@@ -224,7 +240,7 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
   return {
     ...connection,
     call,
-    rpc: (method, message, { repeatable, timeoutMs, signal, runId }) =>
+    rpc: (method, message, { repeatable, timeoutMs, signal, runId, traceparent }) =>
       call(
         {
           method: "POST",
@@ -232,7 +248,12 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
           body: message,
           ...(timeoutMs !== undefined && { timeoutMs }),
           ...(signal && { signal }),
-          ...(runId !== undefined && { headers: { "x-svc-run-id": runId } }),
+          ...((runId !== undefined || traceparent !== undefined) && {
+            headers: {
+              ...(runId !== undefined && { "x-svc-run-id": runId }),
+              ...(traceparent !== undefined && { traceparent }),
+            },
+          }),
         },
         { repeatable },
       ),

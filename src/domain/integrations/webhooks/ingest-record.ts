@@ -38,6 +38,7 @@ export interface Ingested {
   deliveryId: string;
   externalId: string;
   signatureKey: SignatureKey;
+  traceparent?: string | undefined;
 }
 
 export interface RecordDeps {
