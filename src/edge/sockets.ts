@@ -13,7 +13,7 @@ import {
   type SocketSession,
   type Subscribed,
 } from "./open-socket.ts";
-import { openPublishPace } from "./publish-pace.ts";
+import { openPublishPace, type PublishPace } from "./publish-pace.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
 import type { BegunSocket, SocketDoor } from "./socket-door.ts";
 import { openSocketGate } from "./socket-gate.ts";
@@ -44,7 +44,7 @@ export interface SocketsDeps {
 export interface Sockets {
   upgrades: readonly Upgrade[];
   /** To every connection that has joined the channel. */
-  publish(channelId: string, text: string): void;
+  publish: PublishPace["publish"];
   /** Closes all sockets with 1012, after which clients look for another node. */
   drain(): void;
   size(): number;
