@@ -58,7 +58,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
   watch.metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
   const connect = openSocketSessions({
     ...{ pubsub, log, screeningOf },
-    publish: (channelId, text) => sockets?.publish(channelId, text),
+    publish: (...text) => sockets?.publish(...text),
   });
   return {
     reauthorizer,

@@ -84,13 +84,13 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     publishQueued(queues);
   };
   const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
-  const runFrames = openRunFrames({ store, log, frames });
+  const runFrames = openRunFrames({ store, clock, log, frames });
   const publishWorker = workerFrames(frames, clock);
   const onCreated: RunsPart["onCreated"] = (created, at) => {
     flow.started(created);
     runFrames.created(created, at);
   };
-  const stepFrames = openStepFrames({ store, log, frames });
+  const stepFrames = openStepFrames({ store, clock, log, frames });
   const spans = openRunSpans({ store, log, tracer: watch.tracer });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
