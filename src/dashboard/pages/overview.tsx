@@ -1,4 +1,4 @@
-import { useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
@@ -42,6 +42,7 @@ interface OverviewData {
 }
 
 const readMs = 5_000;
+type Timer = ReturnType<typeof setTimeout>;
 const bucketMs = 2_000;
 const buckets = 60;
 
@@ -218,16 +219,24 @@ export function OverviewPage() {
     reload,
   } = useLoaded((signal) => rest<OverviewData>("/api/v1/overview", { signal }), []);
   const ends = useMemo(() => new Ends(), []);
-  const heard = useRef(0);
+  const asked = useRef<{ at: number; timer?: Timer }>({ at: Number.NEGATIVE_INFINITY });
+  useEffect(() => () => clearTimeout(asked.current.timer), []);
+  /** At once where it was quiet; what comes close behind is read together. */
+  const readSoon = () => {
+    const { current } = asked;
+    if (current.timer !== undefined) return;
+    const wait = Math.max(0, current.at + readMs - performance.now());
+    current.timer = setTimeout(() => {
+      asked.current = { at: performance.now() };
+      reload();
+    }, wait);
+  };
   useNet(reload, readMs);
   useLive("system.run.*.*", {
     onFrame({ topic }) {
       const word = topic.slice(topic.lastIndexOf(".") + 1);
       if (word === "completed" || word === "failed" || word === "cancelled") ends.add(word);
-      const now = performance.now();
-      if (now - heard.current < readMs) return;
-      heard.current = now;
-      reload();
+      readSoon();
     },
     onBack: reload,
   });
@@ -235,7 +244,10 @@ export function OverviewPage() {
     return error === undefined ? (
       <p class="page faint">Reading…</p>
     ) : (
-      <Failure error={error} onRetry={reload} />
+      <div class="page">
+        <PageHead title="Overview" />
+        <Failure error={error} onRetry={reload} />
+      </div>
     );
   const { runs, last_hour: hour } = data;
   return (
@@ -304,7 +316,16 @@ export function OverviewPage() {
 
 function ByStatus({ of }: { of: Record<string, number> }) {
   const entries = Object.entries(of).filter(([, number]) => number > 0);
-  if (entries.length === 0) return <Empty title="Nothing is under way" />;
+  if (entries.length === 0)
+    return (
+      <Empty title="Nothing is under way">
+        <p>
+          {"An event whose name a "}
+          <a href={hrefOf(["functions"])}>function</a>
+          {" waits for starts a run."}
+        </p>
+      </Empty>
+    );
   return (
     <ul class="plain-list">
       {entries.map(([status, number]) => (
