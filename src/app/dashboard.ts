@@ -6,7 +6,7 @@ const folder = join(import.meta.dir, "../dashboard");
 /** The dashboard as browsers load it, made from its sources. */
 export async function buildDashboard(): Promise<readonly DashboardFile[]> {
   const { outputs } = await Bun.build({
-    entrypoints: [join(folder, "main.tsx"), join(folder, "style/style.css")],
+    entrypoints: ["main.tsx", "style/style.css", "layout-worker.ts"].map((name) => join(folder, name)),
     target: "browser",
     format: "esm",
     splitting: true,

@@ -15,7 +15,7 @@ interface Site {
   files: ReadonlyMap<string, OwnFile>;
 }
 
-const html = (scripts: string, styles: string): string => `<!doctype html>
+const html = (...tags: string[]): string => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -24,8 +24,7 @@ const html = (scripts: string, styles: string): string => `<!doctype html>
 <meta name="robots" content="noindex">
 <title>svc</title>
 <link rel="icon" href="data:,">
-${styles}
-${scripts}
+${tags.join("\n")}
 </head>
 <body>
 <div id="app"></div>
@@ -36,15 +35,14 @@ ${scripts}
 
 /** The one HTML page of the app: it names the entry files, which bring the others. */
 function siteOf(files: readonly DashboardFile[]): Site {
-  const entries = files.filter(({ name }) => entryOf(name) !== undefined);
-  const tags = (ending: string, tag: (path: string) => string) =>
-    entries
-      .filter(({ name }) => name.endsWith(ending))
-      .map(({ name }) => tag(`${dashboardPath}/assets/${name}`))
-      .join("\n");
+  const tagsOf = (entry: string, tag: (path: string) => string) =>
+    files
+      .filter(({ name }) => entryOf(name) === entry)
+      .map(({ name }) => tag(`${dashboardPath}/assets/${name}`));
   const shell = html(
-    tags(".js", (path) => `<script type="module" src="${path}"></script>`),
-    tags(".css", (path) => `<link rel="stylesheet" href="${path}">`),
+    ...tagsOf("style.css", (path) => `<link rel="stylesheet" href="${path}">`),
+    ...tagsOf("layout-worker.js", (path) => `<meta name="layout-worker" content="${path}">`),
+    ...tagsOf("main.js", (path) => `<script type="module" src="${path}"></script>`),
   );
   return {
     shell: served({ contentType: "text/html; charset=utf-8", bytes: new TextEncoder().encode(shell) }),
@@ -54,7 +52,7 @@ function siteOf(files: readonly DashboardFile[]): Site {
 
 /** `main.js` of `main-1a2b.js`; undefined for other files than the entries. */
 const entryOf = (name: string): string | undefined => {
-  const [, stem, ending] = /^(main|style)-\w+\.(js|css)$/.exec(name) ?? [];
+  const [, stem, ending] = /^(main|style|layout-worker)-\w+\.(js|css)$/.exec(name) ?? [];
   return stem && `${stem}.${ending}`;
 };
 

@@ -56,7 +56,7 @@ export interface PostgresClient extends Pooled {
   /** Asks the server to give up what it does for this connection. */
   cancel(): void;
   /** Called once when the connection ends, also while nothing is asked. */
-  onLost: (() => void) | undefined;
+  onLost: ((why?: StoreError) => void) | undefined;
   readonly synchronousCommit: string;
 }
 
@@ -136,7 +136,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       brokenBy = why;
       sql.end({ timeout: 0 }).catch(() => {});
       sockets.giveUp();
-      client.onLost?.();
+      client.onLost?.(why);
     },
     async ask(text, values, prepare) {
       if (broken) throw brokenBy ?? lost();

@@ -283,12 +283,13 @@ async function transaction<T>(
   };
 
   const cut = new Promise<never>((_, reject) => {
-    client.onLost = () =>
+    client.onLost = (why) =>
       reject(
-        new StoreError(
-          "unavailable",
-          "the connection ended inside a transaction; one that idles is ended so",
-        ),
+        why ??
+          new StoreError(
+            "unavailable",
+            "the connection ended inside a transaction; one that idles is ended so",
+          ),
       );
   });
   cut.catch(() => {});

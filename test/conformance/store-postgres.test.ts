@@ -2,6 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { silentLog } from "../../src/kit/log.ts";
 import { column, type Sql, sql } from "../../src/kit/sql.ts";
 import { openPostgres, type PostgresOptions } from "../../src/store/postgres.ts";
+import { OldPrimary } from "../../src/store/postgres-lineage.ts";
+import { Primary } from "../../src/store/postgres-primary.ts";
 import type { Flush, Session, Store } from "../../src/store/store.ts";
 import { livedTime } from "../support/lived.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
@@ -63,6 +65,19 @@ describe("Postgres when things go wrong", () => {
     process.off("uncaughtException", note);
     process.off("unhandledRejection", note);
     expect(uncaught).toEqual([]);
+  });
+
+  test("what is cut off because a newer primary is heard of says so, also between two statements", async () => {
+    const primary = new Primary({ url, clock, log: silentLog });
+    const own = await open({ primary });
+    const writing = own.write(async (session) => {
+      await session.run(sql`INSERT INTO rows (id, n) VALUES ('lost-to-old', 0)`);
+      const { known } = primary.lineage;
+      primary.lineage.heard({ ...known!, timeline: known!.timeline + 1 });
+      await new Promise(() => {});
+    });
+    await expect(writing).rejects.toBeInstanceOf(OldPrimary);
+    await own.close();
   });
 
   test("skipLocked passes by what another holds, at once", async () => {

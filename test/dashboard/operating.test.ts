@@ -5,7 +5,7 @@ import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { furnish, policyIn } from "./furnish.ts";
-import { functionWithWorker, platformSessionOf, sessionOf, visit } from "./visit.ts";
+import { emit, functionWithWorker, platformSessionOf, sessionOf, visit } from "./visit.ts";
 
 describe("operating by the dashboard", () => {
   let server: TestServer;
@@ -130,6 +130,8 @@ describe("operating by the dashboard", () => {
       const drawing = page.getByRole("region", { name: /^Drawing/ });
       await drawing.getByRole("link", { name: "late.asked" }).waitFor();
       await page.getByRole("table", { name: "Lines" }).getByRole("link", { name: "late.asked" }).waitFor();
+      await emit(server, "late.asked");
+      await drawing.locator(".map-line.moves text", { hasText: "+1" }).waitFor();
       await drawing.getByRole("link", { name: "late", exact: true }).click();
       await page.getByRole("link", { name: "Serving" }).click();
       await page.getByText("worker-late").waitFor();

@@ -101,6 +101,25 @@ describe.each(engines)("the map of flows on %s", (engine) => {
     await rpc("CancelRun", { id: waiting.run_id });
     await write();
     expect((await server.api("/api/v1/overview")).body.last_hour).toMatchObject({ runs_cancelled: 1 });
+
+    const minutesOf = async (query = "", headers?: { key: string }) =>
+      (await server.api(`/api/v1/overview/rates${query}`, headers)).body.minutes as Record<string, number>[];
+    const sumOf = (minutes: readonly Record<string, number>[], field: string) =>
+      minutes.reduce((sum, minute) => sum + minute[field]!, 0);
+    const hour = await minutesOf();
+    expect(hour).toHaveLength(60);
+    expect(["events", "runs_started", "runs_cancelled"].map((field) => sumOf(hour, field))).toEqual([
+      7, 3, 1,
+    ]);
+    const times = hour.map(({ at }) => Date.parse(String(at)));
+    expect(
+      times.every((at, place) => at % 60_000 === 0 && (place === 0 || at - times[place - 1]! === 60_000)),
+    ).toBe(true);
+    expect(Date.now() - times.at(-1)!).toBeLessThan(2 * 60_000);
+    expect(await minutesOf("?minutes=1440")).toHaveLength(1_440);
+    expect(sumOf(await minutesOf("", { key: foreignKey }), "events")).toBe(0);
+    for (const wrong of ["0", "1441", "x"])
+      expect((await server.api(`/api/v1/overview/rates?minutes=${wrong}`)).body.error).toContain("minutes");
   });
 
   test("leaves out edges with an event or a function that deny policies keep from the caller", async () => {

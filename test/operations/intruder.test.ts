@@ -57,6 +57,7 @@ const nothingToShow: Record<string, string> = {
   "cluster.health": "nodes, which are no org's",
   "integrity.report": "counts",
   "overview.get": "counts",
+  "overview.rates": "counts",
   "policyTemplates.list": "texts of the product",
   "projections.waitBatch": "how far the projections are that were asked for by name",
   "schemas.check": "names of events and counts; the text of a schema is read elsewhere",

@@ -217,6 +217,7 @@ export const cliCases: readonly CliCase[] = [
     server ready
     server routes
     server overview
+    server rates --minutes 5
     server integrity
     server requests
     cluster health

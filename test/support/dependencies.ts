@@ -25,6 +25,10 @@ export const dependencies: Record<string, Dependency> = {
     why: "given with the project; unary JSON is a short path of ours, three times cheaper",
   },
   "@connectrpc/connect-node": { for: "gRPC on node:http2", why: "Bun's own server sends no trailers" },
+  "@dagrejs/dagre": {
+    for: "where boxes and lines of the flow map stand",
+    why: "the field's layout of layers; it runs in a worker that starts with the first map",
+  },
   "@lezer/highlight": {
     for: "the SQL editor: which words get which colour",
     why: "what CodeMirror stands on",
@@ -86,5 +90,9 @@ export const dependencies: Record<string, Dependency> = {
   "swagger-ui-dist": {
     for: "the page over `/openapi.json`",
     why: "served by us; the swagger plugin emits 3.0 and loads from a CDN",
+  },
+  uplot: {
+    for: "charts of the dashboard",
+    why: "axes, bars and values under the pointer in 22 KiB, loaded with the first chart; it needs no inline style",
   },
 };

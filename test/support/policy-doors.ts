@@ -29,6 +29,7 @@ export const asWhole: Record<string, string> = {
   "cluster.health": "nodes, which are no tenant's",
   "integrity.report": "counts",
   "overview.get": "counts, and nodes, which are no tenant's",
+  "overview.rates": "counts",
   "flow.streamEdges":
     "types of entities, which policies do not name; edges with an event that is denied are left out",
   "platform.audit.list": "the platform's own record, as a whole",

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { notePaths, suggestCel } from "../../src/dashboard/lib/cel.ts";
 import { duration, plain } from "../../src/dashboard/lib/format.ts";
 import { lastSaid } from "../../src/dashboard/lib/last-said.ts";
-import { layOut } from "../../src/dashboard/lib/layout.ts";
+import { layOut } from "../../src/dashboard/lib/layers.ts";
 import type { Moment, RunView, StepView } from "../../src/dashboard/lib/runs.ts";
 import { csvOf, problemOf } from "../../src/dashboard/lib/sql-text.ts";
 import type { StreamEventView } from "../../src/dashboard/lib/streams.ts";
@@ -105,12 +105,14 @@ describe("what the dashboard works out by itself", () => {
       fc.property(graph, (pairs) => {
         const lines = pairs.map(([from, to]) => ({ from: `${from}`, to: `${to}` }));
         const ids = [...new Set(lines.flatMap(({ from, to }) => [from, to]))];
-        const laid = layOut(ids, lines);
-        expect(laid.map(({ id }) => id).sort()).toEqual(ids.sort());
-        expect(new Set(laid.map(({ layer, place }) => `${layer} ${place}`)).size).toBe(ids.length);
-        const layers = new Map(laid.map(({ id, layer }) => [id, layer]));
+        const { places, width, height } = layOut({ ids, lines, box: { width: 10, height: 4 } });
+        expect(Object.keys(places).sort()).toEqual(ids.sort());
+        expect(new Set(Object.values(places).map(({ x, y }) => `${x} ${y}`)).size).toBe(ids.length);
+        const isInside = ({ x, y }: { x: number; y: number }) =>
+          x >= 0 && y >= 0 && x + 10 <= width && y + 4 <= height;
+        expect(Object.values(places).every(isInside)).toBe(true);
         if (pairs.every(([from, to]) => from < to))
-          for (const { from, to } of lines) expect(layers.get(from)!).toBeLessThan(layers.get(to)!);
+          for (const { from, to } of lines) expect(places[from]!.x).toBeLessThan(places[to]!.x);
       }),
     );
   });

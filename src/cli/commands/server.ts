@@ -11,6 +11,7 @@ export const serverGroups: readonly Group[] = [
       { name: "ready", operation: "server.ready", shows: { items: "" } },
       { name: "routes", operation: "server.routes", shows: { items: "routes" } },
       { name: "overview", operation: "overview.get", shows: { items: "" } },
+      { name: "rates", operation: "overview.rates", shows: { items: "minutes" } },
       { name: "integrity", operation: "integrity.report", shows: { items: "checks" } },
       { name: "requests", operation: "debug.requests" },
     ],

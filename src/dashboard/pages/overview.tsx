@@ -1,11 +1,12 @@
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
-import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
 import { Empty, Failure, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
+import { Ends } from "./ends.tsx";
 import { Troubles } from "./functions/troubles.tsx";
 
 interface RatesData {
@@ -43,78 +44,6 @@ interface OverviewData {
 
 const readMs = 5_000;
 type Timer = ReturnType<typeof setTimeout>;
-const bucketMs = 2_000;
-const buckets = 60;
-
-type EndWord = "completed" | "failed" | "cancelled";
-type EndsBucket = Record<EndWord, number>;
-
-/** Ends of runs by the time they were heard of, in buckets that move on. */
-class Ends {
-  readonly #counts = new Map<number, EndsBucket>();
-
-  add(ending: EndWord): void {
-    const at = Math.floor(Date.now() / bucketMs);
-    const bucket = this.#counts.get(at) ?? { completed: 0, failed: 0, cancelled: 0 };
-    bucket[ending]++;
-    this.#counts.set(at, bucket);
-    for (const key of this.#counts.keys()) if (key < at - buckets) this.#counts.delete(key);
-  }
-
-  until(now: number): EndsBucket[] {
-    const last = Math.floor(now / bucketMs);
-    const none = { completed: 0, failed: 0, cancelled: 0 };
-    return Array.from(
-      { length: buckets },
-      (_, index) => this.#counts.get(last - buckets + 1 + index) ?? none,
-    );
-  }
-}
-
-const height = 72;
-const barWidth = 10;
-
-/** Runs that ended in the last two minutes, as the page hears of them. */
-function EndsChart({ ends }: { ends: Ends }) {
-  const now = useTick(bucketMs, true);
-  const bars = ends.until(now);
-  const most = Math.max(4, ...bars.map(({ completed, failed, cancelled }) => completed + failed + cancelled));
-  const sum = (name: EndWord) => bars.reduce((all, bucket) => all + bucket[name], 0);
-  const said = `${sum("completed")} completed, ${sum("failed")} failed, ${sum("cancelled")} cancelled`;
-  return (
-    <figure class="chart">
-      <svg
-        viewBox={`0 0 ${buckets * barWidth} ${height}`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={said}
-      >
-        {bars.map((bucket, index) => {
-          let top = height;
-          return (["completed", "failed", "cancelled"] as const).map((name) => {
-            const size = (bucket[name] / most) * height;
-            top -= size;
-            return size === 0 ? null : (
-              <rect
-                key={`${index}-${name}`}
-                class={name}
-                x={index * barWidth + 1}
-                y={top}
-                width={barWidth - 2}
-                height={size}
-              />
-            );
-          });
-        })}
-      </svg>
-      <figcaption>
-        <span>Two minutes ago</span>
-        <span>{said}</span>
-        <span>Now</span>
-      </figcaption>
-    </figure>
-  );
-}
 
 const rateRows = [
   ["Events", "events", undefined],
@@ -218,7 +147,6 @@ export function OverviewPage() {
     error,
     reload,
   } = useLoaded((signal) => rest<OverviewData>("/api/v1/overview", { signal }), []);
-  const ends = useMemo(() => new Ends(), []);
   const asked = useRef<{ at: number; timer?: Timer }>({ at: Number.NEGATIVE_INFINITY });
   useEffect(() => () => clearTimeout(asked.current.timer), []);
   /** At once where it was quiet; what comes close behind is read together. */
@@ -233,11 +161,7 @@ export function OverviewPage() {
   };
   useNet(reload, readMs);
   useLive("system.run.*.*", {
-    onFrame({ topic }) {
-      const word = topic.slice(topic.lastIndexOf(".") + 1);
-      if (word === "completed" || word === "failed" || word === "cancelled") ends.add(word);
-      readSoon();
-    },
+    onFrame: readSoon,
     onBack: reload,
   });
   if (!data)
@@ -289,9 +213,7 @@ export function OverviewPage() {
           {...(may("functions:list") && { href: hrefOf(["functions"]) })}
         />
       </div>
-      <Section title="Runs that ended" aside={<span class="faint">live</span>}>
-        <EndsChart ends={ends} />
-      </Section>
+      <Ends />
       <div class="columns">
         <div>
           <Section title="Failing in the last day">

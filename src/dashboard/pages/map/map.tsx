@@ -1,12 +1,12 @@
-import { useMemo } from "preact/hooks";
 import { type FlowEdge, type FlowEnd, type FlowKind, readFlow } from "../../lib/flow.ts";
 import { count, counted, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
-import { layOut } from "../../lib/layout.ts";
+import { useLayout } from "../../lib/layout.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { Empty, Failure, PageHead, Section, Text } from "../../ui/basics.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Table } from "../../ui/table.tsx";
+import { edgeKey, endKey, useTraffic } from "./traffic.ts";
 
 const spans = [
   ["1", "Last hour"],
@@ -26,8 +26,6 @@ const kinds: Record<FlowKind, { icon: IconName; word: string; href: (name: strin
   stream: { icon: "streams", word: "Streams", href: (type) => hrefOf(["streams"], { type }) },
   webhook: { icon: "incoming", word: "Webhook", href: () => hrefOf(["webhooks-in"]) },
 };
-
-const keyOf = ({ kind, name }: FlowEnd): string => `${kind} ${name}`;
 
 /** What leads to what: events, functions, topics, streams and webhooks, with the traffic between them. */
 export function MapPage() {
@@ -76,54 +74,40 @@ export function MapPage() {
   );
 }
 
-const nodeWidth = 190;
-const nodeHeight = 32;
-const layerGap = 100;
-const rowGap = 14;
+const box = { width: 190, height: 32 };
+const bendBack = 100;
 const lineWidthMax = 7;
 
 function Drawing({ edges }: { edges: readonly FlowEdge[] }) {
-  const shape = JSON.stringify(edges.map(({ from, to }) => [keyOf(from), keyOf(to)]));
-  const drawing = useMemo(() => {
-    const ends = new Map(edges.flatMap(({ from, to }) => [from, to]).map((end) => [keyOf(end), end]));
-    const lines = edges.map(({ from, to }) => ({ from: keyOf(from), to: keyOf(to) }));
-    const laid = layOut([...ends.keys()], lines);
-    const rows = Math.max(
-      ...Map.groupBy(laid, ({ layer }) => layer)
-        .values()
-        .map((all) => all.length),
-    );
-    const sizes = Map.groupBy(laid, ({ layer }) => layer);
-    const places = new Map(
-      laid.map(({ id, layer, place }) => {
-        const indent = ((rows - sizes.get(layer)!.length) * (nodeHeight + rowGap)) / 2;
-        return [id, { x: layer * (nodeWidth + layerGap), y: indent + place * (nodeHeight + rowGap) }];
-      }),
-    );
-    return {
-      ...{ ends, places },
-      width: sizes.size * (nodeWidth + layerGap) - layerGap,
-      height: rows * (nodeHeight + rowGap) - rowGap,
-    };
-  }, [shape]);
-  const { ends, places, width, height } = drawing;
+  const ends = new Map(edges.flatMap(({ from, to }) => [from, to]).map((end) => [endKey(end), end]));
+  const lines = edges.map(({ from, to }) => ({ from: endKey(from), to: endKey(to) }));
+  const laid = useLayout({ ids: [...ends.keys()], lines, box });
+  const traffic = useTraffic(edges);
+  if (!laid) return <p class="hint">Drawing…</p>;
+  const { places, width, height } = laid;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and keys must reach that
     <section class="map" aria-label="Drawing; the list below says the same" tabIndex={0}>
       <div class="map-inside" style={{ width: `${width}px`, height: `${height}px` }}>
         <svg width={width} height={height} aria-hidden="true">
-          {edges.map((edge) => (
-            <Line
-              key={`${keyOf(edge.from)} ${edge.verb} ${keyOf(edge.to)}`}
-              of={edge}
-              from={places.get(keyOf(edge.from))!}
-              to={places.get(keyOf(edge.to))!}
-            />
-          ))}
+          {edges.map((edge) => {
+            const [from, to] = [places[endKey(edge.from)], places[endKey(edge.to)]];
+            const key = edgeKey(edge);
+            return (
+              from &&
+              to && (
+                <Line
+                  key={key}
+                  of={edge}
+                  moves={traffic.moves(edge)}
+                  started={traffic.started(edge)}
+                  {...{ from, to }}
+                />
+              )
+            );
+          })}
         </svg>
-        {[...ends].map(([key, end]) => (
-          <Node key={key} of={end} at={places.get(key)!} />
-        ))}
+        {[...ends].map(([key, end]) => places[key] && <Node key={key} of={end} at={places[key]} />)}
       </div>
     </section>
   );
@@ -134,19 +118,28 @@ interface Spot {
   y: number;
 }
 
-function Line({ of, from, to }: { of: FlowEdge; from: Spot; to: Spot }) {
+interface LineProps {
+  of: FlowEdge;
+  moves: boolean;
+  started: number | undefined;
+  from: Spot;
+  to: Spot;
+}
+
+function Line({ of, moves, started, from, to }: LineProps) {
   const leadsBack = to.x <= from.x;
-  const start = { x: from.x + nodeWidth, y: from.y + nodeHeight / 2 };
-  const end = { x: to.x, y: to.y + nodeHeight / 2 };
-  const bend = leadsBack ? layerGap : (end.x - start.x) / 2;
+  const start = { x: from.x + box.width, y: from.y + box.height / 2 };
+  const end = { x: to.x, y: to.y + box.height / 2 };
+  const bend = leadsBack ? bendBack : (end.x - start.x) / 2;
   const path = `M${start.x} ${start.y}C${start.x + bend} ${start.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`;
+  const said = of.count !== undefined ? count(of.count) : started !== undefined ? `+${count(started)}` : "";
   const thickness = of.count === undefined ? 1 : Math.min(lineWidthMax, 1.5 + Math.log10(of.count + 1));
   return (
-    <g class={of.count === undefined ? "map-line idle" : "map-line"}>
+    <g class={`map-line${of.count === undefined ? " idle" : ""}${moves ? " moves" : ""}`}>
       <path d={path} stroke-width={thickness} />
-      {of.count !== undefined && (
+      {said !== "" && (
         <text x={(start.x + end.x) / 2} y={(start.y + end.y) / 2 - 4}>
-          {count(of.count)}
+          {said}
         </text>
       )}
     </g>
@@ -155,7 +148,7 @@ function Line({ of, from, to }: { of: FlowEdge; from: Spot; to: Spot }) {
 
 function Node({ of, at }: { of: FlowEnd; at: Spot }) {
   const { icon, word, href } = kinds[of.kind];
-  const style = { left: `${at.x}px`, top: `${at.y}px`, width: `${nodeWidth}px`, height: `${nodeHeight}px` };
+  const style = { left: `${at.x}px`, top: `${at.y}px`, width: `${box.width}px`, height: `${box.height}px` };
   const title = `${word} ${plain(of.name)}`;
   return (
     <a class={`map-node ${of.kind}`} href={href(of.name)} {...{ style, title }}>
@@ -183,7 +176,7 @@ const Lines = ({ edges }: { edges: readonly FlowEdge[] }) => (
   <Table
     rows={edges}
     label="Lines"
-    keyOf={({ from, verb, to }) => `${keyOf(from)} ${verb} ${keyOf(to)}`}
+    keyOf={edgeKey}
     columns={[
       { name: "From", of: ({ from }) => <End of={from} /> },
       { name: "Does", of: ({ verb }) => verb },

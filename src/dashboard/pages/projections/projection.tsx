@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
-import { clockTime, count, plain } from "../../lib/format.ts";
+import { count, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import {
@@ -16,10 +16,10 @@ import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { LineChart } from "../../ui/charts.tsx";
 import { FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
+import { TimeChart } from "../../ui/time-chart.tsx";
 
 const readMs = 5_000;
 
@@ -85,11 +85,11 @@ function Lag({ fold }: { fold: FoldView }) {
   const points = current.map(({ point }) => point);
   const most = Math.max(...points.map(([, lag]) => lag));
   return (
-    <LineChart
-      points={points}
-      from={clockTime(points[0]![0]).slice(0, 8)}
-      to="Now"
-      said={most === 0 ? "Caught up since then" : `At most ${count(most)}, now ${count(fold.lag)}`}
+    <TimeChart
+      as="lines"
+      at={points.map(([at]) => at)}
+      lines={[{ name: "behind", tone: "lag", values: points.map(([, lag]) => lag) }]}
+      said={most === 0 ? "Caught up all the time" : `At most ${count(most)}, now ${count(fold.lag)}`}
     />
   );
 }

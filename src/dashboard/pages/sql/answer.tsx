@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { count, cut, duration, plain } from "../../lib/format.ts";
 import { csvOf, numberColumns, type SqlAnswer } from "../../lib/sql-text.ts";
+import { BarChart } from "../../ui/bar-chart.tsx";
 import { Button, Empty, Text } from "../../ui/basics.tsx";
-import { BarChart } from "../../ui/charts.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { download } from "../../ui/download.ts";
 import { JsonTextView } from "../../ui/json-view.tsx";

@@ -3,21 +3,13 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import { QuotaShape, quotaJson } from "../../engine/quotas/wire.ts";
-import type { Rates } from "../../record/flow/service.ts";
+import { Rate, rateJson } from "../../record/flow/wire.ts";
 import { Health } from "../nodes/wire.ts";
 import type { Overview, ReadOverview } from "./service.ts";
 
 const count = Type.Integer();
 const instant = Type.String({ format: "date-time" });
 const counts = Type.Record(Type.String(), count);
-
-const Rate = Type.Object({
-  events: described(count, "Events that were written."),
-  runs_started: described(count, "Runs that were created."),
-  runs_completed: described(count, "Runs that completed."),
-  runs_failed: described(count, "Runs that failed."),
-  runs_cancelled: described(count, "Runs that were cancelled."),
-});
 
 const Body = Type.Object({
   version: Type.String({ description: "Version of the server." }),
@@ -53,14 +45,6 @@ const Body = Type.Object({
     ),
   ),
   cluster: described(Health, "Nodes, database and bus, as `GET /api/v1/cluster/health` shows them."),
-});
-
-const rateJson = ({ events, started, completed, failed, cancelled }: Rates["lastHour"]) => ({
-  events,
-  runs_started: started,
-  runs_completed: completed,
-  runs_failed: failed,
-  runs_cancelled: cancelled,
 });
 
 const overviewJson = ({ active, oldestWaitingMs, rates, integrity, ...overview }: Overview) => ({

@@ -18,3 +18,6 @@ export const edgesKeptMs = flowHoursMax * hour;
 export const minutesKeptMs = 25 * hour;
 /** Rows of one statement. */
 export const flowRowsMax = 1_000;
+/** Minutes of one answer: an hour when left out, a day at most. */
+export const rateMinutesDefault = 60;
+export const rateMinutesMax = 24 * 60;

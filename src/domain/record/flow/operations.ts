@@ -1,7 +1,10 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
 import { type Call, listed, type Operation, unary } from "../../../kit/operation.ts";
+import { rateMinutesDefault, rateMinutesMax } from "./limits.ts";
 import type { EdgeKind, Flow } from "./service.ts";
+import { Rate, rateJson } from "./wire.ts";
 
 const text = Type.String();
 const Hours = Type.Object({
@@ -69,6 +72,27 @@ const views: readonly FlowView[] = [
   },
 ];
 
+const Minutes = Type.Object({
+  minutes: Type.Optional(
+    Type.Integer({
+      ...{ minimum: 1, maximum: rateMinutesMax },
+      description: `Minutes that are looked back: ${rateMinutesDefault} when left out, at most ${rateMinutesMax}.`,
+    }),
+  ),
+});
+
+const MinuteRates = Type.Object({
+  minutes: Type.Array(
+    Type.Composite([
+      Type.Object({
+        at: described(Type.String({ format: "date-time" }), "When the minute begins, RFC 3339."),
+      }),
+      Rate,
+    ]),
+    { description: "Oldest first; the last one is the present minute so far." },
+  ),
+});
+
 type EdgeJson = Record<string, string | number>;
 
 /** Leaves out edges with an event or a topic that deny policies keep from the caller. */
@@ -133,4 +157,25 @@ function flowOperation(flow: Flow, view: FlowView): Operation {
 }
 
 /** `GET /api/v1/flow/webhooks` is of the webhooks. */
-export const flowOperations = (flow: Flow): Operation[] => views.map((view) => flowOperation(flow, view));
+/** The minutes behind the rates of the overview. */
+const ratesOperation = (flow: Flow): Operation =>
+  unary({
+    name: "overview.rates",
+    action: "runs:read",
+    reads: true,
+    summary: "What happened in each of the last minutes: events written, runs created, and how runs ended.",
+    input: Minutes,
+    output: MinuteRates,
+    rest: "GET /api/v1/overview/rates",
+    handle: async ({ minutes = rateMinutesDefault }, call) => ({
+      minutes: (await flow.minutes(call.environmentId, minutes)).map(({ minute, ...rate }) => ({
+        at: rfc3339(minute),
+        ...rateJson(rate),
+      })),
+    }),
+  });
+
+export const flowOperations = (flow: Flow): Operation[] => [
+  ...views.map((view) => flowOperation(flow, view)),
+  ratesOperation(flow),
+];

@@ -113,6 +113,14 @@ export const ratesSince = (
     ),
   );
 
+export const minutesSince = (
+  reader: StoreReader,
+  environmentId: string,
+  since: Instant,
+): Promise<(Rate & { minute: Instant })[]> =>
+  reader.all(sql`SELECT minute, ${counters} FROM flow_minutes
+    WHERE environment_id = ${environmentId} AND minute >= ${since} ORDER BY minute`);
+
 export const forgetEdges = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM flow_edges WHERE (environment_id, kind, hour, source, target) IN (
     SELECT environment_id, kind, hour, source, target FROM flow_edges WHERE hour + 0 < ${before}

@@ -23,6 +23,20 @@ export const windowsOf = (now: Instant) => {
   };
 };
 
+/** What happened in each of so many minutes, the present one last; minutes of which nothing is known had nothing. */
+export function byMinute(
+  now: Instant,
+  minutes: number,
+  known: readonly (Rate & { minute: Instant })[],
+): (Rate & { minute: Instant })[] {
+  const of = new Map(known.map((one) => [one.minute, one]));
+  const first = minuteOf(now) - (minutes - 1) * minuteMs;
+  return Array.from({ length: minutes }, (_, index) => {
+    const minute = first + index * minuteMs;
+    return of.get(minute) ?? { minute, events: 0, started: 0, completed: 0, failed: 0, cancelled: 0 };
+  });
+}
+
 /**
  * The last sixty seconds: the minute so far, and of the minute before the share that is still within. What
  * happened in that minute is taken to be spread over it evenly.

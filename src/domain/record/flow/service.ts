@@ -14,7 +14,7 @@ import {
   minutesKeptMs,
 } from "./limits.ts";
 import * as rows from "./rows.ts";
-import { hourOf, lastMinute, minuteOf, type Rate, sinceOf, windowsOf } from "./rules.ts";
+import { byMinute, hourOf, lastMinute, minuteOf, type Rate, sinceOf, windowsOf } from "./rules.ts";
 
 export type { EdgeKind, Rate };
 
@@ -56,6 +56,8 @@ export interface Flow {
   /** Of so many hours, the present one included; a day when left out. */
   map(environmentId: string, kind: EdgeKind, hours: number | undefined): Promise<FlowMap>;
   rates(environmentId: string): Promise<Rates>;
+  /** Of so many minutes, the present one included and last. */
+  minutes(environmentId: string, minutes: number): Promise<(Rate & { minute: Instant })[]>;
 }
 
 const none: Record<Happening, number> = { events: 0, started: 0, completed: 0, failed: 0, cancelled: 0 };
@@ -171,6 +173,12 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
         lastHour: shown(of("hour")),
         lastDay: shown(of("day")),
       };
+    },
+
+    async minutes(environmentId, minutes) {
+      const now = clock.now();
+      const [first] = byMinute(now, minutes, []);
+      return byMinute(now, minutes, await rows.minutesSince(store, environmentId, first!.minute));
     },
   };
 }
