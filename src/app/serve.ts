@@ -35,7 +35,9 @@ function banner(server: RunningServer): string {
   if (signInToken !== undefined && !config.dev) {
     lines.push(`  Sign in     ${url}/dashboard/sign-in#${signInToken} (works once, here, for ten minutes)`);
     if (bootstrapped.key === "issued" && bootstrapped.password === undefined)
-      lines.push(`  Afterwards  as ${dashboardAddress}, with the dashboard_password that stands beside the key`);
+      lines.push(
+        `  Afterwards  as ${dashboardAddress}, with the dashboard_password that stands beside the key`,
+      );
   }
   if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
   lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");

@@ -43,7 +43,6 @@ interface OverviewData {
 }
 
 const readMs = 5_000;
-type Timer = ReturnType<typeof setTimeout>;
 
 const rateRows = [
   ["Events", "events", undefined],
@@ -147,7 +146,9 @@ export function OverviewPage() {
     error,
     reload,
   } = useLoaded((signal) => rest<OverviewData>("/api/v1/overview", { signal }), []);
-  const asked = useRef<{ at: number; timer?: Timer }>({ at: Number.NEGATIVE_INFINITY });
+  const asked = useRef<{ at: number; timer?: ReturnType<typeof setTimeout> }>({
+    at: Number.NEGATIVE_INFINITY,
+  });
   useEffect(() => () => clearTimeout(asked.current.timer), []);
   /** At once where it was quiet; what comes close behind is read together. */
   const readSoon = () => {
