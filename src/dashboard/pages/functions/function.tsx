@@ -168,12 +168,12 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
                   <Text of={change.actor} />
                 </span>
               </summary>
-              <JsonDiff before={before?.definition ?? {}} after={change.definition} />
               {index > 0 && may("functions:register") && (
                 <Button icon="undo" onClick={() => setRolled(change)}>
                   Roll back to this…
                 </Button>
               )}
+              <JsonDiff before={before?.definition ?? {}} after={change.definition} />
             </details>
           </li>
         );
