@@ -32,8 +32,13 @@ function banner(server: RunningServer): string {
     lines.push(`  Dashboard   ${dashboardAddress}, password ${bootstrapped.password} (shown only now)`);
   }
   lines.push(`  Open        ${url}/dashboard`);
-  if (signInToken !== undefined && !config.dev)
+  if (signInToken !== undefined && !config.dev) {
     lines.push(`  Sign in     ${url}/dashboard/sign-in#${signInToken} (works once, here, for ten minutes)`);
+    if (bootstrapped.key === "issued" && bootstrapped.password === undefined)
+      lines.push(
+        `  Afterwards  as ${dashboardAddress}, with the dashboard_password that stands beside the key`,
+      );
+  }
   if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
   lines.push(`  Try         curl${key} ${url}/api/v1/routes`);
   // The executable has no demo.

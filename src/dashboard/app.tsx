@@ -22,7 +22,7 @@ import { Impersonation } from "./shell/impersonation.tsx";
 import { Palette } from "./shell/palette.tsx";
 import { Sidebar, TopBar } from "./shell/shell.tsx";
 import { ToastList } from "./shell/toast-list.tsx";
-import { Empty, Failure } from "./ui/basics.tsx";
+import { Failure, Missing } from "./ui/basics.tsx";
 import { Dialog } from "./ui/dialog.tsx";
 
 /** An error in one page leaves the shell, and the way to other pages. */
@@ -54,18 +54,23 @@ function Shown({ entry }: { entry: PageEntry | undefined }) {
   if (isPlatformUser() && org !== mine) return <p class="page faint">Reading…</p>;
   if (mine !== undefined && org !== mine)
     return (
-      <Empty title="This address belongs to another organization">
+      <Missing title="This address belongs to another organization">
         <a href={`${base}/`}>Go to yours</a>
-      </Empty>
+      </Missing>
     );
   if (!isEnvironment(environment))
     return (
-      <Empty title="There is no such environment here">
+      <Missing title="There is no such environment here">
         <a href={`${base}/`}>Go to your own</a>
-      </Empty>
+      </Missing>
     );
-  if (!entry) return <Empty title="There is no such page" />;
-  if (!isOffered(entry)) return <Empty title="Your roles do not show this page" />;
+  if (!entry)
+    return (
+      <Missing title="There is no such page">
+        <a href={`${base}/`}>Go to the first page</a>
+      </Missing>
+    );
+  if (!isOffered(entry)) return <Missing title="Your roles do not show this page" />;
   const Page = rest.length > 0 && entry.one ? entry.one.shows : entry.shows;
   return <Page />;
 }

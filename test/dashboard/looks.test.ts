@@ -6,6 +6,7 @@ import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { dataPaths, furnishData } from "./furnish-data.ts";
+import { furnishWork, longName } from "./furnish-work.ts";
 import { emit, functionWithWorker, platformSessionOf, sessionOf, stepOf, visit } from "./visit.ts";
 
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
@@ -53,13 +54,26 @@ describe("every page of the dashboard", () => {
     await server.rpc("ProjectionService", "PollProjectionEvents", { name: "orders", limit: 1 });
     const state = { name: "orders", partitionKey: "ada", state: { orders: 3 }, lastEventSeq: "1" };
     await server.rpc("ProjectionService", "SaveProjectionState", state);
+    // Before the quota of runs that are not over.
+    const work = await furnishWork(server);
     await furnish(server);
     await furnishData(server);
     paths = [
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
       { name: "run", path: `runs/${done}?step=${encodeURIComponent(`${done}:charge:0`)}` },
-      { name: "run-failed", path: `runs/${failed}?tab=history` },
+      { name: "run-history", path: `runs/${failed}?tab=history` },
+      {
+        name: "run-failed",
+        path: `runs/${work.failed}?step=${encodeURIComponent(`${work.failed}:print-label:0`)}`,
+      },
+      { name: "run-running", path: `runs/${work.running}?tab=audit` },
+      { name: "run-long", path: `runs/${work.long}` },
+      { name: "runs-none", path: "runs?function=nobody" },
+      { name: "function-long", path: `functions/${longName}` },
+      { name: "function-definition", path: "functions/ship-order?tab=definition" },
+      { name: "no-such-run", path: "runs/run_none" },
+      { name: "no-such-page", path: "nowhere" },
       { name: "run-causes", path: `runs/${done}?tab=causes` },
       { name: "functions", path: "functions" },
       { name: "function", path: "functions/charge-order" },
@@ -140,6 +154,50 @@ describe("every page of the dashboard", () => {
     },
     240_000,
   );
+
+  test("a page with nothing to show says what makes something, and one that cannot be read says why", async () => {
+    const empty = await startTestServer({ engine: "libsql" });
+    try {
+      const session = await sessionOf(empty, "admin");
+      await inChrome(async (browser) => {
+        const wordless: string[] = [];
+        const { page } = await visit(browser, empty, { path: "overview", session, colorScheme: "light" });
+        const links = page.locator("nav[aria-label=Pages] a");
+        await links.first().waitFor();
+        const urls = await links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+        const look = async (url: string, name: string) => {
+          await page.goto(url);
+          await page.getByRole("heading", { level: 1 }).waitFor();
+          await page.locator("main[aria-busy=false]").waitFor();
+          if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}.png` });
+        };
+        for (const url of urls) {
+          const name = url.replace(/^.*\//, "");
+          await look(url, `${name}-empty`);
+          const titles = page.locator(".page > .empty:not(:has(.empty-title ~ *))");
+          for (const title of await titles.allTextContents()) wordless.push(`${name}: ${title}`);
+        }
+        expect(wordless).toEqual([]);
+        await page.route(/\/api\/v1\/|\/svc\.v1\./, (route) =>
+          /auth|environments$|capabilities/.test(route.request().url())
+            ? route.continue()
+            : route.fulfill({
+                status: 503,
+                json: { error: "the database does not answer", code: "unavailable" },
+              }),
+        );
+        for (const url of urls) {
+          const name = url.replace(/^.*\//, "");
+          await page.goto(url);
+          await page.locator("main[aria-busy=false]").waitFor();
+          if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-failed.png` });
+        }
+        await page.context().close();
+      });
+    } finally {
+      await empty.stop();
+    }
+  }, 240_000);
 
   test("the sign-in page is for everyone, too", async () => {
     await inChrome(async (browser) => {

@@ -35,7 +35,17 @@ export interface Visited {
 export async function visit(
   browser: Browser,
   server: Pick<TestServer, "url" | "env">,
-  { path, session, ...options }: { path: string; session?: string } & BrowserContextOptions,
+  {
+    path,
+    session,
+    before,
+    ...options
+  }: {
+    path: string;
+    session?: string;
+    /** What is done with the tab before it opens anything. */
+    before?: (page: Page) => Promise<unknown>;
+  } & BrowserContextOptions,
 ): Promise<Visited> {
   const context = await browser.newContext(options);
   if (session !== undefined)
@@ -44,6 +54,7 @@ export async function visit(
     ]);
   const page = await context.newPage();
   page.setDefaultTimeout(patienceMs);
+  await before?.(page);
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {

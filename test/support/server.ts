@@ -184,11 +184,14 @@ const nodesWanted = Number(process.env.SVC_TEST_NODES ?? 1);
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
   const { engine, nats, home, clock, aroundStore, migrations } = options;
   const isPlain = engine === "postgres" && !(nats || home || clock || aroundStore || migrations);
-  return isPlain && nodesWanted > 1 ? startTestCluster(options) : startTestNode(options);
+  return isPlain && nodesWanted > 1 ? startTestCluster(options, nodesWanted) : startTestNode(options);
 }
 
 /** Several nodes of one database and one NATS server; `url` and `running` are those of the first. */
-async function startTestCluster(options: TestServerOptions): Promise<TestServer> {
+export async function startTestCluster(
+  options: TestServerOptions,
+  count: number,
+): Promise<TestServer & { nodes: readonly TestServer[] }> {
   const bus = await startNats();
   const home = await makeHome("postgres");
   const nodes: TestServer[] = [];
@@ -198,7 +201,7 @@ async function startTestCluster(options: TestServerOptions): Promise<TestServer>
     await home.remove();
   };
   try {
-    for (let number = 1; number <= nodesWanted; number++) {
+    for (let number = 1; number <= count; number++) {
       const settings = { ...options.settings, ...(number > 1 && { port: 0, grpcPort: 0 }) };
       nodes.push(await startTestNode({ ...options, settings, nats: bus.url, home }));
     }
@@ -209,7 +212,7 @@ async function startTestCluster(options: TestServerOptions): Promise<TestServer>
   let asked = 0;
   const { adminKey } = nodes[0]!;
   return {
-    ...nodes[0]!,
+    ...{ ...nodes[0]!, nodes },
     ...callerOf(
       () => nodes[asked++ % nodes.length]!.url,
       () => adminKey,

@@ -12,12 +12,13 @@ export interface Loaded<Value> {
 /** Reads under way whose answer nothing on the page has yet. */
 export const firstReads = signal(0);
 
-/** The least time between two reads that frames ask for. */
-const reloadPauseMs = 1_000;
+/** The least time between two reads that frames ask for: with the read itself, what came is shown within a second. */
+const reloadPauseMs = 800;
 
 /**
  * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value before stays.
- * Calls of `reload` that come close together are one read.
+ * Calls of `reload` that come close together are one read, and none takes the place of a read under way: a slow one would
+ * never end while frames come.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,
@@ -26,7 +27,10 @@ export function useLoaded<Value>(
   const [state, setState] = useState<{ value?: Value; error?: unknown; isLoading: boolean }>({
     isLoading: true,
   });
-  const turn = useRef({ over: new AbortController(), at: 0, timer: undefined as Timer | undefined });
+  const turn = useRef({
+    ...{ over: new AbortController(), isBusy: false, isAskedAgain: false },
+    ...{ reloadedAt: Number.NEGATIVE_INFINITY, timer: undefined as Timer | undefined },
+  });
 
   const begin = () => {
     const { current } = turn;
@@ -34,14 +38,17 @@ export function useLoaded<Value>(
     current.timer = undefined;
     current.over.abort();
     const over = new AbortController();
-    current.over = over;
-    current.at = performance.now();
+    Object.assign(current, { over, isBusy: true, isAskedAgain: false });
     setState(({ value }) => ({ ...(value !== undefined && { value }), isLoading: true }));
+    const settle = (found: { value: Value } | { error: unknown }) => {
+      if (over.signal.aborted) return;
+      current.isBusy = false;
+      setState(({ value }) => ({ ...(value !== undefined && { value }), ...found, isLoading: false }));
+      if (current.isAskedAgain) reload();
+    };
     load(over.signal).then(
-      (value) => !over.signal.aborted && setState({ value, isLoading: false }),
-      (error) =>
-        !over.signal.aborted &&
-        setState(({ value }) => ({ ...(value !== undefined && { value }), error, isLoading: false })),
+      (value) => settle({ value }),
+      (error) => settle({ error }),
     );
   };
   useEffect(() => {
@@ -55,8 +62,15 @@ export function useLoaded<Value>(
   const reload = () => {
     const { current } = turn;
     if (current.timer !== undefined) return;
-    const wait = Math.max(0, current.at + reloadPauseMs - performance.now());
-    current.timer = setTimeout(latest.current, wait);
+    if (current.isBusy) {
+      current.isAskedAgain = true;
+      return;
+    }
+    const wait = Math.max(0, current.reloadedAt + reloadPauseMs - performance.now());
+    current.timer = setTimeout(() => {
+      current.reloadedAt = performance.now();
+      latest.current();
+    }, wait);
   };
   const latest = useRef(begin);
   latest.current = begin;

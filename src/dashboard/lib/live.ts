@@ -22,7 +22,7 @@ export interface Listener {
   pattern: string;
   options?: LiveOptions;
   onFrame(frame: LiveFrame): void;
-  /** The connection was lost and is back: frames of no log may be missing, so what is shown is read again. */
+  /** It listens from now on, at first or again: frames of no log may be missing, so what is shown is read again. */
   onBack?(): void;
   /** The server refuses or ends the subscription. */
   onRefused?(message: string): void;
@@ -194,7 +194,8 @@ class LiveConnection {
     const { startSequence, epoch } = result;
     if (entry.listener.options?.resumes && startSequence !== undefined && !entry.after)
       entry.after = { startAfterSequence: startSequence, ...(epoch !== undefined && { epoch }) };
-    if (entry.wasLive) entry.listener.onBack?.();
+    // What changed between the page's first read and this was told to nobody; a log says where it begins.
+    if (entry.wasLive || !entry.listener.options?.resumes) entry.listener.onBack?.();
     entry.wasLive = true;
   }
 

@@ -16,6 +16,11 @@ const said = (name: string, field: string): Column<CapacityRow> => ({
 const number = (name: string, field: string): Column<CapacityRow> => ({
   ...{ name, isNumber: true, of: (row) => count(Number(row[field] ?? 0)) },
 });
+/** A limit of 0 is none. */
+const limit = (name: string, field: string): Column<CapacityRow> => ({
+  ...{ name, isNumber: true },
+  of: (row) => (Number(row[field] ?? 0) === 0 ? <span class="faint">none</span> : count(Number(row[field]))),
+});
 const time = (name: string, field: string): Column<CapacityRow> => ({
   ...{ name, isNumber: true, of: (row) => <When at={instantOf(text(row[field]))} /> },
 });
@@ -35,7 +40,7 @@ const views: Record<
       functionOf,
       environment,
       number("Running", "active_leases"),
-      number("Limit", "lane_limit"),
+      limit("Limit", "lane_limit"),
       number("Queued", "queued"),
       number("Reserved", "reservations"),
       {
@@ -81,7 +86,7 @@ const views: Record<
       environment,
       said("Shared by", "scope"),
       number("Held", "active_reserved"),
-      number("Limit", "limit"),
+      limit("Limit", "limit"),
       time("Used", "last_used_at"),
     ],
   },

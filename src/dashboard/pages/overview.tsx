@@ -1,4 +1,4 @@
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
@@ -43,6 +43,7 @@ interface OverviewData {
 }
 
 const readMs = 5_000;
+
 const rateRows = [
   ["Events", "events", undefined],
   ["Runs started", "runs_started", ""],
@@ -145,22 +146,33 @@ export function OverviewPage() {
     error,
     reload,
   } = useLoaded((signal) => rest<OverviewData>("/api/v1/overview", { signal }), []);
-  const heard = useRef(0);
+  const asked = useRef<{ at: number; timer?: ReturnType<typeof setTimeout> }>({
+    at: Number.NEGATIVE_INFINITY,
+  });
+  useEffect(() => () => clearTimeout(asked.current.timer), []);
+  /** At once where it was quiet; what comes close behind is read together. */
+  const readSoon = () => {
+    const { current } = asked;
+    if (current.timer !== undefined) return;
+    const wait = Math.max(0, current.at + readMs - performance.now());
+    current.timer = setTimeout(() => {
+      asked.current = { at: performance.now() };
+      reload();
+    }, wait);
+  };
   useNet(reload, readMs);
   useLive("system.run.*.*", {
-    onFrame() {
-      const now = performance.now();
-      if (now - heard.current < readMs) return;
-      heard.current = now;
-      reload();
-    },
+    onFrame: readSoon,
     onBack: reload,
   });
   if (!data)
     return error === undefined ? (
       <p class="page faint">Reading…</p>
     ) : (
-      <Failure error={error} onRetry={reload} />
+      <div class="page">
+        <PageHead title="Overview" />
+        <Failure error={error} onRetry={reload} />
+      </div>
     );
   const { runs, last_hour: hour } = data;
   return (
@@ -227,7 +239,16 @@ export function OverviewPage() {
 
 function ByStatus({ of }: { of: Record<string, number> }) {
   const entries = Object.entries(of).filter(([, number]) => number > 0);
-  if (entries.length === 0) return <Empty title="Nothing is under way" />;
+  if (entries.length === 0)
+    return (
+      <Empty title="Nothing is under way">
+        <p>
+          {"An event whose name a "}
+          <a href={hrefOf(["functions"])}>function</a>
+          {" waits for starts a run."}
+        </p>
+      </Empty>
+    );
   return (
     <ul class="plain-list">
       {entries.map(([status, number]) => (

@@ -72,7 +72,10 @@ export function SignIn({ isInside = false }: { isInside?: boolean }) {
       <div class="sign-in-box">
         <h1>Sign in to svc</h1>
         {form}
-        <p class="hint">The first start prints the address and the password of the first user.</p>
+        <p class="hint">
+          The first start prints a link that signs in once. It also names the file that holds the key and the
+          dashboard password of the first user.
+        </p>
       </div>
     </main>
   );

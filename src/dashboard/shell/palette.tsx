@@ -1,4 +1,4 @@
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { rpc } from "../lib/api.ts";
 import { nextTheme, recent } from "../lib/prefs.ts";
 import { decoded, go, hrefOf } from "../lib/router.ts";
@@ -108,10 +108,8 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
   const [typed, setTyped] = useState("");
   const [place, setPlace] = useState(0);
   const listId = useId();
-  const field = useRef<HTMLInputElement>(null);
   const text = typed.trim();
   const found = useFound(text);
-  useEffect(() => field.current?.focus(), []);
 
   const byId = commandOfId(text);
   const recents = recent.value.map(commandOfRecent).filter((one) => one !== undefined);
@@ -141,7 +139,6 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
   return (
     <Dialog title="Search" kind="palette" onClose={onClose}>
       <input
-        ref={field}
         type="text"
         role="combobox"
         aria-expanded="true"

@@ -1,3 +1,5 @@
+import { useEffect, useRef } from "preact/hooks";
+import { plain } from "../lib/format.ts";
 import { live, liveState } from "../lib/live.ts";
 import { nextTheme, theme } from "../lib/prefs.ts";
 import { address, base, go, hrefOf, placeOf } from "../lib/router.ts";
@@ -8,8 +10,14 @@ import { Button, Text } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 
 export function Sidebar({ onClose }: { onClose: () => void }) {
+  const element = useRef<HTMLDivElement>(null);
+  const { page } = address.value;
+  // In a low window the navigation is longer than what is seen of it.
+  useEffect(() => {
+    element.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ block: "nearest" });
+  }, [page]);
   return (
-    <div class="sidebar">
+    <div class="sidebar" ref={element}>
       <div class="brand">
         <a href={`${base}/`} aria-label="svc, overview">
           <svg width="22" height="22" viewBox="0 0 22 22" aria-hidden="true" focusable="false">
@@ -63,7 +71,7 @@ function Who() {
     <div class="who">
       <Icon name="user" />
       <div class="who-text">
-        <span class="who-name">
+        <span class="who-name" title={plain(known.email ?? known.id)}>
           <Text of={known.email ?? known.id} />
         </span>
         <span class="who-roles">

@@ -66,6 +66,18 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
+/** In place of a whole page, as its heading: what was asked for is not here. */
+export function Missing({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="page">
+      <div class="empty">
+        <h1 class="empty-title">{title}</h1>
+        {children}
+      </div>
+    </div>
+  );
+}
+
 export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   return (
     <div class="failure" role="alert">
@@ -195,10 +207,14 @@ export function Unread(props: {
   const { error, onRetry, one, all, allName = all } = props;
   if (error === undefined) return <p class="page faint">Reading…</p>;
   if (!(error instanceof CallError && error.status === 404))
-    return <Failure error={error} onRetry={onRetry} />;
+    return (
+      <div class="page">
+        <Failure error={error} onRetry={onRetry} />
+      </div>
+    );
   return (
-    <Empty title={`There is no such ${one} here`}>
+    <Missing title={`There is no such ${one} here`}>
       <a href={hrefOf([all])}>{`All ${allName}`}</a>
-    </Empty>
+    </Missing>
   );
 }

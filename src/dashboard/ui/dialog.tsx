@@ -5,6 +5,23 @@ import { plain } from "../lib/format.ts";
 import { toast } from "../lib/toasts.ts";
 import { Button, Text } from "./basics.tsx";
 
+/**
+ * Opens it with the focus on its first field, and gives the focus back when it goes: to what had it, or to the page where
+ * that went too. A dialog that is merely taken out of the page gives nothing back.
+ */
+function openModal(dialog: HTMLDialogElement): () => void {
+  const before = document.activeElement;
+  dialog.showModal();
+  dialog.querySelector<HTMLElement>("input, textarea, select")?.focus();
+  return () => {
+    // What is behind an open dialog takes no focus.
+    dialog.close();
+    const isThere = before instanceof HTMLElement && before !== document.body && before.isConnected;
+    const back = isThere ? before : document.getElementById("content");
+    back?.focus({ preventScroll: true });
+  };
+}
+
 /** A modal dialog of the browser, which keeps the focus inside and gives it back. */
 export function Dialog(props: {
   title: string;
@@ -16,12 +33,23 @@ export function Dialog(props: {
 }) {
   const { title, children, onClose, kind = "", stays = false } = props;
   const element = useRef<HTMLDialogElement>(null);
+  const isGone = useRef(false);
   const titleId = useId();
   useEffect(() => {
     // A click beside it is as good as Escape.
     element.current?.setAttribute("closedby", stays ? "none" : "any");
-    element.current?.showModal();
+    const giveBack = openModal(element.current!);
+    return () => {
+      isGone.current = true;
+      giveBack();
+    };
   }, [stays]);
+  const closed = () => {
+    if (isGone.current) return;
+    // Escape pressed twice closes a dialog whatever its page says.
+    if (stays) element.current?.showModal();
+    else onClose();
+  };
   return (
     <dialog
       ref={element}
@@ -31,8 +59,7 @@ export function Dialog(props: {
         event.preventDefault();
         if (!stays) onClose();
       }}
-      // Escape pressed twice closes a dialog whatever its page says.
-      onClose={() => (stays ? element.current?.showModal() : onClose())}
+      onClose={closed}
     >
       <div class="dialog-inner">
         <header class="dialog-head">

@@ -1,7 +1,7 @@
 import { accessScope } from "../../lib/access.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Empty, PageHead, Tabs } from "../../ui/basics.tsx";
+import { Missing, PageHead, Tabs } from "../../ui/basics.tsx";
 import { Keys } from "./keys.tsx";
 import { Roles } from "./roles.tsx";
 import { Users } from "./users.tsx";
@@ -18,7 +18,7 @@ export function AccessPage() {
   const offered = tabs.filter(([tab]) => may(scope.reads[tab]));
   const asked = address.value.query.get("tab");
   const [shown, , Shown] = offered.find(([tab]) => tab === asked) ?? offered[0] ?? [];
-  if (!Shown) return <Empty title="Your roles do not show this page" />;
+  if (!Shown) return <Missing title="Your roles do not show this page" />;
   return (
     <div class="page">
       <PageHead

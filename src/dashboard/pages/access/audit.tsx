@@ -89,7 +89,11 @@ export function AuditPage() {
         </div>
       </search>
       {read.error !== undefined && <Failure error={read.error} onRetry={read.reload} />}
-      {read.value?.length === 0 && <Empty title="Nothing is written down" />}
+      {read.value?.length === 0 && (
+        <Empty title="Nothing is written down">
+          <p>What callers change is written down within a second. Filters may hide it.</p>
+        </Empty>
+      )}
       {read.value && read.value.length > 0 && (
         <ol class="audit">
           {read.value.map((event) => (

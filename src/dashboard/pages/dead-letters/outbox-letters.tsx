@@ -92,7 +92,11 @@ export function OutboxLetters() {
             ),
           },
         ]}
-        empty={<Empty title="The bus took everything" />}
+        empty={
+          <Empty title="The bus took everything">
+            <p>A message that still cannot be published after its last attempt is kept here.</p>
+          </Empty>
+        }
       />
       {shown && (
         <Dialog title="Payload" onClose={() => setShown(undefined)}>

@@ -87,7 +87,11 @@ function Browse() {
         </div>
       </search>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value && value.events.length === 0 && <Empty title="No events match" />}
+      {value && value.events.length === 0 && (
+        <Empty title="No events match">
+          <p>Look over a longer time, or search for less.</p>
+        </Empty>
+      )}
       {value && value.events.length > 0 && (
         <>
           <p class="hint">{`${value.total} events, newest first`}</p>

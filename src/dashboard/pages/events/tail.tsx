@@ -80,7 +80,12 @@ export function Tail() {
       </search>
       <p class="hint">{`${count(lines.length)} shown, newest first${isHeld ? "; held, nothing is lost" : ""}`}</p>
       {lines.length === 0 ? (
-        <Empty title={refused === "" ? "Waiting for events" : "Nothing to show"} />
+        <Empty title={refused === "" ? "Waiting for events" : "Nothing to show"}>
+          <p>
+            {"Events stand here as they come. "}
+            <a href={hrefOf(["events"], { view: "browse" })}>Browse those that came before</a>.
+          </p>
+        </Empty>
       ) : (
         <ol class="tail">
           {lines.map((line) => (

@@ -74,7 +74,12 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
       <Facts
         of={[
           ["Started by", <Triggers key="triggers" of={shown} />],
-          ["Version", `${shown.version}`],
+          [
+            "Version",
+            <a key="version" href={to("versions")}>
+              {`${shown.version}`}
+            </a>,
+          ],
           ["Mode", shown.mode],
           ...(shown.endpointUrl ? ([["Endpoint", <Text key="url" of={shown.endpointUrl} />]] as const) : []),
           ["Changed", <When key="changed" at={shown.updatedAt} />],
@@ -119,7 +124,12 @@ function NewestRuns({ functionId }: { functionId: string }) {
     onBack: reload,
   });
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
-  if (value?.runs.length === 0) return <Empty title="It has not run yet" />;
+  if (value?.runs.length === 0)
+    return (
+      <Empty title="It has not run yet">
+        <p>An event of its triggers starts it.</p>
+      </Empty>
+    );
   return (
     <ul class="plain-list">
       {value?.runs.map((run) => (
@@ -146,10 +156,11 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
         const before = changes[index + 1];
         return (
           <li key={change.version}>
-            <details>
+            <details open={index === 1}>
               <summary>
+                <strong class="number">{`Version ${change.version}`}</strong>
                 <span class="number">{change.at === undefined ? "" : dateTime(change.at)}</span>
-                <strong>{change.type.replace("_", " ")}</strong>
+                <span>{change.type.replace("_", " ")}</span>
                 <span class="grows">
                   <Text of={change.reason} />
                 </span>
@@ -157,12 +168,12 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
                   <Text of={change.actor} />
                 </span>
               </summary>
-              <JsonDiff before={before?.definition ?? {}} after={change.definition} />
               {index > 0 && may("functions:register") && (
                 <Button icon="undo" onClick={() => setRolled(change)}>
                   Roll back to this…
                 </Button>
               )}
+              <JsonDiff before={before?.definition ?? {}} after={change.definition} />
             </details>
           </li>
         );

@@ -66,11 +66,19 @@ export function FunctionsPage() {
         </span>
       </search>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value && functions.length === 0 ? (
+      {value && functions.length === 0 && (
         <Empty title="No functions">
-          <p>A worker registers its functions when it starts.</p>
+          {name === "" ? (
+            <p>
+              {"A worker registers its functions when it starts: "}
+              <a href="/docs/start">the first steps</a>.
+            </p>
+          ) : (
+            <p>None has that in its id or name.</p>
+          )}
         </Empty>
-      ) : (
+      )}
+      {functions.length > 0 && (
         <div class="table-scroll">
           <table class="table">
             <thead>

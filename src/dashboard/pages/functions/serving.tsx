@@ -49,7 +49,11 @@ function Workers({ functionId }: { functionId: string }) {
             of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} />,
           },
         ]}
-        empty={<Empty title="No connected worker serves it" />}
+        empty={
+          <Empty title="No connected worker serves it">
+            <p>Its runs are queued until a worker that has its code connects.</p>
+          </Empty>
+        }
       />
     </Section>
   );

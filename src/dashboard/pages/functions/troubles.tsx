@@ -33,30 +33,38 @@ export function Troubles({ functionId }: { functionId?: string }) {
   useLive("system.run.*.failed", { onFrame: reload, onBack: reload });
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (value?.groups.length === 0) return <Empty title="Nothing failed in the last day" />;
+  const hasNumbers = value?.groups.some(({ message }) => message.includes("#"));
   return (
-    <ul class="troubles">
-      {value?.groups.map((group) => (
-        <li key={group.id}>
-          <a class="trouble-runs number" href={hrefOf(["runs"], { error: group.id })} title="Failures so far">
-            {group.count === 0 ? "…" : count(group.count)}
-          </a>
-          <div class="trouble-text">
-            <a href={hrefOf(["runs", group.sample_run_id])}>
-              <Text of={group.message.slice(0, messageChars) || group.code || "No message"} />
+    <>
+      <ul class="troubles">
+        {value?.groups.map((group) => (
+          <li key={group.id}>
+            <a
+              class="trouble-runs number"
+              href={hrefOf(["runs"], { error: group.id })}
+              title="Failures so far"
+            >
+              {group.count === 0 ? "…" : count(group.count)}
             </a>
-            {group.frame && (
-              <code class="faint">
-                <Text of={group.frame.slice(0, messageChars)} />
-              </code>
-            )}
-            <span class="faint">
-              <Text of={group.function_id} />
-              {", last "}
-              <When at={instantOf(group.last_seen_at)} />
-            </span>
-          </div>
-        </li>
-      ))}
-    </ul>
+            <div class="trouble-text">
+              <a href={hrefOf(["runs", group.sample_run_id])}>
+                <Text of={group.message.slice(0, messageChars) || group.code || "No message"} />
+              </a>
+              {group.frame && (
+                <code class="faint">
+                  <Text of={group.frame.slice(0, messageChars)} />
+                </code>
+              )}
+              <span class="faint">
+                <Text of={group.function_id} />
+                {", last "}
+                <When at={instantOf(group.last_seen_at)} />
+              </span>
+            </div>
+          </li>
+        ))}
+      </ul>
+      {hasNumbers && <p class="hint">A # stands for what differs from run to run, such as a number.</p>}
+    </>
   );
 }

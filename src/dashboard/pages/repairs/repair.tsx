@@ -56,7 +56,9 @@ export function RepairPage() {
         of={[
           ["Started", began === undefined ? "–" : dateTime(began)],
           ["By", <Text key="by" of={repair.started_by} />],
-          ["Phase", repair.phase === "select" ? "selecting runs" : "working"],
+          ...(ended === undefined
+            ? ([["Phase", repair.phase === "select" ? "selecting runs" : "working"]] as const)
+            : []),
           ...(ended !== undefined && began !== undefined
             ? ([["Took", duration(ended - began)]] as const)
             : []),
@@ -129,7 +131,11 @@ function Items({ repair }: { repair: RepairData }) {
     <>
       <Tabs label="Runs by outcome" tabs={tabs} />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value?.items.length === 0 && <Empty title="No runs" />}
+      {value?.items.length === 0 && (
+        <Empty title="No runs">
+          <p>None matched what was asked for.</p>
+        </Empty>
+      )}
       <ul class="plain-list">
         {value?.items.map((item) => (
           <li key={item.run_id}>

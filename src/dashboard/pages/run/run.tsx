@@ -4,8 +4,8 @@ import { dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { getRun, getStateAt, isOver, type Moment, type RunView } from "../../lib/runs.ts";
-import { Empty, Facts, Failure, Id, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import { getRun, getStateAt, isOver, type Moment, type RunView, type StepView } from "../../lib/runs.ts";
+import { Facts, Failure, Id, Missing, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Causes } from "./causes.tsx";
@@ -27,7 +27,7 @@ export function RunPage() {
   const { value, error } = whole;
   if (!value && error instanceof CallError && error.status === 404)
     return (
-      <Empty title="There is no such run here">
+      <Missing title="There is no such run here">
         <p>
           <code>
             <Text of={id} />
@@ -35,13 +35,15 @@ export function RunPage() {
           {" may be of another environment, or its history has expired."}
         </p>
         <a href={hrefOf(["runs"])}>All runs</a>
-      </Empty>
+      </Missing>
     );
   if (!value)
     return error === undefined ? (
       <p class="page faint">Reading…</p>
     ) : (
-      <Failure error={error} onRetry={whole.reload} />
+      <div class="page">
+        <Failure error={error} onRetry={whole.reload} />
+      </div>
     );
   return (
     <div class="page">
@@ -92,6 +94,7 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
           read={async () => (await getRun(run.id)).run.error}
         />
       )}
+      {!isPast && run.status === "failed" && <WhatNow {...{ run, steps }} />}
       <TimeSlider
         {...{ run, moments, at }}
         onMove={(to) => setQuery({ at: to === undefined ? undefined : new Date(to).toISOString() })}
@@ -126,6 +129,29 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
   );
 }
 
+/** What a failed run needs, for those who see one for the first time. */
+function WhatNow({ run, steps }: { run: RunView; steps: readonly StepView[] }) {
+  const failed = steps.findLast(({ status }) => status === "failed");
+  return (
+    <p class="what-now">
+      {failed ? (
+        <>
+          {"Step "}
+          <a href={hrefOf(["runs", run.id], { step: failed.stepId })}>
+            <Text of={failed.name} />
+          </a>
+          {
+            " failed. Open it to see its error, or to give it an output by hand. When the cause is mended, resume the run."
+          }
+        </>
+      ) : (
+        "No step failed: the error came from the function itself. When the cause is mended, resume the run."
+      )}{" "}
+      <a href="/docs/run-failed">A run failed, what now?</a>
+    </p>
+  );
+}
+
 /** The run for the waterfall of an instant before its end. */
 const asItWas = (run: RunView, status: string, at: number): RunView => ({
   ...run,
@@ -155,10 +181,10 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
         ],
         [
           "Function",
-          <a
-            key="function"
-            href={hrefOf(["functions", run.functionId])}
-          >{`version ${run.functionVersion}`}</a>,
+          <a key="function" href={hrefOf(["functions", run.functionId])}>
+            <Text of={run.functionId} />
+            {`, version ${run.functionVersion}`}
+          </a>,
         ],
         ["Worker", run.workerId ? <Text key="worker" of={run.workerId} /> : "–"],
         ...(run.parentRunId

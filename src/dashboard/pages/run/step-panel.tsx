@@ -8,7 +8,7 @@ import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy, toast } from "../../lib/toasts.ts";
 import { Button, Facts, Text } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
@@ -38,12 +38,14 @@ export function ErrorBlock(props: {
   };
   return (
     <div class="error-block">
-      <p class="error-message">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
+      <p class="error-message" tabIndex={0}>
         {error.code !== "" && <code>{plain(error.code)}</code>}{" "}
         <Text of={cutText(error.message, errorCharacters)} />
       </p>
       {error.stack !== "" && (
-        <pre class="stack">
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
+        <pre class="stack" tabIndex={0}>
           {error.stack
             .slice(0, errorCharacters)
             .split("\n")
@@ -101,7 +103,7 @@ function StepActions({ run, step, onDone }: { run: RunView; step: StepView; onDo
     <div class="panel-actions">
       {isEnded && (
         <Button icon="edit" onClick={() => setAsked("patch")}>
-          Patch…
+          {step.status === "failed" ? "Inject an output…" : "Patch…"}
         </Button>
       )}
       {isHeld && step.status === "completed" && (
@@ -136,7 +138,10 @@ function OutputDialog(props: {
   const cut = step.cuts.output;
   const [text, setText] = useState(() => (cut ? "" : JSON.stringify(step.output ?? null, null, 2)));
   const [reason, setReason] = useState("");
-  const verb = change === "patch" ? "Patch" : "Inject";
+  const hasFailed = step.status === "failed";
+  const canResume = run.status === "failed" || (run.status === "paused" && run.pauseReason === "injection");
+  const [resumes, setResumes] = useState(canResume && hasFailed);
+  const verb = change === "patch" && !hasFailed ? "Patch" : "Inject";
   const submit = async () => {
     const output = parsedJson(text, "output");
     if (change === "patch")
@@ -145,7 +150,11 @@ function OutputDialog(props: {
       const newOutput = JSON.stringify(output);
       await rpc("SvcService", "InjectStepOutput", { runId: run.id, stepId: step.id, newOutput, reason });
     }
-    toast("done", `Output of ${plain(step.name)} replaced`);
+    if (resumes) await rpc("SvcService", "ResumeRun", { runId: run.id });
+    toast(
+      "done",
+      `Output of ${plain(step.name)} ${hasFailed ? "set" : "replaced"}${resumes ? ", run resumed" : ""}`,
+    );
     onDone();
   };
   return (
@@ -155,12 +164,17 @@ function OutputDialog(props: {
       onSubmit={submit}
       onClose={onClose}
     >
-      <p>The first output stays readable beside the new one.</p>
+      <p>
+        {hasFailed
+          ? "The step counts as completed with this output, and is not executed again."
+          : "The first output stays readable beside the new one."}
+      </p>
       <Field
         {...{ label: "Output (JSON)", rows: 12, isCode: true, value: text, onInput: setText }}
         {...(cut && { hint: `In place of the ${bytes(cut.bytes)} that are there.` })}
       />
       <Field label="Reason" hint="Kept in the audit trail." value={reason} onInput={setReason} />
+      {canResume && <Check label="Resume the run with it" isChecked={resumes} onChange={setResumes} />}
     </FormDialog>
   );
 }

@@ -90,7 +90,9 @@ function Messages({ name }: { name: string }) {
         </Button>
       </div>
       {lines.length === 0 ? (
-        <Empty title="Waiting for messages" />
+        <Empty title="Waiting for messages">
+          <p>They stand here as they are published.</p>
+        </Empty>
       ) : (
         <ol class="versions">
           {lines.map((line) => (

@@ -1,0 +1,31 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { inChrome } from "../support/chrome.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { offeredPaths, playIn, scenes } from "./play.ts";
+
+describe.each(engines)("each page of the dashboard at one node on %s", (engine) => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+  });
+  afterAll(() => server.stop());
+
+  // Each with the hands that the other has not: all that is done is done by keys alone, and by the mouse.
+  const byKeyboard = engine === "libsql";
+  test.each(Object.entries(scenes))(
+    "shows what the API made as it comes, and the API has what is done there: %s",
+    async (_, list) => {
+      await playIn(list, { server, byKeyboard });
+    },
+    400_000,
+  );
+
+  test("has a scene", async () => {
+    const offered = await inChrome((browser) => offeredPaths(browser, server));
+    const played = Object.values(scenes)
+      .flat()
+      .filter(({ area }) => area !== "platform")
+      .map(({ path }) => path.replace(/\?.*/, ""));
+    expect(played.sort()).toEqual(offered.sort());
+  });
+});

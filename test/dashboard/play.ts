@@ -1,0 +1,128 @@
+import { expect } from "bun:test";
+import type { Browser, Locator, Page } from "playwright-core";
+import { breachesOf } from "../support/axe.ts";
+import { inChrome } from "../support/chrome.ts";
+import { livedTime } from "../support/lived.ts";
+import type { TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { type Hands, keyboard, mouse } from "./hands.ts";
+import type { Scene, Stage } from "./scenes.ts";
+import { dataScenes } from "./scenes-data.ts";
+import { operationScenes } from "./scenes-operation.ts";
+import { workScenes } from "./scenes-work.ts";
+import { platformSessionOf, sessionOf, visit } from "./visit.ts";
+
+/** Every page of the navigation has a scene, those of the platform too that a tenant has as well. */
+export const scenes = { work: workScenes, data: dataScenes, operation: operationScenes };
+
+interface Playing {
+  server: TestServer;
+  /** Nothing but keys; every dialog that opens is looked at by axe, and gives the focus back. */
+  byKeyboard?: boolean;
+}
+
+/** How long each page took to show what was made by the API. */
+export type Seen = Record<string, number>;
+
+/** The nets under the frames are taken away: what a page shows came by a frame. */
+const withoutNets = (page: Page) =>
+  page.addInitScript(() => {
+    const set = window.setInterval;
+    window.setInterval = ((act: () => void, everyMs: number) =>
+      everyMs < 5_000 ? set(act, everyMs) : 0) as typeof window.setInterval;
+  });
+
+/** Looks at each dialog that a press opened, and at where the focus stands when it is gone. */
+function watchful(page: Page, hands: Hands, breaches: string[]): Hands {
+  const dialog = page.locator("dialog[open]");
+  return {
+    ...hands,
+    async press(target) {
+      const before = await dialog.count();
+      await hands.press(target);
+      await page.evaluate(() => new Promise(requestAnimationFrame));
+      if ((await dialog.count()) <= before) return;
+      breaches.push(...(await breachesOf(page)).map((breach) => `dialog after ${target}: ${breach}`));
+      await page.keyboard.press("Escape");
+      if ((await dialog.count()) === before) {
+        const isBack = await target.evaluate((element) => element === document.activeElement);
+        if (!isBack) breaches.push(`the focus is not back at ${target}`);
+        await hands.press(target);
+      }
+    },
+  };
+}
+
+/** Reads the page again until it shows what no frame tells of. */
+const untilRead = (page: Page, shown: Locator) =>
+  until(
+    async () => {
+      await page.reload();
+      await page.locator("main[aria-busy=false]").waitFor();
+      return shown.isVisible();
+    },
+    { about: `the page to show ${shown}` },
+  );
+
+let words = 0;
+
+async function play(
+  browser: Browser,
+  list: readonly Scene[],
+  { server, byKeyboard }: Playing,
+): Promise<Seen> {
+  const seen: Seen = {};
+  const breaches: string[] = [];
+  const lived = await livedTime();
+  const sessions = { tenant: await sessionOf(server, "admin"), platform: "" };
+  try {
+    for (const scene of list) {
+      const { path, area } = scene;
+      if (area === "platform") sessions.platform ||= await platformSessionOf(server);
+      const session = area === "platform" ? sessions.platform : sessions.tenant;
+      const { page, complaints } = await visit(browser, server, { path: "~", session, before: withoutNets });
+      const own = keyboard(page);
+      const stage: Stage = {
+        ...{ server, page, word: `w${process.pid}x${++words}` },
+        hands: byKeyboard ? watchful(page, own, breaches) : mouse,
+        button: (name) => page.getByRole("button", { name, exact: true }),
+        field: (label) => page.getByLabel(label, { exact: true }),
+        link: (name) => page.getByRole("main").getByRole("link", { name, exact: true }),
+      };
+      // Who signs in is led to the first page of its own.
+      await page.locator("nav[aria-label=Pages] a").first().waitFor();
+      await page.goto(page.url().replace(/[^/]+$/, path));
+      await page.locator("main[aria-busy=false]").waitFor();
+      if (area !== "platform") await page.getByText("Live", { exact: true }).waitFor();
+      const since = lived.now();
+      const shown = await scene.make?.(stage);
+      if (shown && scene.isStill) await untilRead(page, shown);
+      await shown?.waitFor();
+      if (shown && !scene.isStill) seen[path] = Math.round(lived.now() - since);
+      await scene.act(stage);
+      await until(() => scene.found(stage), { about: `the API to say what was done in ${path}` });
+      expect([path, complaints, breaches]).toEqual([path, [], []]);
+      await page.context().close();
+    }
+  } finally {
+    await lived.stop();
+  }
+  return seen;
+}
+
+/** Plays scenes in a browser; a browser that hangs is followed by another, which begins with the first. */
+export const playIn = (list: readonly Scene[], playing: Playing): Promise<Seen> =>
+  inChrome((browser) => play(browser, list, playing), { patienceMs: 150_000 });
+
+/** The paths of all pages that the navigation offers, for a claim that none lacks a scene. */
+export async function offeredPaths(browser: Browser, server: TestServer): Promise<string[]> {
+  const { page } = await visit(browser, server, {
+    path: "overview",
+    session: await sessionOf(server, "admin"),
+  });
+  const links = page.locator("nav[aria-label=Pages] a");
+  await links.first().waitFor();
+  const paths = await links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+  await page.context().close();
+  return paths.map((path) => path.replace(/^.*\//, ""));
+}
