@@ -228,6 +228,10 @@ export class RequestCall implements Call {
     return this.request.headers.get("idempotency-key") ?? undefined;
   }
 
+  get userAgent(): string | undefined {
+    return this.request.headers.get("user-agent") ?? undefined;
+  }
+
   get runId(): string | undefined {
     const id = this.request.headers.get("x-svc-run-id");
     return id !== null && runIdForm.test(id) ? id : undefined;
