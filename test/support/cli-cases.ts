@@ -70,6 +70,8 @@ export const cliCases: readonly CliCase[] = [
     attribute list
     attribute delete shade_{p} --yes
     debounce list
+    batch list
+    batch list --function made-{p}
     debounce cancel --env-id env_default --function none --key bm9uZQ --yes
     schedule list
     circuit-breaker list
@@ -131,6 +133,7 @@ export const cliCases: readonly CliCase[] = [
     kv put box-{p} a --value one
     kv keys box-{p}
     kv get box-{p} a
+    kv revisions box-{p} a
     kv delete box-{p} a
     kv drop box-{p} --yes
     config put theme-{p} --data {"dark":true} => revision
@@ -190,6 +193,9 @@ export const cliCases: readonly CliCase[] = [
     user list
     user get {user}
     user update {user} --name Ada
+    session own
+    session list
+    user end-sessions {user} --yes
     user delete {user} --yes
     role create role-{p} --base viewer => role
     role list
@@ -218,6 +224,7 @@ export const cliCases: readonly CliCase[] = [
     server routes
     server overview
     server integrity
+    server integrity-rows timers.overdue
     server requests
     cluster health
     sql 'SELECT 1 AS one'
@@ -273,6 +280,7 @@ export const cliCases: readonly CliCase[] = [
     `
     run patch-step step_none --output {"n":1}
     repair pause repair_none
+    session end ses_none --yes
     repair continue repair_none
     repair stop repair_none
     event upcast none --from 1 --to 2 --data {}

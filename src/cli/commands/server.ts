@@ -12,6 +12,12 @@ export const serverGroups: readonly Group[] = [
       { name: "routes", operation: "server.routes", shows: { items: "routes" } },
       { name: "overview", operation: "overview.get", shows: { items: "" } },
       { name: "integrity", operation: "integrity.report", shows: { items: "checks" } },
+      {
+        name: "integrity-rows",
+        operation: "integrity.rows",
+        takes: ["check"],
+        shows: { items: "rows" },
+      },
       { name: "requests", operation: "debug.requests" },
     ],
   },
