@@ -156,12 +156,6 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
         everyMs: 60_000,
         tick: throttle.forgetOnce,
       },
-      {
-        name: "sessions.used",
-        about: "Writes when each session was last used, in one statement.",
-        everyMs: 5_000,
-        tick: register.writeUsed,
-      },
     ],
     duties: [],
   };
