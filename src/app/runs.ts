@@ -1,4 +1,5 @@
 import { batchesCheck } from "../domain/engine/batches/invariants.ts";
+import { batchesOperations } from "../domain/engine/batches/operations.ts";
 import { leastPosition as leastBatched } from "../domain/engine/batches/rows.ts";
 import { type BatchStarts, openBatchStarts } from "../domain/engine/batches/service.ts";
 import { debounceCheck } from "../domain/engine/debounce/invariants.ts";
@@ -166,6 +167,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ...{ runFrames, onCreated, stepFrames, publishWorker, serving },
     operations: [
       ...debounceOperations(debounce),
+      ...batchesOperations(batches),
       ...functionsOperations(functions, serving),
       ...runsOperations(runs, serving),
       ...quotasOperations(quotas),

@@ -237,6 +237,10 @@ export class RequestCall implements Call {
     return traceOf?.(this.request) ?? passedOn(this.request.headers.get("traceparent"));
   }
 
+  get userAgent(): string | undefined {
+    return this.request.headers.get("user-agent") ?? undefined;
+  }
+
   get runId(): string | undefined {
     const id = this.request.headers.get("x-svc-run-id");
     return id !== null && runIdForm.test(id) ? id : undefined;

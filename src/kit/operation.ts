@@ -56,6 +56,8 @@ export interface Call {
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;
+  /** Header `User-Agent`, when sent. */
+  userAgent?: string | undefined;
   /**
    * What deny policies keep from the caller as it is now, of things that the input does not name. Undefined:
    * nothing.

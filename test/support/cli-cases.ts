@@ -75,6 +75,8 @@ export const cliCases: readonly CliCase[] = [
     attribute list
     attribute delete shade_{p} --yes
     debounce list
+    batch list
+    batch list --function made-{p}
     debounce cancel --env-id env_default --function none --key bm9uZQ --yes
     schedule list
     circuit-breaker list
@@ -146,6 +148,7 @@ export const cliCases: readonly CliCase[] = [
     kv put box-{p} a --value one
     kv keys box-{p}
     kv get box-{p} a
+    kv revisions box-{p} a
     kv delete box-{p} a
     kv drop box-{p} --yes
     config put theme-{p} --data {"dark":true} => revision
@@ -210,12 +213,16 @@ export const cliCases: readonly CliCase[] = [
     cluster rotate-token api_key --remote-key-id {key} --new-value @new-key --yes
     apikey delete {key} --yes
     user create --email ada-{p}@example.test --password @password --roles viewer => user
+    session own
     user list
     user get {user}
     user update {user} --name Ada
   `),
   ...by("ada", lines("user password {user} --current-password @password --new-password @next-password")),
   ...lines(`
+    session list => session
+    session end {session} --yes
+    user end-sessions {user} --yes
     user delete {user} --yes
     role create role-{p} --base viewer => role
     role list
@@ -246,6 +253,7 @@ export const cliCases: readonly CliCase[] = [
     server overview
     server rates --minutes 5
     server integrity
+    server integrity-rows timers.overdue
     server requests
     cluster health
     sql 'SELECT 1 AS one'

@@ -86,6 +86,7 @@ export function openIngest(deps: IngestDeps) {
     const { eventId, position, repeated } = emitted!;
     if (repeated) return repeat(request, { event_id: eventId, event_name: draft.name, position });
     received("accepted").add();
+    deps.announce({ environmentId: row.environment_id, id: row.id, change: "received" });
     return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
   }
 

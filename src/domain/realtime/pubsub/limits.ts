@@ -23,3 +23,7 @@ export const lookEveryMs = 20;
 export const quickRunMs = 50;
 /** Ended runs waiting to be looked up for their frames; frames of more are dropped. */
 export const endsWaitingMax = 20_000;
+/** Frames of a group or a webhook that moves all the time leave a node at most this often. */
+export const movedFrameMs = 200;
+/** Groups or webhooks that a node tells of at once; frames of more are dropped. */
+export const movedThingsMax = 1_000;
