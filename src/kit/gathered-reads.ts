@@ -8,7 +8,7 @@ export interface GatheredReadsOptions<Row> {
   read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Row>>;
 }
 
-interface Asked<Row> {
+interface AskedRow<Row> {
   answer: Promise<Row | undefined>;
   resolve: (row: Row | undefined) => void;
   reject: (error: unknown) => void;
@@ -19,9 +19,9 @@ interface Asked<Row> {
  * it was asked for, so what was committed before a call is in its answer.
  */
 export function gatheredReads<Row>({ clock, keysMax, read }: GatheredReadsOptions<Row>) {
-  let waiting = new Map<string, Asked<Row>>();
+  let waiting = new Map<string, AskedRow<Row>>();
 
-  async function readSlice(slice: readonly (readonly [string, Asked<Row>])[]): Promise<void> {
+  async function readSlice(slice: readonly (readonly [string, AskedRow<Row>])[]): Promise<void> {
     try {
       const rows = await read(slice.map(([key]) => key));
       for (const [key, { resolve }] of slice) resolve(rows.get(key));

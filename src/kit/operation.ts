@@ -58,10 +58,7 @@ export interface Call {
   isSecure: boolean;
   /** Header `User-Agent`, when sent. */
   userAgent?: string | undefined;
-  /**
-   * What deny policies keep from the caller as it is now, of things that the input does not name. Undefined:
-   * nothing.
-   */
+  /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
   /**
    * Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked
@@ -74,10 +71,7 @@ export interface Call {
 
 /** The deny policies that may keep things of one type from a caller. */
 export interface Screen {
-  /**
-   * The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked
-   * before.
-   */
+  /** The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked before. */
   refusalOf(names: readonly string[]): Fault | undefined | Promise<Fault | undefined>;
 }
 
