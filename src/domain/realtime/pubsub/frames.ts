@@ -20,14 +20,7 @@ export interface Frame {
 }
 
 /** Kinds of frames that are made only while somebody on any node reads them. */
-export type FrameKind =
-  | "runs"
-  | "steps"
-  | "workers"
-  | "streams"
-  | "projections"
-  | "groups"
-  | "webhooks";
+export type FrameKind = "runs" | "steps" | "workers" | "streams" | "projections" | "groups" | "webhooks";
 
 /**
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
