@@ -120,5 +120,11 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
     return { eventId, deliveryId, isRepeat: true, environmentId, position };
   }
 
-  return { refuse, repeat };
+  /** The request brought an event, which has committed its delivery. */
+  function accepted({ environment_id: environmentId, id }: rows.SourceRow): void {
+    received("accepted").add();
+    announce({ environmentId, id, change: "received" });
+  }
+
+  return { refuse, repeat, accepted };
 }

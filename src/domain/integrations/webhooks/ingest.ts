@@ -42,7 +42,7 @@ export function openIngest(deps: IngestDeps) {
   const take =
     perSecond > 0 && tokenBuckets({ ...limited, perSecond, burst: Math.ceil(perSecond * burstSeconds) });
 
-  const { refuse, repeat } = openRecord(deps, received);
+  const { refuse, repeat, accepted } = openRecord(deps, received);
   const mayRenew = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
   const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
@@ -85,8 +85,7 @@ export function openIngest(deps: IngestDeps) {
     });
     const { eventId, position, repeated } = emitted!;
     if (repeated) return repeat(request, { event_id: eventId, event_name: draft.name, position });
-    received("accepted").add();
-    deps.announce({ environmentId: row.environment_id, id: row.id, change: "received" });
+    accepted(row);
     return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
   }
 

@@ -4,16 +4,10 @@ import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { countedPage, pageSize } from "../../../kit/page.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
+import type { GroupAnnouncer } from "../pubsub/moved-frames.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
-import {
-  changed,
-  changesOf,
-  type GroupAnnouncer,
-  type GroupInput,
-  type GroupName,
-  keyOf,
-} from "./definition.ts";
+import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
 import { keptUntil } from "./heartbeats.ts";
 import { type GroupInside, insideOf } from "./inside.ts";
 import { forgetLapsed } from "./lapsed-groups.ts";
@@ -142,32 +136,42 @@ const MovedGroups = Type.Object({
   ),
 });
 
-/** Hands changes of groups to this node's members at once, and to other nodes as hints. */
+/** Hands changes of groups to other nodes as hints, and `onChanged` to this node's members at once and to subscribers too. */
 function shareChanges(
-  { bus, nodeId }: Pick<GroupsDeps, "bus" | "nodeId">,
+  { bus, nodeId, announce }: Pick<GroupsDeps, "bus" | "nodeId" | "announce">,
   noteChanges: (changes: readonly GroupChange[]) => void,
 ) {
   const changes = bus.channel("groups.moved", MovedGroups);
   changes.listen(({ from, moved }) => {
     if (from !== nodeId) noteChanges(moved);
   });
-  return (moved: readonly GroupChange[]) => {
+  const publishChanges = (moved: readonly GroupChange[]) => {
     if (bus.kind === "nats") changes.publish({ from: nodeId, moved });
   };
+  const onChanged = (moved: readonly GroupChange[]) => {
+    noteChanges(moved);
+    publishChanges(moved);
+    for (const { environmentId, groupId } of moved) announce.moved(environmentId, groupId);
+  };
+  return { publishChanges, onChanged };
 }
+
+/** Answers how many groups it made: none where the name is taken. */
+const openCreate =
+  (deps: GroupsDeps) =>
+  async (group: NewGroup): Promise<number> => {
+    const made = await deps.store.write((session) => createGroup(session, deps, group));
+    if (made > 0) deps.announce.changed("created", group.key);
+    return made;
+  };
 
 export function openGroups(deps: GroupsDeps): Groups {
   const { store, clock, watch, announce } = deps;
-  const publishChanges = shareChanges(deps, (changes) => membership.noteChanges(changes));
-  const onChanged = (changes: readonly GroupChange[]) => {
-    membership.noteChanges(changes);
-    publishChanges(changes);
-    for (const { environmentId, groupId } of changes) announce.moved(environmentId, groupId);
-  };
+  const { publishChanges, onChanged } = shareChanges(deps, (changes) => membership.noteChanges(changes));
   const acks = openAcks({ store, clock, watch, onChanged });
   const membership = openGroupMembership({ ...deps, acks, onChanged, onMoved: announce.moved });
 
-  const create = (group: NewGroup) => store.write((session) => createGroup(session, deps, group));
+  const create = openCreate(deps);
 
   async function listedOf(key: GroupKey): Promise<ListedGroup> {
     const group = await getListed(store, key);
@@ -182,7 +186,6 @@ export function openGroups(deps: GroupsDeps): Groups {
         throw new Fault("already_exists", `consumer group ${key.name} exists in namespace ${key.namespace}`, {
           field: "name",
         });
-      announce.changed("created", key);
       return listedOf(key);
     },
 
@@ -250,8 +253,7 @@ export function openGroups(deps: GroupsDeps): Groups {
       if (!group) {
         // Another subscription may create it meanwhile: then this insert does nothing.
         const position = await startAfter();
-        const made = await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
-        if (made > 0) announce.changed("created", key);
+        await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
         group = await getGroup(store, key);
         if (!group) throw missing("consumer group", name);
       }

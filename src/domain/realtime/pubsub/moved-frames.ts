@@ -1,16 +1,39 @@
 import { type Clock, rfc3339 } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { paced } from "../../../kit/paced.ts";
-import type { EndpointChange } from "../../integrations/deliveries/endpoints.ts";
-import type { SourceChange } from "../../integrations/webhooks/source-changes.ts";
 import type { SchemaChange } from "../../log/schemas/service.ts";
-import type { ChangedGroup, GroupAnnouncer } from "../groups/definition.ts";
 import type { Frames } from "./frames.ts";
 import { movedFrameMs, movedThingsMax } from "./limits.ts";
 
 interface MovedFramesDeps {
   clock: Pick<Clock, "now" | "after">;
   frames: Pick<Frames, "publish" | "wants">;
+}
+
+/** A group as frames name it. */
+export interface ChangedGroup {
+  environment_id: string;
+  namespace: string;
+  name: string;
+}
+
+/** Tells subscribers of frames, after the commit; none of it waits or throws. */
+export interface GroupAnnouncer {
+  changed(change: "created" | "updated" | "deleted", group: ChangedGroup): void;
+  /** Its members, its position or its deliveries are others now. */
+  moved(environmentId: string, groupId: string): void;
+}
+
+export interface GroupId {
+  environmentId: string;
+  groupId: string;
+}
+
+/** What became of a source, or of an endpoint. */
+interface MovedWebhook {
+  environmentId: string;
+  id: string;
+  change: string;
 }
 
 const pace = { everyMs: movedFrameMs, itemsMax: movedThingsMax };
@@ -32,7 +55,9 @@ export function groupFrames(
     ...{ ...pace, clock },
     tell: (ids) =>
       void namesOf(ids)
-        .then((groups) => groups.forEach((group) => publish(group, "moved")))
+        .then((groups) => {
+          for (const group of groups) publish(group, "moved");
+        })
         .catch((error) => log.debug("groups.frame_failed", { error })),
   });
   return {
@@ -44,24 +69,21 @@ export function groupFrames(
   };
 }
 
-export interface GroupId {
-  environmentId: string;
-  groupId: string;
-}
-
 /** Frames of one kind of webhook; what came or was sent is told only while somebody reads it. */
 function webhookFrames(kind: "webhook_source" | "webhook_endpoint", often: "received" | "moved") {
   return ({ clock, frames }: MovedFramesDeps) => {
-    const publish = ({ environmentId, id, change }: SourceChange | EndpointChange): void =>
+    const publish = ({ environmentId, id, change }: MovedWebhook): void =>
       frames.publish(environmentId, `system.${kind}.${id}.${change}`, {
         ...{ id, change },
         timestamp: rfc3339(clock.now()),
       });
-    const note = paced<SourceChange | EndpointChange>({
+    const note = paced<MovedWebhook>({
       ...{ ...pace, clock },
-      tell: (changes) => changes.forEach(publish),
+      tell: (changes) => {
+        for (const change of changes) publish(change);
+      },
     });
-    return (told: SourceChange | EndpointChange): void => {
+    return (told: MovedWebhook): void => {
       if (told.change !== often) publish(told);
       else if (frames.wants("webhooks", told.environmentId)) note(`${told.environmentId}\n${told.id}`, told);
     };

@@ -91,6 +91,22 @@ export const logCheck = (store: Store): IntegrityCheck => ({
   },
 });
 
+/** The answer of a query by its key, which is kept for a moment. */
+function cachedOf<Value>(
+  clock: Clock,
+  all: Map<string, () => Promise<Value | undefined>>,
+  { key, most }: { key: string; most: number },
+  query: () => Promise<Value>,
+): () => Promise<Value | undefined> {
+  let asker = all.get(key);
+  if (!asker) {
+    if (all.size >= most) all.delete(all.keys().next().value!);
+    asker = cachedQuery({ clock, keptMs: integrityKeptMs, waitMsMax: integrityWaitMsMax, query });
+    all.set(key, asker);
+  }
+  return asker;
+}
+
 export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
   const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
   const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
@@ -144,22 +160,8 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     return report;
   }
 
-  function cachedOf<Value>(
-    all: Map<string, () => Promise<Value | undefined>>,
-    { key, most }: { key: string; most: number },
-    query: () => Promise<Value>,
-  ): () => Promise<Value | undefined> {
-    let asker = all.get(key);
-    if (!asker) {
-      if (all.size >= most) all.delete(all.keys().next().value!);
-      asker = cachedQuery({ clock, keptMs: integrityKeptMs, waitMsMax: integrityWaitMsMax, query });
-      all.set(key, asker);
-    }
-    return asker;
-  }
-
   const cachedReportOf = (environmentId: string) =>
-    cachedOf(cachedReports, { key: environmentId, most: integrityEnvironmentsMax }, () =>
+    cachedOf(clock, cachedReports, { key: environmentId, most: integrityEnvironmentsMax }, () =>
       look(environmentId),
     );
 
@@ -170,7 +172,7 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       const check = checks.find((one) => one.name === name);
       if (!check) throw missing("check", name);
       const key = `${environmentId}\n${name}`;
-      return cachedOf(listings, { key, most: listingsKeptMax }, async () =>
+      return cachedOf(clock, listings, { key, most: listingsKeptMax }, async () =>
         check.rows ? check.rows(environmentId) : ((await check.run(environmentId)).rows ?? []),
       )();
     },
