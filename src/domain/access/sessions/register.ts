@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -50,6 +51,8 @@ export const sessionsMax = 200;
 /** More than a subject can have: they are bounded as they are made. */
 const oldestAtOnce = 1_000;
 const sidBytes = 16;
+/** Sessions that one query looks up. */
+const soughtMax = 100;
 
 const idOf = (sid: string): string => hash("sha256", sid, "hex");
 
@@ -61,6 +64,11 @@ export function openSessionRegister(deps: {
   ttlMs: number;
 }): SessionRegister {
   const { store, clock, ids, ttlMs } = deps;
+  // A node with many open pages looks all their sessions up twice a second.
+  const find = gatheredReads({
+    ...{ clock, keysMax: soughtMax },
+    read: (sought) => rows.sessionsById(store, sought),
+  });
   return {
     async add(session, { kind, subjectId, orgId, after }) {
       const sid = ids.secret(sidBytes);
@@ -71,7 +79,7 @@ export function openSessionRegister(deps: {
       await rows.insertSession(session, { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt });
       return { kind, subjectId, sid, createdAt, expiresAt };
     },
-    find: (sid) => rows.sessionById(store, idOf(sid)),
+    find: (sid) => find(idOf(sid)),
     end: (sid) => store.write(async (session) => void (await rows.deleteSession(session, idOf(sid)))),
     async endOf(session, kind, subjectId) {
       await rows.deleteSessionsOf(session, { kind, subjectId });

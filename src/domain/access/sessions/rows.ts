@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 export interface SessionRow {
@@ -13,23 +13,32 @@ export interface SessionRow {
   expiresAt: Instant;
 }
 
-export async function sessionById(store: Pick<Store, "one">, id: string): Promise<SessionRow | undefined> {
-  const row = await store.one<{
+/** By id, those that exist. */
+export async function sessionsById(
+  store: Pick<Store, "all" | "seams">,
+  ids: readonly string[],
+): Promise<Map<string, SessionRow>> {
+  const found = await store.all<{
+    id: string;
     kind: string;
     subject_id: string;
     org_id: string;
     created_at: number;
     expires_at: number;
-  }>(sql`SELECT kind, subject_id, org_id, created_at, expires_at FROM sessions WHERE id = ${id}`);
-  return (
-    row && {
-      id,
-      kind: row.kind,
-      subjectId: row.subject_id,
-      orgId: row.org_id,
-      createdAt: row.created_at,
-      expiresAt: row.expires_at,
-    }
+  }>(sql`SELECT id, kind, subject_id, org_id, created_at, expires_at FROM sessions
+    WHERE id ${store.seams.among(column.text(ids))}`);
+  return new Map(
+    found.map((row) => [
+      row.id,
+      {
+        id: row.id,
+        kind: row.kind,
+        subjectId: row.subject_id,
+        orgId: row.org_id,
+        createdAt: row.created_at,
+        expiresAt: row.expires_at,
+      },
+    ]),
   );
 }
 
