@@ -63,7 +63,7 @@ export function RunsPage() {
     <div class="page fills">
       <PageHead
         title="Runs"
-        about={list.isRead.value ? `${totalText(list)} · newest first` : "Reading…"}
+        about={aboutList(list)}
         actions={<Button icon="refresh" label="Read again" onClick={() => list.refreshHead()} />}
       />
       <FilterBar />
@@ -100,6 +100,12 @@ export function RunsPage() {
       )}
     </div>
   );
+}
+
+/** A list that could not be read says why below. */
+function aboutList(list: RunList): string {
+  if (list.isRead.value) return `${totalText(list)} · newest first`;
+  return list.error.value === undefined ? "Reading…" : "";
 }
 
 function totalText({ total, rows, hasMore, isTotalCut }: RunList): string {

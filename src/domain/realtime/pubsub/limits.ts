@@ -18,7 +18,7 @@ export const frameEnvironmentBytesMax = 110;
 /** Environments named in one word about interest, and runs looked up at once for their frames. */
 export const frameSliceMax = 500;
 /** How often the rows of frames are looked up while less than a slice of them waits. */
-export const lookEveryMs = 20;
+export const lookEveryMs = 10;
 /** Of a run that is over within this time no frame says that it was running. */
 export const quickRunMs = 50;
 /** Ended runs waiting to be looked up for their frames; frames of more are dropped. */
