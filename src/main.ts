@@ -26,18 +26,21 @@ async function serve(argv: readonly string[]): Promise<number | undefined> {
 const installed: Installed = {
   startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
   rawCommands: {
-    serve: { about: "Start the server (what happens without a command); -f FILE", open: serve },
+    serve: { about: "Start the server; -f FILE reads a config file.", open: serve },
     ...rawCommands,
   },
 };
 
-/** Without a command, flags are those of `serve`, unless they are those of every other command. */
+/**
+ * Without a command, flags are those of `serve`, unless they are those of every other command. Without any word a person looks
+ * around, and gets the commands instead of a server in the folder where they stand.
+ */
 async function main(argv: readonly string[]): Promise<number | undefined> {
-  const [first] = argv;
-  const serves = first === undefined || first === "serve" || (first.startsWith("-") && !isCommonFlag(first));
+  const [first = "help"] = argv;
+  const serves = first === "serve" || (first.startsWith("-") && !isCommonFlag(first));
   const flags = first === "serve" ? argv.slice(1) : argv;
   if (serves && !flags.some(asksForHelp) && !flags.includes("--version")) return serve(flags);
-  const words = serves ? [flags.some(asksForHelp) ? "help" : "version"] : argv;
+  const words = serves ? [flags.some(asksForHelp) ? "help" : "version"] : argv.length === 0 ? [first] : argv;
   return (await import("./cli/run.ts")).runCli(words, processIo(), installed);
 }
 

@@ -32,6 +32,7 @@ const singulars: Readonly<Record<string, string>> = {
   roles: "role",
   policies: "policy",
   users: "user",
+  sessions: "session",
   projects: "project",
   webhooks: "webhook",
   "agent:tools": "agent-tool",

@@ -20,6 +20,8 @@ import { openPolicies, type PastDecision } from "../domain/access/policies/servi
 import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
 import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
 import type { RoleScope } from "../domain/access/roles/service.ts";
+import { openSessionManagement } from "../domain/access/sessions/manage.ts";
+import { sessionManagementOperations } from "../domain/access/sessions/manage-operations.ts";
 import {
   cookieValue,
   type GrantedActions,
@@ -97,6 +99,12 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
     ...{ store, clock, register, tokens, throttle, users, keys, platformUsers },
     links: identity.links,
   });
+  const sessionManagement = openSessionManagement({
+    ...{ store, clock, sessions },
+    requireUser: users.get,
+    record: (session, by, payload) =>
+      platformAudit.record(session, { type: "platform.session.ended", by, payload }),
+  });
 
   /**
    * For a second right that an operation needs; a caller that impersonates needed the right to do so already.
@@ -129,6 +137,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
       ...keysOperations({ manage, scopeOf: keyScope }),
       ...usersOperations(users, { requireRead: requireReadUser, throttle }),
       ...sessionsOperations(sessions, granted),
+      ...sessionManagementOperations(sessionManagement),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
       ...policiesOperations(policies, roles, platformPolicies),

@@ -106,7 +106,7 @@ function openPeople({ config, store, clock, ids, log }: Host): People {
 export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promise<IdentityPart> {
   const { config, store, clock, ids, log } = host;
   const people = openPeople(host);
-  const { keys, users, platformAudit } = people;
+  const { keys, users, register, platformAudit } = people;
   await people.tenancy.createDefaults();
   const bootstrapKeyFile = bootstrapKeyFileOf(config);
   const links = openSignInLinks({ clock, ids });
@@ -137,6 +137,12 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
         tick: keys.writeUsed,
       },
       {
+        name: "sessions.used",
+        about: "Writes when each session was last used, in one statement.",
+        everyMs: 5_000,
+        tick: register.writeUsed,
+      },
+      {
         name: "keyring.follow",
         about: "Takes up secrets that other nodes rotated.",
         everyMs: 30_000,
@@ -153,6 +159,7 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
     async close() {
       await Promise.all([
         keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })),
+        register.writeUsed().catch((error) => log.warn("sessions.used_lost", { error })),
         platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
       ]);
     },

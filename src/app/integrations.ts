@@ -11,6 +11,7 @@ import { webhooksOperations } from "../domain/integrations/webhooks/operations.t
 import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { deliveriesOf } from "../domain/realtime/pubsub/delivery.ts";
+import { endpointFrames, sourceFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { Waker } from "../kit/loop.ts";
 import { openOutwardCaller } from "../kit/outward-call.ts";
 import type { Session } from "../store/store.ts";
@@ -37,6 +38,7 @@ export function openIntegrationsPart(
 ): IntegrationsPart {
   const { config, store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
   const { metrics } = host.watch;
+  const told = { clock, frames: host.frames };
   const shared = {
     ...{ store, clock, ids, log, metrics, keyring, shareEnvironment },
     graceMsDefault: config.webhookSecretGraceHours * hour,
@@ -46,13 +48,16 @@ export function openIntegrationsPart(
   const webhooks = openWebhooks({
     ...shared,
     events: engine.events,
+    announce: sourceFrames(told),
     keptMs: config.webhookDeliveryDays * 24 * hour,
     perSecond: config.webhookRateLimit,
   });
   const deliveries = openDeliveries({
     ...shared,
+    tracer: host.watch.tracer,
     ...{ nodeId, knowsTime, deliveriesOf, breakers: engine.breakers, past: openPast(store) },
     lookIn: looker.wakeIn,
+    announce: endpointFrames(told),
     call,
     timeoutMs: config.webhookTimeoutMs,
     retryMs: config.webhookRetryMs,

@@ -4,7 +4,9 @@ import { openTopicsPast, type TopicMessage } from "../domain/log/topics/past.ts"
 import { groupCheck } from "../domain/realtime/groups/invariants.ts";
 import { groupRefreshMs } from "../domain/realtime/groups/limits.ts";
 import { groupsOperations } from "../domain/realtime/groups/operations.ts";
+import { namesOfGroups } from "../domain/realtime/groups/rows.ts";
 import { type Groups, openGroups } from "../domain/realtime/groups/service.ts";
+import { groupFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { subscribeOperation } from "../domain/realtime/pubsub/operations.ts";
 import { openScreenings } from "../domain/realtime/pubsub/screening.ts";
 import { openPubSub } from "../domain/realtime/pubsub/service.ts";
@@ -46,7 +48,10 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
   const { store, log, watch, frames } = host;
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
-  const groups = openGroups({ ...host, sources });
+  const groups = openGroups({
+    ...{ ...host, sources },
+    announce: groupFrames(host, (groups) => namesOfGroups(store, groups)),
+  });
   const pubsub = openPubSubOver(host, sources, groups);
   const screeningOf = openScreenings(watch.metrics);
   const streams = openSubscriptionStreams(pubsub, screeningOf);
@@ -58,7 +63,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
   watch.metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
   const connect = openSocketSessions({
     ...{ pubsub, log, screeningOf },
-    publish: (channelId, text) => sockets?.publish(channelId, text),
+    publish: (...text) => sockets?.publish(...text),
   });
   return {
     reauthorizer,

@@ -1,4 +1,5 @@
 import { batchesCheck } from "../domain/engine/batches/invariants.ts";
+import { batchesOperations } from "../domain/engine/batches/operations.ts";
 import { leastPosition as leastBatched } from "../domain/engine/batches/rows.ts";
 import { type BatchStarts, openBatchStarts } from "../domain/engine/batches/service.ts";
 import { debounceCheck } from "../domain/engine/debounce/invariants.ts";
@@ -22,6 +23,7 @@ import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { openRunSpans } from "../domain/engine/runs/spans.ts";
 import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
@@ -83,13 +85,14 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     publishQueued(queues);
   };
   const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
-  const runFrames = openRunFrames({ store, log, frames });
+  const runFrames = openRunFrames({ store, clock, log, frames });
   const publishWorker = workerFrames(frames, clock);
   const onCreated: RunsPart["onCreated"] = (created, at) => {
     flow.started(created);
     runFrames.created(created, at);
   };
-  const stepFrames = openStepFrames({ store, log, frames });
+  const stepFrames = openStepFrames({ store, clock, log, frames });
+  const spans = openRunSpans({ store, log, tracer: watch.tracer });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued, invoke },
@@ -104,6 +107,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       ends.ended(runIds);
       runFrames.ended(runIds);
       flow.ended(over);
+      spans.ended(runIds);
     },
     onAwaited: flow.awaited,
     onClaimed: runFrames.claimed,
@@ -163,6 +167,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ...{ runFrames, onCreated, stepFrames, publishWorker, serving },
     operations: [
       ...debounceOperations(debounce),
+      ...batchesOperations(batches),
       ...functionsOperations(functions, serving),
       ...runsOperations(runs, serving),
       ...quotasOperations(quotas),
@@ -174,6 +179,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     ...upkeepOf(host, runs),
     async settled() {
       await Promise.all([runs.drain(), dispatcher.drain()]);
+      await spans.drain();
     },
   };
 }

@@ -40,7 +40,10 @@ function banner(server: RunningServer): string {
       );
   }
   if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
-  lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
+  lines.push(`  Try         curl${key} ${url}/api/v1/routes`);
+  // The executable has no demo.
+  if (!Bun.isStandaloneExecutable) lines.push("  Demo        bun run demo");
+  lines.push("");
   return `${lines.join("\n")}\n`;
 }
 

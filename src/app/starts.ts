@@ -23,12 +23,12 @@ export interface StartsNeeds {
  * for more.
  */
 export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
-  const { store, clock, ids, log, bus, frames, nodeId, isDraining } = host;
+  const { store, clock, ids, log, bus, frames, nodeId, isDraining, watch } = host;
   const { definitions, dispatcher, ends, serving } = runsPart;
   const publishCron = cronFrames(frames);
   const schedules = openSchedules({
     ...{ store, clock, log, definitions, events },
-    self: ids.uuid(),
+    ...{ self: ids.uuid(), tracer: watch.tracer },
     onFrame(frame) {
       log.info(`cron.${frame.leaf}`, { ...frame });
       publishCron(frame);

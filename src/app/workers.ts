@@ -59,6 +59,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   const assignments = openAssignments({
     ...{ dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log },
     eventsOfRun: (runId) => eventsOfRun(store, runId),
+    keepsSpans: host.watch.tracer.on,
   });
   const workers = openWorkers({
     ...{ store, shareEnvironment, clock, definitions, runs, log, leaseMs, back, metrics },

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { Argument, type Command } from "commander";
 import { type Io, usage } from "./io.ts";
 
 /** The command that the scripts below ask; it is not for people. */
@@ -31,21 +31,27 @@ export function completions(program: Command, words: readonly string[]): string 
     command = command.commands.find((one) => one.name() === word || one.aliases().includes(word)) ?? command;
   const known = last.startsWith("-")
     ? [...command.options, ...program.options].map(({ long }) => long ?? "")
-    : command.commands.map((one) => one.name());
+    : [
+        ...command.commands.map((one) => one.name()),
+        ...command.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
+      ];
   return [...new Set(known)]
     .filter((one) => one.startsWith(last) && one !== "")
     .map((one) => `${one}\n`)
     .join("");
 }
 
+const shells = Object.keys(scripts);
+
+function shellOf(word: string): string {
+  if (!shells.includes(word)) throw usage(`no completion for ${word}: one of ${shells.join(", ")}`);
+  return word;
+}
+
 export function addCompletion(program: Command, io: Io): void {
   program
-    .command("completion <shell>")
+    .command("completion")
+    .addArgument(new Argument("<shell>").choices(shells).argParser(shellOf))
     .description("A script for bash, zsh or fish: source <(svc completion bash)")
-    .action((shell: string) => {
-      const script = Object.hasOwn(scripts, shell) ? scripts[shell] : undefined;
-      if (script === undefined)
-        throw usage(`no completion for ${shell}: one of ${Object.keys(scripts).join(", ")}`);
-      return io.out(script);
-    });
+    .action((shell: string) => io.out(scripts[shell]!));
 }

@@ -214,7 +214,8 @@ export function readConfig(text: string, argv: readonly string[], environment: I
   try {
     document = Bun.YAML.parse(text);
   } catch (error) {
-    return { ok: false, errors: [error instanceof Error ? error.message : String(error)] };
+    const why = error instanceof Error ? error.message : String(error);
+    return { ok: false, errors: [`the file is not YAML: ${why.replace(/^YAML Parse error: /, "")}`] };
   }
   if (!isMap(document))
     return { ok: false, errors: ["one YAML document with apiVersion, kind and spec is needed"] };
@@ -265,10 +266,11 @@ export function configText(name: string, io: Pick<Io, "folder">): string {
 /** `svc validate -f FILE` */
 export function addValidate(program: Command, io: Io): void {
   program
-    .command("validate")
+    .command("validate [file]")
     .description("Checks a config file as serve -f would read it, and starts nothing.")
-    .requiredOption("-f, --file <file>", "The file.")
-    .action(async ({ file }: { file: string }) => {
+    .option("-f, --file <file>", "The file, as serve takes it.")
+    .action(async (named: string | undefined, { file = named }: { file?: string }) => {
+      if (file === undefined) throw usage("which file? svc validate svc.yaml; svc config init writes one");
       const outcome = readConfig(configText(file, io), [], io.environment);
       if (!outcome.ok) throw new CommandFailure(exitCodes.usage, outcome.errors.join("\n"));
       for (const notice of outcome.filed.notices) io.note(notice);

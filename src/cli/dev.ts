@@ -9,8 +9,10 @@ import { createClient, type Delivery, SvcError } from "../sdk/index.ts";
 import { type Config, parseSettings } from "../settings/settings.ts";
 import { call, type Input } from "./call.ts";
 import { connect } from "./connection.ts";
+import { tellUnheard } from "./dev-events.ts";
 import { CommandFailure, exitCodes, type Io, usage } from "./io.ts";
 import { devReloadMs, devSkipMs, devSkipRunsMax, devStopMs } from "./limits.ts";
+import { openPage } from "./open-page.ts";
 import { operationNamed } from "./operations.ts";
 import { cellOf, localTime, type Paint, paintOf } from "./show.ts";
 
@@ -22,14 +24,22 @@ export type StartServer = (
 
 interface DevFlags {
   port: string;
+  grpcPort?: string;
   db: string;
   fresh?: boolean;
   worker?: string;
   skipTime?: boolean;
+  open?: boolean;
 }
 
+const portDefault = "9123";
+
 function configOf(flags: DevFlags, db: string, io: Io): Config {
-  const parsed = parseSettings(["--dev", "--port", flags.port, "--db", db], io.environment);
+  // A second server on this machine would find gRPC's usual port taken; there 0 switches gRPC off.
+  const isSecond = flags.port !== portDefault && io.environment.SVC_GRPC_PORT === undefined;
+  const grpcPort = flags.grpcPort ?? (isSecond ? "0" : undefined);
+  const grpc = grpcPort === undefined ? [] : ["--grpc-port", grpcPort];
+  const parsed = parseSettings(["--dev", "--port", flags.port, ...grpc, "--db", db], io.environment);
   if (!parsed.ok) throw usage(parsed.errors.join("\n"));
   return parsed.config;
 }
@@ -137,8 +147,9 @@ class WorkerFile {
     const { environment, folder, note } = this.#io;
     const child = Bun.spawn([process.execPath, "run", this.#file], {
       cwd: folder,
-      // The built executable is a Bun too when it is told so.
-      env: { ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
+      // Under one name it takes the place of the process before it, instead of being a second worker for a while. The built
+      // executable is a Bun too when it is told so.
+      env: { SVC_WORKER_ID: "dev", ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
       stdin: "ignore",
       stdout: "inherit",
       stderr: "inherit",
@@ -185,10 +196,12 @@ async function dev(flags: DevFlags, io: Io, startServer: StartServer): Promise<v
         `svc dev on ${server.url}, data in ${db}${temporary ? " until it ends" : ""}; no key is needed\n`,
       );
       await io.out(
-        `  docs  ${server.url}/docs\n  emit  svc emit EVENT --data '{}' --server ${server.url}\n\n`,
+        `  docs       ${server.url}/docs\n  dashboard  ${server.url}/dashboard\n  emit       svc emit EVENT --data '{}' --server ${server.url}\n\n`,
       );
+      if (flags.open) openPage(`${server.url}/dashboard`, io);
       await Promise.all([
         printRuns(server.url, io, signal),
+        tellUnheard(server.url, io, signal),
         ...(flags.skipTime ? [skipSleeps(server.url, io, signal)] : []),
         ...(worker === undefined ? [] : [new WorkerFile(worker, server.url, io).run(signal)]),
       ]);
@@ -210,10 +223,12 @@ export function addDev(program: Command, io: Io, startServer: StartServer): void
     .description(
       "A server without keys for one developer, with a worker that reloads, and runs as they happen.",
     )
-    .option("--port <n>", "The port; 0 takes a free one.", "9123")
+    .option("--port <n>", "The port; 0 takes a free one.", portDefault)
+    .option("--grpc-port <n>", "The port for gRPC: 9190, or none beside another --port.")
     .option("--db <file>", "The database file.", ".svc/svc.db")
     .option("--fresh", "A new database, gone at the end.")
     .option("--worker <file>", "A worker to run, and to start again when a source beside it changes.")
+    .option("--open", "Open the dashboard in a browser.")
     .option("--skip-time", "End sleeps as soon as they begin.")
     .action((flags: DevFlags) => dev(flags, io, startServer));
 }

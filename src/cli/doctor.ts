@@ -8,32 +8,12 @@ import { version } from "../kit/version.ts";
 import { SvcError } from "../sdk/index.ts";
 import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import { targetOf } from "./connection.ts";
+import { ofWorkers } from "./doctor-workers.ts";
+import { bad, type Finding, ok, warning } from "./finding.ts";
 import { CommandFailure, exitCodes, type Io } from "./io.ts";
 import { clockOffMsMax, doctorMsMax, freeBytesMin } from "./limits.ts";
 import { profilesFileOf } from "./profiles.ts";
 import { paintOf, tableOf, withoutControl } from "./show.ts";
-
-/** What a look found; `remedy` says what to do about it. */
-export interface Finding {
-  check: string;
-  state: "ok" | "warning" | "bad";
-  found: string;
-  remedy?: string;
-}
-
-const ok = (check: string, found: string): Finding => ({ check, state: "ok", found });
-const warning = (check: string, found: string, remedy: string): Finding => ({
-  check,
-  state: "warning",
-  found,
-  remedy,
-});
-const bad = (check: string, found: string, remedy: string): Finding => ({
-  check,
-  state: "bad",
-  found,
-  remedy,
-});
 
 interface HealthAnswer {
   status: string;
@@ -162,7 +142,10 @@ async function ofRights(asking: Asking): Promise<Finding[]> {
 
 async function ofCaller(asking: Asking): Promise<Finding[]> {
   try {
-    return [...(await ofCluster(asking)), ...(await ofRights(asking))];
+    const [cluster, rights] = [await ofCluster(asking), await ofRights(asking)];
+    // Who may not read functions and workers is told so already.
+    const readsAll = rights.every(({ state }) => state === "ok");
+    return [...cluster, ...rights, ...(readsAll ? await ofWorkers(asking) : [])];
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
     const remedies: Record<number, string> = {

@@ -26,9 +26,13 @@ export const mcpBodyBytesMax = 1024 * 1024;
 /** How long `svc doctor` waits for one answer. */
 export const doctorMsMax = 10_000;
 export const clockOffMsMax = 1_000;
+/** Functions of connected workers that `svc doctor` looks up. */
+export const doctorFunctionsMax = 100;
 export const freeBytesMin = 1_000_000_000;
 /** Time between the last change of a source file and the restart of the worker. Editors write a file in several steps. */
 export const devReloadMs = 150;
 export const devSkipMs = 300;
 export const devSkipRunsMax = 100;
 export const devStopMs = 5_000;
+/** Time after an event in which its run would have begun. */
+export const devUnheardMs = 1_000;

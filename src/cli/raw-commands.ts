@@ -8,6 +8,8 @@ export interface RawCommand {
   about: string;
   /** Undefined when something was started that stays. */
   open: (argv: readonly string[], io: Io) => Promise<number | undefined>;
+  /** What `--help` answers; without it, the help of the whole program. */
+  help?: string;
   /** It answers `--help` itself. */
   helps?: boolean;
 }
@@ -45,19 +47,42 @@ const database =
     return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;
   };
 
+const backupHelp = `svc backup --db FILE --to FILE [--force]
+
+Copies the database file of a node, also while its server runs. --force replaces an older backup.
+`;
+
+const restoreHelp = `svc restore --from FILE --db FILE [--force]
+svc restore --epoch --database-url URL
+svc restore --moved --database-url URL
+
+Puts a backup of a database file in place, while its server is stopped; --force replaces the file that is there. After pg_restore,
+--epoch makes clients notice that positions were set back. After a move that lost nothing, --moved accepts the new server.
+`;
+
+const importHelp = `svc import FILE --db FILE [--org ID] [--undo]
+svc import FILE --database-url URL [--org ID] [--undo]
+
+Reads what svc export wrote into an empty org: --org names it by its id, else a new org is made. The server of a database file must be
+stopped. After ^C the same command goes on, and --undo empties the org instead.
+`;
+
 export const rawCommands: RawCommands = {
   backup: {
     about: "Copy the database file, also while its server runs: --db FILE --to FILE [--force]",
+    help: backupHelp,
     open: database(async () => (await import("./backup.ts")).backup),
   },
   restore: {
     about:
       "Put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL; after a move: --moved",
+    help: restoreHelp,
     open: database(async () => (await import("./backup.ts")).restore),
   },
   import: {
     about:
       "Read what svc export wrote into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]",
+    help: importHelp,
     open: database(async () => (await import("./import.ts")).importOrg, { hears: true }),
   },
   tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },

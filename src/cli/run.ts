@@ -165,6 +165,14 @@ function usageOf(error: CommanderError, program: Command, words: readonly string
 const refusesArguments = ({ status, code }: SvcError): boolean =>
   status === 400 && (code === "invalid_argument" || code === "bad_request");
 
+/** What to do about a refusal whose text cannot say it, because every other client gets it as well. */
+function nextOf({ status, code, message }: SvcError): string {
+  if (status === 401) return ": set SVC_API_KEY, or use --key-file FILE or svc profile add";
+  if (message === "unknown environment") return ": svc env list shows those of your key";
+  if (code === "unimplemented") return ": the server may be of another version than this command; svc doctor";
+  return "";
+}
+
 function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly string[] } {
   if (error instanceof CommandFailure)
     return { code: error.code, lines: error.message === "" ? [] : [error.message] };
@@ -172,10 +180,9 @@ function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly strin
     if (io.signal.aborted) return { code: exitCodes.interrupted, lines: ["interrupted"] };
     if (isUnreachable(error))
       return { code: exitCodes.unreachable, lines: [`${error.message}: svc doctor says more`] };
-    const who = error.status === 401 ? ": SVC_API_KEY, --key-file or svc profile add says who asks" : "";
     return {
       code: refusesArguments(error) ? exitCodes.usage : exitCodes.refused,
-      lines: [error.message + who],
+      lines: [error.message + nextOf(error)],
     };
   }
   throw error;
@@ -203,6 +210,10 @@ export async function runCli(
   };
   const raw = rawOf(2) ?? rawOf(1);
   const wantsHelp = first === "help" || rest.some(asksForHelp);
+  if (raw?.help !== undefined && wantsHelp) {
+    await io.out(raw.help);
+    return exitCodes.ok;
+  }
   if (raw && (raw.helps || !wantsHelp))
     return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io));
   if (first === "version" || first === "--version") {

@@ -10,7 +10,7 @@ import { jsonLine, prettyLine } from "./tail-lines.ts";
 
 const tailSettings = {
   url: setting({
-    flag: "--url",
+    flag: "--server",
     env: "SVC_SERVER_URL",
     parse: oneUrl("http", "https"),
     fallback: "http://127.0.0.1:9123",
@@ -191,10 +191,10 @@ async function follow(
   return { code: isUnreachable(failed) ? 3 : 1, reasons: [failed.message] };
 }
 
-/** The flags that other commands have as well: `--server` is `--url` here, and a profile is looked up before. */
+/** The flags that other commands have as well; `--url` is what `--server` was called here. A profile is looked up before. */
 function shared(argv: readonly string[]): { profile?: string; rest: string[] } {
   const rest = argv.map((word) =>
-    word === "-s" || word === "--server" ? "--url" : word.replace(/^--server=/, "--url="),
+    word === "-s" || word === "--url" ? "--server" : word.replace(/^--url=/, "--server="),
   );
   const at = rest.findIndex((word) => /^--profile(=|$)/.test(word));
   if (at < 0) return { rest };

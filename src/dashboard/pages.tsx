@@ -57,7 +57,7 @@ export interface PageEntry {
   icon: IconName;
   /** Pressed behind `g`. */
   key: string;
-  /** The action without which it is not offered. */
+  /** The action without which it is not offered; empty for everyone. */
   needs: string;
   /** The part of the navigation that it stands in: the first when left out. */
   group?: PageGroup;
@@ -83,7 +83,7 @@ const platformPages = [
     shows: ClusterPage,
   },
   {
-    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "platform:users:read" },
+    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "" },
     shows: AccessPage,
   },
   {
@@ -224,7 +224,7 @@ export const pages: readonly PageEntry[] = [
     shows: IntegrityPage,
   },
   {
-    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "users:read" },
+    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "" },
     group: "Operation",
     shows: AccessPage,
   },
@@ -244,7 +244,7 @@ export const pages: readonly PageEntry[] = [
 
 /** Whether the viewer may see it where it looks: at home, a user of the platform has the platform's pages alone. */
 export function isOffered({ needs, area }: PageEntry): boolean {
-  return may(needs) && (area === "platform") === isAtHome();
+  return (needs === "" || may(needs)) && (area === "platform") === isAtHome();
 }
 
 /** The page of a path: of two, that which is offered. */

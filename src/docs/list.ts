@@ -59,6 +59,7 @@ export const groups: readonly DocsGroup[] = [
       own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume."),
       own("access", "Access", "Roles allow, policies deny, the audit remembers."),
       own("cluster", "Cluster operations", "Which procedure you need, and where it stands."),
+      own("traces", "Traces", "One trace from the caller to the last step, and your spans in it."),
       own("tuning", "Tuning", "What you see, where to look, what to turn."),
       own("security", "Security and threat model", "Whom svc protects from whom, and what stays with you."),
     ],

@@ -4,6 +4,7 @@ import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
 import type { LogName, Sequence } from "../kit/sequence.ts";
+import { passedOn } from "../kit/trace-context.ts";
 import type { ReadFirst } from "../kit/waits-for.ts";
 import { troubleOf } from "./fault-encoding.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
@@ -126,6 +127,8 @@ export interface Edge {
    * answered.
    */
   follow?: (route: { method: string; path: string }) => Follow;
+  /** Where a request's span stands in its trace; undefined when none is kept. */
+  traceOf?: (request: Request) => string | undefined;
 }
 
 /** A known caller who may not use this protocol or environment. */
@@ -138,10 +141,11 @@ export class RefusedCaller extends Fault {
   }
 }
 
-/** How things are screened from a caller, and for which operation. */
-export interface CallScreening {
+/** The operation of a call, and what the edge knows of it. */
+export interface CallSurroundings {
   operation: Operation;
   screen: Edge["screen"];
+  traceOf?: Edge["traceOf"];
 }
 
 /** Of a run; other texts in `X-Svc-Run-ID` name none, and would be too long for a key. */
@@ -164,7 +168,7 @@ export class RequestCall implements Call {
   address = "";
   isSecure = false;
   admitted?: () => void;
-  readonly screening: CallScreening;
+  readonly surroundings: CallSurroundings;
   #signal: AbortSignal | undefined;
   #latest: RequestCall | undefined;
   #listeners: (() => void | Promise<void>)[] | undefined;
@@ -174,7 +178,7 @@ export class RequestCall implements Call {
     requestId: string,
     receivedAt: Instant,
     who: Authenticated,
-    screening: CallScreening,
+    surroundings: CallSurroundings,
   ) {
     this.caller = who.caller;
     this.environmentId = who.environmentId;
@@ -182,7 +186,7 @@ export class RequestCall implements Call {
     this.requestId = requestId;
     this.receivedAt = receivedAt;
     this.request = request;
-    this.screening = screening;
+    this.surroundings = surroundings;
   }
 
   get signal(): AbortSignal {
@@ -197,7 +201,7 @@ export class RequestCall implements Call {
   }
 
   screen(action: string, type: string): ReturnType<Call["screen"]> {
-    const { screen, operation } = this.screening;
+    const { screen, operation } = this.surroundings;
     return screen?.(this.#latest ?? this, operation, { action, type });
   }
 
@@ -226,6 +230,15 @@ export class RequestCall implements Call {
 
   get idempotencyKey(): string | undefined {
     return this.request.headers.get("idempotency-key") ?? undefined;
+  }
+
+  get traceparent(): string | undefined {
+    const { traceOf } = this.surroundings;
+    return traceOf?.(this.request) ?? passedOn(this.request.headers.get("traceparent"));
+  }
+
+  get userAgent(): string | undefined {
+    return this.request.headers.get("user-agent") ?? undefined;
   }
 
   get runId(): string | undefined {

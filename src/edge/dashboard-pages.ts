@@ -12,10 +12,17 @@ export const dashboardPath = "/dashboard";
 
 interface Site {
   shell: OwnFile;
+  signIn: OwnFile;
   files: ReadonlyMap<string, OwnFile>;
 }
 
-const html = (...tags: string[]): string => `<!doctype html>
+/** Where the link of the first start leads. */
+const signInPath = `${dashboardPath}/sign-in`;
+
+/** What every page reads first, as `lib/session.ts` asks for it: on its way before the scripts run. */
+const firstReads = ["/api/v1/auth/session", "/api/v1/environments"];
+
+const html = (tags: readonly string[]): string => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -39,13 +46,22 @@ function siteOf(files: readonly DashboardFile[]): Site {
     files
       .filter(({ name }) => entryOf(name) === entry)
       .map(({ name }) => tag(`${dashboardPath}/assets/${name}`));
-  const shell = html(
+  const entries = [
     ...tagsOf("style.css", (path) => `<link rel="stylesheet" href="${path}">`),
     ...tagsOf("layout-worker.js", (path) => `<meta name="layout-worker" content="${path}">`),
     ...tagsOf("main.js", (path) => `<script type="module" src="${path}"></script>`),
-  );
+  ];
+  const shell = (reads: readonly string[]) => {
+    const preloads = reads.map(
+      (path) => `<link rel="preload" as="fetch" crossorigin="anonymous" href="${path}">`,
+    );
+    const text = html([...entries, ...preloads]);
+    return served({ contentType: "text/html; charset=utf-8", bytes: new TextEncoder().encode(text) });
+  };
   return {
-    shell: served({ contentType: "text/html; charset=utf-8", bytes: new TextEncoder().encode(shell) }),
+    shell: shell(firstReads),
+    // It reads when somebody has signed in, and would be given what was answered before.
+    signIn: shell([]),
     files: new Map(files.map(({ name, ...file }) => [name, served(file)])),
   };
 }
@@ -70,7 +86,11 @@ export function dashboardPages(build: () => Promise<readonly DashboardFile[]>): 
     });
     return building;
   };
-  const shell = async (request: Request) => answer(request, (await site()).shell, "no-cache");
+  const shell = async (request: Request) => {
+    const { shell: page, signIn } = await site();
+    const isSignIn = new URL(request.url).pathname.startsWith(signInPath);
+    return answer(request, isSignIn ? signIn : page, "no-cache");
+  };
   return [
     {
       path: "/",

@@ -26,6 +26,7 @@ import { connectFault, rpcRoutes } from "./rpc.ts";
 export interface EdgeServer extends IdleTimer {
   upgrade(request: Request, options: { headers?: Record<string, string>; data: object }): boolean;
   publish(topic: string, data: string | Uint8Array): number;
+  subscriberCount(topic: string): number;
 }
 
 /** A GET that becomes a WebSocket: upgrade and answer undefined, or refuse with a Response or a Fault. */

@@ -1,5 +1,6 @@
 import type { Fault } from "../kit/fault.ts";
 import type { RequestCall } from "./call.ts";
+import type { PublishPace } from "./publish-pace.ts";
 import type { BufferedConnection, SendBuffers } from "./send-buffers.ts";
 
 /** Reads from the store for a socket pause while it has this much unsent. */
@@ -53,6 +54,7 @@ export interface OpenSocketDeps {
   /** The sockets of this node. */
   all: Set<RawSocket>;
   sendBuffers: SendBuffers;
+  pace: Pick<PublishPace, "flush">;
   isDraining: () => boolean;
   /** Starts the session of the connection. */
   connect: (connection: SocketConnection) => SocketSession;
@@ -115,14 +117,17 @@ export class OpenSocket implements SocketConnection, BufferedConnection {
   }
 
   join(channelId: string): void {
+    this.#deps.pace.flush();
     if (this.#raw!.readyState === isOpen) this.#raw!.subscribe(channelId);
   }
 
   leave(channelId: string): void {
+    this.#deps.pace.flush();
     if (this.#raw!.readyState === isOpen) this.#raw!.unsubscribe(channelId);
   }
 
   end(code: number = closes.refused, reason = "the environment is gone"): void {
+    this.#deps.pace.flush();
     this.#raw!.close(code, reason);
   }
 

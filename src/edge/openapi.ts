@@ -216,7 +216,12 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
   };
 }
 
-function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSchemas, operationId: string) {
+function rpcDescribed(
+  operation: Operation,
+  { method, answer }: { method: DescMethod; answer: TSchema | undefined },
+  schemas: ProtoSchemas,
+  operationId: string,
+) {
   const streams = operation.mode !== "unary";
   const type = streams ? "application/connect+json" : "application/json";
   const words = comments[operationId];
@@ -233,7 +238,7 @@ function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSc
           ? "Enveloped messages; the last envelope carries the outcome. Errors come there, with status 200."
           : "Success.",
         ...successHeaders(operation),
-        content: { [type]: { schema: schemas.message(method.output) } },
+        content: { [type]: { schema: answer ? plain(answer) : schemas.message(method.output) } },
       },
       ...refusals(operation, rpcErrorRef),
     },
@@ -319,9 +324,11 @@ export function openApiDocument(registry: readonly Operation[], version: string)
     }
     const socket = socketOf(operation);
     if (socket) put(socket.path, "GET", socketDescribed(operation, socket, frames));
-    for (const { method } of methodBindings(operation)) {
+    for (const binding of methodBindings(operation)) {
+      const { method } = binding;
       const operationId = `${method.parent.typeName}.${method.name}`;
-      put(rpcPath(method), "POST", rpcDescribed(operation, method, schemas, operationId));
+      const answer = "json" in binding ? binding.json?.answer : undefined;
+      put(rpcPath(method), "POST", rpcDescribed(operation, { method, answer }, schemas, operationId));
     }
   }
   const whole = { ...errorSchemas, ...frames, ...schemas.components };

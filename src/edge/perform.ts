@@ -62,7 +62,8 @@ export async function admit(
   try {
     const who = operation.action === null ? nobody : await edge.authenticate(request, operation);
     edge.limit?.(who.caller);
-    return new RequestCall(request, requestId, receivedAt, who, { operation, screen: edge.screen });
+    const { screen, traceOf } = edge;
+    return new RequestCall(request, requestId, receivedAt, who, { operation, screen, traceOf });
   } catch (error) {
     const fault = faultOf(edge, error, operation, requestId);
     const ms = edge.clock.now() - receivedAt;

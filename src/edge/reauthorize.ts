@@ -32,7 +32,7 @@ interface WatchedCall {
 function renewedCall(call: RequestCall, { caller }: Authenticated): RequestCall {
   const { environmentId } = call;
   const who = { caller, environmentId };
-  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, who, call.screening);
+  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, who, call.surroundings);
   fresh.address = call.address;
   fresh.isSecure = call.isSecure;
   return fresh;

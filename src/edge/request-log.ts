@@ -1,6 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { type Counter, type Histogram, secondsBuckets } from "../kit/metrics.ts";
+import type { Span } from "../kit/trace.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Edge, Observation } from "./call.ts";
 
@@ -26,8 +27,10 @@ export interface FollowHost extends Watch {
 export function followRequests({ clock, log, metrics, tracer, everyRequest }: FollowHost): {
   observe: Edge["observe"];
   follow: NonNullable<Edge["follow"]>;
+  traceOf: NonNullable<Edge["traceOf"]>;
 } {
   const observed = new WeakMap<Request, Observation>();
+  const spans = new WeakMap<Request, Span>();
   const requests = metrics.counter({
     name: "svc_http_requests_total",
     help: "Requests by the status they were answered with; path is the route's pattern, * for none.",
@@ -46,6 +49,8 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
       if (everyRequest || tracer.on || observation.outcome !== "ok")
         observed.set(observation.request, observation);
     },
+
+    traceOf: (request) => spans.get(request)?.traceparent,
 
     follow({ method, path }) {
       const name = `${method} ${path}`;
@@ -66,6 +71,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
         const startedAt = clock.elapsed();
         const parent = tracer.on ? request.headers.get("traceparent") : undefined;
         const span = tracer.start(name, "server", parent);
+        if (tracer.on) spans.set(request, span);
         return (answer) => {
           const ms = clock.elapsed() - startedAt;
           const response = answer instanceof Response ? answer : undefined;

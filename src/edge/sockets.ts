@@ -13,6 +13,7 @@ import {
   type SocketSession,
   type Subscribed,
 } from "./open-socket.ts";
+import { openPublishPace, type PublishPace } from "./publish-pace.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
 import type { BegunSocket, SocketDoor } from "./socket-door.ts";
 import { openSocketGate } from "./socket-gate.ts";
@@ -43,7 +44,7 @@ export interface SocketsDeps {
 export interface Sockets {
   upgrades: readonly Upgrade[];
   /** To every connection that has joined the channel. */
-  publish(channelId: string, text: string): void;
+  publish: PublishPace["publish"];
   /** Closes all sockets with 1012, after which clients look for another node. */
   drain(): void;
   size(): number;
@@ -92,6 +93,14 @@ export function openSockets({ edge, operation, watches, connect }: SocketsDeps):
   let draining = false;
   const holdings = openHolderLimit({ most: socketsOfCallerMax, what: "sockets" });
   const sendBuffers = watchSendBuffers(edge);
+  const pace = openPublishPace({
+    clock: edge.clock,
+    send(channelId, text) {
+      publishing?.publish(channelId, text);
+      sendBuffers.sent(text.length * all.size);
+    },
+    readersOf: (channelId) => publishing?.subscriberCount(channelId) ?? 0,
+  });
 
   const main: SocketDoor = {
     operation,
@@ -114,7 +123,7 @@ export function openSockets({ edge, operation, watches, connect }: SocketsDeps):
   /** Bun calls these functions for the connection. */
   function handlersOf(call: RequestCall, begun: BegunSocket, releasePlace: () => void) {
     const isDraining = () => draining;
-    const socket = new OpenSocket({ call, releasePlace, all, sendBuffers, isDraining, ...begun });
+    const socket = new OpenSocket({ call, releasePlace, all, sendBuffers, pace, isDraining, ...begun });
     return {
       open: (raw: RawSocket) => socket.open(raw),
       message: (_raw: RawSocket, message: string | Uint8Array) => socket.message(message),
@@ -177,13 +186,11 @@ export function openSockets({ edge, operation, watches, connect }: SocketsDeps):
   return {
     upgrades: [main, ...watches.map((watch) => watchDoor(edge, watch))].map(upgradeAt),
 
-    publish(channelId, text) {
-      publishing?.publish(channelId, text);
-      sendBuffers.sent(text.length * all.size);
-    },
+    publish: pace.publish,
 
     drain() {
       draining = true;
+      pace.flush();
       for (const raw of [...all]) raw.close(closes.restart, "the server is going away");
     },
 

@@ -4,13 +4,15 @@ import { resourceFromAttributes } from "@opentelemetry/resources";
 import {
   BatchSpanProcessor,
   ParentBasedSampler,
+  RandomIdGenerator,
   type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
-import type { Clock } from "../kit/clock.ts";
+import type { Clock, Instant } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { Tracer } from "../kit/trace.ts";
+import { readTraceparent, type TraceContext, traceparentOf } from "../kit/trace-context.ts";
 
 export interface TracesHost {
   clock: Clock;
@@ -42,14 +44,33 @@ const addressOf = (endpoint: string): string => {
   return url.href;
 };
 
-/** https://www.w3.org/TR/trace-context/#traceparent-header */
-const traceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
+const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL };
 
-function contextOf(parent: string | null | undefined) {
-  const [, traceId, spanId, flags] = traceparent.exec(parent ?? "") ?? [];
-  if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
-  const traceFlags = Number.parseInt(flags, 16) & TraceFlags.SAMPLED;
+function contextOf(parent: TraceContext | undefined) {
+  if (!parent) return ROOT_CONTEXT;
+  const { traceId, spanId, sampled } = parent;
+  const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE;
   return trace.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true });
+}
+
+/** As OpenTelemetry takes it for a time of the wall clock: seconds and nanoseconds. */
+const timeOf = (at: Instant): [number, number] => [Math.floor(at / 1_000), Math.round((at % 1_000) * 1e6)];
+
+/** Ids at random, but for a span whose id is given; spans are made synchronously, so the given one is the next. */
+function openSpanIds() {
+  const random = new RandomIdGenerator();
+  let given: string | undefined;
+  return {
+    generateTraceId: () => random.generateTraceId(),
+    generateSpanId() {
+      const next = given ?? random.generateSpanId();
+      given = undefined;
+      return next;
+    },
+    give(spanId: string) {
+      given = spanId;
+    },
+  };
 }
 
 /** Says once that spans are lost, and once that they arrive again. */
@@ -81,6 +102,7 @@ export function openTracer(host: TracesHost): OpenTracer {
     scheduledDelayMillis: sendEveryMs,
     exportTimeoutMillis: exportMsMax,
   });
+  const spanIds = openSpanIds();
   const provider = new TracerProvider({
     resource: resourceFromAttributes({
       "service.name": host.serviceName,
@@ -89,20 +111,35 @@ export function openTracer(host: TracesHost): OpenTracer {
     }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(host.sampleRate) }),
     spanProcessors: [processor],
+    idGenerator: spanIds,
   });
   const tracer = provider.getTracer("svc", host.version);
   return {
     on: true,
     start(name, kind, parent) {
-      const spanKind = kind === "server" ? SpanKind.SERVER : SpanKind.CLIENT;
-      const span = tracer.startSpan(name, { kind: spanKind }, contextOf(parent));
+      const span = tracer.startSpan(name, { kind: kinds[kind] }, contextOf(readTraceparent(parent)));
       return {
+        get traceparent() {
+          const { traceId, spanId, traceFlags } = span.spanContext();
+          return traceparentOf({ traceId, spanId, sampled: (traceFlags & TraceFlags.SAMPLED) !== 0 });
+        },
         set: (attribute, value) => void span.setAttribute(attribute, value),
         end(failed) {
           if (failed !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failed });
           span.end();
         },
       };
+    },
+    record({ name, parent, spanId, startedAt, endedAt, attributes, failed }) {
+      spanIds.give(spanId);
+      const options = {
+        kind: SpanKind.INTERNAL,
+        startTime: timeOf(startedAt),
+        attributes: { ...attributes },
+      };
+      const span = tracer.startSpan(name, options, contextOf(parent));
+      if (failed !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: failed });
+      span.end(timeOf(endedAt));
     },
     async close() {
       const over = new AbortController();

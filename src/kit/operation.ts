@@ -48,12 +48,16 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
+  /** Where the trace of the call stands: at its span here, else where `traceparent` says; undefined for no trace. */
+  traceparent?: string | undefined;
   /** The token of the session that was let in; undefined when its credential is a key. */
   session?: string | undefined;
   /** The client's address; empty when it is unknown. */
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;
+  /** Header `User-Agent`, when sent. */
+  userAgent?: string | undefined;
   /**
    * What deny policies keep from the caller as it is now, of things that the input does not name. Undefined:
    * nothing.
@@ -140,9 +144,13 @@ export interface RpcBinding<I, O> {
   encode: (output: O) => object;
   /**
    * JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the
-   * protobuf mapping.
+   * protobuf mapping. `answer`: for the document, where `encode` writes other fields than the message has.
    */
-  json?: { decode?: (body: Record<string, unknown>) => unknown; encode?: (output: O) => unknown };
+  json?: {
+    decode?: (body: Record<string, unknown>) => unknown;
+    encode?: (output: O) => unknown;
+    answer?: TSchema;
+  };
 }
 
 export interface RpcStreamBinding<I, O> {

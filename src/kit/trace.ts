@@ -1,12 +1,32 @@
+import type { Instant } from "./clock.ts";
+import type { TraceContext } from "./trace-context.ts";
+
 /**
  * Traces as the rest of the house sees them; the edge decides whether they are kept. Never pass a payload or
  * a name of a tenant's.
  */
 export interface Span {
+  /** From where what this work leads to goes on; undefined when no span is kept. */
+  readonly traceparent: string | undefined;
   set(name: string, value: string | number): void;
   /** `failed` says in one word of ours what went wrong. */
   end(failed?: string): void;
 }
+
+/** A span that is over. Its id was made before, so that others could go on from it. */
+export interface PastSpan {
+  name: string;
+  /** Its parent. */
+  parent: TraceContext;
+  spanId: string;
+  startedAt: Instant;
+  endedAt: Instant;
+  attributes: Readonly<Record<string, string | number>>;
+  /** In one word of ours. */
+  failed?: string | undefined;
+}
+
+export type SpanKind = "server" | "client" | "internal";
 
 export interface Tracer {
   /** False when no span is kept: work that only feeds spans can be left out. */
@@ -15,10 +35,11 @@ export interface Tracer {
    * `parent` is what a caller sent as `traceparent` (W3C Trace Context); without a valid one a trace begins
    * here.
    */
-  start(name: string, kind: "server" | "client", parent?: string | null): Span;
+  start(name: string, kind: SpanKind, parent?: string | null): Span;
+  record(span: PastSpan): void;
 }
 
-const silentSpan: Span = { set() {}, end() {} };
+const silentSpan: Span = { traceparent: undefined, set() {}, end() {} };
 
 /** A tracer that is off. */
-export const noTracer: Tracer = { on: false, start: () => silentSpan };
+export const noTracer: Tracer = { on: false, start: () => silentSpan, record() {} };

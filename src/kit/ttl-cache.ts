@@ -15,6 +15,8 @@ export interface TtlCache<Value extends object> {
   /** The cached value, or what is read now. A missing value is cached too, a failed read is not. */
   get(key: string): Promise<Value | undefined>;
   forget(key: string): void;
+  /** Forgets the values that the predicate names, and what is being read: it may be one of them. */
+  forgetWhere(isMeant: (value: Value) => boolean): void;
 }
 
 interface CacheEntry<Value> {
@@ -75,6 +77,10 @@ export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>):
       found.delete(key);
       missing.delete(key);
       reading.delete(key);
+    },
+    forgetWhere(isMeant) {
+      for (const [key, { value }] of found) if (isMeant(value)) found.delete(key);
+      reading.clear();
     },
   };
 }

@@ -11,6 +11,7 @@ import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "./t
 const emitBatchMax = 100;
 const known: KnownOptions<EmitOptions> = {
   ...{ idempotencyKey: true, metadata: true, version: true, delay: true, at: true },
+  traceparent: true,
 };
 /** The answer is to tell what no worker serves. */
 const told = { tellUnserved: true };
@@ -22,6 +23,12 @@ export const syncMsDefault = 30_000;
 export const whenFields = ({ delay, at }: Pick<EmitOptions, "delay" | "at">): Message => ({
   ...(delay !== undefined && { delayMs: durationMs(delay) }),
   ...(at !== undefined && { at: instant(at) }),
+});
+
+/** Of several events in one request, each may be part of another trace: it goes with the event. */
+const tracedAlone = ({ traceparent, metadata, ...rest }: EmitOptions): EmitOptions => ({
+  ...rest,
+  ...(traceparent === undefined ? metadata && { metadata } : { metadata: { ...metadata, traceparent } }),
 });
 
 export function eventCalls<Events extends EventMap>(
@@ -51,14 +58,14 @@ export function eventCalls<Events extends EventMap>(
         await transport.rpc(
           "SvcService/Emit",
           { ...(await message(event, data, given)), ...told },
-          { repeatable },
+          { repeatable, traceparent: given.traceparent },
         ),
       );
     },
 
     async emitMany(events) {
       // Checked as a whole before anything is sent.
-      const messages = await Promise.all(events.map((one) => message(one.event, one.data, one)));
+      const messages = await Promise.all(events.map((one) => message(one.event, one.data, tracedAlone(one))));
       const emitted = [];
       for (let at = 0; at < events.length; at += emitBatchMax) {
         const batch = events.slice(at, at + emitBatchMax);
@@ -73,13 +80,13 @@ export function eventCalls<Events extends EventMap>(
       return emitted;
     },
 
-    async triggerSync(event, data, { timeoutMs = syncMsDefault, signal, ...given } = {}) {
+    async triggerSync(event, data, { timeoutMs = syncMsDefault, signal, traceparent, ...given } = {}) {
       const body = { ...(await message(event, data, given)), timeoutMs };
       const repeatable = given.idempotencyKey !== undefined;
       const answer = await transport.rpc<{ eventId?: string; results?: Message[] }>(
         "SvcService/TriggerSync",
         body,
-        { repeatable, timeoutMs: timeoutMs + syncSlackMs, signal },
+        { repeatable, timeoutMs: timeoutMs + syncSlackMs, signal, traceparent },
       );
       return { eventId: answer.eventId ?? "", results: (answer.results ?? []).map(readResult) };
     },

@@ -7,7 +7,7 @@ import { dataFields } from "./payload.ts";
 import { type Message, readFunction, readHistory, readResult } from "./read.ts";
 import { once, safe } from "./retry.ts";
 import type { SvcFunction } from "./svc-function.ts";
-import type { Transport } from "./transport.ts";
+import type { RpcOptions, Transport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
 
 export const functionIdOf = (target: Pick<SvcFunction, "id"> | string): string =>
@@ -17,7 +17,7 @@ export function functionCalls<Events extends EventMap>(
   transport: Transport,
   registry: EventRegistry<Events> | undefined,
 ): FunctionCalls<Events> {
-  const rpc = <Answer>(method: string, message: unknown, options: { repeatable: boolean }) =>
+  const rpc = <Answer>(method: string, message: unknown, options: RpcOptions) =>
     transport.rpc<Answer>(`SvcService/${method}`, message, options);
 
   return {
@@ -103,7 +103,7 @@ export function functionCalls<Events extends EventMap>(
       return readFunction(answer.function ?? {});
     },
 
-    async invokeFunction(target, data, { idempotencyKey } = {}) {
+    async invokeFunction(target, data, { idempotencyKey, traceparent } = {}) {
       const answer = await rpc<Message>(
         "InvokeFunction",
         {
@@ -111,19 +111,23 @@ export function functionCalls<Events extends EventMap>(
           ...dataFields(data),
           ...(idempotencyKey !== undefined && { idempotencyKey }),
         },
-        { repeatable: idempotencyKey !== undefined },
+        { repeatable: idempotencyKey !== undefined, traceparent },
       );
       return { runId: String(answer.runId), eventId: String(answer.eventId ?? "") };
     },
 
-    async invokeFunctionSync(target, data, { timeoutMs = syncMsDefault, signal, ...given } = {}) {
+    async invokeFunctionSync(
+      target,
+      data,
+      { timeoutMs = syncMsDefault, signal, traceparent, ...given } = {},
+    ) {
       const answer = await transport.rpc<{ result?: Message }>(
         "SvcService/InvokeFunctionSync",
         { functionId: functionIdOf(target), ...dataFields(data), timeoutMs, ...given },
         {
           repeatable: given.idempotencyKey !== undefined,
           timeoutMs: timeoutMs + syncSlackMs,
-          signal,
+          ...{ signal, traceparent },
         },
       );
       return readResult(answer.result ?? {}) as never;

@@ -94,6 +94,8 @@ export interface EventPage {
 export interface InvokeFunctionOptions {
   /** A second call with the same key within 24 hours returns the first run. */
   idempotencyKey?: string;
+  /** Where the trace stands that the run is part of. Default: the connection's `traceparent`. */
+  traceparent?: string | undefined;
 }
 
 export interface SyncOptions {
@@ -101,6 +103,8 @@ export interface SyncOptions {
   timeoutMs?: number;
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
+  /** As of an emit. */
+  traceparent?: string | undefined;
   /** A call that is aborted cancels the run that it started. */
   signal?: AbortSignal;
 }

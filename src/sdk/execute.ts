@@ -71,6 +71,7 @@ export async function execute(
         return bound;
       },
       secrets: entry.context?.secrets ?? {},
+      traceparent: entry.context?.traceparent,
     };
   }
 

@@ -89,6 +89,8 @@ export interface HandlerContext<
   log: Logger;
   /** Values of the secrets that the function names. */
   secrets: Record<string, string>;
+  /** Where the run stands in the trace of its event (W3C Trace Context), for spans and calls of the handler. */
+  traceparent: string | undefined;
 }
 
 /**

@@ -7,6 +7,7 @@ import type { Lease } from "./lease.ts";
 import { pause } from "./retry.ts";
 import { type ExecutionHost, retryPauseMsMax } from "./step-host.ts";
 import type { SvcFunction } from "./svc-function.ts";
+import { traceparentsOf } from "./trace-context.ts";
 import type { CompletedStep } from "./wire.ts";
 
 export interface JobOptions
@@ -43,6 +44,7 @@ export function startJob(options: JobOptions): RunningJob {
   const startedAt = new Date().toISOString();
   const memos = new Map<string, CompletedStep>();
   for (const step of assignment.completed_steps) memos.set(step.step_id, step);
+  const traceparents = traceparentsOf(assignment);
   let controller: AbortController | undefined;
   const reporter = new JobReporter({
     assignment,
@@ -70,7 +72,9 @@ export function startJob(options: JobOptions): RunningJob {
     pause: (ms) => pause(Math.min(ms, timerMsMax), host.signal()).then(reporter.requireHeld),
     // Servers that hand out runs to be undone keep the tries of steps as well.
     pauseMsMax: isUndoneLater ? retryPauseMsMax : timerMsMax,
-    call: (method, message, options) => call(runId, method, message, options),
+    traceparent: traceparents,
+    call: (method, message, options) =>
+      call({ runId, traceparent: traceparents() }, method, message, options),
     ...(isUndoneLater && { undoes: (count, isKnown) => reporter.undoes(count, isKnown) }),
   };
 

@@ -1,5 +1,6 @@
 import type { ClientRequest } from "node:http";
 import type { Duplex } from "node:stream";
+import { nodeHttp } from "./node-builtin.ts";
 
 export interface SocketEvents {
   opened(): void;
@@ -7,14 +8,6 @@ export interface SocketEvents {
   /** Called once; no other is called after it. */
   closed(why: { code: number; reason: string }): void;
 }
-
-type Builtin = typeof import("node:http");
-
-/** Asked by name at run time, so that what is built for browsers names no module of Node. */
-const builtin = (name: string): Builtin | undefined =>
-  (globalThis.process as { getBuiltinModule?: (name: string) => Builtin } | undefined)?.getBuiltinModule?.(
-    name,
-  );
 
 const opcodes = { rest: 0, text: 1, close: 8, ping: 9, pong: 10 } as const;
 const abnormal = { code: 1006, reason: "" };
@@ -76,7 +69,7 @@ export function openNodeSocket(
   protocols: readonly string[],
   events: SocketEvents,
 ): (() => void) | undefined {
-  const http = builtin(url.startsWith("wss:") ? "https" : "http");
+  const http = nodeHttp(url.startsWith("wss:"));
   if (!http) return undefined;
   let isOver = false;
   let socket: Duplex | undefined;

@@ -7,6 +7,7 @@ import { type ExecutionInput, execute } from "./execute.ts";
 import { pause } from "./retry.ts";
 import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+import { traceparentsOf } from "./trace-context.ts";
 import type { Logger } from "./types.ts";
 import type { Compensating, CompletedStep } from "./wire.ts";
 
@@ -23,6 +24,7 @@ export interface PushRequest {
   resume?: { step_id: string; type: string; data?: unknown };
   secrets: Record<string, string>;
   sequence?: string;
+  context?: Pick<NonNullable<ExecutionInput["context"]>, "traceparent" | "step_spans">;
   /** The server calls once more to undo a run that ends. */
   compensates?: boolean;
   compensating?: Compensating;
@@ -61,7 +63,7 @@ export function readPush(body: string): PushRequest {
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
   const { attempt, max_attempts, event, events, steps, resume, secrets, sequence } = fields;
-  const { compensates, compensating } = fields;
+  const { compensates, compensating, context } = fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -74,6 +76,7 @@ export function readPush(body: string): PushRequest {
     ...(resume !== undefined && resume !== null && { resume: readResume(resume) }),
     secrets: readSecrets(secrets),
     ...(typeof sequence === "string" && { sequence }),
+    ...(isObject(context) && { context: readContext(context) }),
     ...(compensates === true && { compensates }),
     ...(isObject(compensating) && { compensating: compensating as unknown as Compensating }),
   };
@@ -117,6 +120,11 @@ function readResume(resume: unknown): NonNullable<PushRequest["resume"]> {
   return { step_id: text(resume, "step_id", "resume.step_id"), type, data: resume.data };
 }
 
+const readContext = ({ traceparent, step_spans }: Fields): NonNullable<PushRequest["context"]> => ({
+  ...(typeof traceparent === "string" && { traceparent }),
+  ...(step_spans === true && { step_spans }),
+});
+
 function readSecrets(secrets: unknown): Record<string, string> {
   if (secrets === undefined || secrets === null) return {};
   if (!isObject(secrets) || Object.values(secrets).some((value) => typeof value !== "string"))
@@ -140,6 +148,7 @@ export async function performPush(
   if (resume && !memos.has(resume.step_id))
     memos.set(resume.step_id, { step_id: resume.step_id, name: "", output: resume.data ?? null });
 
+  const traceparents = traceparentsOf(request);
   const executed: string[] = [];
   let compensations: number | undefined;
   let attributes: ReportedAttributes | undefined;
@@ -162,7 +171,9 @@ export async function performPush(
     pause: (ms) => pause(ms, options.signal),
     // The server waits for the answer, and has none of the tries before.
     pauseMsMax: request.compensates ? 0 : Number.POSITIVE_INFINITY,
-    call: (method, message, how) => options.call(runId, method, message, how),
+    traceparent: traceparents,
+    call: (method, message, how) =>
+      options.call({ runId, traceparent: traceparents() }, method, message, how),
     ...(request.compensates && {
       undoes(count) {
         compensations = count;
@@ -170,7 +181,7 @@ export async function performPush(
       },
     }),
   };
-  const entry: ExecutionInput = { ...request, context: { secrets: request.secrets } };
+  const entry: ExecutionInput = { ...request, context: { ...request.context, secrets: request.secrets } };
   const end = await execute(target, entry, host, options.log);
   const own = request.compensates
     ? `"compensations":${compensations ?? 0},"on_failure":${target.onFailure !== undefined},`

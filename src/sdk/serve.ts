@@ -7,7 +7,7 @@ import { readBody } from "./request-body.ts";
 import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 import { verifySignature } from "./signature.ts";
 import { repeatedId, type SvcFunction } from "./svc-function.ts";
-import { type ConnectionOptions, connectionOf } from "./transport.ts";
+import { type ConnectionOptions, connectionOf, variable } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { answerWebhook, type WebhookRule } from "./webhooks.ts";
 
@@ -39,8 +39,6 @@ export interface ServeHandler {
 
 /** Bytes of a request; more than any run of the server can have. */
 const requestBytesMax = 64 * 1024 * 1024;
-
-const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
 
 /**
  * Functions behind an HTTP endpoint that the server calls (push mode). A call runs the handler to its end or next yield, and

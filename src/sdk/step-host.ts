@@ -3,6 +3,7 @@ import type { StepCallOptions } from "./calls.ts";
 import type { Scope } from "./scope.ts";
 import type { RetryRule } from "./step-retry.ts";
 import type { StepContext } from "./steps.ts";
+import type { TraceparentOf } from "./trace-context.ts";
 import type { CompletedStep } from "./wire.ts";
 
 /** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
@@ -28,6 +29,8 @@ export interface ExecutionHost {
    * steps before, undefined when it does (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
    */
   undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
+  /** Absent where nothing is traced, as in tests. */
+  traceparent?: TraceparentOf;
   /** Waits until a step is tried again; ends early when the execution may not go on. */
   pause(ms: number): Promise<void>;
   /** Longer than this the execution does not wait for the next try of a step: the server hands the run out again then. */

@@ -159,14 +159,13 @@ const contextOf = (id: string, attempt: number, host: ExecutionHost): StepContex
   get signal() {
     return host.signal();
   },
+  get traceparent() {
+    return host.traceparent?.(id);
+  },
 });
 
-async function inTime(
-  name: string,
-  timeoutMs: number,
-  { id, attempt, signal: outer }: StepContext,
-  work: StepWork,
-): Promise<unknown> {
+async function inTime(name: string, timeoutMs: number, given: StepContext, work: StepWork): Promise<unknown> {
+  const { id, attempt, signal: outer } = given;
   const over = new AbortController();
   const relay = () => over.abort(outer.reason);
   if (outer.aborted) relay();
@@ -180,7 +179,10 @@ async function inTime(
     }, timeoutMs);
   });
   try {
-    return await Promise.race([late, Promise.resolve(work({ id, attempt, signal: over.signal }))]);
+    return await Promise.race([
+      late,
+      Promise.resolve(work({ id, attempt, traceparent: given.traceparent, signal: over.signal })),
+    ]);
   } finally {
     clearTimeout(timer);
     outer.removeEventListener("abort", relay);

@@ -26,6 +26,8 @@ export interface StepContext {
   readonly attempt: number;
   /** Raised when the step's time is over, the run was cancelled, or another worker has it. */
   readonly signal: AbortSignal;
+  /** Where the step stands in the trace of its run, for what it calls: header `traceparent`. Undefined for no trace. */
+  readonly traceparent: string | undefined;
 }
 
 export interface RunOptions<Output = unknown> {
@@ -190,7 +192,7 @@ export interface Steps<Events extends EventMap = EventMap> {
   emit<Name extends keyof Events & string>(
     event: Name,
     data: Events[Name],
-    options?: EmitOptions,
+    options?: Omit<EmitOptions, "traceparent">,
   ): Promise<Emitted>;
   /**
    * Runs branches side by side, given as a list or by name. All of them run until they end or yield; the first error then

@@ -31,7 +31,13 @@ export interface JobMessage {
   actorId?: string;
   attempt?: number;
   maxAttempts?: number;
-  context?: { traceId?: string; metadata?: Record<string, string>; secrets?: Record<string, string> };
+  context?: {
+    traceId?: string;
+    metadata?: Record<string, string>;
+    secrets?: Record<string, string>;
+    traceparent?: string;
+    stepSpans?: boolean;
+  };
   executionSeq?: string;
   leaseToken?: string;
   leaseExpiresAt?: string;
@@ -72,6 +78,8 @@ export function assignmentOf(job: JobMessage): Assignment {
         ...(context.traceId && { trace_id: context.traceId }),
         ...(context.metadata && { metadata: context.metadata }),
         ...(context.secrets && { secrets: context.secrets }),
+        ...(context.traceparent && { traceparent: context.traceparent }),
+        ...(context.stepSpans && { step_spans: true }),
       },
     }),
     execution_seq: Number(job.executionSeq ?? 0),

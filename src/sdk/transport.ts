@@ -1,4 +1,5 @@
 import { errorOfAnswer, SvcError } from "./errors.ts";
+import { ask } from "./http-answer.ts";
 import type { KnownOptions } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
 import { withRetries } from "./retry.ts";
@@ -13,6 +14,11 @@ export interface ConnectionOptions {
   environment?: string;
   /** How long a call may take, in milliseconds. Default 30,000. */
   timeoutMs?: number;
+  /**
+   * Asked at each call: where the caller's trace stands (W3C Trace Context), sent as a header of that name. With
+   * OpenTelemetry it is the span that is active now.
+   */
+  traceparent?: () => string | undefined;
 }
 
 export const knownConnection: KnownOptions<ConnectionOptions> = {
@@ -20,6 +26,7 @@ export const knownConnection: KnownOptions<ConnectionOptions> = {
   apiKey: true,
   environment: true,
   timeoutMs: true,
+  traceparent: true,
 };
 
 /** Those of the options of a worker or an endpoint that its client is made with. */
@@ -28,11 +35,13 @@ export const connectionOf = ({
   apiKey,
   environment,
   timeoutMs,
+  traceparent,
 }: ConnectionOptions): ConnectionOptions => ({
   ...(url !== undefined && { url }),
   ...(apiKey !== undefined && { apiKey }),
   ...(environment !== undefined && { environment }),
   ...(timeoutMs !== undefined && { timeoutMs }),
+  ...(traceparent !== undefined && { traceparent }),
 });
 
 export interface Request {
@@ -50,7 +59,7 @@ export interface Request {
   isConsistent?: boolean;
 }
 
-/** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
+/** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive. */
 export interface Transport {
   readonly url: string;
   /** Where the last write stands that the connection has heard of. */
@@ -71,6 +80,8 @@ export interface RpcOptions {
   signal?: AbortSignal | undefined;
   /** The run whose handler calls. */
   runId?: string;
+  /** Where the caller's trace stands. */
+  traceparent?: string | undefined;
 }
 
 /** What answers calls in the place of a server: `testFunction` while it runs a function. */
@@ -78,7 +89,8 @@ export const detour: { answer: (request: Request) => Promise<unknown> | undefine
   answer: () => undefined,
 };
 
-const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
+/** Undefined where there are no variables, as in a browser. */
+export const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
 
 const refusals = new Set([
   "ECONNREFUSED",
@@ -151,25 +163,29 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       stop.abort();
     }, timeoutMs);
     const least = request.isConsistent ? last.text : undefined;
+    const traceparent = options.traceparent?.();
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
     try {
-      const response = await fetch(url + request.path, {
+      const { status, header, text } = await ask(url + request.path, {
         method: request.method,
         headers:
-          request.headers || least !== undefined
-            ? { ...base, ...request.headers, ...(least !== undefined && minSequence(least, timeoutMs)) }
+          request.headers || least !== undefined || traceparent !== undefined
+            ? {
+                ...base,
+                ...(traceparent !== undefined && { traceparent }),
+                ...request.headers,
+                ...(least !== undefined && minSequence(least, timeoutMs)),
+              }
             : base,
         signal: stop.signal,
-        ...(body !== undefined && { body: body as BodyInit }),
+        body,
       });
-      const written = response.headers.get("x-svc-sequence");
+      const written = header("x-svc-sequence");
       if (written !== null) last.note(written);
-      if (least !== undefined && response.headers.get("svc-error-reason") === "epoch_changed")
-        last.forget(least);
-      const text = response.status === 204 ? "" : await response.text();
-      if (!response.ok) throw errorOfAnswer(response.status, text, response.headers.get("retry-after"));
+      if (least !== undefined && header("svc-error-reason") === "epoch_changed") last.forget(least);
+      if (status < 200 || status > 299) throw errorOfAnswer(status, text, header("retry-after"));
       if (text === "") return undefined as Answer;
       try {
         return JSON.parse(text) as Answer;
@@ -224,7 +240,7 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
   return {
     ...connection,
     call,
-    rpc: (method, message, { repeatable, timeoutMs, signal, runId }) =>
+    rpc: (method, message, { repeatable, timeoutMs, signal, runId, traceparent }) =>
       call(
         {
           method: "POST",
@@ -232,7 +248,12 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
           body: message,
           ...(timeoutMs !== undefined && { timeoutMs }),
           ...(signal && { signal }),
-          ...(runId !== undefined && { headers: { "x-svc-run-id": runId } }),
+          ...((runId !== undefined || traceparent !== undefined) && {
+            headers: {
+              ...(runId !== undefined && { "x-svc-run-id": runId }),
+              ...(traceparent !== undefined && { traceparent }),
+            },
+          }),
         },
         { repeatable },
       ),

@@ -207,6 +207,8 @@ export interface EmitOptions {
   /** Emits it later: after a duration, or at a time; at most 366 days ahead. Not in `emitMany`. */
   delay?: Duration;
   at?: Date | string;
+  /** Where the trace stands that the event is part of (W3C Trace Context). Default: the connection's `traceparent`. */
+  traceparent?: string | undefined;
 }
 
 export interface Emitted {

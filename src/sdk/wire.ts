@@ -15,7 +15,15 @@ export interface Assignment {
   /** Highest stored sequence + 1; absent means 0. */
   step_sequence_base?: number;
   actor_id?: string;
-  context?: { trace_id?: string; metadata?: Record<string, string>; secrets?: Record<string, string> };
+  context?: {
+    trace_id?: string;
+    metadata?: Record<string, string>;
+    secrets?: Record<string, string>;
+    /** From where the handler goes on in its trace. */
+    traceparent?: string;
+    /** The server keeps a span of each step. */
+    step_spans?: boolean;
+  };
   execution_seq: number;
   lease_token: string;
   /** RFC 3339. */

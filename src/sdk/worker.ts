@@ -13,7 +13,7 @@ import type { SvcProjection } from "./projection-types.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
 import { repeatedId, type SvcFunction } from "./svc-function.ts";
-import { type ConnectionOptions, connectionOf, knownConnection } from "./transport.ts";
+import { type ConnectionOptions, connectionOf, knownConnection, variable } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
@@ -40,7 +40,7 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   checkpointMs?: number;
   /** Longest time between two heartbeats, in milliseconds. Default 30,000; a shorter lease shortens it. */
   heartbeatMs?: number;
-  /** Default: a new one each time. */
+  /** Default: SVC_WORKER_ID, followed by a number for further workers of the process; else a new one each time. */
   workerId?: string;
   labels?: Record<string, string>;
   /** Whether SIGTERM and SIGINT drain the worker and then end the process. Default true. */
@@ -93,7 +93,11 @@ function runtimeName(): string {
   return versions.bun ? `bun-v${versions.bun}` : `node-v${versions.node ?? "unknown"}`;
 }
 
+let workersNamed = 0;
+
 function newWorkerId(): string {
+  const name = variable("SVC_WORKER_ID");
+  if (name) return ++workersNamed === 1 ? name : `${name}-${workersNamed}`;
   const letters = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => (byte % 36).toString(36));
   return `worker-${Date.now().toString(36)}-${letters.join("")}`;
 }

@@ -8,7 +8,7 @@ export const listenSettings = {
     env: "SVC_PORT",
     parse: integer(0, 65_535),
     fallback: 9123,
-    about: "Port every surface listens on; 0 takes a free one.",
+    about: "Port of HTTP: API, RPC, sockets, dashboard and docs; 0 takes a free one.",
   }),
   host: setting({
     flag: "--host",

@@ -44,6 +44,7 @@ const clientVariables = new Set([
   "SVC_ENV",
   "SVC_LOG_LEVEL",
   "SVC_PROFILE",
+  "SVC_WORKER_ID",
   "SVC_MCP_BEARER_TOKEN",
 ]);
 const elsewhere = (name: string) => clientVariables.has(name) || name.startsWith("SVC_TEST_");

@@ -18,7 +18,7 @@ export const storeSettings = {
     fallback: undefined,
     secret: true,
     about:
-      "PostgreSQL instead of the file; needed for more than one node. Of several hosts the one that can be written is used.",
+      "PostgreSQL instead of the file; several nodes need it. If the URL names several hosts, svc uses the one that accepts writes.",
   }),
   databaseTlsCaFile: setting({
     env: "SVC_DATABASE_TLS_CA_FILE",

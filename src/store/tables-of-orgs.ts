@@ -126,10 +126,10 @@ export const tablesOfOrgs: Record<string, TableAbout> = {
     texts: { id: ours, idempotency_key: idempotencyKeyBytesMax },
   },
   sessions: {
-    holds: "logins, by the hash of their secret part",
+    holds: "logins, by the hash of their secret part, with address and client",
     scope: "installation",
     endsWith:
-      "24 hours, loop `cluster.forget`; a logout, a new password, a rotation, or with their user, key or org; at most 200 each",
+      "24 hours, loop `cluster.forget`; a logout, an admin, a new password, a rotation, or with their user, key or org; at most 200 each",
     texts: { id: ours, kind: ours, subject_id: callerIdBytes },
   },
   users: {

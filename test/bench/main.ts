@@ -45,6 +45,7 @@ const rounds = count("rounds", given.rounds, 20);
 const seconds = given.seconds === undefined ? undefined : count("seconds", given.seconds, 120);
 const stored = count("stored", given.stored, 10_000_000);
 const floorSeconds = 2;
+const floorCallers = 64;
 
 /** Undone last to first, however the bench ends. */
 const undo: (() => Promise<unknown>)[] = [];
@@ -62,22 +63,24 @@ for (const [signal, code] of [
 ] as const)
   process.once(signal, () => void cleanUp().then(() => process.exit(code)));
 
-type Floor = () => Promise<Figures>;
+type Floor = (callers: number) => Promise<Figures>;
 
 async function floorOf(postgres: PostgresServer | undefined): Promise<Floor> {
   if (postgres) {
     const databaseUrl = await postgres.createDatabase();
-    return () => runToEnd("floor.ts", { databaseUrl, seconds: floorSeconds });
+    return (callers) => runToEnd("floor.ts", { databaseUrl, seconds: floorSeconds, callers });
   }
   const folder = await mkdtemp(join(tmpdir(), "svc-floor-"));
   undo.push(() => rm(folder, { recursive: true, force: true }));
-  return () => runToEnd("floor.ts", { file: join(folder, "floor.db"), seconds: floorSeconds });
+  const file = join(folder, "floor.db");
+  return (callers) => runToEnd("floor.ts", { file, seconds: floorSeconds, callers });
 }
 
 async function roundOf(place: Place, scenario: Scenario, floor: Floor): Promise<Round> {
-  const before = await floor();
+  const before = await floor(floorCallers);
   const figures = await scenario.run(place);
-  const after = await floor();
+  const after = await floor(floorCallers);
+  const lone = scenario.isLone && (await floor(1));
   const mean = (name: string) => (before[name]! + after[name]!) / 2;
   const perS = mean("perS");
   return {
@@ -87,6 +90,7 @@ async function roundOf(place: Place, scenario: Scenario, floor: Floor): Promise<
       floorPerS: perS,
       floorP50: mean("p50"),
       floorP95: mean("p95"),
+      ...(lone && { floorLoneP50: lone.p50!, floorLoneP99: lone.p99! }),
     },
     drift: Math.abs(before.perS! - after.perS!) / perS,
   };

@@ -48,7 +48,7 @@ try {
   }
   ratios.sort((a, b) => a - b);
   const median = ratios[Math.floor(ratios.length / 2)];
-  console.log(`median ${median?.toFixed(2) ?? "none"}, target >= 0.65`);
+  console.log(`median ${median?.toFixed(2) ?? "none"}, target >= 0.8`);
 } finally {
   await Promise.all(nodes.map((node) => node.stop()));
   await Promise.all([postgres.stop(), nats.stop()]);

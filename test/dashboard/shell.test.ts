@@ -44,8 +44,32 @@ describe("the shell of the dashboard", () => {
     const elsewhere = await fetch(`${server.url}/dashboard/assets/main-0fanother.js`);
     expect(elsewhere.headers.get("cache-control")).toBe("no-store");
     expect(elsewhere.status).toBe(200);
+    // It asks for the session when somebody has signed in, and would be given what was answered before.
+    expect(await (await fetch(`${server.url}/dashboard/sign-in`)).text()).not.toContain("preload");
     const root = await fetch(server.url, { redirect: "manual" });
     expect(root.headers.get("location")).toBe("/dashboard/");
+  });
+
+  test("asks once for what every page reads first, before its scripts run", async () => {
+    const session = await sessionOf(server, "viewer");
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      await page.getByText("Live", { exact: true }).waitFor();
+      const read = await page.evaluate(() =>
+        performance
+          .getEntriesByType("resource")
+          .filter(
+            ({ name }) => name.includes("/api/v1/auth/session") || name.endsWith("/api/v1/environments"),
+          )
+          .map((entry) => [new URL(entry.name).pathname, (entry as PerformanceResourceTiming).initiatorType]),
+      );
+      expect(read.sort()).toEqual([
+        ["/api/v1/auth/session", "link"],
+        ["/api/v1/environments", "link"],
+      ]);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
   });
 
   test("the link of the first start signs in once, from this machine", async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findOperation } from "../../src/cli/operations.ts";
@@ -6,10 +6,10 @@ import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { commandAt } from "../../src/cli/run.ts";
 import { answerSchemas } from "../support/answer-schemas.ts";
 import { type Cli, makeCli } from "../support/cli.ts";
-import { cliCases, unlikeTheirSchema } from "../support/cli-cases.ts";
+import { cliCases } from "../support/cli-cases.ts";
+import { furnishCli } from "../support/cli-furnished.ts";
 import { type Pass, passProgram, refusalOf, runCases, type Told } from "../support/cli-passes.ts";
 import { wholeProgram } from "../support/commands.ts";
-import { runOnce } from "../support/one-run.ts";
 import { findProgram, run } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
@@ -19,40 +19,33 @@ const commandOf = (line: string) => commandAt(program, line.split(" "));
 describe.each(engines)("every command on %s", (engine) => {
   let server: TestServer;
   let cli: Cli;
-  let platformKey: string;
-  beforeAll(async () => {
-    server = await startTestServer({ engine });
+  let stop = () => {};
+  beforeEach(async () => {
+    // Longer messages than the bus takes become dead letters; what is called stands on this machine.
+    const settings = { busPayloadMax: 1_024, pushAllowPrivate: ["127.0.0.0/8"], webhookRetryMs: 20 };
+    server = await startTestServer({ engine, settings });
     cli = makeCli({}, { rawCommands });
-    const root = { email: "root@svc.test", password: "long-enough-1" };
-    await server.api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
-    platformKey = (await server.api("/api/v1/platform/auth/login", { body: root })).body.token;
     writeFileSync(join(cli.folder, "password"), "long-enough-2\n");
+    writeFileSync(join(cli.folder, "next-password"), "long-enough-3\n");
+    writeFileSync(join(cli.folder, "new-key"), "a-key-that-is-long-enough-1\n");
   }, 60_000);
-  afterAll(async () => {
+  afterEach(async () => {
+    stop();
     cli?.remove();
     await server?.stop();
   });
 
-  /** Things that no command makes, under names of the pass. */
   async function passOf(p: string, flags: readonly string[] = []): Promise<Pass> {
-    const ended = await runOnce(server, `told-${p}`, { status: "completed", output: { n: 1 } });
-    const error = { message: "no such card", code: "CARD", retryable: false };
-    const broken = await runOnce(server, `broken-${p}`, { status: "failed", error });
-    await server.rpc("SvcService", "RegisterFunction", { id: `lonely-${p}` });
-    const invoked = await server.rpc("SvcService", "InvokeFunction", { functionId: `lonely-${p}` });
-    await server.api("/api/v1/secrets", { body: { name: `hush-${p}`, value: "hush" } });
-    await server.api("/api/v1/kv/buckets", { body: { name: `kept-${p}` } });
-    await server.api(`/api/v1/kv/buckets/kept-${p}/keys/a`, { method: "PUT", body: "one" });
+    const furnished = await furnishCli(server, p);
+    stop = furnished.stop;
     writeFileSync(join(cli.folder, `counts-${p}.sql`), `CREATE TABLE proj_counts_${p} (id text PRIMARY KEY)`);
     return {
-      ...{ folder: cli.folder, platformKey, flags },
+      ...{ folder: cli.folder, flags, names: furnished.names },
       environment: { SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey },
-      names: { p, run: ended.runId, failed: broken.runId, waiting: invoked.body.runId },
     };
   }
 
-  const wrongOf = (told: readonly Told[]): string[] =>
-    told.flatMap((one, at) => refusalOf(one, cliCases[at]!) ?? []);
+  const wrongOf = (told: readonly Told[]): string[] => told.flatMap((one) => refusalOf(one) ?? []);
 
   test("says with --json what its operation's schema describes", async () => {
     const check = answerSchemas((await server.api("/openapi.json")).body);
@@ -68,7 +61,7 @@ describe.each(engines)("every command on %s", (engine) => {
       const breach = operation?.mode === "unary" ? check(operation, answer) : undefined;
       return breach === undefined ? [] : [{ line, breach }];
     });
-    expect(breaches).toEqual(unlikeTheirSchema.map((line) => ({ line, breach: expect.any(String) })));
+    expect(breaches).toEqual([]);
   }, 120_000);
 
   test("says the same to people: with colours on a terminal, without in a pipe", async () => {
@@ -89,7 +82,10 @@ describe.each(engines)("every command on %s", (engine) => {
   }, 120_000);
 
   test("an environment of another org is as unknown as none", async () => {
-    const environment = { SVC_SERVER_URL: server.url, SVC_API_KEY: platformKey };
+    const root = { email: "root@svc.test", password: "long-enough-1" };
+    await server.api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
+    const { token } = (await server.api("/api/v1/platform/auth/login", { body: root })).body;
+    const environment = { SVC_SERVER_URL: server.url, SVC_API_KEY: token };
     const far = await cli.run(
       ["tenant", "provision", "--org-name", "far", "--as-org", "org_default", "--json"],
       { environment },

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Cli, makeCli } from "../support/cli.ts";
 import { freePort } from "../support/process.ts";
@@ -83,6 +83,20 @@ describe("svc as a process", () => {
     expect(cut).toMatchObject({ code: 0, err: "" });
   }, 60_000);
 
+  test("without a word: the commands, and no server; bash completes them", async () => {
+    const bare = await svc([], { cwd: home.folder }).end();
+    expect(bare).toMatchObject({ code: 0, err: "", out: expect.stringContaining("Groups of commands:") });
+    expect(existsSync(join(home.folder, ".svc"))).toBe(false);
+    const script = `svc() { ${process.execPath} ${mainFile} "$@"; }
+      source <(svc completion bash)
+      COMP_WORDS=(svc run pau)
+      COMP_CWORD=2
+      _svc
+      echo "\${COMPREPLY[@]}"`;
+    const completed = await start(["bash", "-c", script], { variables }).end();
+    expect(completed).toMatchObject({ code: 0, err: "", out: "pause paused-state\n" });
+  }, 60_000);
+
   test("serve -f makes the organizations of its file", async () => {
     const file = join(home.folder, "svc.yaml");
     const port = await freePort();
@@ -120,8 +134,15 @@ spec:
     const tested = await start([process.execPath, "test"], { cwd: folder }).end();
     expect([tested.code, tested.err]).toEqual([0, expect.stringContaining("1 pass")]);
 
-    const words = ["dev", "--fresh", "--port", "0", "--worker", "src/worker.ts", "--skip-time"];
-    const dev = svc(words, { cwd: folder, variables: { SVC_GRPC_PORT: "0", HOME: home.folder } });
+    const words = ["dev", "--fresh", "--port", "0", "--worker", "src/worker.ts", "--skip-time", "--open"];
+    // In the place of a browser.
+    const opened = join(home.folder, "opened");
+    const browser = join(home.folder, process.platform === "darwin" ? "open" : "xdg-open");
+    writeFileSync(browser, `#!/bin/sh\necho "$1" > ${opened}\n`, { mode: 0o755 });
+    const dev = svc(words, {
+      cwd: folder,
+      variables: { SVC_GRPC_PORT: "0", HOME: home.folder, PATH: `${home.folder}:${process.env.PATH}` },
+    });
     const url = await until(() => /svc dev on (\S+),/.exec(dev.said.out)?.[1], {
       about: "dev",
       deadlineMs: 20_000,
@@ -148,12 +169,23 @@ spec:
       },
       { about: "the worker again", deadlineMs: 20_000 },
     );
+    expect(dev.said.out).toContain(`dashboard  ${url}/dashboard`);
+    expect(readFileSync(opened, "utf8")).toBe(`${url}/dashboard\n`);
+    const misspelt = await svc(["emit", "user.joind", "--server", url]).end();
+    expect(misspelt.code).toBe(0);
+    await until(() => dev.said.err.includes("user.joind started no run: svc function list"), {
+      about: "the event that no function listens to",
+      deadlineMs: 20_000,
+    });
     expect(await emit()).toMatchObject({ status: "RUN_STATUS_COMPLETED", output: { sent: "Hello Ada" } });
     await until(() => /greet {2}completed/.test(dev.said.out), {
       about: "the line of the run",
       deadlineMs: 20_000,
     });
     const ended = await dev.end("SIGINT");
+    // The worker took its own place: no other one serves the function.
+    expect(ended.err).not.toContain("another connected worker");
+    expect(ended.err.match(/started no run/g)).toHaveLength(1);
     expect([ended.code, ended.out]).toEqual([0, expect.stringContaining("step write")]);
   }, 90_000);
 });

@@ -109,6 +109,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
       [["a", "--key-file", join(server.home.folder, "nowhere")], {}, 1, /nowhere/],
       [["a", "--env", "nowhere"], {}, 1, /no environment named nowhere/],
       [["a", "--url", "http://127.0.0.1:1"], {}, 3, /does not answer|unreachable|127\.0\.0\.1:1/],
+      [["a", "--server", "http://127.0.0.1:1"], {}, 3, /does not answer|unreachable|127\.0\.0\.1:1/],
     ];
     const ends = await Promise.all(cases.map(([words, variables]) => tail(words, variables).end()));
     for (const [at, [words, , code, said]] of cases.entries()) {
@@ -117,6 +118,10 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
       expect(ends[at]!.error).not.toContain(server.adminKey);
     }
     const help = await tail(["--help"]).end();
-    expect([help.code, help.out.includes("--key-file")]).toEqual([0, true]);
+    expect([help.code, help.out.includes("--key-file"), help.out.includes("--server URL")]).toEqual([
+      0,
+      true,
+      true,
+    ]);
   }, 120_000);
 });

@@ -193,6 +193,11 @@ describe.each(engines)("the command line on %s", (engine) => {
   test("bad input: an exit code, one line, nothing done", async () => {
     const other = await server.api("/api/v1/environments", { body: { name: `far-${engine}` } });
     expect(other.status).toBe(201);
+    // A server of a version without the method.
+    const older = Bun.serve({
+      port: 0,
+      fetch: () => Response.json({ code: "unimplemented", message: "no such method" }, { status: 501 }),
+    });
     const cases: [string, number, RegExp, CliOptions?][] = [
       ["functoin list", 2, /^svc: unknown command functoin, did you mean function\?\nsvc: see: svc help\n$/],
       ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\?\nsvc: see: svc run --help\n$/],
@@ -212,10 +217,11 @@ describe.each(engines)("the command line on %s", (engine) => {
       ["call streams.delete --entity-id order-1", 2, /say --yes/],
       ["run run_nobody", 1, /^svc: run run_nobody not found\n$/],
       ["runs --env nowhere", 1, /no environment named nowhere/],
-      ["runs --env env_nowhere", 2, /unknown environment/],
+      ["runs --env env_nowhere", 2, /^svc: unknown environment: svc env list/],
       ["runs --profile nowhere", 2, /there is no profile nowhere/],
       ["runs --key-file nowhere", 2, /nowhere cannot be read: ENOENT/],
-      ["runs", 1, /API key|credential|SVC_API_KEY/, { environment: { SVC_API_KEY: "ifkey_nobody" } }],
+      ["runs", 1, /^svc: Invalid API key: set SVC_API_KEY/, { environment: { SVC_API_KEY: "ifkey_nobody" } }],
+      [`runs --server ${older.url.origin}`, 1, /: the server may be of another version .*; svc doctor\n$/],
       [`runs --server http://127.0.0.1:${await freePort()}`, 3, /does not answer.*svc doctor/],
       ["runs --server ::", 2, /--server: must be a URL/],
       ["completion tcsh", 2, /one of bash, zsh, fish/],
@@ -225,6 +231,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       expect({ line, ...told }).toEqual({ line, code, out: "", err: expect.stringMatching(said) });
       expect(told.err).not.toContain(server.adminKey);
     }
+    older.stop(true);
     writeFileSync(join(cli.folder, "binary"), new Uint8Array([0, 255, 254, 1]));
     expect((await svc("emit a --data-file binary")).err).toMatch(/binary is not UTF-8 text/);
     const binary = new Uint8Array([0, 255, 254, 1]);
@@ -326,6 +333,32 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect(findings.map(({ check }) => check)).toEqual(
       expect.arrayContaining(["server", "version", "clock", "key", "nodes", "store", "bus", "permissions"]),
     );
+    const stray = { function_ids: ["nowhere-to-be-found"], clock_ms: Date.now() - 600_000 };
+    await server.api("/api/v1/workers/stray/register", { body: stray });
+    const told = (await svc("doctor")).out;
+    expect(told).toMatch(/workers +warning +clocks differ from the server's: stray is \d{6} ms behind/);
+    expect(told).toMatch(/workers: set their clocks by NTP/);
+    expect(told).toMatch(/asks for functions that are not registered: .*nowhere-to-be-found/);
+    expect(told).toMatch(/workers: register them: svc function register/);
+    // A server of another version whose clock is an hour behind.
+    const old = {
+      status: "healthy",
+      version: "0.1.0",
+      timestamp: new Date(Date.now() - 3_600_000).toISOString(),
+    };
+    const other = Bun.serve({
+      port: 0,
+      fetch: ({ url }) =>
+        new URL(url).pathname === "/health"
+          ? Response.json(old)
+          : Response.json({ error: "no", code: "unauthenticated", message: "no" }, { status: 401 }),
+    });
+    const far = (await svc(`doctor --server ${other.url.origin}`)).out;
+    other.stop(true);
+    expect(far).toMatch(/version +warning +the server is 0\.1\.0/);
+    expect(far).toMatch(/version: use the command of the server's version/);
+    expect(far).toMatch(/clock +warning +3[56]\d{5} ms ahead of the server's/);
+    expect(far).toMatch(/clock: set this machine's clock by NTP/);
     const place: Record<string, string> =
       engine === "postgres"
         ? { SVC_DATABASE_URL: server.home.place.databaseUrl! }

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { planBatches } from "../../src/domain/engine/batches/rules.ts";
+import { type BatchStartsDeps, openBatchStarts } from "../../src/domain/engine/batches/service.ts";
+import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
 import { testFunction } from "../../src/sdk/testing.ts";
@@ -103,6 +105,43 @@ describe.each(engines)("batches on %s", (engine) => {
     expect(
       (await server.rpc("SvcService", "TriggerSync", { event: "direct", data: {} })).body.message,
     ).toContain("batches");
+  });
+
+  test("what gathers and what is ready is listed, by function and in pages", async () => {
+    await define("gathers", { size: 3, timeoutMs: 600_000, key: "data.who" });
+    await define("readies", { size: 2, timeoutMs: 600_000 });
+    const first = await emit("gathers", { who: "a" });
+    await emit("gathers", { who: "a" });
+    await emit("gathers", { who: "b" });
+    await emit("readies", {});
+    const list = async (query: string) => (await server.api(`/api/v1/batches?${query}`)).body;
+    const { batches, next_cursor } = await list("function_id=gathers");
+    expect(next_cursor).toBeUndefined();
+    expect(batches.map((one: { events: number }) => one.events).sort()).toEqual([1, 2]);
+    expect(batches.find((one: { events: number }) => one.events === 2)).toEqual({
+      ...{ id: expect.any(String), function_id: "gathers", function_version: 1, state: "gathering" },
+      ...{ events: 2, events_max: 3, bytes: expect.any(Number), first_event_id: first.eventId },
+      ...{ first_at: expect.any(String), closes_at: expect.any(String) },
+    });
+    const seen: string[] = [];
+    let cursor = "";
+    do {
+      const page = await list(`function_id=gathers&limit=1&cursor=${cursor}`);
+      seen.push(...page.batches.map((one: { id: string }) => one.id));
+      cursor = page.next_cursor ?? "";
+    } while (cursor !== "");
+    expect(seen).toEqual(batches.map((one: { id: string }) => one.id));
+    expect((await list("limit=200")).batches.map((one: { function_id: string }) => one.function_id)).toEqual(
+      expect.arrayContaining(["gathers", "readies"]),
+    );
+    expect((await list("function_id=none")).batches).toEqual([]);
+
+    // By the clock of another time: the loop closes at once what is over by its own.
+    const deps = { store: server.running.domain.store, clock: testClock(Date.now() + 3_600_000) };
+    const later = openBatchStarts(deps as unknown as BatchStartsDeps);
+    const { batches: ready } = await later.list(server.env, { functionId: "gathers" });
+    expect(ready.map((one) => one.isReady)).toEqual([true, true]);
+    for (const id of ["gathers", "readies"]) await server.rpc("SvcService", "DeleteFunction", { id });
   });
 
   test("a key that does not apply is told, and the events wait together", async () => {

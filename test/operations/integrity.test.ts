@@ -340,6 +340,52 @@ describe.each(engines)("integrity on %s", (engine) => {
     expect(await check(name)).toMatchObject({ name, count: 0 });
   });
 
+  test("every check answers the rows that it counts", async () => {
+    const { body } = await server.api("/api/v1/integrity");
+    for (const { name } of body.checks) {
+      const answer = await server.api(`/api/v1/integrity/${name}/rows`);
+      expect([name, answer.status, answer.body]).toEqual([name, 200, { rows: [] }]);
+    }
+    await write(sql`UPDATE heads SET position = position + 1 WHERE environment_id = 'env_default'`);
+    const rows = async () => (await server.api("/api/v1/integrity/events.head/rows")).body.rows;
+    await until(async () => (await rows()).length === 1, { about: "the end of the log", everyMs: 200 });
+    const [{ id, facts }] = await rows();
+    expect(id).toStartWith("position ");
+    expect(facts.head - facts.last).toBe(1);
+    await write(sql`UPDATE heads SET position = position - 1 WHERE environment_id = 'env_default'`);
+  });
+
+  test("the rows behind a number are listed, with what is wrong of each, and in pages", async () => {
+    const path = "/api/v1/integrity/cron.ledger/rows";
+    const list = async (query = "", key?: string) =>
+      (await server.api(`${path}${query}`, key === undefined ? {} : { key })).body;
+    expect(await list()).toEqual({ rows: [] });
+    for (const [at, id] of ["three", "one", "two"].entries())
+      await write(sql`INSERT INTO schedules (environment_id, function_id, place, expression, event_name, next_at,
+          expected_count, fired_count, missed_count, moved_by, created_at, updated_at)
+        VALUES ('env_default', ${id}, 0, '0 0 1 1 *', '', ${Date.now() + 1e9}, 5, 3, 1, '', 1, ${1_000 - at})`);
+    await until(async () => (await list()).rows.length === 3, { about: "the rows", everyMs: 200 });
+    const { rows } = await list();
+    expect(rows[0]).toEqual({
+      ...{ id: "two:0", at: new Date(998).toISOString() },
+      facts: { expected: 5, fired: 3, missed: 1 },
+    });
+    const seen: string[] = [];
+    let cursor = "";
+    do {
+      const page = await list(`?limit=1&cursor=${cursor}`);
+      seen.push(...page.rows.map((row: { id: string }) => row.id));
+      cursor = page.next_cursor ?? "";
+    } while (cursor !== "");
+    expect(seen).toEqual(["two:0", "one:0", "three:0"]);
+    expect((await server.api(`${path}?cursor=x`)).status).toBe(400);
+    expect((await server.api("/api/v1/integrity/none/rows")).status).toBe(404);
+    const { id } = (await server.api("/api/v1/environments", { body: { name: "balanced" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "balanced", env_id: id } })).body;
+    expect(await list("", key)).toEqual({ rows: [] });
+    await write(sql`DELETE FROM schedules WHERE expression = '0 0 1 1 *'`);
+  });
+
   test("what cannot be healed is shown and warned of", async () => {
     await write(sql`UPDATE heads SET position = position + 1 WHERE environment_id = 'env_default'`);
     await shown("events.head", 1);

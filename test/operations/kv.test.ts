@@ -7,7 +7,7 @@ import { until } from "../support/until.ts";
 
 describe.each(engines)("buckets and keys on %s", (engine) => {
   let server: TestServer;
-  const { make, put, get, textOf, remove, rowsOf, isBalanced } = kvOf(() => server);
+  const { make, put, get, textOf, remove, rowsOf, isBalanced, environment } = kvOf(() => server);
   beforeAll(async () => {
     server = await startTestServer({ engine });
   }, 30_000);
@@ -256,6 +256,38 @@ describe.each(engines)("buckets and keys on %s", (engine) => {
     expectFault(await get(`${base}/lists/keys?cursor=!`), 400, { field: "cursor" });
     expectFault(await get(`${base}/lists/keys?filter=a.>.b`), 400, { field: "filter" });
     expectFault(await get(`${base}/lists/keys?limit=ten`), 400, { field: "limit" });
+  });
+
+  test("the revisions of a key that are kept are listed, newest first, without values", async () => {
+    await make("revised", { history: 3 });
+    const of = (key: string) => `${base}/revised/revisions/${encodeURIComponent(key)}`;
+    for (const value of ["one", "two", "", "four"]) await put(pathOf("revised", "a/b"), value);
+    await put(pathOf("revised", "other"), "x");
+    const list = async (key = "a/b") =>
+      (await get(of(key))).body.revisions.map(
+        (one: { revision: number; operation: string; bytes: number }) => [
+          one.revision,
+          one.operation,
+          one.bytes,
+        ],
+      );
+    expect(await list()).toEqual([
+      [4, "put", 4],
+      [3, "put", 0],
+      [2, "put", 3],
+    ]);
+    expect(JSON.stringify((await get(of("a/b"))).body)).not.toContain("value");
+    await remove(pathOf("revised", "a/b"));
+    expect((await list())[0]).toEqual([6, "delete", 0]);
+    for (const [revision, operation] of await list())
+      if (operation === "put")
+        expect(await textOf(`${pathOf("revised", "a/b")}?revision=${revision}`)).toBeString();
+    expectFault(await get(of("none")), 404, { message: "key none not found" });
+    expectFault(await get(`${base}/none/revisions/a`), 404, { message: "bucket none not found" });
+    const { key } = await environment(`revised-${engine}`);
+    expectFault(await get(of("a/b"), { key }), 404, { message: "bucket revised not found" });
+    await remove(`${pathOf("revised", "a/b")}?purge=true`);
+    expect((await list()).filter(([, operation]: [number, string]) => operation === "put")).toEqual([]);
   });
 
   test("more keys than one answer has come on the next page", async () => {

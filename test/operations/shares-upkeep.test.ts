@@ -84,6 +84,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
 
   const groups = () =>
     openGroups({
+      announce: { changed() {}, moved() {} },
       store: shared.spied,
       clock,
       ids,

@@ -57,6 +57,44 @@ describe.each(engines)("from the past into the present, on %s", (engine) => {
     expect(last).toBe(emitted + 1);
   }, 90_000);
 
+  test("among many readers, whose texts gather, those who join and leave get each event once, in order", async () => {
+    const crowd = await Promise.all(
+      Array.from({ length: 150 }, () => openSocket(server.url, { key: server.adminKey })),
+    );
+    const options = { includeMetadata: true };
+    const answers = await Promise.all(crowd.map((socket) => socket.subscribe("crowd.>", options)));
+    const joining = async () => {
+      const socket = await openSocket(server.url, { key: server.adminKey });
+      await socket.subscribe("crowd.>", { ...options, startAfterSequence: 0 });
+      return socket;
+    };
+    const leaving = crowd.slice(0, 20);
+    const late: TestSocket[] = [];
+    for (const [at, socket] of leaving.entries()) {
+      const emitting = concurrently(15, 4, () => batch("crowd.a", 1));
+      late.push(await joining());
+      socket.send({ type: "unsubscribe", subscriptionId: answers[at].subscriptionId });
+      await emitting;
+    }
+    await batch("crowd.last", 1);
+    const sequencesOf = (socket: TestSocket) =>
+      socket.of("event").map((frame) => frame.meta.sequence as number);
+    for (const socket of [...crowd.slice(leaving.length), ...late]) {
+      await until(() => socket.frames.at(-1)?.topic === "events:crowd.last", { about: "the last event" });
+      // With the last one.
+      expect(socket.of("event")).toHaveLength(301);
+    }
+    const all = sequencesOf(late[0]!);
+    expect(all).toEqual(all.toSorted((one, other) => one - other));
+    for (const socket of [...crowd.slice(leaving.length), ...late]) expect(sequencesOf(socket)).toEqual(all);
+    for (const socket of leaving) {
+      const got = sequencesOf(socket);
+      expect(got).toEqual(all.slice(0, got.length));
+      expect(got.length).toBeLessThan(all.length);
+    }
+    for (const socket of [...crowd, ...late]) socket.close();
+  }, 90_000);
+
   test("a reader that does not read is closed, and holds up nobody", async () => {
     const good = await openSocket(server.url, { key: server.adminKey });
     await good.subscribe("slow.>");

@@ -1,53 +1,18 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { openCollector, valuesOf } from "../support/collector.ts";
 import { livedTime } from "../support/lived.ts";
 import { loggedLines } from "../support/logged.ts";
 import { runOnce } from "../support/one-run.ts";
 import { startTestServer } from "../support/server.ts";
 
-interface Attribute {
-  key: string;
-  value: { stringValue?: string; intValue?: number | string };
-}
-
-interface SentSpan {
-  traceId: string;
-  parentSpanId?: string;
-  name: string;
-  kind: number;
-  attributes: Attribute[];
-  status?: { code?: number };
-}
-
-const valuesOf = (attributes: readonly Attribute[]) =>
-  Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue)]));
-
 describe("traces", () => {
-  let sent: { path: string; resource: Record<string, unknown>; spans: SentSpan[] }[] = [];
-  let raw = "";
-  let answer: () => Response | Promise<Response>;
-  const collector = Bun.serve({
-    port: 0,
-    hostname: "127.0.0.1",
-    async fetch(request) {
-      const text = await request.text();
-      raw += text;
-      for (const { resource, scopeSpans } of JSON.parse(text).resourceSpans)
-        for (const { spans } of scopeSpans)
-          sent.push({ path: new URL(request.url).pathname, resource: valuesOf(resource.attributes), spans });
-      return answer();
-    },
-  });
-  const otelEndpoint = `http://127.0.0.1:${collector.port}`;
-  const spansOf = () => sent.flatMap(({ spans }) => spans);
+  const collector = openCollector();
+  const { endpoint: otelEndpoint, spans: spansOf } = collector;
   const start = (settings = {}, log = loggedLines().log) =>
     startTestServer({ engine: "libsql", log, settings: { otelEndpoint, pollHoldMs: 0, ...settings } });
 
-  beforeEach(() => {
-    sent = [];
-    raw = "";
-    answer = () => Response.json({});
-  });
-  afterAll(() => collector.stop(true));
+  beforeEach(collector.forget);
+  afterAll(() => collector.stop());
 
   test("of requests, flushes and claims arrive by the end of the shutdown, and carry no payload", async () => {
     const server = await start({ nodeId: "n1" });
@@ -57,8 +22,8 @@ describe("traces", () => {
     await server.api("/nowhere/hidden?query=hush");
     await server.stop();
 
-    expect(new Set(sent.map(({ path }) => path))).toEqual(new Set(["/v1/traces"]));
-    expect(sent[0]?.resource).toMatchObject({ "service.name": "svc", "service.instance.id": "n1" });
+    expect(new Set(collector.sent.map(({ path }) => path))).toEqual(new Set(["/v1/traces"]));
+    expect(collector.sent[0]?.resource).toMatchObject({ "service.name": "svc", "service.instance.id": "n1" });
     const spans = spansOf();
     const named = (name: string) => spans.filter((span) => span.name === name);
     const [report] = named("PUT /api/v1/workers/{workerId}/jobs/{jobId}");
@@ -75,7 +40,7 @@ describe("traces", () => {
     expect(named("flush runs.settle")).toHaveLength(1);
     expect(valuesOf(named("claim")[0]!.attributes)).toMatchObject({ "svc.claim.lanes": 1 });
     for (const word of ["secretive", "hush", "hidden", "ifkey_", "worker-of", "asked"])
-      expect(raw).not.toContain(word);
+      expect(collector.raw).not.toContain(word);
   });
 
   test("go on with a caller's trace, by its decision; a malformed one begins anew", async () => {
@@ -96,14 +61,14 @@ describe("traces", () => {
     expect(spansOf().map((span) => [span.name, span.traceId, span.parentSpanId])).toEqual([
       ["GET /health", traceId, "00f067aa0ba902b7"],
     ]);
-    expect(sent[0]?.resource["service.name"]).toBe("shop-svc");
+    expect(collector.sent[0]?.resource["service.name"]).toBe("shop-svc");
   });
 
   test("that nobody samples are none; half of them are about half", async () => {
     const none = await start({ otelSampleRate: 0 });
     await runOnce(none, "untraced");
     await none.stop();
-    expect(sent).toEqual([]);
+    expect(collector.sent).toEqual([]);
     const half = await start({ otelSampleRate: 0.5 });
     for (let n = 0; n < 200; n++) await half.api("/health");
     await half.stop();
@@ -113,7 +78,7 @@ describe("traces", () => {
   });
 
   test("do not hold the shutdown when the collector is stuck, and say so once when it refuses", async () => {
-    answer = () => new Promise(() => {});
+    collector.answer = () => new Promise(() => {});
     const stuck = await start();
     await stuck.api("/health");
     const lived = await livedTime();
@@ -121,7 +86,7 @@ describe("traces", () => {
     expect(lived.now()).toBeLessThan(5_000);
     await lived.stop();
 
-    answer = () => new Response("no", { status: 400 });
+    collector.answer = () => new Response("no", { status: 400 });
     const { log, lines } = loggedLines();
     const refused = await start({}, log);
     await refused.api("/health");

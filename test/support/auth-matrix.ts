@@ -267,15 +267,17 @@ async function furnish(server: TestServer): Promise<(asker: Asker) => Promise<As
     });
     return key;
   };
-  const loginOf = (role: string) => ({ email: `${role}@example.test`, password: "correct horse battery" });
-  for (const role of Object.keys(rolesOf.tenant))
-    await server.api("/api/v1/users", { body: { ...loginOf(role), roles: [role] } });
-  /** One for each asker: among all that they ask is a logout. */
-  const sessionOf = async (role: string): Promise<string> =>
-    (await server.api("/api/v1/auth/login", { key: null, body: loginOf(role) })).body.token;
-  return async ({ role, place }) => {
+  /** Of a user for each asker: among all that they ask is a logout, and the end of all other sessions. */
+  const sessionOf = async ({ role, place }: Asker): Promise<string> => {
+    const email = `${role}.${place.replaceAll(" ", ".")}@example.test`;
+    const login = { email, password: "correct horse battery" };
+    await server.api("/api/v1/users", { body: { ...login, roles: [role] } });
+    return (await server.api("/api/v1/auth/login", { key: null, body: login })).body.token;
+  };
+  return async (asker) => {
+    const { role, place } = asker;
     if (place === "nobody") return { visitor: { headers: {} } };
-    const credential = await (isSession(place) ? sessionOf(role) : keyOf(role));
+    const credential = await (isSession(place) ? sessionOf(asker) : keyOf(role));
     const as = (headers: Record<string, string>) => ({
       headers: { authorization: `Bearer ${credential}`, ...headers },
     });

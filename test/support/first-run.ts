@@ -81,7 +81,7 @@ export async function recordFirstRun(programFolder: string): Promise<{ first: st
     try {
       const says = (words: string) =>
         until(() => serving.said.text.includes(words), { about: words, deadlineMs: 20_000 });
-      await says("emit  svc emit");
+      await says("svc emit EVENT");
       const workers = `${variables.SVC_SERVER_URL}/api/v1/workers`;
       await until(async () => (await (await fetch(workers)).json()).count === 1, {
         ...{ about: "the worker", deadlineMs: 20_000 },

@@ -56,6 +56,11 @@ export async function furnishOrg(server: TestServer, org: string) {
   await rpc("Emit", { event: marker });
   await api("/svc.v1.PubSubService/Publish", { body: { topic: marker } });
   await rpc("RegisterFunction", {
+    ...{ id: `batched.${marker}`, triggers: [{ event: "batched.event" }] },
+    batch: { size: 5, timeoutMs: 3_600_000 },
+  });
+  await rpc("Emit", { event: "batched.event" });
+  await rpc("RegisterFunction", {
     id: "later",
     triggers: [{ event: "later.event" }, { event: marker, cron: "0 0 1 1 *" }],
     debounce: { periodMs: 3_600_000, key: "data.marker" },

@@ -72,8 +72,8 @@ function probe({ operation, protocol, path }: Way, id: string): object {
   return binding ? messageOf(binding.method.input, id) : {};
 }
 
-/** Takes no id and answers nothing; the visitor's own session would be over. */
-const endsVisit = "auth.logout";
+/** They take no id and answer nothing of others; sessions of the visitor would be over. */
+const endsVisits = new Set(["auth.logout", "auth.endOtherSessions"]);
 
 /** The caller chooses the id that these make something under: one that somebody else's thing has is as good as any. */
 const choosesIds = new Set(["config.put", "functions.register", "workers.register"]);
@@ -176,7 +176,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
       calls++;
       return go(server.url, way, visitor, { param: () => id, body: probe(way, id) });
     };
-    if (choosesIds.has(way.operation.name) || way.operation.name === endsVisit) continue;
+    if (choosesIds.has(way.operation.name) || endsVisits.has(way.operation.name)) continue;
     const isDeaf = (id: string) => !way.path.includes("{") && !JSON.stringify(probe(way, id)).includes(id);
     for (const [name, visitor] of Object.entries(visitors)) {
       const tell = (why: string) => intrusions.push({ way: `${way.method} ${way.path}`, visitor: name, why });

@@ -15,6 +15,8 @@ export const named = "doorthing";
 export const asWhole: Record<string, string> = {
   "auth.session": "about the caller alone, who may know what its own roles grant",
   "auth.logout": "about the caller's own session alone",
+  "auth.sessions": "about the caller's own sessions alone",
+  "auth.endOtherSessions": "about the caller's own sessions alone",
   "auth.desktopSession": "about the caller alone, who is asked about by every call of the session",
   "audit.settings": "settings of the server",
   "audit.verify": "a chain, which holds as a whole",

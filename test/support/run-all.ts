@@ -2,6 +2,7 @@ import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { findChrome } from "./chrome.ts";
+import { findGo, goLibraries, requireGoLibrary } from "./helm.ts";
 import { secondsOf, verdict } from "./junit.ts";
 import { type LaneRun, runLane } from "./lane-run.ts";
 import { deal, lanes } from "./lanes.ts";
@@ -27,6 +28,8 @@ const programs = [
   { find: findInitdb, debianPackage: "postgresql-15" },
   { find: findNats, debianPackage: "nats-server" },
   { find: findChrome, debianPackage: "chromium" },
+  { find: findGo, debianPackage: "golang-go" },
+  ...goLibraries.map((debianPackage) => ({ find: () => requireGoLibrary(debianPackage), debianPackage })),
   ...[
     ["openssl", "openssl"],
     ["mkfs.ext4", "e2fsprogs"],

@@ -5,6 +5,7 @@ import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
 import { barOf } from "../../src/cli/progress.ts";
+import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { commandAt } from "../../src/cli/run.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
@@ -78,6 +79,7 @@ describe("words of the command line", () => {
       }
       expect((await cli.run(["__complete", "run", "pau"])).out).toBe("pause\npaused-state\n");
       expect((await cli.run(["__complete", "run", "list", "--stat"])).out).toBe("--status\n--statuses\n");
+      expect((await cli.run(["__complete", "completion", ""])).out).toBe("bash\nzsh\nfish\n");
       expect((await cli.run(["completion", "bash"])).out).toContain("complete -o default -F _svc svc");
     } finally {
       cli.remove();
@@ -122,7 +124,7 @@ describe("a config file", () => {
 
   test("names the key and the rule of whatever is wrong", () => {
     const cases: [string, RegExp][] = [
-      ["a: [", /./],
+      ["a: [", /^the file is not YAML: /],
       ["- a", /one YAML document/],
       [server("  prot: 1\n"), /^spec\.prot: unknown key, did you mean port\?$/],
       [server("  nats: { urll: x }\n"), /^spec\.nats\.urll: unknown key, did you mean url\?$/],
@@ -156,10 +158,15 @@ describe("a config file", () => {
         const environment = { DATABASE_URL: "postgres://a/b", MASTER_KEY: "5e".repeat(32) };
         const valid = await cli.run(["validate", "-f", `${kind}.yaml`], { environment });
         expect(valid).toEqual({ code: 0, err: "", out: `${kind}.yaml: a valid ${kind}\n` });
+        expect(await cli.run(["validate", `${kind}.yaml`], { environment })).toEqual(valid);
       }
       const again = await cli.run(["config", "init", "--to", "Server.yaml"]);
       expect(again).toMatchObject({ code: 2, err: expect.stringContaining("exists") });
       expect((await cli.run(["validate", "-f", "nowhere.yaml"])).code).toBe(2);
+      expect(await cli.run(["validate"])).toMatchObject({
+        code: 2,
+        err: expect.stringMatching(/which file/),
+      });
       writeFileSync(join(cli.folder, "small.yaml"), server("  port: 9200\n"));
       const read = await serveArguments(["-f", "small.yaml", "--host", "::1"], {}, cli.folder);
       expect(read).toMatchObject({ ok: true, config: { port: 9200, host: "::1" } });
@@ -168,6 +175,27 @@ describe("a config file", () => {
       cli.remove();
     }
   });
+});
+
+test("commands that open a database have a help of their own", async () => {
+  const cli = makeCli({}, { rawCommands });
+  try {
+    for (const name of ["backup", "restore", "import"])
+      for (const words of [
+        [name, "--help"],
+        ["help", name],
+      ]) {
+        const { code, out } = await cli.run(words);
+        expect({ name, code, out }).toEqual({
+          name,
+          code: 0,
+          out: expect.stringMatching(new RegExp(`^svc ${name} `)),
+        });
+        expect(out).not.toContain("Settings of serve");
+      }
+  } finally {
+    cli.remove();
+  }
 });
 
 test("svc init makes a project or nothing", async () => {

@@ -58,6 +58,7 @@ describe("members of a group", () => {
     const hub = localNetwork();
     const open = (nodeId: string) =>
       openGroups({
+        announce: { changed() {}, moved() {} },
         ...{ store, clock, ids, log: silentLog, watch: noWatch, nodeId, sources },
         bus: busOver(hub({ clock, nodeId, onError: () => {} }), silentLog),
         knowsTime: () => true,

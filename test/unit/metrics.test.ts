@@ -149,10 +149,12 @@ describe("what is watched", () => {
       start(name, kind) {
         const said = [name, kind];
         return {
+          traceparent: undefined,
           set: (attribute, value) => void said.push(`${attribute}=${value}`),
           end: (failed) => void spans.push([...said, failed ?? "ok"].join(" ")),
         };
       },
+      record() {},
     };
     let outcome = Promise.withResolvers<void>();
     const combiner = combine<number, number>({

@@ -58,6 +58,52 @@ const worker = createWorker({
 await worker.start();
 `;
 
+const caller = `
+import { createServer } from "node:http";
+import { createClient } from "./index.js";
+const connections = new Set();
+const behind = createServer((request, response) => {
+  const pieces = [];
+  request.on("data", (piece) => pieces.push(piece));
+  request.on("end", () => {
+    const body = JSON.parse(Buffer.concat(pieces).toString());
+    if (body.event === "slow") return;
+    if (body.event === "cut") return response.socket.destroy();
+    if (body.event === "refused") {
+      response.writeHead(400, { "content-type": "application/json" });
+      return response.end(JSON.stringify({ code: "invalid_argument", message: "data: ä" }));
+    }
+    response.setHeader("x-svc-sequence", "e.7");
+    response.end(JSON.stringify({ eventId: body.data.note, runIds: [request.method] }));
+  });
+});
+behind.on("connection", (socket) => connections.add(socket));
+const listening = (server) => new Promise((done) => server.listen(0, "127.0.0.1", () => done("http://127.0.0.1:" + server.address().port)));
+const url = await listening(behind);
+const front = createServer((request, response) => response.writeHead(308, { location: url + request.url }).end());
+const codeOf = (asked) => asked.then(() => "ok", ({ code, retryable, message }) => [code, retryable ?? false, message.includes("ä")].join(" "));
+const client = createClient({ url, timeoutMs: 500 });
+const emit = (of, event, note) => of.emit(event, { note });
+const note = "\u{1f600} ".repeat(40_000);
+const long = (await emit(client, "asked", note)).eventId === note;
+for (let sent = 0; sent < 20; sent++) await emit(client, "asked", "x");
+const alone = connections.size;
+const redirected = await emit(createClient({ url: await listening(front) }), "asked", "y");
+const closed = createClient({ url: "http://127.0.0.1:1" });
+const said = {
+  long, alone, redirected,
+  refused: await codeOf(emit(client, "refused")),
+  slow: await codeOf(emit(client, "slow")),
+  cut: await codeOf(emit(client, "cut")),
+  away: await codeOf(emit(closed, "asked")),
+};
+console.log(JSON.stringify(said));
+// A connection that is kept alive must not keep the program.
+behind.unref();
+front.unref();
+for (const socket of connections) socket.unref();
+`;
+
 const folders: string[] = [];
 afterEach(async () => {
   for (const folder of folders.splice(0)) await rm(folder, { recursive: true, force: true });
@@ -127,6 +173,29 @@ test("a worker built for Node renews leases while a handler computes, and ends w
     child.kill("SIGKILL");
     await child.exited;
     await server.stop();
+  }
+}, 60_000);
+
+test("calls of a client built for Node share a connection, follow a redirect, and fail by the same errors", async () => {
+  const { node, path } = await built(caller);
+  const child = Bun.spawn([node, path], {
+    env: { PATH: process.env.PATH },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  try {
+    const said = JSON.parse(await new Response(child.stdout).text());
+    expect(said).toEqual({
+      ...{ long: true, alone: 1, redirected: { eventId: "y", runIds: ["POST"], sequence: 0 } },
+      refused: "invalid_argument false true",
+      slow: "timeout true false",
+      cut: "unreachable true false",
+      away: "unreachable true false",
+    });
+    expect(await child.exited).toBe(0);
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
   }
 }, 60_000);
 

@@ -377,6 +377,15 @@ test("a worker that starts before its server is ready keeps trying", async () =>
   expect(await ended(await emit())).toMatchObject({ output: "x" });
 });
 
+test("SVC_WORKER_ID names a process's first worker, and with a number the others", () => {
+  const { SVC_WORKER_ID: before = "" } = process.env;
+  process.env.SVC_WORKER_ID = "dev";
+  const made = () => createWorker({ functions: [createFunction({ id: "named" }, () => 1)] }).id;
+  const ids = [made(), made()];
+  process.env.SVC_WORKER_ID = before;
+  expect(ids).toEqual(["dev", "dev-2"]);
+});
+
 test("a worker says once that its server is older than its SDK", async () => {
   const said: unknown[] = [];
   const log = { ...silent, warn: (message: string, fields: unknown) => said.push([message, fields]) };

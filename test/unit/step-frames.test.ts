@@ -3,6 +3,7 @@ import { noteSteps, publishingSteps } from "../../src/domain/engine/runs/step-mo
 import { openWorkerFrames, type WorkerFrame } from "../../src/domain/engine/workers/frames.ts";
 import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
 import { openStepFrames, verbsOf } from "../../src/domain/realtime/pubsub/step-frames.ts";
+import { testClock } from "../../src/kit/clock.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { until } from "../support/until.ts";
 
@@ -46,6 +47,7 @@ test("while nobody reads step frames the store is not asked; then once for all t
         return [1, 2].map((ord) => ({ ord, ...step, ...times }));
       }) as unknown as Store["all"],
     },
+    clock: testClock(),
     log: { debug: (_: string, { error }: { error: unknown }) => expect(error).toBeUndefined() } as never,
     frames: { wants: () => wanted, send: (_, frame) => void sent.push(frame) },
   });

@@ -59,6 +59,22 @@ export const accessGroups: readonly Group[] = [
     plain: [
       ...things("user", "users"),
       { name: "password", operation: "users.changePassword", takes: ["id"] },
+      {
+        name: "end-sessions",
+        operation: "users.endSessions",
+        takes: ["id"],
+        confirms: "End every session of user {id}?",
+        shows: { items: "" },
+      },
+    ],
+  },
+  {
+    name: "session",
+    about: "Sign-in sessions: one's own, and those of an org.",
+    plain: [
+      { name: "own", operation: "auth.sessions", shows: { items: "sessions" } },
+      { name: "list", operation: "sessions.list", shows: { items: "sessions" } },
+      { name: "end", operation: "sessions.end", takes: ["id"], confirms: "End session {id}?" },
     ],
   },
   {

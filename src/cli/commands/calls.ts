@@ -7,6 +7,7 @@ import { refused, usage } from "../io.ts";
 import { callMarginMs, waitMsDefault } from "../limits.ts";
 import { flagOf, operationNamed, operations } from "../operations.ts";
 import { shown } from "../show.ts";
+import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { stepColumns } from "./runs.ts";
 
 /** Milliseconds of `30s`, `500ms`, or a bare number of milliseconds. */
@@ -48,23 +49,14 @@ function requireCompleted(outcomes: readonly RunOutcomeShown[]): void {
   );
 }
 
-interface EmittedShown {
-  runIds?: string[];
-  notices?: { message?: string }[];
-  delayedId?: string;
-}
-
 /** What a person would wonder about is said: that nothing began, or what an option of a function did. */
 async function emitAlone(asking: Asking, input: Input): Promise<void> {
   const answer = await ask<EmittedShown>(asking, "events.emit", input);
   const { io, form } = asking;
   await io.out(shown(answer, form, { io, items: "" }));
-  const { runIds = [], notices = [], delayedId } = answer;
-  for (const { message = "" } of notices) io.note(message);
-  if (runIds.length === 0 && notices.length === 0 && !delayedId)
-    io.note(
-      `it started no run: no active function has a trigger that takes this ${input.event}; svc function list`,
-    );
+  for (const { message = "" } of answer.notices ?? []) io.note(message);
+  const why = startedNothing(answer, input.event, "svc function list");
+  if (why !== undefined) io.note(why);
 }
 
 const emit: PlainCommand = {

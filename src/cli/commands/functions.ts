@@ -95,6 +95,18 @@ export const functionGroups: readonly Group[] = [
     ],
   },
   {
+    name: "batch",
+    about: "Events that wait to start one run together.",
+    plain: [
+      {
+        name: "list",
+        operation: "batches.list",
+        flags: { function_id: "function" },
+        shows: { items: "batches" },
+      },
+    ],
+  },
+  {
     name: "schedule",
     about: "Cron triggers of functions: their next slots, and those that were missed.",
     plain: [{ name: "list", operation: "schedules.list", flags: { function_id: "function" } }],

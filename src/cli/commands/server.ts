@@ -13,6 +13,12 @@ export const serverGroups: readonly Group[] = [
       { name: "overview", operation: "overview.get", shows: { items: "" } },
       { name: "rates", operation: "overview.rates", shows: { items: "minutes" } },
       { name: "integrity", operation: "integrity.report", shows: { items: "checks" } },
+      {
+        name: "integrity-rows",
+        operation: "integrity.rows",
+        takes: ["check"],
+        shows: { items: "rows" },
+      },
       { name: "requests", operation: "debug.requests" },
     ],
   },

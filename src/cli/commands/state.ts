@@ -52,6 +52,12 @@ export const stateGroups: readonly Group[] = [
       },
       { name: "keys", operation: "kv.keys.list", takes: ["bucket"], shows: { items: "keys" } },
       getKey,
+      {
+        name: "revisions",
+        operation: "kv.revisions",
+        takes: ["bucket", "key"],
+        shows: { items: "revisions" },
+      },
       { name: "put", operation: "kv.put", takes: ["bucket", "key"], flags: { body: "value" } },
       { name: "delete", operation: "kv.delete", takes: ["bucket", "key"] },
       { name: "watch", operation: "kv.watch", takes: ["bucket"] },

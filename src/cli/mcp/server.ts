@@ -14,6 +14,7 @@ import { call } from "../call.ts";
 import { connect, type Target } from "../connection.ts";
 import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpCallMsMax, mcpListDefault, mcpListMax } from "../limits.ts";
 import { choiceOf, operationNamed } from "../operations.ts";
+import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { boundedText } from "./answer.ts";
 import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
 import { describedTool, docsToolName, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
@@ -157,7 +158,10 @@ class McpTools {
       if (!isMissing || tool.creates === undefined) throw error;
       return this.#ask(tool.creates, input, env, signal);
     });
-    return boundedText(answer);
+    const text = boundedText(answer);
+    if (tool.operation !== "events.emit") return text;
+    const why = startedNothing(answer as EmittedShown, input.event, "svc_list_functions");
+    return why === undefined ? text : `${text}\n${why}`;
   }
 
   async #callAgent(name: string, given: Arguments, signal: AbortSignal): Promise<string> {

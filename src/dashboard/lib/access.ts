@@ -1,4 +1,5 @@
 import { rest } from "./api.ts";
+import { queryOf } from "./router.ts";
 import { isAtHome } from "./session.ts";
 
 /** Whose users, roles and policies are shown: the org's, or the platform's own. */
@@ -171,3 +172,39 @@ export const setKeyRoles = (id: string, roleIds: readonly string[]): Promise<Acc
   rest(`${keys}/${one(id)}/roles`, { method: "PUT", body: { role_ids: roleIds } });
 
 export const deleteKey = (id: string): Promise<void> => rest(`${keys}/${one(id)}`, { method: "DELETE" });
+
+/** A sign-in session, as the server lists it. */
+export interface SessionData {
+  id: string;
+  kind: "user" | "platform" | "desktop";
+  subject_id: string;
+  created_at: string;
+  expires_at: string;
+  last_used_at?: string;
+  address?: string;
+  user_agent?: string;
+  is_current: boolean;
+}
+
+const ownSessions = "/api/v1/auth/sessions";
+
+async function sessionPage(path: string, cursor: string, signal: AbortSignal) {
+  const query = queryOf({ cursor });
+  const page = await rest<{ sessions: SessionData[]; next_cursor?: string }>(`${path}${query}`, { signal });
+  return { rows: page.sessions, next: page.next_cursor };
+}
+
+export const listOwnSessions = (cursor: string, signal: AbortSignal) =>
+  sessionPage(ownSessions, cursor, signal);
+
+export const listSessions = ({ path }: AccessScope, cursor: string, signal: AbortSignal) =>
+  sessionPage(`${path}/sessions`, cursor, signal);
+
+export const endOwnSession = (id: string): Promise<void> =>
+  rest(`${ownSessions}/${one(id)}`, { method: "DELETE" });
+
+export const endOtherSessions = (): Promise<{ ended: number }> =>
+  rest(`${ownSessions}/end-others`, { method: "POST" });
+
+export const endSession = ({ path }: AccessScope, id: string): Promise<void> =>
+  rest(`${path}/sessions/${one(id)}`, { method: "DELETE" });

@@ -58,6 +58,24 @@ export const getKey = (
   signal?: AbortSignal,
 ): Promise<ValueData> => rest(`${keyPath(bucket, key)}${queryOf({ revision })}`, { signal });
 
+/** A revision that is kept, without its value. */
+export interface RevisionData {
+  revision: number;
+  operation: "put" | "delete";
+  bytes: number;
+  created_at: string;
+  expires_at?: string;
+}
+
+export const listRevisions = async (
+  bucket: string,
+  key: string,
+  signal?: AbortSignal,
+): Promise<RevisionData[]> => {
+  const path = `${pathOf(bucket)}/revisions/${key.split("/").map(encodeURIComponent).join("/")}`;
+  return (await rest<{ revisions: RevisionData[] }>(path, { signal })).revisions;
+};
+
 /** What must be true of the key as it is: its revision, or 0 for a key that is not there. */
 const onlyAt = (revision: number | undefined): Record<string, string> | undefined => {
   if (revision === undefined) return undefined;

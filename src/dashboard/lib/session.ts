@@ -41,12 +41,12 @@ export const isAtHome = (): boolean => viewer.value?.kind === "platform" && !vie
 
 const askSession = () => rest<Viewer>("/api/v1/auth/session", { isSigningIn: true });
 
-/** What the viewer may do where it looks, and the environments that are there. */
-async function look(found: Viewer): Promise<void> {
+const askEnvironments = () => rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true });
+
+/** What the viewer may do where it looks, and the environments that are there, where they are `asked` already. */
+async function look(found: Viewer, asked?: Promise<EnvironmentData[]>): Promise<void> {
   const known = found.actions.includes("functions:list") && found.environment_id !== "";
-  environments.value = known
-    ? await rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true })
-    : [];
+  environments.value = known ? await (asked ?? askEnvironments()) : [];
   viewer.value = found;
 }
 
@@ -62,10 +62,15 @@ export async function enterOrg(): Promise<void> {
 export async function loadSession(): Promise<void> {
   try {
     setPlatform(undefined);
+    // Both at once: the first page waits for them. Who may not list environments is refused, which means nothing.
+    const asked = askEnvironments();
+    asked.catch(() => {});
     const found = await askSession();
-    setPlatform(found.kind === "platform" ? found.org_id : undefined);
+    const isPlatform = found.kind === "platform";
+    setPlatform(isPlatform ? found.org_id : undefined);
     self.value = found;
-    await look(found);
+    // A user of the platform has them of the org that it looks at.
+    await look(found, isPlatform ? undefined : asked);
     standing.value = "signed in";
   } catch (error) {
     if (!(error instanceof CallError) || error.status !== 401) throw error;

@@ -1,11 +1,10 @@
 import { rest } from "../lib/api.ts";
-import { count, duration, instantOf } from "../lib/format.ts";
-import { useLoaded, useNet } from "../lib/hooks.ts";
-import { hrefOf } from "../lib/router.ts";
-import { may } from "../lib/session.ts";
-import { Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
+import { count, duration, instantOf, plain } from "../lib/format.ts";
+import { useLoaded, useNet, usePages } from "../lib/hooks.ts";
+import { address, hrefOf, queryOf, setQuery } from "../lib/router.ts";
+import { Button, Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
-import { Table } from "../ui/table.tsx";
+import { ReadTable, Table } from "../ui/table.tsx";
 
 interface OldestData {
   id: string;
@@ -30,14 +29,30 @@ interface IntegrityData {
 
 const readMs = 15_000;
 
-const pagesOfChecks: Record<string, string> = { cron: "functions", projections: "projections" };
+interface OffenderData {
+  id: string;
+  at?: string;
+  facts: Record<string, string | number>;
+}
+
+/** The pages of things whose ids do not tell what they are, by the first word of the check. */
+const pagesOfChecks: Record<string, (id: string) => readonly string[]> = {
+  cron: (id) => ["functions", id.slice(0, id.lastIndexOf(":"))],
+  batches: (id) => ["functions", id.slice(0, id.lastIndexOf(":"))],
+  debounces: (id) => ["functions", id.split(":", 1)[0]!],
+  projections: (id) => ["projections", id],
+  streams: (id) => ["streams", id],
+  groups: (id) => ["groups", ...id.split("/")],
+  agents: (id) => ["tools", id],
+  kv: (id) => ["kv", id.replace(/^bucket /, "")],
+};
 
 /** The page of a thing, by how its id begins or by what is checked. */
 function pathOf(check: string, id: string): readonly string[] | undefined {
   if (id.startsWith("run_")) return ["runs", id];
   if (id.startsWith("evt_")) return ["events", id];
-  const page = pagesOfChecks[check.split(".", 1)[0]!];
-  return page === undefined ? undefined : [page, id];
+  if (id.startsWith("whe_")) return ["webhooks-out", id];
+  return pagesOfChecks[check.split(".", 1)[0]!]?.(id);
 }
 
 /** What must balance, with the thing that has waited longest behind each number. */
@@ -47,6 +62,7 @@ export function IntegrityPage() {
     [],
   );
   useNet(reload, readMs);
+  const shown = address.value.query.get("check") ?? "";
   return (
     <div class="page">
       <PageHead
@@ -68,6 +84,7 @@ export function IntegrityPage() {
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {!value && error === undefined && <p class="faint">Reading…</p>}
       {value && <Checks of={value.checks} />}
+      {shown !== "" && <Rows key={shown} check={shown} />}
       {value && (
         <Section title="Deleted environments">
           {value.purging.environments === 0 ? (
@@ -110,7 +127,12 @@ const Checks = ({ of }: { of: readonly CheckData[] }) => (
           ),
         },
         { name: "State", of: ({ count: found }) => <Status of={found === 0 ? "balanced" : "unbalanced"} /> },
-        { name: "Found", isNumber: true, of: ({ count: found }) => count(found) },
+        {
+          name: "Found",
+          isNumber: true,
+          of: ({ name, count: found }) =>
+            found === 0 ? count(found) : <a href={hrefOf(["integrity"], { check: name })}>{count(found)}</a>,
+        },
         { name: "Waits longest", of: (check) => <Oldest of={check} /> },
         {
           name: "Mended by itself",
@@ -131,17 +153,64 @@ const Checks = ({ of }: { of: readonly CheckData[] }) => (
   </Section>
 );
 
-function Oldest({ of: { name, oldest } }: { of: CheckData }) {
-  if (!oldest) return <span class="faint">–</span>;
-  const path = pathOf(name, oldest.id);
-  const id = (
+/** The rows behind a number, with a link to each thing that has a page. */
+function Rows({ check }: { check: string }) {
+  const read = usePages(
+    async (cursor, signal) => {
+      const path = `/api/v1/integrity/${encodeURIComponent(check)}/rows${queryOf({ cursor })}`;
+      const page = await rest<{ rows: OffenderData[]; next_cursor?: string }>(path, { signal });
+      return { rows: page.rows, next: page.next_cursor };
+    },
+    [check],
+  );
+  useNet(read.reload, readMs);
+  return (
+    <Section
+      title={`Behind ${plain(check)}`}
+      aside={<Button onClick={() => setQuery({ check: "" }, {})}>Close</Button>}
+    >
+      <ReadTable
+        read={read}
+        label="Rows"
+        keyOf={({ id, at = "" }) => `${id} ${at}`}
+        columns={[
+          { name: "Row", of: ({ id }) => <Thing check={check} id={id} /> },
+          {
+            name: "What it says",
+            of: ({ facts }) => (
+              <span class="row-actions">
+                {Object.entries(facts).map(([name, value]) => (
+                  <span key={name}>
+                    <span class="faint">{`${plain(name)} `}</span>
+                    <Text of={typeof value === "number" ? count(value) : value} />
+                  </span>
+                ))}
+              </span>
+            ),
+          },
+          { name: "Since", isNumber: true, of: ({ at }) => <When at={instantOf(at)} /> },
+        ]}
+        empty={<Empty title="It is balanced by now" />}
+      />
+    </Section>
+  );
+}
+
+function Thing({ check, id }: { check: string; id: string }) {
+  const path = pathOf(check, id);
+  const text = (
     <code>
-      <Text of={oldest.id} />
+      <Text of={id} />
     </code>
   );
+  return path ? <a href={hrefOf(path)}>{text}</a> : text;
+}
+
+function Oldest({ of: { name, oldest } }: { of: CheckData }) {
+  if (!oldest) return <span class="faint">–</span>;
   return (
     <>
-      {path && may("runs:read") ? <a href={hrefOf(path)}>{id}</a> : id}
+      <Thing check={name} id={oldest.id} />
       <span class="under">{duration(oldest.age_ms)}</span>
     </>
   );

@@ -28,6 +28,8 @@ const looks: Record<string, StatusLook> = {
   error: { word: "Error", tone: "bad", icon: "alert" },
   stopping: { word: "Stopping", tone: "warn", icon: "stop" },
   stopped: { word: "Stopped", tone: "off", icon: "stop" },
+  gathering: { word: "Gathering", tone: "idle", icon: "clock" },
+  ready: { word: "Ready", tone: "good", icon: "check" },
   done: { word: "Done", tone: "good", icon: "check" },
   over: { word: "Over before", tone: "off", icon: "dash" },
   refused: { word: "Refused", tone: "bad", icon: "cross" },

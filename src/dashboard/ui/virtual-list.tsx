@@ -32,7 +32,7 @@ export function VirtualList(props: {
     setSight((before) => (before.top === top && before.height === height ? before : { top, height }));
   };
   useLayoutEffect(() => {
-    measure();
+    // It measures first when the layout is there: asked for here, the layout of a page that opens would be made twice.
     const observer = new ResizeObserver(measure);
     if (element.current) observer.observe(element.current);
     return () => observer.disconnect();

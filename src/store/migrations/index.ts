@@ -50,6 +50,7 @@ import { primaryServer } from "./0056_primary_server.ts";
 import { oneWay } from "./0058_one_way.ts";
 import { room } from "./0062_room.ts";
 import { attributeDeletion } from "./0063_attribute_deletion.ts";
+import { sessionsListed } from "./0064_sessions_listed.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -105,4 +106,5 @@ export const migrations = [
   oneWay,
   room,
   attributeDeletion,
+  sessionsListed,
 ];

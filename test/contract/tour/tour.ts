@@ -175,6 +175,7 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: marked }));
   await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: { id: "marked" } }));
   await must(client.GET("/api/v1/attributes"));
+  await must(client.GET("/api/v1/batches"));
   await must(client.DELETE("/api/v1/attributes/{name}", { params: { path: { name: "toured" } } }));
   await must(client.PUT("/api/v1/retention", { body: { days: 30 } }));
   await must(client.GET("/api/v1/retention"));
@@ -331,6 +332,9 @@ async function people(given: Tour, client: Client): Promise<void> {
   const byUser = { params: { path: { id: user.id } } };
   await must(client.GET("/api/v1/users"));
   await must(client.GET("/api/v1/users/{id}", byUser));
+  await must(client.GET("/api/v1/auth/sessions"));
+  await must(client.GET("/api/v1/sessions", { params: { query: { user_id: user.id } } }));
+  await must(client.DELETE("/api/v1/users/{id}/sessions", byUser));
   await must(client.PATCH("/api/v1/users/{id}", { ...byUser, body: { name: "Ada" } }));
   await must(client.POST("/api/v1/auth/desktop-session"));
   const { token } = await must(client.POST("/api/v1/auth/login", { body: { email, password } }));

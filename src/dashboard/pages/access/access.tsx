@@ -4,18 +4,20 @@ import { may } from "../../lib/session.ts";
 import { Missing, PageHead, Tabs } from "../../ui/basics.tsx";
 import { Keys } from "./keys.tsx";
 import { Roles } from "./roles.tsx";
+import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
 
 const tabs = [
   ["users", "Users", Users],
   ["roles", "Roles", Roles],
   ["keys", "Keys", Keys],
+  ["sessions", "Sessions", Sessions],
 ] as const;
 
-/** Who may do what: users, roles and keys of the org, or of the platform. */
+/** Who may do what: users, roles and keys of the org, or of the platform. Everyone sees their own sessions. */
 export function AccessPage() {
   const scope = accessScope();
-  const offered = tabs.filter(([tab]) => may(scope.reads[tab]));
+  const offered = tabs.filter(([tab]) => tab === "sessions" || may(scope.reads[tab]));
   const asked = address.value.query.get("tab");
   const [shown, , Shown] = offered.find(([tab]) => tab === asked) ?? offered[0] ?? [];
   if (!Shown) return <Missing title="Your roles do not show this page" />;

@@ -1,7 +1,7 @@
 import { rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf, queryOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -18,6 +18,7 @@ export const Serving = ({ of }: { of: FunctionView }) => (
     {may("functions:read") && <Workers functionId={of.id} />}
     {of.triggers.some(({ cron }) => cron) && <Schedules functionId={of.id} />}
     {may("functions:read") && of.definition.debounce !== undefined && <Debounced functionId={of.id} />}
+    {may("functions:read") && of.definition.batch !== undefined && <Gathering functionId={of.id} />}
     {of.endpointUrl !== "" && <BreakersOf functionId={of.id} />}
   </>
 );
@@ -196,6 +197,64 @@ function Debounced({ functionId }: { functionId: string }) {
           },
         ]}
         empty={<Empty title="No event is held back" />}
+      />
+    </Section>
+  );
+}
+
+interface BatchData {
+  id: string;
+  state: string;
+  events: number;
+  events_max: number;
+  first_event_id?: string;
+  first_at?: string;
+  closes_at: string;
+}
+
+/** Events that wait to start one run together. */
+function Gathering({ functionId }: { functionId: string }) {
+  const read = usePages(
+    async (cursor, signal) => {
+      const path = `/api/v1/batches${queryOf({ function_id: functionId, cursor })}`;
+      const page = await rest<{ batches: BatchData[]; next_cursor?: string }>(path, { signal });
+      return { rows: page.batches, next: page.next_cursor };
+    },
+    [functionId],
+  );
+  useNet(read.reload, readMs);
+  return (
+    <Section title="Gathered for one run">
+      <ReadTable
+        read={read}
+        label="Batches"
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Events", of: ({ events, events_max }) => `${count(events)} of ${count(events_max)}` },
+          { name: "State", of: ({ state }) => <Status of={state} /> },
+          {
+            name: "First event",
+            of: ({ first_event_id: id, first_at }) =>
+              id && (
+                <>
+                  <a href={hrefOf(["events", id])}>
+                    <code>
+                      <Text of={id} />
+                    </code>
+                  </a>
+                  <span class="under">
+                    <When at={instantOf(first_at)} />
+                  </span>
+                </>
+              ),
+          },
+          {
+            name: "Begins at the latest",
+            isNumber: true,
+            of: ({ closes_at }) => dateTime(instantOf(closes_at) ?? 0),
+          },
+        ]}
+        empty={<Empty title="No event waits" />}
       />
     </Section>
   );

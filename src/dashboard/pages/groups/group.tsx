@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, dateTime, duration, plain } from "../../lib/format.ts";
 import { type GroupView, getGroup, type WholeGroup } from "../../lib/groups.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
@@ -18,6 +18,7 @@ export function GroupPage() {
     (signal) => getGroup(namespace, name, signal),
     [namespace, name],
   );
+  useLive(`system.group.${namespace}.${name}.>`, { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   if (!value)
     return (

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
 import { type GroupView, listGroups } from "../../lib/groups.ts";
-import { useNet, usePages } from "../../lib/hooks.ts";
+import { useLive, useNet, usePages } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
@@ -11,7 +11,7 @@ import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Bad, ReadTable } from "../../ui/table.tsx";
 
-/** Groups have no frames. */
+/** What is logged moves how far a group is behind, and makes no frame of it. */
 export const readMs = 5_000;
 
 export const pathOf = ({ namespace, name }: Pick<GroupView, "namespace" | "name">): string =>
@@ -20,6 +20,7 @@ export const pathOf = ({ namespace, name }: Pick<GroupView, "namespace" | "name"
 export function GroupsPage() {
   const [isMaking, setMaking] = useState(false);
   const read = usePages(listGroups, []);
+  useLive("system.group.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload, readMs);
   return (
     <div class="page">

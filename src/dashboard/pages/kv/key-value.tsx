@@ -17,6 +17,7 @@ import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, Section } from "../../ui/basics.tsx";
 import { Check, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonTextView } from "../../ui/json-view.tsx";
+import { Revisions } from "./revisions.tsx";
 
 /** Bytes of a value that is no text, as far as they are shown. */
 const hexBytesShown = 512;
@@ -65,7 +66,17 @@ export function KeyValue(props: {
         error !== undefined && <Failure error={error} onRetry={reload} />
       )}
       {value && !isGone && <Value value={value} />}
-      {bucket.history > 1 && <Revision key={revision} asked={revision} />}
+      {bucket.history > 1 && (
+        <>
+          <Revision key={revision} asked={revision} />
+          <Revisions
+            key={name}
+            bucket={bucket.name}
+            name={name}
+            newest={Math.max(newest, value?.revision ?? 0)}
+          />
+        </>
+      )}
       {asked === "put" && value && (
         <PutDialog bucket={bucket.name} found={value} onDone={done} onClose={close} />
       )}

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson } from "../../lib/api.ts";
 import { listEvents } from "../../lib/events.ts";
 import { count, writeJson } from "../../lib/format.ts";
-import { useLoaded } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import {
@@ -38,6 +38,8 @@ export function SchemaPage() {
   const event = address.value.rest[0] ?? "";
   const { value, error, reload } = useLoaded((signal) => readVersions(event, signal), [event]);
   const [isRegistering, setRegistering] = useState(false);
+  useLive(`system.schema.${event}.>`, { onFrame: reload, onBack: reload });
+  useNet(reload);
   useEffect(() => noteRecent("schemas", event), [event]);
   if (!value) return <Unread error={error} onRetry={reload} one="schema" all="schemas" />;
   const latest = value[0]!;

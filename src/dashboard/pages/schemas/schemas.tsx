@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { useLoaded, usePages } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { checkTraffic, listSchemas, refusedOf, type SchemaHeadView, setMode } from "../../lib/schemas.ts";
 import { may } from "../../lib/session.ts";
@@ -39,6 +39,9 @@ export function SchemasPage() {
     read.reload();
     check.reload();
   };
+  useLive("system.schema.>", { onFrame: reload, onBack: reload });
+  useLive("system.enforcement.updated", { onFrame: check.reload });
+  useNet(reload);
   const checksOf = (event: string) =>
     check.value?.schemas.filter(({ event_name }) => event_name === event) ?? [];
   const close = () => {

@@ -11,8 +11,6 @@ import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { Trial } from "./trial.tsx";
 
-/** Refused requests leave no event that could be heard of. */
-const readMs = 5_000;
 const statuses = ["accepted", "rejected", "failed"] as const;
 const errorCharacters = 200;
 
@@ -25,8 +23,8 @@ export function Deliveries({ source }: { source: SourceView }) {
     (cursor, signal) => listDeliveries({ sourceId: source.id, status }, cursor, signal),
     [source.id, status],
   );
-  useNet(read.reload, readMs);
-  useLive(`events:${source.prefix}.>`, { onFrame: read.reload, onBack: read.reload });
+  useNet(read.reload);
+  useLive(`system.webhook_source.${source.id}.received`, { onFrame: read.reload, onBack: read.reload });
   return (
     <>
       <fieldset class="chips" aria-label="Status">

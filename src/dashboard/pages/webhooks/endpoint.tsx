@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { changeEndpoint, deleteEndpoint, type EndpointView, getEndpoint } from "../../lib/endpoints.ts";
 import { count, dateTime, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -16,6 +16,7 @@ import { EndpointDialog, readMs, standingOf } from "./endpoints.tsx";
 export function EndpointPage() {
   const id = address.value.rest[0] ?? "";
   const { value: endpoint, error, reload } = useLoaded((signal) => getEndpoint(id, signal), [id]);
+  useLive(`system.webhook_endpoint.${id}.>`, { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   useEffect(() => noteRecent("webhooks-out", id), [id]);
   if (!endpoint)

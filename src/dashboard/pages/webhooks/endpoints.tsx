@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { changeEndpoint, type EndpointView, listEndpoints } from "../../lib/endpoints.ts";
 import { count } from "../../lib/format.ts";
-import { useNet, usePages } from "../../lib/hooks.ts";
+import { useLive, useNet, usePages } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
@@ -17,6 +17,7 @@ export function EndpointsPage() {
   const [isMaking, setMaking] = useState(false);
   const [made, setMade] = useState<{ id: string; secret: string }>();
   const read = usePages(listEndpoints, []);
+  useLive("system.webhook_endpoint.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload, readMs);
   return (
     <div class="page">

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { plain } from "../../lib/format.ts";
-import { useLoaded } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -15,6 +15,8 @@ import { Trial } from "./trial.tsx";
 export function SourcePage() {
   const id = address.value.rest[0] ?? "";
   const { value: source, error, reload } = useLoaded((signal) => getSource(id, signal), [id]);
+  useLive(`system.webhook_source.${id}.updated`, { onFrame: reload, onBack: reload });
+  useNet(reload);
   useEffect(() => noteRecent("webhooks-in", id), [id]);
   if (!source)
     return <Unread error={error} onRetry={reload} one="source" all="webhooks-in" allName="sources" />;

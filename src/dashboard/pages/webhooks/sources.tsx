@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { count } from "../../lib/format.ts";
-import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { listSources, readFlow } from "../../lib/webhooks.ts";
@@ -19,6 +19,7 @@ export function SourcesPage() {
     read.reload();
     flow.reload();
   };
+  useLive("system.webhook_source.>", { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   const countOf = (id: string, status: string) => flow.value?.get(id)?.counts[status] ?? 0;
   return (

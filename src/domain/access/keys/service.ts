@@ -1,6 +1,7 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { LastUsed } from "../../../kit/last-used.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
@@ -8,7 +9,6 @@ import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
-import { KeyUse } from "./used.ts";
 
 /** A key as authentication needs it. */
 export interface KnownKey {
@@ -94,7 +94,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       return facts && knownKey(facts);
     },
   });
-  const use = new KeyUse({ store, clock });
+  const use = new LastUsed(clock, (slice) => store.write((session) => rows.updateLastUsed(session, slice)));
 
   const make: Keys["make"] = ({
     id,

@@ -10,6 +10,7 @@ export const platformEventTypes = [
   "platform.key.created",
   "platform.key.revoked",
   "platform.role.changed",
+  "platform.session.ended",
   "platform.impersonated",
 ] as const;
 

@@ -8,6 +8,7 @@ import type { TokenClaims } from "./tokens.ts";
 
 /** The caller of a token, as authentication needs it. */
 export interface KnownSession {
+  readonly id: string;
   readonly caller: Caller;
   /** The environment that a desktop session is bound to; other sessions choose among those of their org. */
   readonly environmentId: string | undefined;
@@ -34,7 +35,7 @@ export interface PlatformAccounts {
 }
 
 /** Whom a session acts as. A session that began before `tokensAfter` is over. */
-export interface Account extends Omit<KnownSession, "expiresAt"> {
+export interface Account extends Omit<KnownSession, "id" | "expiresAt"> {
   tokensAfter: Instant;
   expiresAt?: Instant | undefined;
 }

@@ -81,7 +81,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
     output: sessionToken,
     rest: { route: "POST /api/v1/auth/login", encode: encodeSession },
     async handle({ email, password }, call) {
-      const { token } = await sessions.login(email, password, call.address);
+      const { token } = await sessions.login(email, password, call);
       return { token, isSecure: call.isSecure };
     },
   }),
@@ -95,7 +95,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
     output: sessionToken,
     rest: { route: "POST /api/v1/auth/login-by-link", encode: encodeSession },
     async handle({ link }, call) {
-      const { token } = await sessions.loginByLink(link, call.address);
+      const { token } = await sessions.loginByLink(link, call);
       return { token, isSecure: call.isSecure };
     },
   }),
@@ -127,7 +127,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
     },
     async handle({ email, password }, call) {
       return {
-        ...(await sessions.loginToPlatform(email, password, call.address)),
+        ...(await sessions.loginToPlatform(email, password, call)),
         isSecure: call.isSecure,
       };
     },
@@ -195,7 +195,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
         headers: { "Cache-Control": "no-store" },
       }),
     },
-    handle: (_input, call) => sessions.desktop(call.caller),
+    handle: (_input, call) => sessions.desktop(call.caller, call),
   }),
 ];
 

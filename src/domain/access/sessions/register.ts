@@ -1,6 +1,8 @@
 import { hash } from "node:crypto";
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { LastUsed } from "../../../kit/last-used.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
@@ -10,8 +12,13 @@ export const sessionMs = 24 * 60 * 60 * 1000;
 
 export type { SessionRow } from "./rows.ts";
 
-/** `desktop`: made with an API key, which is its subject. */
-export type SessionKind = "user" | "platform" | "desktop";
+export type SessionKind = (typeof rows.sessionKinds)[number];
+
+/** Where a login came from, as its session tells later. */
+export interface LoginOrigin {
+  address: string;
+  userAgent?: string | undefined;
+}
 
 /** A session that was just made; only its token has `sid`, the table has the hash. */
 export interface Issued {
@@ -35,9 +42,16 @@ export interface SessionRegister {
        * The subject's `tokensAfter`: the new session is dated later, even when this node's clock is behind.
        */
       after: Instant;
+      from: LoginOrigin;
     },
   ): Promise<Issued>;
   find(sid: string): Promise<rows.SessionRow | undefined>;
+  /** The id by which others know the session; the token has another. */
+  idOf(sid: string): string;
+  /** The tokens of the session were believed just now; `writeUsed` stores it later. */
+  used(row: rows.SessionRow): void;
+  /** One round of the loop `sessions.used`. */
+  writeUsed(): Promise<void>;
   end(sid: string): Promise<void>;
   /** Ends all sessions of a subject, in the transaction that revokes them. */
   endOf(session: Session, kind: SessionKind, subjectId: string): Promise<void>;
@@ -50,6 +64,12 @@ export const sessionsMax = 200;
 /** More than a subject can have: they are bounded as they are made. */
 const oldestAtOnce = 1_000;
 const sidBytes = 16;
+/** Sessions that one query looks up. */
+const soughtMax = 100;
+/** Of what a client calls itself, as much as tells it from others. */
+const userAgentCharsMax = 300;
+/** A session in use writes that it is at most this often. */
+const usedEveryMs = 60_000;
 
 const idOf = (sid: string): string => hash("sha256", sid, "hex");
 
@@ -61,17 +81,31 @@ export function openSessionRegister(deps: {
   ttlMs: number;
 }): SessionRegister {
   const { store, clock, ids, ttlMs } = deps;
+  // A node with many open pages looks all their sessions up twice a second.
+  const find = gatheredReads({
+    ...{ clock, keysMax: soughtMax },
+    read: (sought) => rows.sessionsById(store, sought),
+  });
+  const use = new LastUsed(clock, (slice) => store.write((session) => rows.updateLastUsed(session, slice)));
   return {
-    async add(session, { kind, subjectId, orgId, after }) {
+    async add(session, { kind, subjectId, orgId, after, from }) {
       const sid = ids.secret(sidBytes);
       const createdAt = Math.max(clock.now(), after);
       // Tokens have whole seconds.
       const expiresAt = Math.floor((createdAt + ttlMs) / 1_000) * 1_000;
       await rows.deleteOldest(session, { kind, subjectId }, { kept: sessionsMax - 1, most: oldestAtOnce });
-      await rows.insertSession(session, { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt });
+      const userAgent = (from.userAgent ?? "").slice(0, userAgentCharsMax);
+      const { address } = from;
+      const row = { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt, address, userAgent };
+      await rows.insertSession(session, row);
       return { kind, subjectId, sid, createdAt, expiresAt };
     },
-    find: (sid) => rows.sessionById(store, idOf(sid)),
+    find: (sid) => find(idOf(sid)),
+    idOf,
+    used({ id, lastUsedAt }) {
+      if (lastUsedAt === null || clock.now() - lastUsedAt >= usedEveryMs) use.note(id);
+    },
+    writeUsed: () => use.write(),
     end: (sid) => store.write(async (session) => void (await rows.deleteSession(session, idOf(sid)))),
     async endOf(session, kind, subjectId) {
       await rows.deleteSessionsOf(session, { kind, subjectId });

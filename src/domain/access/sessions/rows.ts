@@ -1,5 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
+import type { UsedSlice } from "../../../kit/last-used.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 export interface SessionRow {
@@ -11,31 +13,98 @@ export interface SessionRow {
   orgId: string;
   createdAt: Instant;
   expiresAt: Instant;
+  /** Where the login came from, and by what client; empty for a session of an older version. */
+  address: string;
+  userAgent: string;
+  /** To about a minute; null before its first use. */
+  lastUsedAt: Instant | null;
 }
 
-export async function sessionById(store: Pick<Store, "one">, id: string): Promise<SessionRow | undefined> {
-  const row = await store.one<{
-    kind: string;
-    subject_id: string;
-    org_id: string;
-    created_at: number;
-    expires_at: number;
-  }>(sql`SELECT kind, subject_id, org_id, created_at, expires_at FROM sessions WHERE id = ${id}`);
-  return (
-    row && {
-      id,
-      kind: row.kind,
-      subjectId: row.subject_id,
-      orgId: row.org_id,
-      createdAt: row.created_at,
-      expiresAt: row.expires_at,
-    }
+interface SessionColumns {
+  id: string;
+  kind: string;
+  subject_id: string;
+  org_id: string;
+  created_at: number;
+  expires_at: number;
+  address: string;
+  user_agent: string;
+  last_used_at: number | null;
+}
+
+const fields = sql.raw(
+  "id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, last_used_at",
+);
+
+const toSession = (row: SessionColumns): SessionRow => ({
+  id: row.id,
+  kind: row.kind,
+  subjectId: row.subject_id,
+  orgId: row.org_id,
+  createdAt: row.created_at,
+  expiresAt: row.expires_at,
+  address: row.address,
+  userAgent: row.user_agent,
+  lastUsedAt: row.last_used_at,
+});
+
+/** By id, those that exist. */
+export async function sessionsById(
+  store: Pick<Store, "all" | "seams">,
+  ids: readonly string[],
+): Promise<Map<string, SessionRow>> {
+  const found = await store.all<SessionColumns>(
+    sql`SELECT ${fields} FROM sessions WHERE id ${store.seams.among(column.text(ids))}`,
   );
+  return new Map(found.map((row) => [row.id, toSession(row)]));
 }
 
-export const insertSession = (session: Session, row: SessionRow): Promise<number> =>
-  session.run(sql`INSERT INTO sessions (id, kind, subject_id, org_id, created_at, expires_at)
-    VALUES (${row.id}, ${row.kind}, ${row.subjectId}, ${row.orgId}, ${row.createdAt}, ${row.expiresAt})`);
+/** Locks the session: whoever ends it at the same time waits. */
+export async function holdSession(session: Session, id: string): Promise<SessionRow | undefined> {
+  const row = await session.one<SessionColumns>(
+    sql`SELECT ${fields} FROM sessions WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toSession(row);
+}
+
+export interface SessionsPage {
+  now: Instant;
+  after: Cursor | undefined;
+  limit: number;
+  /** Only those of this org. */
+  orgId?: string;
+}
+
+const newest = ({ now, after, limit, orgId }: SessionsPage) => sql`expires_at > ${now}
+  ${orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`}
+  ${after ? sql`AND (created_at < ${after.at} OR (created_at = ${after.at} AND id < ${after.id}))` : sql``}
+  ORDER BY created_at DESC, id DESC LIMIT ${limit}`;
+
+/** Newest first, of all kinds: ids of subjects tell them apart. */
+export const sessionsOf = async (
+  store: Pick<Store, "all">,
+  subjectId: string,
+  page: SessionsPage,
+): Promise<SessionRow[]> =>
+  (
+    await store.all<SessionColumns>(sql`SELECT ${fields} FROM sessions
+      WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId} AND ${newest(page)}`)
+  ).map(toSession);
+
+export const sessionsOfOrg = async (
+  store: Pick<Store, "all">,
+  page: SessionsPage & { orgId: string },
+): Promise<SessionRow[]> =>
+  (await store.all<SessionColumns>(sql`SELECT ${fields} FROM sessions WHERE ${newest(page)}`)).map(toSession);
+
+/** `desktop`: made with an API key, which is its subject. */
+export const sessionKinds = ["user", "platform", "desktop"] as const;
+
+export const insertSession = (session: Session, row: Omit<SessionRow, "lastUsedAt">): Promise<number> =>
+  session.run(sql`INSERT INTO sessions
+      (id, kind, subject_id, org_id, created_at, expires_at, address, user_agent)
+    VALUES (${row.id}, ${row.kind}, ${row.subjectId}, ${row.orgId}, ${row.createdAt}, ${row.expiresAt},
+            ${row.address}, ${row.userAgent})`);
 
 type SessionSubject = Pick<SessionRow, "kind" | "subjectId">;
 
@@ -53,6 +122,30 @@ export const deleteSession = (session: Session, id: string): Promise<number> =>
 
 export const deleteSessionsOf = (session: Session, { kind, subjectId }: SessionSubject): Promise<number> =>
   session.run(sql`DELETE FROM sessions WHERE kind = ${kind} AND subject_id = ${subjectId}`);
+
+/** Of all kinds, but the one. */
+export const deleteOthers = (
+  session: Session,
+  { subjectId, but }: { subjectId: string; but: string },
+): Promise<number> =>
+  session.run(sql`DELETE FROM sessions
+    WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId} AND id <> ${but}`);
+
+/** Skips rows that another node is writing: its time is as recent. */
+export async function updateLastUsed(session: Session, used: UsedSlice): Promise<void> {
+  const { rowsFrom, skipLocked } = session.seams;
+  const ids = used.map(([id]) => id);
+  const ats = used.map(([, at]) => at);
+  await session.run(
+    sql`WITH due AS (
+          SELECT id FROM sessions WHERE id IN (SELECT id FROM ${rowsFrom("named", { id: column.text(ids) })})
+          ORDER BY id ${skipLocked})
+        UPDATE sessions SET last_used_at = used.at
+        FROM ${rowsFrom("used", { id: column.text(ids), at: column.bigint(ats) })}
+        WHERE sessions.id = used.id AND sessions.id IN (SELECT id FROM due)
+          AND (sessions.last_used_at IS NULL OR sessions.last_used_at < used.at)`,
+  );
+}
 
 export const deleteExpired = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM sessions

@@ -8,7 +8,7 @@ import type { Store } from "../../../store/store.ts";
 import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
 import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
-import type { SessionRegister } from "./register.ts";
+import type { LoginOrigin, SessionRegister } from "./register.ts";
 import { isLoopbackAddress, type SignInLinks } from "./sign-in-links.ts";
 import type { Throttle } from "./throttle.ts";
 import type { Tokens } from "./tokens.ts";
@@ -24,18 +24,22 @@ export interface Sessions {
   /** The session of a token; undefined when the token is not valid. Cached for half a second. */
   find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
   /** `unauthenticated` with the same message and in the same time, whether the account exists or not. */
-  login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;
+  login(email: string, password: string, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
   /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
-  loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
+  loginToPlatform(email: string, password: string, from: LoginOrigin): Promise<PlatformLogin>;
   /**
    * By the sign-in link that the first start printed: once, within ten minutes, from this machine. Anything
    * else is `unauthenticated`.
    */
-  loginByLink(token: string, address: string): Promise<{ token: string; expiresAt: number }>;
+  loginByLink(token: string, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
   /** For a caller who came with an API key. */
-  desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
+  desktop(caller: Caller, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
   /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
   logout(token: string): Promise<void>;
+  /** The id of the token's session. */
+  idOf(token: string): Promise<string | undefined>;
+  /** Drops what this node remembers of sessions that are over by now; others do within `keyLeaseMs`. */
+  forget(isOver: (known: KnownSession) => boolean): void;
 }
 
 export interface SessionsDeps {
@@ -64,7 +68,9 @@ export function openSessions(deps: SessionsDeps): Sessions {
     if (!account || row.createdAt < account.tokensAfter) return undefined;
     const { caller, environmentId, expiresAt = row.expiresAt } = account;
     const ends = Math.min(expiresAt, row.expiresAt);
-    return ends <= clock.now() ? undefined : { caller, environmentId, expiresAt: ends };
+    if (ends <= clock.now()) return undefined;
+    register.used(row);
+    return { id: row.id, caller, environmentId, expiresAt: ends };
   }
 
   const remembered = ttlCache<KnownSession>({
@@ -95,13 +101,13 @@ export function openSessions(deps: SessionsDeps): Sessions {
   }
 
   /** A new session of the user, while the password is the one that was looked at. */
-  const begin = async (id: string, passwordHash: string) => {
+  const begin = async (id: string, passwordHash: string, from: LoginOrigin) => {
     const made = await store.write(async (session) => {
       const account = await users.noteLogin(session, id, passwordHash);
       // The account changed while the password was compared: the password may be the old one.
       if (!account) throw badLogin();
       const { orgId, tokensAfter } = account;
-      return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
+      return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter, from });
     });
     return tokens.sign(made);
   };
@@ -109,31 +115,32 @@ export function openSessions(deps: SessionsDeps): Sessions {
   return {
     find: (token) => remembered.peek(token) ?? remembered.get(token),
 
-    async login(email, password, address) {
+    async login(email, password, from) {
       const { id, passwordHash } = await identify(
-        { email, password, address, realm: "tenant" },
+        { email, password, address: from.address, realm: "tenant" },
         users.findByEmail,
       );
-      return begin(id, passwordHash);
+      return begin(id, passwordHash, from);
     },
 
-    async loginByLink(token, address) {
+    async loginByLink(token, from) {
+      const { address } = from;
       await throttle.attempt("sign-in link", address);
       const userId = isLoopbackAddress(address) ? links.take(token) : undefined;
       const user = userId === undefined ? undefined : await users.find(userId);
       if (!user) throw new Fault("unauthenticated", "the sign-in link is used, too old or of another server");
-      return begin(user.id, user.passwordHash);
+      return begin(user.id, user.passwordHash, from);
     },
 
-    async loginToPlatform(email, password, address) {
-      const login = { email, password, address, realm: "platform" };
+    async loginToPlatform(email, password, from) {
+      const login = { email, password, address: from.address, realm: "platform" };
       const { id, name, ...user } = await identify(login, platformUsers.findByEmail);
       if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
       const made = await store.write(async (session) => {
         const account = await platformUsers.noteLogin(session, id, user.passwordHash);
         if (!account) throw badLogin();
         const { orgId, tokensAfter } = account;
-        return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter });
+        return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter, from });
       });
       const [{ token }, roles] = await Promise.all([
         tokens.sign(made),
@@ -142,7 +149,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return { token, user: { id, email: user.email, name, roles } };
     },
 
-    async desktop(caller) {
+    async desktop(caller, from) {
       if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
       const made = await store.write(async (session) => {
         const key = await keys.hold(session, caller.id, caller.orgId);
@@ -150,7 +157,8 @@ export function openSessions(deps: SessionsDeps): Sessions {
         if (!key || key.tokensAfter !== caller.tokensAfter)
           throw new Fault("unauthenticated", "Invalid API key");
         const { orgId, tokensAfter } = key;
-        return register.add(session, { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter });
+        const wanted = { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter, from } as const;
+        return register.add(session, wanted);
       });
       return tokens.sign(made);
     },
@@ -161,5 +169,11 @@ export function openSessions(deps: SessionsDeps): Sessions {
       await register.end(claims.sid);
       remembered.forget(token);
     },
+
+    async idOf(token) {
+      const claims = await tokens.read(token);
+      return claims && register.idOf(claims.sid);
+    },
+    forget: remembered.forgetWhere,
   };
 }

@@ -22,6 +22,8 @@ export interface Tokens {
 const issuer = "svc";
 const algorithm = "HS256";
 const tokenCharsMax = 2_048;
+/** Tokens whose signature was verified, at a node. */
+const verifiedMax = 10_000;
 
 /** Platform tokens have a secret of their own: a leaked tenant secret cannot sign them. */
 const secretOf = { user: "jwt_secret", desktop: "jwt_secret", platform: "platform_jwt_secret" } as const;
@@ -35,6 +37,18 @@ export const looksLikeToken = (text: string): boolean =>
 export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }): Tokens {
   const { keyring, now } = deps;
   const encoder = new TextEncoder();
+  /** What verified tokens say, with the secret that signed them: it holds for as long as the keyring has that secret. */
+  const verified = new Map<string, { claims: TokenClaims; kid: string; secret: string }>();
+
+  function ofVerified(token: string): TokenClaims | undefined {
+    const known = verified.get(token);
+    if (!known) return undefined;
+    const { claims, kid, secret } = known;
+    if (claims.expiresAt > now() && keyring.find(secretOf[claims.kind], kid) === secret) return claims;
+    verified.delete(token);
+    return undefined;
+  }
+
   return {
     async sign({ kind, subjectId, sid, createdAt, expiresAt }) {
       const { id, secret } = keyring.current(secretOf[kind]);
@@ -50,15 +64,19 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
 
     async read(token) {
       if (!looksLikeToken(token)) return undefined;
+      const known = ofVerified(token);
+      if (known) return known;
       try {
         // Not verified yet: the kind only selects the secret that must have signed it.
         const { kind } = decodeJwt(token);
         if (!isKind(kind)) return undefined;
+        let signed: { kid: string; secret: string } | undefined;
         const { payload } = await jwtVerify(
           token,
           ({ kid }) => {
             const secret = kid === undefined ? undefined : keyring.find(secretOf[kind], kid);
-            if (secret === undefined) throw new errors.JWKSNoMatchingKey();
+            if (kid === undefined || secret === undefined) throw new errors.JWKSNoMatchingKey();
+            signed = { kid, secret };
             return encoder.encode(secret);
           },
           {
@@ -70,7 +88,10 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
         );
         const { sid, sub, exp } = payload;
         if (payload.kind !== kind || typeof sid !== "string") return undefined;
-        return { kind, subject: sub!, sid, expiresAt: exp! * 1_000 };
+        const claims = { kind, subject: sub!, sid, expiresAt: exp! * 1_000 };
+        if (verified.size >= verifiedMax) verified.delete(verified.keys().next().value!);
+        verified.set(token, { claims, ...signed! });
+        return claims;
       } catch {
         return undefined;
       }

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 /** A role as a user carries it: its id and its current name. */
@@ -85,6 +85,17 @@ export const anyUser = async (store: Pick<Store, "one">): Promise<boolean> =>
 export async function userById(store: StoreReader, id: string): Promise<StoredUser | undefined> {
   const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE id = ${id}`);
   return row && toUser(row);
+}
+
+/** By id, those that exist. */
+export async function usersById(
+  store: Pick<Store, "all" | "seams">,
+  ids: readonly string[],
+): Promise<Map<string, StoredUser>> {
+  const found = await store.all<UserColumns>(
+    sql`SELECT ${fields} FROM users WHERE id ${store.seams.among(column.text(ids))}`,
+  );
+  return new Map(found.map((row) => [row.id, toUser(row)]));
 }
 
 /** Locks the user: no other transaction changes it until this one ends. */

@@ -1,5 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, insufficientPermissions, missing } from "../../../kit/fault.ts";
+import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
@@ -74,12 +75,19 @@ export interface UsersDeps {
   endSessions: (session: Session, userId: string) => Promise<void>;
 }
 
+/** Users that one query looks up. */
+const soughtMax = 100;
+
 const emailTaken = () => new Fault("already_exists", "a user with this email exists", { field: "email" });
 
 /** Every change locks the org, then the user, until it commits. */
 export function users(deps: UsersDeps): Users {
   const { store, clock, ids, tenancy, endSessions } = deps;
   const carried = new CarriedRoles(deps.rolesOf);
+  const findUser = gatheredReads({
+    ...{ clock, keysMax: soughtMax },
+    read: (sought) => rows.usersById(store, sought),
+  });
 
   const prepare: Users["prepare"] = async ({ password, ...user }) => ({
     id: ids.next("usr"),
@@ -177,7 +185,7 @@ export function users(deps: UsersDeps): Users {
     },
 
     async find(id) {
-      const user = await rows.userById(store, id);
+      const user = await findUser(id);
       return user && carried.whole(store, user);
     },
     findByEmail: (email) => rows.userByEmail(store, email),

@@ -11,8 +11,8 @@ export const batchesCheck = (store: Store, clock: { now(): Instant }): Integrity
   run: async (environmentId) => {
     const late = clock.now() - overdueMs;
     return violationsOf(
-      await store.all<{ id: string; at: Instant }>(sql`SELECT id, at FROM (
-        SELECT environment_id, function_id || ':' || id AS id, closes_at AS at FROM batches
+      await store.all<{ id: string; at: Instant }>(sql`SELECT id, at, events FROM (
+        SELECT environment_id, function_id || ':' || id AS id, closes_at AS at, count AS events FROM batches
         WHERE closes_at <= ${late} ORDER BY closes_at LIMIT ${integrityRowsMax}) due
       WHERE environment_id = ${environmentId}`),
     );

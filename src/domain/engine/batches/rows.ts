@@ -124,3 +124,35 @@ export async function leastPosition(store: Store, environmentId: string): Promis
   );
   return row?.position ?? undefined;
 }
+
+/** What a function and a key have open, as it is listed. */
+export interface BatchListing
+  extends Pick<DueBatch, "id" | "function_id" | "function_version" | "size" | "count"> {
+  bytes: number;
+  closes_at: Instant;
+  /** Null while the batch is taken out of. */
+  first_event_id: string | null;
+  first_at: Instant | null;
+}
+
+/** By function and id, from behind `after`. */
+export function listBatches(
+  store: Pick<Store, "all">,
+  environmentId: string,
+  page: {
+    functionId: string | undefined;
+    after: { functionId: string; id: string } | undefined;
+    limit: number;
+  },
+): Promise<BatchListing[]> {
+  const { functionId, after, limit } = page;
+  const where = [sql`b.environment_id = ${environmentId}`];
+  if (functionId !== undefined) where.push(sql`b.function_id = ${functionId}`);
+  if (after) where.push(sql`(b.function_id, b.id) > (${after.functionId}, ${after.id})`);
+  return store.all(sql`SELECT b.id, b.function_id, b.function_version, b.size, b.count, b.bytes, b.closes_at,
+      e.event_id AS first_event_id, e.at AS first_at
+    FROM (SELECT * FROM batches b ${sql.where(where)} ORDER BY b.function_id, b.id LIMIT ${limit}) b
+      LEFT JOIN batch_events e ON e.environment_id = b.environment_id AND e.batch_id = b.id
+        AND e.position = b.first_position
+    ORDER BY b.function_id, b.id`);
+}

@@ -1,5 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
+import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
@@ -10,6 +11,18 @@ import { batchSliceMax, batchTakeMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type BatchedEvent, type BatchPlan, planBatches } from "./rules.ts";
 
+/** A batch as it is listed. */
+export interface OpenBatch extends rows.BatchListing {
+  /** Full, or its time is over. */
+  isReady: boolean;
+}
+
+export interface BatchesQuery {
+  functionId?: string | undefined;
+  cursor?: string | undefined;
+  limit?: number | undefined;
+}
+
 /** Events that start one run together: they join in the emit flush, and begin here. */
 export interface BatchStarts {
   /** Called with events that this node let join: the loop must look. */
@@ -18,6 +31,11 @@ export interface BatchStarts {
   dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
   /** The tick of loop `batches.close`; answers in how many milliseconds the next is due. */
   closeOnce(): Promise<{ againInMs?: number }>;
+  /** What is open in the environment, by function. */
+  list(
+    environmentId: string,
+    query: BatchesQuery,
+  ): Promise<{ batches: OpenBatch[]; nextCursor: string | undefined }>;
 }
 
 export interface BatchStartsDeps {
@@ -101,6 +119,20 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
     joined: deps.wake,
     dropFunction: rows.deleteBatchesOf,
 
+    async list(environmentId, { functionId, cursor, limit }) {
+      const size = pageSize(limit);
+      const found = await rows.listBatches(store, environmentId, {
+        functionId: functionId || undefined,
+        after: cursor ? readPlace(cursor) : undefined,
+        limit: size + 1,
+      });
+      const now = clock.now();
+      const { items, nextCursor } = pageOf(found, size, (last) =>
+        writeNameCursor(`${last.id} ${last.function_id}`),
+      );
+      return { batches: items.map((one) => ({ ...one, isReady: one.closes_at <= now })), nextCursor };
+    },
+
     async closeOnce() {
       if (!deps.knowsTime()) return {};
       const work = workOnSome(closeSlice, () => rows.environmentsDueNow(store, clock.now()));
@@ -109,6 +141,12 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
       return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
     },
   };
+}
+
+/** Ids of batches have no space. */
+function readPlace(cursor: string): { functionId: string; id: string } {
+  const [id = "", ...functionId] = readNameCursor("cursor", cursor).split(" ");
+  return { functionId: functionId.join(" "), id };
 }
 
 const inOrder = (found: readonly rows.BatchedRow[]): BatchedEvent[] =>

@@ -1,4 +1,5 @@
 import type { Log } from "../../../kit/log.ts";
+import { traceIn, traceOfRun } from "../../../kit/trace-context.ts";
 import type { LogSequences } from "../../log/log/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
 import type { Job, JobEvent } from "../jobs/rules.ts";
@@ -19,6 +20,8 @@ export interface AssignmentsDeps {
   /** Called with each job that cannot be sent. */
   onUnsent: (job: Job, error: unknown) => void;
   log: Log;
+  /** This server keeps spans of runs and steps. */
+  keepsSpans?: boolean;
 }
 
 export interface Assignments {
@@ -40,11 +43,20 @@ function charsOf({ event, completedSteps }: Job): number {
 }
 
 /**
- * Adds the place of its event and the values of the secrets that a job's function declares, as the last step before the job is sent: a
- * job that waits for its worker holds none.
+ * Adds the place of its event, its trace and the values of the secrets that a job's function declares, as the last step
+ * before the job is sent: a job that waits for its worker holds none.
  */
 export function openAssignments(deps: AssignmentsDeps): Assignments {
-  const { dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log } = deps;
+  const {
+    dispatcher,
+    definitions,
+    definitionAt,
+    secrets,
+    sequences,
+    onUnsent,
+    log,
+    keepsSpans = false,
+  } = deps;
 
   /** What the run is pinned to. No promise when that is the current version, as it mostly is. */
   function definitionOf(job: Job): FunctionDefinition | Promise<FunctionDefinition> {
@@ -71,6 +83,9 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
         "JOB_TOO_LARGE",
         `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
       );
+    const trace = traceIn(job.event.metadata);
+    if (trace) job.trace = traceOfRun(trace, { runId: job.runId, keepsSpans });
+    if (trace) job.keepsSpans = keepsSpans;
     const pinned = definitionOf(job);
     const { batch, secrets: names } = pinned instanceof Promise ? await pinned : pinned;
     if (batch) await addEvents(job);

@@ -52,8 +52,8 @@ export const miscounted = (
   environmentId: string,
   { limit, runs }: { limit: number; runs: number },
 ): Promise<{ id: string; at: Instant }[]> =>
-  reader.all(sql`SELECT g.id, g.last_seen_at AS at FROM (
-      SELECT id, count, last_seen_at FROM error_groups WHERE environment_id = ${environmentId}
+  reader.all(sql`SELECT g.id, g.last_seen_at AS at, g.function_id AS function, g.count AS counted FROM (
+      SELECT id, function_id, count, last_seen_at FROM error_groups WHERE environment_id = ${environmentId}
       ORDER BY last_seen_at DESC, id DESC LIMIT ${limit}) g
     WHERE (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.environment_id = ${environmentId}
       AND r.error_group = g.id LIMIT ${runs}) counted) > g.count`);
@@ -64,8 +64,8 @@ export const ungrouped = (
   environmentId: string,
   limit: number,
 ): Promise<{ id: string; at: Instant }[]> =>
-  reader.all(sql`SELECT r.id, r.created_at AS at FROM (
-      SELECT id, error_group, created_at FROM runs WHERE environment_id = ${environmentId}
+  reader.all(sql`SELECT r.id, r.created_at AS at, r.function_id AS function, r.error_group AS "group" FROM (
+      SELECT id, function_id, error_group, created_at FROM runs WHERE environment_id = ${environmentId}
       ORDER BY created_at DESC, id DESC LIMIT ${limit}) r
     WHERE r.error_group IS NOT NULL AND (SELECT 1 FROM error_groups g
       WHERE g.environment_id = ${environmentId} AND g.id = r.error_group LIMIT 1) IS NULL`);

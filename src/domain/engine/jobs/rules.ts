@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { eventsText, eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
+import { type TraceContext, tracedFields } from "../../../kit/trace-context.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompensatingJob, CompletedStep, NewRun } from "../runs/run.ts";
 
@@ -35,6 +36,10 @@ export interface Job {
    * sent.
    */
   secrets?: Readonly<Record<string, string>>;
+  /** From where its handler goes on in the trace of its event; `openAssignments` adds it. */
+  trace?: TraceContext;
+  /** The server keeps spans of its steps. */
+  keepsSpans?: boolean;
 }
 
 /** A job that is sent to its worker now. */
@@ -143,6 +148,12 @@ export const jobOfNewRun = (
   compensating: null,
 });
 
+function contextOf(job: Pick<Job, "trace" | "keepsSpans" | "secrets">) {
+  const { secrets } = job;
+  if (!job.trace && !secrets) return undefined;
+  return { context: { ...tracedFields(job), ...(secrets && { secrets }) } };
+}
+
 /** The assignment as JSON text. The event and outputs of steps are inserted as JSON texts. */
 export function assignmentJson(job: AssignedJob): string {
   const { event } = job;
@@ -163,7 +174,7 @@ export function assignmentJson(job: AssignedJob): string {
     lease_expires_at: rfc3339(job.leaseExpiresAt),
     lease_ms: job.leaseMs,
     ...(job.sequence !== undefined && { sequence: job.sequence }),
-    ...(job.secrets && { context: { secrets: job.secrets } }),
+    ...contextOf(job),
     ...(job.compensating && { compensating: job.compensating }),
   };
   const eventJson = eventText(event, keyField(event), "null");

@@ -14,6 +14,8 @@ export interface EndpointCall {
   /** Text of the shared key; undefined sends no signature. */
   signingKey: string | undefined;
   timeoutMs: number;
+  /** Header of that name; undefined for a run without a trace. */
+  traceparent?: string | undefined;
 }
 
 export interface EndpointCallerDeps extends OutwardCallerDeps {
@@ -42,10 +44,12 @@ export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDe
     return readJson(response, answerBytesMax);
   }
 
-  return function call({ url, body, signingKey, timeoutMs }: EndpointCall): Promise<unknown> {
+  return function call({ url, body, signingKey, timeoutMs, traceparent }: EndpointCall): Promise<unknown> {
     const seconds = Math.floor(deps.clock.now() / 1_000);
-    const headers =
-      signingKey === undefined ? {} : { "X-Svc-Signature": signatureOf(signingKey, body, seconds) };
+    const headers = {
+      ...(signingKey !== undefined && { "X-Svc-Signature": signatureOf(signingKey, body, seconds) }),
+      ...(traceparent !== undefined && { traceparent }),
+    };
     return post({ url, body, headers, timeoutMs }, read);
   };
 }

@@ -3,6 +3,7 @@ import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
+import { traceparentOf } from "../../../kit/trace-context.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import type { Job } from "../jobs/rules.ts";
@@ -95,6 +96,7 @@ export class JobCalls {
         url,
         body: requestBody(job, compensates),
         signingKey: signingKey(),
+        traceparent: job.trace && traceparentOf(job.trace),
         timeoutMs,
       });
       const report = reportOfAnswer(answer, job);

@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { eventsText, eventText, keyField } from "../../../kit/stored-event.ts";
+import { tracedFields } from "../../../kit/trace-context.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
 
@@ -110,6 +111,7 @@ export function requestBody(job: Job, compensates: boolean): string {
     function_id: job.functionId,
     attempt: job.attempt,
     ...(job.secrets && { secrets: job.secrets }),
+    ...(job.trace && { context: tracedFields(job) }),
     ...(job.sequence !== undefined && { sequence: job.sequence }),
     ...(compensates && { compensates }),
     ...(job.compensating && { compensating: job.compensating }),

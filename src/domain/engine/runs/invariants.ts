@@ -37,8 +37,8 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     about: "Active runs that nothing would ever move, among the newest runs.",
     run: async (environmentId) =>
       violationsOf(
-        await store.all<Lost>(sql`SELECT r.id, r.created_at AS at FROM (
-          SELECT id, status, created_at FROM runs WHERE environment_id = ${environmentId}
+        await store.all<Lost>(sql`SELECT r.id, r.created_at AS at, r.function_id AS function FROM (
+          SELECT id, function_id, status, created_at FROM runs WHERE environment_id = ${environmentId}
           ORDER BY created_at DESC, id DESC LIMIT ${integrityRowsMax}) r
         WHERE r.status = 'active' AND ${none(sql`FROM executions e WHERE e.run_id = r.id`)}`),
       ),
@@ -48,8 +48,9 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     about: "Executions whose run has ended or is not there.",
     run: async (environmentId) =>
       violationsOf(
-        await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
-          SELECT run_id, claimed_at, started_at FROM executions WHERE environment_id = ${environmentId}
+        await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at,
+            e.function_id AS function, e.state FROM (
+          SELECT run_id, function_id, state, claimed_at, started_at FROM executions WHERE environment_id = ${environmentId}
           LIMIT ${integrityRowsMax}) e
         WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`),
       ),
@@ -60,11 +61,11 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     run: async (environmentId) => {
       const late = clock.now() - overdueMs;
       return violationsOf(
-        await store.all<Lost>(sql`SELECT run_id AS id, wake_at AS at FROM (
-          SELECT run_id, environment_id, wake_at FROM executions WHERE state <> 'queued' AND wake_at <= ${late}
+        await store.all<Lost>(sql`SELECT run_id AS id, wake_at AS at, function_id AS function, state FROM (
+          SELECT run_id, environment_id, function_id, state, wake_at FROM executions WHERE state <> 'queued' AND wake_at <= ${late}
           ORDER BY wake_at LIMIT ${integrityRowsMax}) due WHERE environment_id = ${environmentId}
-        UNION ALL SELECT run_id, timeout_at FROM (
-          SELECT run_id, environment_id, timeout_at FROM executions
+        UNION ALL SELECT run_id, timeout_at, function_id, state FROM (
+          SELECT run_id, environment_id, function_id, state, timeout_at FROM executions
           WHERE timeout_at IS NOT NULL AND timeout_at <= ${late}
           ORDER BY timeout_at LIMIT ${integrityRowsMax}) ended WHERE environment_id = ${environmentId}`),
       );
@@ -75,8 +76,9 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     about: "Runs that wait for an event or a child, and nothing but their deadline would wake them.",
     run: async (environmentId) =>
       violationsOf(
-        await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
-          SELECT run_id, state, waiting_step_id, claimed_at, started_at FROM executions
+        await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at,
+            e.function_id AS function, e.state, e.waiting_step_id AS step FROM (
+          SELECT run_id, function_id, state, waiting_step_id, claimed_at, started_at FROM executions
           WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) e
         WHERE ${withoutWake}`),
       ),
@@ -86,7 +88,8 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     about: "Leases in lanes that were handed more than their function's limit since it was last changed.",
     run: async (environmentId) =>
       violationsOf(
-        await store.all<Lost>(sql`SELECT e.lane_id AS id, max(e.claimed_at) AS at FROM (
+        await store.all<Lost>(sql`SELECT e.lane_id AS id, max(e.claimed_at) AS at, max(f.id) AS function,
+            count(*) AS leased, max(f.lane_limit) AS "limit" FROM (
             SELECT id, lane_limit, updated_at FROM functions WHERE environment_id = ${environmentId}
               AND lane_limit IS NOT NULL ORDER BY id LIMIT ${integrityRowsMax}) f
           JOIN executions e ON e.environment_id = ${environmentId} AND e.function_id = f.id AND e.state = 'leased'
@@ -101,14 +104,14 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
     run: async (environmentId) => {
       const late = clock.now() - overdueMs;
       return violationsOf(
-        await store.all<Lost>(sql`SELECT id, at FROM (
+        await store.all<Lost>(sql`SELECT id, at, name AS event FROM (
           SELECT v.id, v.at, v.name FROM events v WHERE v.environment_id = ${environmentId}
             AND v.position > (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId})
             AND v.at + 0 <= ${late}
           ORDER BY v.position LIMIT ${integrityRowsMax}) v
         WHERE (SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
           AND w.fresh_at IS NULL LIMIT 1) IS NOT NULL
-        UNION ALL SELECT run_id, fresh_at FROM (SELECT run_id, fresh_at FROM waits
+        UNION ALL SELECT run_id, fresh_at, event_name FROM (SELECT run_id, fresh_at, event_name FROM waits
           WHERE environment_id = ${environmentId} AND fresh_at IS NOT NULL AND fresh_at <= ${late}
           ORDER BY fresh_at LIMIT ${integrityRowsMax}) w`),
       );

@@ -40,3 +40,8 @@ export const metOutputCharsMax = 200_000;
 export const searchedFunctionsMax = 20;
 /** Runs that are not over, of the environment or function, that a list by status begins with. */
 export const fewLiveMax = 5_000;
+
+/** Ended runs whose spans one look makes. */
+export const spanRunsMax = 200;
+/** Ended runs that wait for their spans; beyond it a run stays without. */
+export const spansWaitingMax = 10_000;

@@ -15,7 +15,8 @@ export const scheduleChecks = (store: Store, clock: { now(): Instant }): Integri
         await store.all<{
           id: string;
           at: Instant;
-        }>(sql`SELECT function_id || ':' || place AS id, updated_at AS at
+        }>(sql`SELECT function_id || ':' || place AS id, updated_at AS at,
+            expected_count AS expected, fired_count AS fired, missed_count AS missed
           FROM (SELECT * FROM schedules WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) s
           WHERE expected_count <> fired_count + missed_count`),
       ),

@@ -1,5 +1,6 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
 import type { Events } from "../../log/events/service.ts";
 import { recordMissed } from "./missed.ts";
@@ -29,6 +30,7 @@ export interface Schedules {
 export interface SchedulesDeps extends ScheduleSyncDeps {
   clock: Pick<Clock, "now" | "elapsed">;
   events: Pick<Events, "emit" | "invoke">;
+  tracer?: Pick<Tracer, "start">;
 }
 
 /** A slot that could not be fired is tried again after this. */
@@ -57,8 +59,27 @@ function shownOf(schedule: rows.Schedule): ShownSchedule {
   return { schedule, coming, error: undefined };
 }
 
+/** Each slot begins a trace. */
+const openSlotTraces =
+  ({ tracer = noTracer }: Pick<SchedulesDeps, "tracer">) =>
+  async (
+    environmentId: string,
+    fire: (traceparent: string | undefined) => Promise<unknown>,
+  ): Promise<void> => {
+    const span = tracer.start("schedule", "internal");
+    span.set("svc.environment_id", environmentId);
+    let failed: string | undefined = "failed";
+    try {
+      await fire(span.traceparent);
+      failed = undefined;
+    } finally {
+      span.end(failed);
+    }
+  };
+
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, events, self, onFrame } = deps;
+  const inOwnTrace = openSlotTraces(deps);
   const syncChanged = openScheduleSync(deps);
   /** The slot that could not be fired, by the schedule's name. */
   const failing = new Map<string, Instant>();
@@ -67,7 +88,6 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     if (now - slot >= takenOverMsMin && (await rows.slotsFiredBefore(store, schedule, [slot])).has(slot))
       return;
     const { environmentId, functionId, expression, eventName } = schedule;
-    const origin = { environmentId, source: "cron", runId: undefined };
     const value = { scheduledAt: rfc3339(slot), expression };
     const payload = {
       value,
@@ -76,9 +96,12 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
       idempotencyKey: rows.keyOfSlot(schedule, slot),
       ownKey: true as const,
     };
-    await (eventName === ""
-      ? events.invoke({ functionId, ...payload }, origin)
-      : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin));
+    await inOwnTrace(environmentId, async (traceparent) => {
+      const origin = { environmentId, source: "cron", runId: undefined, traceparent };
+      return eventName === ""
+        ? events.invoke({ functionId, ...payload }, origin)
+        : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin);
+    });
   }
 
   /** Fires the schedule's slot; undefined when that failed and shall be tried again. */

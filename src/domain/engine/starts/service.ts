@@ -24,7 +24,10 @@ export interface SyncInput {
 }
 
 /** The part of the request that a start reads. */
-export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal" | "screen">;
+export type StartCall = Pick<
+  Call,
+  "environmentId" | "idempotencyKey" | "runId" | "traceparent" | "signal" | "screen"
+>;
 
 /** The event of a start, and its position. */
 export type StartedBy = Pick<Emitted, "eventId" | "position">;
@@ -92,9 +95,9 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
     async triggerSync(input, call) {
       const draft = draftOf(input, call.idempotencyKey);
       await noteStarts(call, [draft]);
-      const { environmentId, runId } = call;
+      const { environmentId, runId, traceparent } = call;
       return withEnds(input, call, () =>
-        events.emitUndelayed(draft, { environmentId, source: "api", runId }),
+        events.emitUndelayed(draft, { environmentId, source: "api", runId, traceparent }),
       );
     },
   };

@@ -18,6 +18,7 @@ import {
   payloadLevelsMax,
   storedJson,
 } from "../../../kit/payload-json.ts";
+import { traceparentOf } from "../../../kit/trace-context.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import type { AssignedJob, JobEvent } from "../jobs/rules.ts";
 import type { LeaseState } from "../runs/execution/leases.ts";
@@ -252,6 +253,16 @@ const eventMessage = (field: string, event: JobEvent) => ({
   version: event.version,
 });
 
+function contextMessage({ trace, keepsSpans = false, secrets }: AssignedJob) {
+  if (!trace && !secrets) return undefined;
+  return {
+    context: {
+      ...(trace && { traceId: trace.traceId, traceparent: traceparentOf(trace), stepSpans: keepsSpans }),
+      ...(secrets && { secrets }),
+    },
+  };
+}
+
 /** A job as a message of the stream; throws when it cannot be one. */
 export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
@@ -276,7 +287,7 @@ export const toJobMessage = (job: AssignedJob) => ({
   leaseMs: job.leaseMs,
   sequence: job.sequence ?? "",
   ...(job.compensating && { compensating: compensatingMessage(job.compensating) }),
-  ...(job.secrets && { context: { secrets: job.secrets } }),
+  ...contextMessage(job),
 });
 
 type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];

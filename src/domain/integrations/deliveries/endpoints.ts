@@ -26,6 +26,13 @@ export interface EndpointInput {
   filter?: string | undefined;
 }
 
+/** What became of an endpoint; `moved`: it was sent something, or its dead letters are others. */
+export interface EndpointChange {
+  environmentId: string;
+  id: string;
+  change: "created" | "updated" | "deleted" | "moved";
+}
+
 export interface EndpointsDeps {
   store: Store;
   clock: Clock;
@@ -34,6 +41,8 @@ export interface EndpointsDeps {
   past: Pick<Past, "head" | "at">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   graceMsDefault: number;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: EndpointChange) => void;
 }
 
 /** What a secret of an endpoint is sealed for: the sealed text opens in no other row. */
@@ -122,6 +131,7 @@ function openEndpointChanges(deps: EndpointsDeps, find: FindEndpoint) {
         sealed: [after.sealed, ...(after.prev_sealed === null ? [] : [after.prev_sealed])],
       };
     });
+    deps.announce({ environmentId, id, change: "updated" });
     return { row: await find(environmentId, id) };
   }
 
@@ -214,6 +224,7 @@ export function openEndpoints(deps: EndpointsDeps) {
         await rows.insertEndpoint(session, { ...facts, sealed });
         return { result: { ...facts, sealed }, sealed: [sealed] };
       });
+      deps.announce({ environmentId, id: key.id, change: "created" });
       return { row: { ...row, head, letters: 0 }, secret };
     },
 
@@ -236,6 +247,7 @@ export function openEndpoints(deps: EndpointsDeps) {
       const key = { environment_id: environmentId, id };
       if ((await store.write((session) => rows.deleteEndpoint(session, key))) === 0)
         throw rules.missingEndpoint(id);
+      deps.announce({ environmentId, id, change: "deleted" });
     },
 
     /** Seals all secrets again, in the transaction that rotates the master key. */

@@ -11,7 +11,10 @@ export const endpointsCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
   about: "Endpoints of outbound webhooks whose position is beyond the end of the log.",
   run: async (environmentId) =>
     violationsOf(
-      await store.all<{ id: string; at: Instant }>(sql`SELECT id, updated_at AS at FROM webhook_endpoints
+      await store.all<{
+        id: string;
+        at: Instant;
+      }>(sql`SELECT id, updated_at AS at, position FROM webhook_endpoints
         WHERE environment_id = ${environmentId} AND position >
           (SELECT COALESCE(max(h.position), 0) FROM heads h WHERE h.environment_id = ${environmentId})
         LIMIT ${integrityRowsMax}`),

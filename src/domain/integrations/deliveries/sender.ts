@@ -2,6 +2,8 @@ import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { CallOutward } from "../../../kit/outward-call.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
+import type { Tracer } from "../../../kit/trace.ts";
+import { traceIn, traceparentOf } from "../../../kit/trace-context.ts";
 import type { Breakers } from "../../engine/breakers/service.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 import type { TopicDelivery } from "../../realtime/pubsub/delivery.ts";
@@ -40,6 +42,7 @@ export interface SendDeps {
   call: CallOutward;
   breakers: Breakers;
   timeoutMs: number;
+  tracer: Pick<Tracer, "start" | "on">;
   /** An event on its topics, as subscribers match it. */
   deliveriesOf: (event: LoggedEvent) => TopicDelivery[];
 }
@@ -51,11 +54,39 @@ export interface Spared {
 
 /** Sends single events to endpoints. */
 export function openSend(deps: SendDeps) {
-  const { clock, call, breakers, timeoutMs, deliveriesOf } = deps;
+  const { clock, call, breakers, timeoutMs, deliveriesOf, tracer } = deps;
 
-  async function post(url: string, event: LoggedEvent, secrets: readonly string[]): Promise<CallOutcome> {
+  /** The delivery is a span of the event's trace; an event without one begins none. */
+  async function traced(
+    row: EndpointRow,
+    event: LoggedEvent,
+    secrets: readonly string[],
+  ): Promise<CallOutcome> {
+    const trace = traceIn(event.metadata);
+    if (!trace || !tracer.on) return post(row.url, event, secrets, trace && traceparentOf(trace));
+    const span = tracer.start("webhook delivery", "client", traceparentOf(trace));
+    span.set("svc.environment_id", row.environment_id);
+    let failed: string | undefined = "failed";
+    try {
+      const outcome = await post(row.url, event, secrets, span.traceparent);
+      failed = outcome.kind === "delivered" ? undefined : outcome.kind;
+      return outcome;
+    } finally {
+      span.end(failed);
+    }
+  }
+
+  async function post(
+    url: string,
+    event: LoggedEvent,
+    secrets: readonly string[],
+    traceparent: string | undefined,
+  ): Promise<CallOutcome> {
     const body = bodyOf(event);
-    const headers = headersOf(event.id, body, secrets, clock.now());
+    const headers = {
+      ...headersOf(event.id, body, secrets, clock.now()),
+      ...(traceparent !== undefined && { traceparent }),
+    };
     try {
       return await call({ url, body, headers, timeoutMs }, async (response) => {
         // The body of the answer is not read: it may be endless.
@@ -89,7 +120,7 @@ export function openSend(deps: SendDeps) {
       };
       if ((await breakers.admits(endpoint)) === "open") return { kind: "spared" };
       const begunAt = clock.now();
-      const outcome = await post(row.url, event, secrets);
+      const outcome = await traced(row, event, secrets);
       // An endpoint that is gone answers: its breaker stays closed, and it is disabled.
       if (outcome.kind === "failed") await breakers.failed(endpoint);
       else await breakers.succeeded(endpoint, begunAt);

@@ -8,7 +8,7 @@ import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
-import { openEndpoints } from "./endpoints.ts";
+import { type EndpointChange, openEndpoints } from "./endpoints.ts";
 import * as letters from "./letter-rows.ts";
 import { deadLetterKeptMs, stoppedKeepsMs } from "./limits.ts";
 import { openDeliveryMeters } from "./meters.ts";
@@ -32,6 +32,7 @@ export interface WebhookEndpointsDeps extends Omit<SendDeps, "clock"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   past: Pick<Past, "head" | "at">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  announce: (change: EndpointChange) => void;
   graceMsDefault: number;
   /** The first pause between two tries, and how long an event is tried. */
   retryMs: number;
@@ -83,6 +84,7 @@ export function openDeliveries(deps: WebhookEndpointsDeps) {
       const at = clock.now();
       if ((await store.write((session) => letters.setDue(session, key, at))) === 0)
         throw missingLetter(eventId);
+      deps.announce({ environmentId, id: endpointId, change: "moved" });
       return { ...letter, due_at: at };
     },
 
@@ -91,6 +93,7 @@ export function openDeliveries(deps: WebhookEndpointsDeps) {
       const key = letterOf(environmentId, endpointId, eventId);
       if ((await store.write((session) => letters.deleteLetter(session, key))) === 0)
         throw missingLetter(eventId);
+      deps.announce({ environmentId, id: endpointId, change: "moved" });
     },
 
     /** What retention must keep: the first position that an endpoint still needs. */

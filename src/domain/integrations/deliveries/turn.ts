@@ -5,7 +5,7 @@ import type { Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
-import { placeOf } from "./endpoints.ts";
+import { type EndpointChange, placeOf } from "./endpoints.ts";
 import * as letters from "./letter-rows.ts";
 import {
   disabledAfterMs,
@@ -35,6 +35,8 @@ export interface TurnDeps {
   retryMs: number;
   triedMsMax: number;
   timeoutMs: number;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: EndpointChange) => void;
 }
 
 /** For one call and its save: a node that dies holds an endpoint up for no longer. */
@@ -113,17 +115,25 @@ export class SenderTurn {
     this.#unsaved = 0;
     this.#savedAt = clock.elapsed();
     this.#leaseUntil = leaseUntil;
+    this.#tell();
     if (saved?.status === "active" && saved.updated_at === this.#row.updated_at) return;
     if (saved) await this.#giveBack();
     throw new LostEndpoint();
   }
 
   /** The end of its turn is kept: of those with something to send, who waited longest is next. */
-  #giveBack() {
+  async #giveBack() {
     const since = this.#deps.clock.now() - 1;
-    return this.#deps.store.write((session) =>
+    const left = await this.#deps.store.write((session) =>
       rows.saveProgress(session, this.#row, this.#progress, { since }),
     );
+    this.#tell();
+    return left;
+  }
+
+  #tell(): void {
+    const { environment_id: environmentId, id } = this.#row;
+    this.#deps.announce({ environmentId, id, change: "moved" });
   }
 
   /** Whether the lease outlasts one more call; without this a slow node would send beside the next holder. */

@@ -14,7 +14,7 @@ export const agentToolsCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
       await store.all<{
         id: string;
         at: Instant;
-      }>(sql`SELECT t.qualified_name AS id, 0 AS at FROM agent_tools t
+      }>(sql`SELECT t.qualified_name AS id, 0 AS at, t.agent_name AS agent FROM agent_tools t
         LEFT JOIN agents a ON a.environment_id = t.environment_id AND a.name = t.agent_name
         WHERE t.environment_id = ${environmentId} AND a.name IS NULL LIMIT ${integrityRowsMax}`),
     ),

@@ -17,6 +17,7 @@ import {
 } from "./limits.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+import type { SourceChange } from "./source-changes.ts";
 import type { SignatureKey } from "./verify.ts";
 
 /** What the provider is answered. */
@@ -38,6 +39,7 @@ export interface Ingested {
   deliveryId: string;
   externalId: string;
   signatureKey: SignatureKey;
+  traceparent?: string | undefined;
 }
 
 export interface RecordDeps {
@@ -45,6 +47,8 @@ export interface RecordDeps {
   clock: Clock;
   log: Log;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: SourceChange) => void;
 }
 
 function rowOf(request: Ingested, at: Instant, bytesMax: number) {
@@ -82,15 +86,17 @@ export function arrivalOf(request: Ingested, at: Instant): Arrival {
 
 /** The deliveries of requests that brought no event of their own. */
 export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome"], Counter>) {
-  const { store, clock, log } = deps;
+  const { store, clock, log, announce } = deps;
   const limited = { clock, holdersMax: sourcesCachedMax };
   const noteRefusal = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
-  const insert = (row: rows.DeliveryRow): Promise<unknown> =>
-    store.write(async (session) => {
+  async function insert(row: rows.DeliveryRow): Promise<void> {
+    await store.write(async (session) => {
       await deps.shareEnvironment(session, row.environment_id);
       await rows.insertDelivery(session, row);
     });
+    announce({ environmentId: row.environment_id, id: row.source_id, change: "received" });
+  }
 
   /** Leaves a row of a request that brought no event. Requests of this kind that come all the time fill no table. */
   async function refuse(request: Ingested, status: "rejected" | "failed", fault: Fault): Promise<never> {

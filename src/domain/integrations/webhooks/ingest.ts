@@ -76,16 +76,17 @@ export function openIngest(deps: IngestDeps) {
   }
 
   async function emit(request: Ingested, data: unknown, typeData: unknown): Promise<Received> {
-    const { source, content, deliveryId, externalId } = request;
+    const { source, content, deliveryId, externalId, traceparent } = request;
     const { row } = source;
     const name = nameIn({ event_prefix: row.event_prefix, config: source.config }, content, typeData);
     const draft = eventDraft(row.id, { deliveryId, externalId }, name, data);
     const [emitted] = await events.emit([{ ...draft, arrival: arrivalOf(request, clock.now()) }], {
-      ...{ environmentId: row.environment_id, source: "webhook", runId: undefined },
+      ...{ environmentId: row.environment_id, source: "webhook", runId: undefined, traceparent },
     });
     const { eventId, position, repeated } = emitted!;
     if (repeated) return repeat(request, { event_id: eventId, event_name: draft.name, position });
     received("accepted").add();
+    deps.announce({ environmentId: row.environment_id, id: row.id, change: "received" });
     return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
   }
 
@@ -128,7 +129,7 @@ export function openIngest(deps: IngestDeps) {
     },
 
     /** Verifies an admitted request, and commits its event, its runs and its delivery together. */
-    async receive(id: string, content: WebhookContent): Promise<Received> {
+    async receive(id: string, content: WebhookContent, traceparent: string | undefined): Promise<Received> {
       const source = await held.get(id);
       if (!source) throw missing("webhook source", id);
       const { data, readable, fault } = bodyOf(content);
@@ -140,7 +141,7 @@ export function openIngest(deps: IngestDeps) {
       const { row } = request.source;
       try {
         if (fault) throw fault;
-        const answer = await emit(request, data, readable);
+        const answer = await emit({ ...request, traceparent }, data, readable);
         return row.source_type === "slack" ? { ...answer, challenge: challengeIn(readable) } : answer;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;

@@ -15,7 +15,10 @@ export const deliveriesCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
   about: `Accepted deliveries without their event, among the newest ${deliveriesCheckedMax} deliveries.`,
   run: async (environmentId) =>
     violationsOf(
-      await store.all<{ id: string; at: Instant }>(sql`SELECT d.id, d.created_at AS at FROM (
+      await store.all<{
+        id: string;
+        at: Instant;
+      }>(sql`SELECT d.id, d.created_at AS at, d.event_id AS event FROM (
           SELECT id, created_at, event_id, status, is_repeat FROM webhook_deliveries
           WHERE environment_id = ${environmentId} ORDER BY created_at DESC, id DESC LIMIT ${deliveriesCheckedMax}) d
         WHERE d.status = 'accepted' AND d.is_repeat = 0

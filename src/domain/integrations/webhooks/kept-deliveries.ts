@@ -12,6 +12,7 @@ import { configIn, type HeldSource, secretsOf } from "./held-sources.ts";
 import { listedBodyCharsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { deliveryStatuses } from "./rules.ts";
+import type { SourceChange } from "./source-changes.ts";
 import { verify } from "./verify.ts";
 
 export type { DeliveryRow } from "./rows.ts";
@@ -23,6 +24,8 @@ export interface KeptDeliveriesDeps {
   keyring: Pick<Keyring, "unseal">;
   events: Pick<Events, "emit">;
   keptMs: number;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: SourceChange) => void;
 }
 
 /** What sources see of the newest deliveries of an environment. */
@@ -115,6 +118,7 @@ export function openKeptDeliveries(deps: KeptDeliveriesDeps) {
         ...{ headers: row.request_headers, body: row.request_body },
       };
       await events.emit([{ ...draft, arrival }], { environmentId, source: "webhook", runId: undefined });
+      deps.announce({ environmentId, id: row.source_id, change: "received" });
       return find(environmentId, deliveryId);
     },
 

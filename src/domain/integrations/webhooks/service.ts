@@ -8,6 +8,7 @@ import type { Events } from "../../log/events/service.ts";
 import { openHeldSources } from "./held-sources.ts";
 import { openIngest } from "./ingest.ts";
 import { openKeptDeliveries } from "./kept-deliveries.ts";
+import type { SourceChange } from "./source-changes.ts";
 import { openSources } from "./sources.ts";
 import { openTrial } from "./trial.ts";
 
@@ -28,12 +29,20 @@ export interface WebhooksDeps {
   keptMs: number;
   /** Requests a second that one source takes at this node; 0 for any number. */
   perSecond: number;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: SourceChange) => void;
 }
 
 /** Inbound webhooks: sources, the ingest, and what came. */
 export function openWebhooks(deps: WebhooksDeps) {
   const held = openHeldSources(deps);
-  const sources = openSources({ ...deps, onChanged: held.forget });
+  const sources = openSources({
+    ...deps,
+    onChanged(change) {
+      held.forget(change.id);
+      deps.announce(change);
+    },
+  });
   const deliveries = openKeptDeliveries(deps);
   return {
     sources,

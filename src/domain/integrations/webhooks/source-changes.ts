@@ -15,6 +15,13 @@ export interface ShownSource {
   token?: string;
 }
 
+/** What became of a source; `received`: it was sent something. */
+export interface SourceChange {
+  environmentId: string;
+  id: string;
+  change: "created" | "updated" | "deleted" | "received";
+}
+
 export interface WebhookSourcesDeps {
   store: Store;
   clock: Clock;
@@ -24,7 +31,7 @@ export interface WebhookSourcesDeps {
   /** Of secrets that are rotated without one. */
   graceMsDefault: number;
   /** Called after the commit: this node reads the source anew. */
-  onChanged: (id: string) => void;
+  onChanged: (change: SourceChange) => void;
 }
 
 /** What a caller believes `updated_at` to be; undefined for one who does not care. */
@@ -58,7 +65,7 @@ export const openChange = ({ clock, keyring, onChanged }: WebhookSourcesDeps) =>
       await rows.updateSource(session, result);
       return { result, sealed: [result.sealed, result.prev_sealed].filter((one) => one !== null) };
     });
-    onChanged(id);
+    onChanged({ environmentId, id, change: "updated" });
     return { row };
   };
 

@@ -89,7 +89,7 @@ export function openSources(deps: WebhookSourcesDeps) {
         metadata: rules.metadataText(input.metadata),
         ...{ sealed: null, prev_sealed: null, prev_expires_at: null, created_at: now, updated_at: now },
       };
-      return keyring.writeSealed(async (session) => {
+      const made = await keyring.writeSealed(async (session) => {
         await deps.shareEnvironment(session, environmentId);
         if ((await rows.countSources(session, environmentId)) >= webhookSourcesMax)
           throw new Fault(
@@ -100,6 +100,8 @@ export function openSources(deps: WebhookSourcesDeps) {
         await rows.insertSource(session, { ...row, sealed });
         return { result: { row: { ...row, sealed }, token }, sealed: sealed === null ? [] : [sealed] };
       });
+      onChanged({ environmentId, id: key.id, change: "created" });
+      return made;
     },
 
     async list(
@@ -138,7 +140,7 @@ export function openSources(deps: WebhookSourcesDeps) {
     async delete(environmentId: string, id: string): Promise<void> {
       const gone = await store.write((session) => rows.deleteSource(session, environmentId, id));
       if (gone === 0) throw missing("webhook source", id);
-      onChanged(id);
+      onChanged({ environmentId, id, change: "deleted" });
     },
     ...openSourceSecrets(deps),
   };

@@ -5,6 +5,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
 import { type PageQuery, pageOf, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
 import { roundRobin, workOn } from "../../../kit/round-robin.ts";
+import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
@@ -194,12 +195,12 @@ const shown = ({ id, name, due_at, created_at }: rows.DelayedRow): DelayedEvent 
   createdAt: created_at,
 });
 
-const rowOf = (draft: EventDraft, { environmentId, runId }: EmitOrigin) => ({
+const rowOf = (draft: EventDraft, { environmentId, runId, traceparent }: EmitOrigin) => ({
   environment_id: environmentId,
   name: draft.name,
   version: draft.version,
   data: draft.data,
-  metadata: draft.metadata,
+  metadata: withTraceparent(draft.metadata, traceparent),
   idempotency_key: draft.idempotencyKey,
   run_id: runId ?? null,
   start_refused: draft.startRefused ? 1 : 0,

@@ -55,7 +55,7 @@ const asAsked = (emitted: Emitted, { tellUnserved }: Static<typeof Emit>): Emitt
 const delayedFields = ({ id, dueAt }: DelayedEvent) => ({ delayedId: id, dueAt: rfc3339(dueAt) });
 
 const toBody = ({ eventId, runIds, position, notices, unserved, delayed }: Emitted) => ({
-  eventId: eventId || undefined,
+  eventId,
   runIds: runIds.length > 0 ? runIds : undefined,
   sequence: position === undefined ? undefined : `${position}`,
   notices,
@@ -68,7 +68,9 @@ const about = (name: string): (string | Thing)[] => [name, { type: "event", id: 
 const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
 const alsoAsks = ["functions:invoke"];
 
-const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
+const originOf = ({ environmentId, runId, traceparent }: Call) => ({
+  ...{ environmentId, source: "api", runId, traceparent },
+});
 
 const Id = Type.String({ minLength: 1, maxLength: 200 });
 

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { withTraceparent } from "../../../kit/trace-context.ts";
 import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
@@ -32,6 +33,8 @@ export interface EmitOrigin {
   runId: string | undefined;
   /** The function that this run runs. */
   emitter?: string | undefined;
+  /** Where its trace stands. */
+  traceparent?: string | undefined;
 }
 
 /** The events of one call: all or none of them are written. */
@@ -148,7 +151,7 @@ function eventOf(
     name: draft.name,
     version: draft.version,
     data: draft.data,
-    metadata: draft.metadata,
+    metadata: withTraceparent(draft.metadata, origin.traceparent),
     source: origin.source,
     idempotencyKey: keyed.idempotencyKey,
     key: keyed.key,

@@ -1,4 +1,5 @@
 import { idempotencyKeptMs, purgeSliceMax } from "../../../kit/limits.ts";
+import { traceOfRun, traceparentOf } from "../../../kit/trace-context.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Emitted } from "./answers.ts";
 import { type EmitQueueDeps, openEmitQueue } from "./emit-queue.ts";
@@ -56,15 +57,24 @@ export function openEvents(deps: EventsDeps): Events {
   const triggering = openTriggering({ clock, definitions });
   const queue = openEmitQueue(deps);
 
-  /** Leaves out a run that the environment does not have. Answers without a promise when no run is named. */
-  const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
+  const keepsSpans = deps.watch.tracer.on;
+
+  /**
+   * Leaves out a run that the environment does not have; an event without a trace goes on with that of its run. Answers
+   * without a promise when no run is named.
+   */
+  const proven = (origin: EmitOrigin, stepId?: string): EmitOrigin | Promise<EmitOrigin> =>
     origin.runId === undefined
       ? origin
-      : provenanceOf(origin.environmentId, origin.runId).then((run) => ({
-          ...origin,
-          runId: run?.runId,
-          emitter: run?.functionId,
-        }));
+      : provenanceOf(origin.environmentId, origin.runId).then((run) => {
+          const trace = run?.trace && traceOfRun(run.trace, { runId: run.runId, stepId, keepsSpans });
+          return {
+            ...origin,
+            runId: run?.runId,
+            emitter: run?.functionId,
+            traceparent: origin.traceparent ?? (trace && traceparentOf(trace)),
+          };
+        });
 
   const judgedLater = (): Judged => ({
     id: ids.next("evt"),
@@ -110,9 +120,9 @@ export function openEvents(deps: EventsDeps): Events {
 
     async invoke(
       { functionId, parent, anyFunction = false, ...payload },
-      { source = "invoke", environmentId, runId },
+      { source = "invoke", environmentId, runId, traceparent },
     ) {
-      const origin = await proven({ environmentId, source, runId });
+      const origin = await proven({ environmentId, source, runId, traceparent }, parent?.stepId);
       const draft = { ...payload, name: functionId, version: 1, metadataValue: null };
       const [emitted] = await submit(origin, [draft], {
         target: { functionId, anyFunction, ...(parent && { parent }) },

@@ -74,6 +74,12 @@ export interface Schemas {
 /** The part that brings stored events up for those who read them. */
 export type Upcasts = Pick<Schemas, "broughtUp">;
 
+/** What became of the schemas of an environment. */
+export type SchemaChange = { environmentId: string } & (
+  | { change: "registered" | "deleted"; eventName: string; version: number }
+  | { change: "enforcement"; mode: SchemaMode }
+);
+
 export interface SchemasDeps {
   store: Store;
   clock: Clock;
@@ -81,10 +87,12 @@ export interface SchemasDeps {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Tells every flush of the environment that what it was decided by is old. Locks the environment's head. */
   raiseDefinitions: (session: Session, environmentId: string) => Promise<void>;
+  /** Called after the commit, for subscribers of frames. */
+  announce: (change: SchemaChange) => void;
 }
 
 export function openSchemas(deps: SchemasDeps): Schemas {
-  const { store, clock, shareEnvironment, raiseDefinitions } = deps;
+  const { store, clock, shareEnvironment, raiseDefinitions, announce } = deps;
 
   const chain = (environmentId: string, found: readonly SchemaRow[]): UpcastChain =>
     upcastChain(found, { clock, environmentId });
@@ -102,7 +110,7 @@ export function openSchemas(deps: SchemasDeps): Schemas {
         description: wanted.description,
         created_at: clock.now(),
       };
-      return store.write(async (session) => {
+      const registered = await store.write(async (session) => {
         await shareEnvironment(session, environmentId);
         const inserted = await rows.insertSchema(session, environmentId, schema);
         if (inserted === 0) {
@@ -115,6 +123,9 @@ export function openSchemas(deps: SchemasDeps): Schemas {
         requireRoom(await rows.totalsOf(session, environmentId));
         return { schema, created: true };
       });
+      const { eventName, version } = wanted;
+      if (registered.created) announce({ environmentId, eventName, version, change: "registered" });
+      return registered;
     },
 
     async get(environmentId, eventName, version) {
@@ -139,6 +150,7 @@ export function openSchemas(deps: SchemasDeps): Schemas {
           throw missingSchema(eventName, version);
         await raiseDefinitions(session, environmentId);
       });
+      announce({ environmentId, eventName, version, change: "deleted" });
     },
 
     async testUpcast(environmentId, { eventName, fromVersion, toVersion, data }) {
@@ -181,6 +193,7 @@ export function openSchemas(deps: SchemasDeps): Schemas {
           throw missing("environment", environmentId);
         await raiseDefinitions(session, environmentId);
       });
+      announce({ environmentId, mode, change: "enforcement" });
       return mode;
     },
   };

@@ -1,6 +1,7 @@
 import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
 
 /** Streams of one look, and the newest versions of each that are compared: an index has all that is read. */
@@ -43,8 +44,7 @@ export function streamsCheck(store: Pick<Store, "all">): IntegrityCheck {
       // It stays where something is broken, so that this is seen until it is put right.
       if (broken.length > 0) walks.set(environmentId, after);
       else if (looked.length === streamsAtOnce) walks.set(environmentId, looked.at(-1)!.entity_id);
-      const [first] = broken;
-      return { count: broken.length, oldest: first ? { id: first.entity_id, at: first.at } : null };
+      return violationsOf(broken.map(({ entity_id, ...rest }) => ({ id: entity_id, ...rest })));
     },
   };
 }

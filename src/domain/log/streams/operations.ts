@@ -70,7 +70,9 @@ const aboutRead = ({ entityId: id }: { entityId: string }): (string | Thing)[] =
 ];
 const readAsks = ["streams:read"];
 
-const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
+const originOf = ({ environmentId, runId, traceparent }: Call) => ({
+  ...{ environmentId, source: "api", runId, traceparent },
+});
 
 /** `of` is the place of its stream in a batch, `at` its own. */
 function appendDraft(

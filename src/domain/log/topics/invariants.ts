@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { integrityEnvironmentsMax, integrityRowsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { StoreReader } from "../../../store/store.ts";
-import type { Violations } from "../../record/integrity/rules.ts";
+import { headViolations, type Violations, violationsOf } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
 
 interface TopicHeadCheck {
@@ -34,6 +34,19 @@ const slice = (environmentId: string, from: number) => sql`(SELECT s.environment
 const kept = (environmentId: string, from: number) => sql`m.environment_id = ${environmentId}
   AND m.position < ${from + integrityRowsMax} AND m.position >= h.retention_floor`;
 
+/** The positions from `first` on that are not there; each is as old as the message behind it. */
+function gapsOf(
+  there: readonly { position: number | null; at: Instant }[],
+  { first, count, end }: { first: number; count: number; end: Instant },
+): { id: string; at: Instant }[] {
+  const gaps: { id: string; at: Instant }[] = [];
+  let next = 0;
+  for (let position = first; position < first + count; position++)
+    if (there[next]?.position === position) next++;
+    else gaps.push({ id: `position ${position}`, at: there[next]?.at ?? end });
+  return gaps;
+}
+
 /**
  * Positions missing in a slice, up to its last message. What is missing after that, the check of the head
  * finds.
@@ -61,9 +74,7 @@ async function gapsFrom(store: StoreReader, environmentId: string, from: number)
   const there = rows.filter(({ position }) => position !== null);
   const missing = Math.max(0, count - there.length);
   if (missing === 0) return well;
-  const at = there.findIndex(({ position }, place) => position !== first + place);
-  const place = at < 0 ? there.length : at;
-  return { count: missing, oldest: { id: `position ${first + place}`, at: (there[place] ?? ends).at } };
+  return violationsOf(gapsOf(there, { first, count, end: ends.at }));
 }
 
 /**
@@ -81,11 +92,7 @@ export function topicChecks(store: StoreReader): IntegrityCheck[] {
         if (!ends) return well;
         // When everything has expired there is no last message, and the floor is above the head.
         const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
-        const count = Math.abs(ends.position - last);
-        return {
-          count,
-          oldest: count === 0 ? null : { id: `position ${Math.min(ends.position, last) + 1}`, at: ends.at },
-        };
+        return headViolations({ ...ends, last });
       },
     },
     {

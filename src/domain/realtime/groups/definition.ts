@@ -22,6 +22,16 @@ export interface GroupName {
   name: string;
 }
 
+/** A group as frames name it. */
+export type ChangedGroup = Pick<GroupKey, "environment_id" | "namespace" | "name">;
+
+/** Tells subscribers of frames, after the commit; none of it waits or throws. */
+export interface GroupAnnouncer {
+  changed(change: "created" | "updated" | "deleted", group: ChangedGroup): void;
+  /** Its members, its position or its deliveries are others now. */
+  moved(environmentId: string, groupId: string): void;
+}
+
 /** Settings as callers give them. A setting that is left out, or is 0, has its default. */
 export interface GroupInput {
   pattern?: string | undefined;

@@ -44,6 +44,8 @@ export interface GroupReaderDeps {
   acks: Pick<Acks, "sent" | "unsent">;
   /** False while this node is not sure of the time: a claim would hold deliveries until a wrong time. */
   knowsTime: () => boolean;
+  /** Something was handed out, or passed over. */
+  onMoved: () => void;
   /** The group was deleted. */
   onGone: () => void;
   /** The member may not have what the group reads now. */
@@ -223,7 +225,7 @@ export class GroupReader {
   }
 
   async #accept(result: ClaimResult, ahead: LookAhead, hold: DeliveryHold): Promise<boolean> {
-    const { store, log, onGone } = this.#deps;
+    const { store, log, onGone, onMoved } = this.#deps;
     if (result.state === "gone") {
       onGone();
       return false;
@@ -251,7 +253,9 @@ export class GroupReader {
       });
     this.#dueAt = Number.POSITIVE_INFINITY;
     if (nextDueAt !== null) this.#noteDue(nextDueAt);
-    return claimed.length + givenUp.length > 0 || position > before;
+    const isMoved = claimed.length + givenUp.length > 0 || position > before;
+    if (isMoved) onMoved();
+    return isMoved;
   }
 }
 

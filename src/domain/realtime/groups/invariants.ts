@@ -12,7 +12,10 @@ export const groupCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
     "Consumer groups whose position is beyond the end of their log, or that hold deliveries beyond their position.",
   run: async (environmentId) =>
     violationsOf(
-      await store.all<{ id: string; at: Instant }>(sql`SELECT namespace || '/' || name AS id, updated_at AS at
+      await store.all<{
+        id: string;
+        at: Instant;
+      }>(sql`SELECT namespace || '/' || name AS id, updated_at AS at, position, last, held
         FROM (SELECT g.namespace, g.name, g.updated_at, g.position,
             (CASE WHEN g.log = 'events'
               THEN (SELECT h.position FROM heads h WHERE h.environment_id = ${environmentId})

@@ -20,6 +20,8 @@ export interface LocalReadersDeps {
   acks: Pick<Acks, "sent" | "unsent">;
   /** Tells every node of groups in which something is due. */
   onChanged: (changes: readonly GroupChange[]) => void;
+  /** A group of this node has other members, or handed something out. */
+  onMoved: (environmentId: string, groupId: string) => void;
   knowsTime: () => boolean;
 }
 
@@ -83,6 +85,7 @@ export class LocalReaders {
         ...this.#deps,
         source,
         counters: this.#counters,
+        onMoved: () => this.#deps.onMoved(group.environment_id, group.id),
         onGone: () => this.#end(reader, missing("consumer group", group.name)),
         onDenied: (member, fault) => {
           this.leave(reader, member);

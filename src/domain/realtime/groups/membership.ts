@@ -71,6 +71,7 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
         throw error;
       }
       reader.addMember(member);
+      deps.onMoved(group.environment_id, group.id);
       return { group, id: row.id, stop: () => readers.leave(reader, member) };
     },
 

@@ -235,3 +235,14 @@ export const groupsNow = (
       name: column.text(keys.map((key) => key.name)),
     })} JOIN consumer_groups g ON g.environment_id = i.environment_id AND g.namespace = i.namespace
       AND g.name = i.name`);
+
+/** Those of these groups that are there. */
+export const namesOfGroups = (
+  store: GroupReads & Pick<Store, "seams">,
+  groups: readonly { environmentId: string; groupId: string }[],
+): Promise<GroupKey[]> =>
+  store.all(sql`SELECT g.environment_id, g.namespace, g.name
+    FROM ${store.seams.rowsFrom("i", {
+      environment_id: column.text(groups.map(({ environmentId }) => environmentId)),
+      id: column.text(groups.map(({ groupId }) => groupId)),
+    })} JOIN consumer_groups g ON g.environment_id = i.environment_id AND g.id = i.id`);

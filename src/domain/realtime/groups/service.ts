@@ -6,7 +6,14 @@ import { countedPage, pageSize } from "../../../kit/page.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
-import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
+import {
+  changed,
+  changesOf,
+  type GroupAnnouncer,
+  type GroupInput,
+  type GroupName,
+  keyOf,
+} from "./definition.ts";
 import { keptUntil } from "./heartbeats.ts";
 import { type GroupInside, insideOf } from "./inside.ts";
 import { forgetLapsed } from "./lapsed-groups.ts";
@@ -114,7 +121,8 @@ export interface Groups {
   settled(): Promise<void>;
 }
 
-export interface GroupsDeps extends Omit<LocalReadersDeps, "acks" | "onChanged"> {
+export interface GroupsDeps extends Omit<LocalReadersDeps, "acks" | "onChanged" | "onMoved"> {
+  announce: GroupAnnouncer;
   ids: Ids;
   bus: Bus;
   nodeId: string;
@@ -149,14 +157,15 @@ function shareChanges(
 }
 
 export function openGroups(deps: GroupsDeps): Groups {
-  const { store, clock, watch } = deps;
+  const { store, clock, watch, announce } = deps;
   const publishChanges = shareChanges(deps, (changes) => membership.noteChanges(changes));
   const onChanged = (changes: readonly GroupChange[]) => {
     membership.noteChanges(changes);
     publishChanges(changes);
+    for (const { environmentId, groupId } of changes) announce.moved(environmentId, groupId);
   };
   const acks = openAcks({ store, clock, watch, onChanged });
-  const membership = openGroupMembership({ ...deps, acks, onChanged });
+  const membership = openGroupMembership({ ...deps, acks, onChanged, onMoved: announce.moved });
 
   const create = (group: NewGroup) => store.write((session) => createGroup(session, deps, group));
 
@@ -173,6 +182,7 @@ export function openGroups(deps: GroupsDeps): Groups {
         throw new Fault("already_exists", `consumer group ${key.name} exists in namespace ${key.namespace}`, {
           field: "name",
         });
+      announce.changed("created", key);
       return listedOf(key);
     },
 
@@ -206,6 +216,7 @@ export function openGroups(deps: GroupsDeps): Groups {
         return after;
       });
       onChanged([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
+      announce.changed("updated", key);
       await membership.lookAt(key);
       return listedOf(key);
     },
@@ -219,6 +230,7 @@ export function openGroups(deps: GroupsDeps): Groups {
       });
       if (!group) throw missing("consumer group", key.name);
       publishChanges([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
+      announce.changed("deleted", key);
       await membership.lookAt(key);
     },
 
@@ -238,7 +250,8 @@ export function openGroups(deps: GroupsDeps): Groups {
       if (!group) {
         // Another subscription may create it meanwhile: then this insert does nothing.
         const position = await startAfter();
-        await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
+        const made = await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
+        if (made > 0) announce.changed("created", key);
         group = await getGroup(store, key);
         if (!group) throw missing("consumer group", name);
       }

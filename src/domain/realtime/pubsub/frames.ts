@@ -20,7 +20,7 @@ export interface Frame {
 }
 
 /** Kinds of frames that are made only while somebody on any node reads them. */
-export type FrameKind = "runs" | "steps" | "workers" | "streams" | "projections";
+export type FrameKind = "runs" | "steps" | "workers" | "streams" | "projections" | "groups" | "webhooks";
 
 /**
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
@@ -79,6 +79,8 @@ const InterestHint = Type.Object({
   workers: Environments,
   streams: Environments,
   projections: Environments,
+  groups: Environments,
+  webhooks: Environments,
 });
 
 /**
@@ -91,6 +93,8 @@ const fieldOf: Record<FrameKind, Exclude<keyof Static<typeof InterestHint>, "fro
   workers: "workers",
   streams: "streams",
   projections: "projections",
+  groups: "groups",
+  webhooks: "webhooks",
 };
 const kinds = Object.keys(fieldOf) as FrameKind[];
 

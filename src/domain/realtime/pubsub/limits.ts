@@ -17,5 +17,13 @@ export const frameListenMsMax = 1_000;
 export const frameEnvironmentBytesMax = 110;
 /** Environments named in one word about interest, and runs looked up at once for their frames. */
 export const frameSliceMax = 500;
+/** How often the rows of frames are looked up while less than a slice of them waits. */
+export const lookEveryMs = 20;
+/** Of a run that is over within this time no frame says that it was running. */
+export const quickRunMs = 50;
 /** Ended runs waiting to be looked up for their frames; frames of more are dropped. */
 export const endsWaitingMax = 20_000;
+/** Frames of a group or a webhook that moves all the time leave a node at most this often. */
+export const movedFrameMs = 200;
+/** Groups or webhooks that a node tells of at once; frames of more are dropped. */
+export const movedThingsMax = 1_000;

@@ -1,6 +1,8 @@
-import { endsWaitingMax } from "./limits.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { endsWaitingMax, lookEveryMs } from "./limits.ts";
 
 export interface LookupQueueOptions<Item> {
+  clock: Pick<Clock, "elapsed" | "sleep">;
   /** Items of one look. */
   sliceMax: number;
   look: (items: readonly Item[]) => Promise<void>;
@@ -10,16 +12,21 @@ export interface LookupQueueOptions<Item> {
 
 /**
  * Looks up the rows that frames are made of. One look runs at a time; the next takes what came meanwhile,
- * once a key.
+ * once a key. A look begins at once when there was none within `lookEveryMs`; otherwise a busy node would ask the
+ * store for nearly each run by itself.
  */
-export function openLookupQueue<Item>({ sliceMax, look, onFailed }: LookupQueueOptions<Item>) {
+export function openLookupQueue<Item>({ clock, sliceMax, look, onFailed }: LookupQueueOptions<Item>) {
   const waiting = new Map<string, Item>();
   let looking = false;
+  let beganAt = Number.NEGATIVE_INFINITY;
 
   async function lookAll(): Promise<void> {
     looking = true;
     try {
       while (waiting.size > 0) {
+        const restMs = beganAt + lookEveryMs - clock.elapsed();
+        if (restMs > 0 && waiting.size < sliceMax) await clock.sleep(restMs);
+        beganAt = clock.elapsed();
         const slice = [...waiting.entries().take(sliceMax)];
         for (const [key] of slice) waiting.delete(key);
         await look(slice.map(([, item]) => item));

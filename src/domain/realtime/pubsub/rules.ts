@@ -172,6 +172,7 @@ function wantsSteps({ namespace, tokens }: Pattern): boolean {
 }
 
 const projectionKinds = ["projection", "projection_health"];
+const webhookKinds = ["webhook_source", "webhook_endpoint"];
 
 /**
  * Kinds of frames that must be made while this pattern has a reader. Frames of no kind are few and always
@@ -186,6 +187,10 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
     ...(namespace === "system" && standsFor(tokens[1], "stream") ? (["streams"] as const) : []),
     ...(namespace === "system" && projectionKinds.some((kind) => standsFor(tokens[1], kind))
       ? (["projections"] as const)
+      : []),
+    ...(namespace === "system" && standsFor(tokens[1], "group") ? (["groups"] as const) : []),
+    ...(namespace === "system" && webhookKinds.some((kind) => standsFor(tokens[1], kind))
+      ? (["webhooks"] as const)
       : []),
   ];
 }

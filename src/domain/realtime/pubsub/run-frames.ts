@@ -1,9 +1,9 @@
-import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
 import type { Frames } from "./frames.ts";
-import { endsWaitingMax, frameSliceMax, replayMax } from "./limits.ts";
+import { endsWaitingMax, frameSliceMax, quickRunMs, replayMax } from "./limits.ts";
 import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves } from "./rules.ts";
@@ -70,17 +70,20 @@ export interface RunFrames {
 
 export interface RunFramesDeps {
   store: Store;
+  clock: Pick<Clock, "elapsed" | "sleep" | "after">;
   log: Log;
   frames: Pick<Frames, "wantsRuns" | "send">;
 }
 
-export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames {
+export function openRunFrames({ store, clock, log, frames }: RunFramesDeps): RunFrames {
   const ends = openLook((ids) => endsOf(store, ids), send);
   const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
   /**
    * The last published place in each run's history: two looks may find the same row, or finish out of order.
    */
   const announced = new Map<string, number>();
+  /** Runs that a worker began at once: told a little later, so that of a quick run the end alone is told. */
+  const begun: RunNote[] = [];
 
   function send(note: RunNote): void {
     if (!frames.wantsRuns(note.environment_id)) return;
@@ -97,11 +100,16 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
     send(note);
   }
 
+  function tellBegun(): void {
+    for (const note of begun.splice(0)) sendMove(note);
+  }
+
   function openLook(
     find: (runIds: readonly string[]) => Promise<RunNote[]>,
     announce: (note: RunNote) => void,
   ) {
     const look = openLookupQueue<string>({
+      clock,
       sliceMax: frameSliceMax,
       onFailed: (error) => log.debug("frames.runs_unread", { error }),
       async look(runIds) {
@@ -127,7 +135,8 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
           output: null,
         };
         send({ ...note, type: "run.created", sequence: 1 });
-        if (lease) sendMove({ ...note, type: "run.started", sequence: 2 });
+        if (lease && begun.push({ ...note, type: "run.started", sequence: 2 }) === 1)
+          clock.after(quickRunMs, tellBegun);
       }
     },
 

@@ -29,7 +29,7 @@ export interface SocketSessionsDeps {
   pubsub: PubSub;
   log: Log;
   /** Writes one text to every connection that has joined the channel. */
-  publish: (channelId: string, text: string) => void;
+  publish: (channelId: string, text: string, kind: "data" | "hints") => void;
   screeningOf: OpenScreening;
 }
 
@@ -44,7 +44,8 @@ export function openSocketSessions(
   deps: SocketSessionsDeps,
 ): (options: SocketSessionOptions) => SubscriberSession {
   const broadcast: Broadcast = {
-    publish: (spec, delivery) => deps.publish(spec.id, eventFrame(spec, delivery)),
+    publish: (spec, delivery) =>
+      deps.publish(spec.id, eventFrame(spec, delivery), delivery.source === "system" ? "hints" : "data"),
   };
   const { acquire } = openHolderLimit({ most: subscriptionsOfCallerMax, what: "subscriptions" });
   const host: SessionHost = { ...deps, broadcast, acquire };

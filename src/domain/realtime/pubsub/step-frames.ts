@@ -1,4 +1,4 @@
-import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
@@ -71,13 +71,15 @@ function payloadOf({ runId, stepId, at }: StepAnnouncement, row: StepFrameRow): 
 
 export interface StepFramesDeps {
   store: Pick<Store, "all" | "seams">;
+  clock: Pick<Clock, "elapsed" | "sleep">;
   log: Log;
   frames: Pick<Frames, "wants" | "send">;
 }
 
 /** `system.run.{run id}.step.{the SDK's step id}.{created|updated|completed|failed|patched}`. */
-export function openStepFrames({ store, log, frames }: StepFramesDeps): StepFrames {
+export function openStepFrames({ store, clock, log, frames }: StepFramesDeps): StepFrames {
   const look = openLookupQueue<StepAnnouncement>({
+    clock,
     sliceMax: stepsSliceMax,
     onFailed: (error) => log.debug("frames.steps_unread", { error }),
     async look(announcements) {

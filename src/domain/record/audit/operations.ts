@@ -75,6 +75,49 @@ const VerifiedShape = Type.Object({
   }),
 });
 
+const anyFields = Type.Record(Type.String(), Type.Unknown());
+const cursor = described(text, "`cursor` of the page that follows; empty on the last one.");
+const count = described(row, "How many rows there are, whatever the page.");
+
+/** One client reads the snake_case names, another the camelCase ones and `entries`. */
+const AuthTrailShape = Type.Object({
+  events: Type.Array(
+    Type.Object({
+      id: described(text, "Id of the row (`aud_…`)."),
+      run_id: described(text, "Always empty."),
+      function_id: described(text, "Always empty."),
+      event_type: described(text, "What happened, such as `authz.denied`."),
+      payload: described(
+        anyFields,
+        "The call and its decision; fields that are set to be redacted are absent.",
+      ),
+      metadata: Type.Record(Type.String(), Type.String(), {
+        description: "Sequence and hash of the row, and the id of the request.",
+      }),
+      environment_id: described(text, "Id of the environment; empty for what happened outside any."),
+      created_at: Type.String({ format: "date-time", description: "When the call was made, RFC 3339." }),
+      scope: described(text, "Whose row it is: `tenant` or `platform`."),
+      platform_key_id: text,
+      platform_user_id: text,
+      impersonated_org_id: text,
+    }),
+    { description: "Rows, newest first." },
+  ),
+  next_cursor: cursor,
+  total_count: count,
+  nextCursor: described(cursor, "The same as `next_cursor`."),
+  totalCount: described(count, "The same as `total_count`."),
+  entries: Type.Array(
+    Type.Object({
+      id: described(text, "Id of the row (`aud_…`)."),
+      type: described(text, "The row's `event_type`."),
+      timestamp: Type.String({ format: "date-time" }),
+      data: described(anyFields, "The row's `payload`."),
+    }),
+    { description: "The rows of `events` in a shorter form." },
+  ),
+});
+
 const verifiedJson = (orgId: string, verified: Verified) => ({
   org_id: orgId,
   valid: verified.valid,
@@ -111,7 +154,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
         totalCount: page.totalCount,
         nextCursor: page.nextCursor ?? "",
       }),
-      { encode: authTrailRpcJson },
+      { encode: authTrailRpcJson, answer: AuthTrailShape },
     ),
     handle: ({ org_id, api_key_id, action, ...bounds }, call) =>
       audit.list({

@@ -3,6 +3,8 @@ import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { tryAgain } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
+import { pageOf, pageSize } from "../../../kit/page.ts";
+import { behind, type Offender, readPlace, writePlace } from "./rules.ts";
 import type { Integrity, IntegrityReport } from "./service.ts";
 
 /** What is left of an org's deleted environments: rows that the purge has not reached yet. */
@@ -40,6 +42,55 @@ const reportJson = (report: IntegrityReport, { environments, oldest }: PurgeBack
     ...(oldest && { oldest: { id: oldest.id, age_ms: Math.max(0, report.at - oldest.at) } }),
   },
 });
+
+const late = () => tryAgain("unavailable", "the database did not answer in time");
+
+const offenderJson = ({ id, at: since, facts }: Offender) => ({
+  id,
+  ...(since > 0 && { at: rfc3339(since) }),
+  facts,
+});
+
+const rowsOperation = (integrity: Integrity) =>
+  unary({
+    name: "integrity.rows",
+    action: "runs:read",
+    summary: "The rows behind the count of a check, the one that has waited longest first.",
+    reads: true,
+    input: Type.Object({
+      check: Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description: "Name of the check: `timers.overdue`.",
+      }),
+      cursor: Type.Optional(Type.String({ maxLength: 4_000 })),
+      limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
+    }),
+    output: Type.Object({
+      rows: Type.Array(
+        Type.Object({
+          id: Type.String({ description: "Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`." }),
+          at: Type.Optional(described(at, "Since when it is out of balance, or when it was changed last.")),
+          facts: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]), {
+            description: "The values that tell what is wrong, by their names.",
+          }),
+        }),
+        { description: "What is out of balance." },
+      ),
+      next_cursor: Type.Optional(Type.String()),
+    }),
+    rest: "GET /api/v1/integrity/{check}/rows",
+    async handle({ check, cursor, limit }, call) {
+      const all = await integrity.rows(call.environmentId, check);
+      if (!all) throw late();
+      const after = cursor === undefined || cursor === "" ? undefined : readPlace("cursor", cursor);
+      const { items, nextCursor } = pageOf(behind(all, after), pageSize(limit), writePlace);
+      return {
+        rows: items.map(offenderJson),
+        ...(nextCursor !== undefined && { next_cursor: nextCursor }),
+      };
+    },
+  });
 
 export const integrityOperations = (
   integrity: Integrity,
@@ -83,8 +134,9 @@ export const integrityOperations = (
     rest: "GET /api/v1/integrity",
     async handle(_input, call) {
       const report = await integrity.report(call.environmentId);
-      if (!report) throw tryAgain("unavailable", "the database did not answer in time");
+      if (!report) throw late();
       return reportJson(report, await backlogOf(call.caller.orgId));
     },
   }),
+  rowsOperation(integrity),
 ];

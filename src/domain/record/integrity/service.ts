@@ -1,16 +1,19 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
 import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
-import type { Violations } from "./rules.ts";
+import { headViolations, type Offender, type Violations } from "./rules.ts";
 
 /** How long an integrity report is cached, and how long a caller waits for one. */
 const integrityKeptMs = 1_000;
 const integrityWaitMsMax = 5_000;
 const lookAgainMs = 60_000;
+/** Checks of environments of which a node keeps the rows, for as long as the page after may be asked for. */
+const listingsKeptMax = 16;
 
 /**
  * One invariant that must hold in every environment. The capability whose rows it reads provides it; it is
@@ -22,6 +25,8 @@ export interface IntegrityCheck {
   /** What it counts. */
   about: string;
   run(environmentId: string): Promise<Violations>;
+  /** The rows behind the count, where `run` does not answer them. */
+  rows?(environmentId: string): Promise<readonly Offender[]>;
 }
 
 /** One row that a sweep repaired. */
@@ -31,7 +36,7 @@ export interface Healed {
   id: string;
 }
 
-export interface CheckResult extends Violations {
+export interface CheckResult extends Omit<Violations, "rows"> {
   name: string;
   about: string;
   healed: number;
@@ -47,6 +52,11 @@ export interface IntegrityReport {
 export interface Integrity {
   /** At most `integrityKeptMs` old; undefined when the store does not answer in time. */
   report(environmentId: string): Promise<IntegrityReport | undefined>;
+  /**
+   * The rows behind the count of a check, the one that has waited longest first; bounded as the check is. `not_found`
+   * for an unknown check; undefined when the store does not answer in time.
+   */
+  rows(environmentId: string, check: string): Promise<readonly Offender[] | undefined>;
   /** Notes what a sweep repaired: a row, a count, a line in the log. */
   healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;
   /**
@@ -77,16 +87,13 @@ export const logCheck = (store: Store): IntegrityCheck => ({
     if (!ends) return { count: 0, oldest: null };
     // When every event has expired there is no last event, and the floor is after the end.
     const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
-    const count = Math.abs(ends.position - last);
-    return {
-      count,
-      oldest: count === 0 ? null : { id: `position ${Math.min(ends.position, last) + 1}`, at: ends.at },
-    };
+    return headViolations({ ...ends, last });
   },
 });
 
 export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
   const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
+  const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
   const seen = new Map<string, IntegrityReport>();
   const looks = new Map<string, Pick<IntegrityReport, "at" | "balanced">>();
   let after = "";
@@ -115,12 +122,12 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
     const checked: CheckResult[] = [];
     for (const { name, about, run } of checks) {
-      const offence = await run(environmentId);
+      const { count, oldest } = await run(environmentId);
       const healing = healings.get(name);
       checked.push({
         name,
         about,
-        ...offence,
+        ...{ count, oldest },
         healed: healing?.healed ?? 0,
         healedAt: healing?.last_at ?? null,
       });
@@ -137,24 +144,36 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     return report;
   }
 
-  const cachedReportOf = (environmentId: string) => {
-    let asker = cachedReports.get(environmentId);
+  function cachedOf<Value>(
+    all: Map<string, () => Promise<Value | undefined>>,
+    { key, most }: { key: string; most: number },
+    query: () => Promise<Value>,
+  ): () => Promise<Value | undefined> {
+    let asker = all.get(key);
     if (!asker) {
-      if (cachedReports.size >= integrityEnvironmentsMax)
-        cachedReports.delete(cachedReports.keys().next().value!);
-      asker = cachedQuery({
-        clock,
-        keptMs: integrityKeptMs,
-        waitMsMax: integrityWaitMsMax,
-        query: () => look(environmentId),
-      });
-      cachedReports.set(environmentId, asker);
+      if (all.size >= most) all.delete(all.keys().next().value!);
+      asker = cachedQuery({ clock, keptMs: integrityKeptMs, waitMsMax: integrityWaitMsMax, query });
+      all.set(key, asker);
     }
     return asker;
-  };
+  }
+
+  const cachedReportOf = (environmentId: string) =>
+    cachedOf(cachedReports, { key: environmentId, most: integrityEnvironmentsMax }, () =>
+      look(environmentId),
+    );
 
   return {
     report: (environmentId) => cachedReportOf(environmentId)(),
+
+    async rows(environmentId, name) {
+      const check = checks.find((one) => one.name === name);
+      if (!check) throw missing("check", name);
+      const key = `${environmentId}\n${name}`;
+      return cachedOf(listings, { key, most: listingsKeptMax }, async () =>
+        check.rows ? check.rows(environmentId) : ((await check.run(environmentId)).rows ?? []),
+      )();
+    },
 
     lastLook(environmentId) {
       const last = looks.get(environmentId);

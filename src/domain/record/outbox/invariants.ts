@@ -2,8 +2,9 @@ import type { Clock } from "../../../kit/clock.ts";
 import { integrityRowsMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
+import { violationsOf } from "../integrity/rules.ts";
 import type { IntegrityCheck } from "../integrity/service.ts";
-import { outboxOverdueMs } from "./limits.ts";
+import { outboxOverdueMs, unmirroredListedMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 
 /**
@@ -26,25 +27,37 @@ export function outboxChecks({
       "Outbox entries that have been due for more than a minute: the bus is away, or no node leads `outbox`.",
     async run(environmentId) {
       const before = clock.now() - outboxOverdueMs;
-      const found = await rows.overdue(store, environmentId, before, integrityRowsMax);
-      const oldest = found.toSorted((one, other) => one.due_at - other.due_at).at(0);
-      return { count: found.length, oldest: oldest ? { id: oldest.id, at: oldest.due_at } : null };
+      return violationsOf(await rows.overdue(store, environmentId, before, integrityRowsMax));
     },
   };
   if (!mirrored) return [overdue];
+  /** The first of the events that the mirror has yet to send, as far as they are overdue. */
+  async function unmirrored(environmentId: string, most: number) {
+    const place = await rows.mirrorProgressOf(store, environmentId);
+    if (!place || place.head <= (place.position ?? 0)) return { events: [], head: 0 };
+    const range = { after: place.position ?? 0, last: place.head };
+    const before = clock.now() - outboxOverdueMs;
+    const events = (await mirrored!.between(environmentId, range, most)).filter(({ at }) => at < before);
+    return { events, head: place.head };
+  }
   const behind: IntegrityCheck = {
     name: "outbox.unmirrored",
     about: "Events that the mirror has not sent to the bus after a minute.",
     async run(environmentId) {
-      const place = await rows.mirrorProgressOf(store, environmentId);
-      if (!place || place.head <= (place.position ?? 0)) return { count: 0, oldest: null };
-      const range = { after: place.position ?? 0, last: place.head };
-      const [first] = await mirrored.between(environmentId, range, 1);
-      if (!first || first.at >= clock.now() - outboxOverdueMs) return { count: 0, oldest: null };
+      const { events, head } = await unmirrored(environmentId, 1);
+      const [first] = events;
+      if (!first) return { count: 0, oldest: null };
       return {
-        count: Math.min(integrityRowsMax, place.head - first.position + 1),
+        count: Math.min(integrityRowsMax, head - first.position + 1),
         oldest: { id: first.id, at: first.at },
       };
+    },
+    async rows(environmentId) {
+      const { events } = await unmirrored(environmentId, unmirroredListedMax);
+      return (
+        violationsOf(events.map(({ id, at, position, name }) => ({ id, at, position, event: name }))).rows ??
+        []
+      );
     },
   };
   return [overdue, behind];

@@ -23,3 +23,5 @@ export const deadLettersOffsetMax = 10_000;
 export const mirrorSliceMax = 100;
 export const mirrorLogsMax = 500;
 export const mirrorRoundMs = 1_000;
+/** Events listed of those that the mirror has not sent; they are read whole. */
+export const unmirroredListedMax = 200;

@@ -125,8 +125,8 @@ export const overdue = (
   environmentId: string,
   before: Instant,
   limit: number,
-): Promise<{ id: string; due_at: number }[]> =>
-  reader.all(sql`SELECT id, due_at FROM outbox
+): Promise<{ id: string; at: number; kind: string; attempts: number }[]> =>
+  reader.all(sql`SELECT id, due_at AS at, kind, attempts FROM outbox
     WHERE environment_id = ${environmentId} AND due_at < ${before} AND dead_at IS NULL LIMIT ${limit}`);
 
 /** A log whose end the mirror has not reached. */

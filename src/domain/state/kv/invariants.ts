@@ -15,12 +15,15 @@ interface CountedBucket {
   id: string;
   name: string;
   at: Instant;
+  value_count: number;
+  bytes: number;
+  revision: number;
   is_wrong: number;
 }
 
 /** The order lets every planner go by the primary key, and no further than the limit. */
 const compare = (store: CheckReads, environmentId: string, after: string): Promise<CountedBucket[]> =>
-  store.all(sql`SELECT b.id, b.name, b.created_at AS at, CASE WHEN b.value_count <= ${rowsEachMax} AND EXISTS (SELECT 1 FROM (
+  store.all(sql`SELECT b.id, b.name, b.created_at AS at, b.value_count, b.bytes, b.revision, CASE WHEN b.value_count <= ${rowsEachMax} AND EXISTS (SELECT 1 FROM (
         SELECT count(*) AS row_count, count(CASE WHEN l.operation = 'put' THEN 1 END) AS value_count,
           COALESCE(sum(l.bytes), 0) AS bytes, COALESCE(max(l.revision), 0) AS revision
         FROM (SELECT e.operation, e.bytes, e.revision FROM kv_keys e
@@ -50,7 +53,11 @@ export function bucketCheck(store: CheckReads): IntegrityCheck {
       // It stays where something is wrong, so that this is seen until it is put right.
       const last = wrong.length > 0 ? walked : buckets.length < bucketsAtOnce ? "" : buckets.at(-1)!.id;
       if (last !== "") walks.set(environmentId, last);
-      return violationsOf(wrong.map(({ name, at }) => ({ id: `bucket ${name}`, at })));
+      return violationsOf(
+        wrong.map(({ name, at, value_count, bytes, revision }) => ({
+          ...{ id: `bucket ${name}`, at, values: value_count, bytes, revision },
+        })),
+      );
     },
   };
 }

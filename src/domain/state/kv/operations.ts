@@ -12,6 +12,7 @@ import {
   watch,
 } from "../../../kit/operation.ts";
 import { bucketNameCharsMax, descriptionCharsMax, historyMax, keyBytesMax, ttlSecondsMax } from "./limits.ts";
+import { revisionsOperation } from "./revisions-operation.ts";
 import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";
 
 const bucketName = Type.String({ minLength: 1, maxLength: bucketNameCharsMax });
@@ -371,5 +372,6 @@ export const kvOperations = (kv: Kv): Operation[] => [
   ...bucketOperations(kv),
   keysOperation(kv),
   ...valueOperations(kv),
+  revisionsOperation(kv, { ofKey, aboutKey }),
   watchOperation(kv),
 ];

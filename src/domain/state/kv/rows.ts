@@ -220,6 +220,28 @@ export const pastValue = (
     WHERE e.environment_id = ${environmentId} AND e.bucket_id = ${bucketId} AND e.key = ${key}
       AND e.revision = ${revision} AND ${isAliveAt(now)}`);
 
+/** A revision of a key without its value. */
+export interface KeyRevision {
+  revision: number;
+  operation: "put" | "delete";
+  bytes: number;
+  created_at: Instant;
+  expires_at: Instant | null;
+}
+
+/** What is kept of a key, newest first: its row, also of a deletion, and the values before it. */
+export const revisionsOf = (
+  reads: KvReads,
+  environmentId: string,
+  { bucketId, key, now }: { bucketId: string; key: string; now: Instant },
+): Promise<KeyRevision[]> => {
+  const ofKey = sql`e.environment_id = ${environmentId} AND e.bucket_id = ${bucketId} AND e.key = ${key}
+    AND ${isAliveAt(now)}`;
+  return reads.all(sql`SELECT e.revision, e.operation, e.bytes, e.created_at, e.expires_at FROM kv_keys e WHERE ${ofKey}
+    UNION ALL SELECT e.revision, 'put', e.bytes, e.created_at, e.expires_at FROM kv_history e WHERE ${ofKey}
+    ORDER BY revision DESC`);
+};
+
 /** Keys in order, from `from` on and after `after`; those that are expired or deleted too, so that a look is bounded. */
 export const keysFrom = (
   reads: KvReads,

@@ -24,7 +24,7 @@ import { type KeyFilter, keyFilter, requireBucketName, requireKey, segmentFilter
 import { openWatches, type ToldChange, type WatchAsk, type WatchesDeps } from "./watches.ts";
 
 export type { OwnBucket } from "./own-bucket.ts";
-export type { Bucket, StoredValue } from "./rows.ts";
+export type { Bucket, KeyRevision, StoredValue } from "./rows.ts";
 export type { ToldChange } from "./watches.ts";
 
 /** What a bucket is made with; 0 and left out mean the default. */
@@ -58,6 +58,8 @@ export interface Kv {
   ): Promise<{ keys: string[]; nextCursor: string | undefined }>;
   /** The newest value, or the one of a revision that is still kept. */
   get(environmentId: string, bucket: string, key: string, revision?: number): Promise<rows.StoredValue>;
+  /** What is kept of a key, newest first; `not_found` without any. */
+  revisions(environmentId: string, bucket: string, key: string): Promise<rows.KeyRevision[]>;
   /** Answers the revision, once it is durable. */
   put(environmentId: string, bucket: string, key: string, put: PutInput): Promise<number>;
   /** A key that does not exist is deleted already. */
@@ -164,6 +166,14 @@ export function openKv(deps: KvDeps): Kv {
       const past = { bucketId: newest.bucket_id, key, revision, now };
       const found = await rows.pastValue(store, environmentId, past);
       if (!found) throw new Fault("not_found", `revision ${revision} of key ${key} not found`);
+      return found;
+    },
+
+    async revisions(environmentId, name, key) {
+      requireKey(key);
+      const { id: bucketId } = await requireBucket(environmentId, name);
+      const found = await rows.revisionsOf(store, environmentId, { bucketId, key, now: clock.now() });
+      if (found.length === 0) throw missing("key", key);
       return found;
     },
 

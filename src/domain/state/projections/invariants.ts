@@ -25,7 +25,11 @@ const cursorCheck = (store: StoreReads): IntegrityCheck => ({
     "Projections whose cursor is beyond the end of the log or beyond what was delivered, or that have no generation to read.",
   run: async (environmentId) =>
     violationsOf(
-      await store.all<{ id: string; at: Instant }>(sql`SELECT name AS id, max(updated_at) AS at FROM (
+      await store.all<{
+        id: string;
+        at: Instant;
+      }>(sql`SELECT name AS id, max(updated_at) AS at, max(cursor_position) AS "cursor",
+          max(position) AS position, max(last) AS head FROM (
           SELECT p.name, p.updated_at, p.generation AS reads, g.generation, g.cursor_position, g.position, g.delivered,
             g.offered, (SELECT h.position FROM heads h WHERE h.environment_id = ${environmentId}) AS last
           FROM projections p LEFT JOIN projection_generations g ON g.environment_id = p.environment_id
@@ -60,7 +64,7 @@ class Walks<Place> {
     if (this.#places.size >= integrityEnvironmentsMax) this.#places.delete(this.#places.keys().next().value!);
     const place = broken.length > 0 ? after : next;
     if (place !== undefined) this.#places.set(environmentId, place);
-    return violationsOf(broken);
+    return violationsOf(broken.map(({ isBroken, ...row }) => row));
   }
 }
 

@@ -58,6 +58,7 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
     },
     admits: ({ params, query }) => ingest.admit(params.id ?? "", tokenIn(query)),
     onBodyTooLarge: ({ id = "" }, _call, fault) => ingest.tooLarge(id, fault),
-    handle: ({ id, query, headers, body }) => ingest.receive(id, { bytes: body, headers, query }),
+    handle: ({ id, query, headers, body }, { traceparent }) =>
+      ingest.receive(id, { bytes: body, headers, query }, traceparent),
   }),
 ];

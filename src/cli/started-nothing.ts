@@ -1,0 +1,16 @@
+/** What an emit answers. */
+export interface EmittedShown {
+  runIds?: string[];
+  notices?: { message?: string }[];
+  delayedId?: string;
+}
+
+/** Why an emit began nothing, where its answer does not say it already; `next` shows the functions. */
+export function startedNothing(
+  { runIds = [], notices = [], delayedId }: EmittedShown,
+  event: unknown,
+  next: string,
+): string | undefined {
+  if (runIds.length > 0 || notices.length > 0 || delayedId) return undefined;
+  return `it started no run: no active function has a trigger that takes this ${event}; ${next}`;
+}

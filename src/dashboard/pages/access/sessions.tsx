@@ -1,0 +1,154 @@
+import { useState } from "preact/hooks";
+import {
+  type AccessScope,
+  endOtherSessions,
+  endOwnSession,
+  endSession,
+  listOwnSessions,
+  listSessions,
+  listUsers,
+  type SessionData,
+} from "../../lib/access.ts";
+import { instantOf } from "../../lib/format.ts";
+import { type LoadedPages, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { may } from "../../lib/session.ts";
+import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
+import { Confirm } from "../../ui/dialog.tsx";
+import { type Column, ReadTable } from "../../ui/table.tsx";
+
+/** Who is signed in, from where: the viewer's own sessions, and for an admin those of all. */
+export function Sessions({ scope }: { scope: AccessScope }) {
+  return (
+    <>
+      <OwnSessions />
+      {may(scope.reads.users) && <SessionsOfAll scope={scope} />}
+    </>
+  );
+}
+
+function OwnSessions() {
+  const [ended, setEnded] = useState<SessionData>();
+  const [isEndingOthers, setEndingOthers] = useState(false);
+  const read = usePages(listOwnSessions, []);
+  useNet(read.reload);
+  return (
+    <Section
+      title="Your sessions"
+      aside={
+        read.value?.some(({ is_current }) => !is_current) && (
+          <Button onClick={() => setEndingOthers(true)}>End all others…</Button>
+        )
+      }
+    >
+      <SessionTable label="Your sessions" read={read} onEnd={setEnded} />
+      {ended && (
+        <EndDialog
+          act={() => endOwnSession(ended.id)}
+          onDone={read.reload}
+          onClose={() => setEnded(undefined)}
+        />
+      )}
+      {isEndingOthers && (
+        <Confirm
+          title="End all your other sessions?"
+          verb="End all others"
+          act={endOtherSessions}
+          done="Your other sessions ended"
+          onDone={read.reload}
+          onClose={() => setEndingOthers(false)}
+        >
+          <p>Whoever uses one of them has to sign in again. You stay signed in here.</p>
+        </Confirm>
+      )}
+    </Section>
+  );
+}
+
+function SessionsOfAll({ scope }: { scope: AccessScope }) {
+  const [ended, setEnded] = useState<SessionData>();
+  const read = usePages((cursor, signal) => listSessions(scope, cursor, signal), [scope.path]);
+  const { value: users = [] } = useLoaded((signal) => listUsers(scope, signal), [scope.path]);
+  useNet(read.reload);
+  const emails = new Map(users.map(({ id, email }) => [id, email]));
+  const who: Column<SessionData> = {
+    name: "User",
+    of: ({ kind, subject_id }) => (
+      <>
+        <Text of={emails.get(subject_id) ?? subject_id} />
+        {kind === "desktop" && <span class="under">made with this API key</span>}
+      </>
+    ),
+  };
+  const title = scope.isPlatform ? "Sessions of the platform" : "Sessions of the organization";
+  return (
+    <Section title={title}>
+      <SessionTable
+        label={title}
+        read={read}
+        before={who}
+        {...(may(scope.manages.users) && { onEnd: setEnded })}
+      />
+      {ended && (
+        <EndDialog
+          act={() => endSession(scope, ended.id)}
+          onDone={read.reload}
+          onClose={() => setEnded(undefined)}
+        />
+      )}
+    </Section>
+  );
+}
+
+function SessionTable(props: {
+  label: string;
+  read: LoadedPages<SessionData>;
+  before?: Column<SessionData>;
+  onEnd?: (session: SessionData) => void;
+}) {
+  const { label, read, before, onEnd } = props;
+  return (
+    <ReadTable
+      read={read}
+      label={label}
+      keyOf={({ id }) => id}
+      columns={[
+        ...(before ? [before] : []),
+        {
+          name: "From",
+          of: ({ address = "", user_agent = "", is_current }) => (
+            <>
+              <Text of={address || "an unknown address"} />
+              {is_current && <span class="tag">this one</span>}
+              {user_agent && (
+                <span class="under">
+                  <Text of={user_agent} />
+                </span>
+              )}
+            </>
+          ),
+        },
+        { name: "Began", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
+        { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={instantOf(last_used_at)} /> },
+        {
+          name: "",
+          of: (session) =>
+            onEnd &&
+            !session.is_current && (
+              <span class="row-actions">
+                <Button icon="close" onClick={() => onEnd(session)}>
+                  End…
+                </Button>
+              </span>
+            ),
+        },
+      ]}
+      empty={<Empty title="No sessions" />}
+    />
+  );
+}
+
+const EndDialog = (props: { act: () => Promise<void>; onDone: () => void; onClose: () => void }) => (
+  <Confirm title="End the session?" verb="End the session" done="Session ended" {...props}>
+    <p>Within half a second no node believes it, and its open pages close.</p>
+  </Confirm>
+);

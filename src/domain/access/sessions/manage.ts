@@ -1,0 +1,148 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
+import type { Call, Caller } from "../../../kit/operation.ts";
+import { pageOf, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { SessionRow } from "./rows.ts";
+import * as rows from "./rows.ts";
+import type { Sessions } from "./service.ts";
+
+/** A session as it is listed: nothing of it can be used as its token. */
+export interface ListedSession extends Omit<SessionRow, "lastUsedAt"> {
+  lastUsedAt: Instant | undefined;
+  /** It is the one that the call came with. */
+  isCurrent: boolean;
+}
+
+export interface SessionPageQuery {
+  cursor?: string | undefined;
+  limit?: number | undefined;
+}
+
+export interface SessionList {
+  sessions: ListedSession[];
+  nextCursor: string | undefined;
+}
+
+type OfCall = Pick<Call, "caller" | "session">;
+
+/** Sessions as their users and admins see and end them. */
+export interface SessionManagement {
+  /** The caller's own, newest first; of a key those that were made with it. */
+  own(call: OfCall, query: SessionPageQuery): Promise<SessionList>;
+  /** Of the org in which the caller acts: the platform's own for a platform credential that impersonates none. */
+  ofOrg(call: OfCall, query: SessionPageQuery & { userId?: string | undefined }): Promise<SessionList>;
+  /** `not_found` for what is not the caller's. */
+  endOwn(call: OfCall, id: string): Promise<void>;
+  /** All of the caller's but the one that the call came with; answers how many. */
+  endOthers(call: OfCall): Promise<number>;
+  /** `permit` throws unless the caller may end sessions of this user. `not_found` for another org's. */
+  end(call: OfCall, id: string, permit: (userId: string) => Promise<void>): Promise<void>;
+  /** Every session of a user of the caller's org; answers how many. */
+  endOf(call: OfCall, userId: string): Promise<number>;
+}
+
+export interface SessionManagementDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  sessions: Pick<Sessions, "idOf" | "forget">;
+  /** Throws `not_found` unless the user is of the org. */
+  requireUser: (orgId: string, userId: string) => Promise<unknown>;
+  /** Called for each end in the platform's own org, in its transaction. */
+  record: (session: Session, by: Caller, payload: Record<string, unknown>) => Promise<void>;
+}
+
+const prefix = "ses_";
+const hashOf = (id: string): string => (id.startsWith(prefix) ? id.slice(prefix.length) : "");
+const none = "";
+
+export function openSessionManagement(deps: SessionManagementDeps): SessionManagement {
+  const { store, clock, sessions, requireUser, record } = deps;
+
+  const currentOf = async ({ session }: OfCall): Promise<string> =>
+    session === undefined ? none : ((await sessions.idOf(session)) ?? none);
+
+  async function list(
+    call: OfCall,
+    { cursor, limit }: SessionPageQuery,
+    read: (page: rows.SessionsPage) => Promise<SessionRow[]>,
+  ): Promise<SessionList> {
+    const size = pageSize(limit);
+    const after = cursor === undefined || cursor === "" ? undefined : readCursor("cursor", cursor);
+    const [found, current] = await Promise.all([
+      read({ now: clock.now(), after, limit: size + 1 }),
+      currentOf(call),
+    ]);
+    const { items, nextCursor } = pageOf(found, size, ({ createdAt, id }) =>
+      writeCursor({ at: createdAt, id }),
+    );
+    return {
+      sessions: items.map(({ lastUsedAt, ...row }) => ({
+        ...row,
+        id: `${prefix}${row.id}`,
+        lastUsedAt: lastUsedAt ?? undefined,
+        isCurrent: row.id === current,
+      })),
+      nextCursor,
+    };
+  }
+
+  const isOfPlatform = ({ kind, impersonates }: Caller) => kind === "platform" && impersonates !== true;
+
+  async function endOne(
+    { caller }: OfCall,
+    id: string,
+    isMeant: (row: SessionRow) => boolean,
+  ): Promise<void> {
+    const hash = hashOf(id);
+    await store.write(async (session) => {
+      const row = await rows.holdSession(session, hash);
+      if (!row || row.expiresAt <= clock.now() || !isMeant(row)) throw missing("session", id);
+      await rows.deleteSession(session, hash);
+      if (isOfPlatform(caller)) await record(session, caller, { session_id: id, user_id: row.subjectId });
+    });
+    sessions.forget((known) => known.id === hash);
+  }
+
+  async function endMany({ caller }: OfCall, subjectId: string, but: string): Promise<number> {
+    const ended = await store.write(async (session) => {
+      const count = await rows.deleteOthers(session, { subjectId, but });
+      if (count > 0 && isOfPlatform(caller)) await record(session, caller, { user_id: subjectId, count });
+      return count;
+    });
+    sessions.forget((known) => known.caller.id === subjectId && known.id !== but);
+    return ended;
+  }
+
+  return {
+    own: (call, query) => list(call, query, (page) => rows.sessionsOf(store, call.caller.id, page)),
+
+    async ofOrg(call, { userId, ...query }) {
+      const { orgId } = call.caller;
+      return list(call, query, (page) =>
+        userId === undefined || userId === ""
+          ? rows.sessionsOfOrg(store, { ...page, orgId })
+          : rows.sessionsOf(store, userId, { ...page, orgId }),
+      );
+    },
+
+    endOwn: (call, id) => endOne(call, id, ({ subjectId }) => subjectId === call.caller.id),
+
+    async endOthers(call) {
+      return endMany(call, call.caller.id, await currentOf(call));
+    },
+
+    async end(call, id, permit) {
+      const isOfOrg = ({ orgId }: SessionRow) => orgId === call.caller.orgId;
+      const sid = hashOf(id);
+      const row = (await rows.sessionsById(store, [sid])).get(sid);
+      if (row && isOfOrg(row)) await permit(row.subjectId);
+      await endOne(call, id, isOfOrg);
+    },
+
+    async endOf(call, userId) {
+      await requireUser(call.caller.orgId, userId);
+      return endMany(call, userId, none);
+    },
+  };
+}

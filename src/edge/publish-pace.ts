@@ -1,0 +1,79 @@
+import type { Clock } from "../kit/clock.ts";
+
+/** How long texts of a kind gather. */
+interface Gathering {
+  /** Writes to sockets that a node aims at: each costs a call of the kernel, however little it carries. */
+  writesPerSecond: number;
+  /** The longest that a text waits for others to go with it. */
+  msMax: number;
+}
+
+export const gatherings = {
+  /** Events and messages of users. */
+  data: { writesPerSecond: 10_000, msMax: 30 },
+  /** Frames of `system.*`, which lists and dashboards follow. */
+  hints: { writesPerSecond: 2_500, msMax: 70 },
+} satisfies Record<string, Gathering>;
+
+/** With this much gathered a write is not made cheaper by waiting. */
+const gatherCharsMax = 256 * 1024;
+
+export interface PublishPaceDeps {
+  clock: Pick<Clock, "elapsed" | "after">;
+  /** Writes the text to each connection that has joined the channel. */
+  send: (channelId: string, text: string) => void;
+  /** Connections that have joined the channel. */
+  readersOf: (channelId: string) => number;
+}
+
+export interface PublishPace {
+  publish(channelId: string, text: string, kind: keyof typeof gatherings): void;
+  /**
+   * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader would get
+   * what its replay had already, and a leaving one would miss the end.
+   */
+  flush(): void;
+}
+
+/**
+ * Lets texts for many connections gather for a few milliseconds, so that a connection gets them in one write. A text
+ * goes at once when nothing was sent shortly before, or when few connections read. Texts keep their order, over all channels.
+ */
+export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps): PublishPace {
+  let gathered: { channelId: string; text: string }[] = [];
+  let chars = 0;
+  /** Of the last flush: when it was, by the monotonic clock, and how many writes it took. */
+  let last = { at: Number.NEGATIVE_INFINITY, writes: 0 };
+  let due: { at: number; cancel: () => void } | undefined;
+
+  function flush(): void {
+    due?.cancel();
+    due = undefined;
+    if (gathered.length === 0) return;
+    const texts = gathered;
+    gathered = [];
+    chars = 0;
+    for (const { channelId, text } of texts) send(channelId, text);
+    const channels = new Set(texts.map(({ channelId }) => channelId));
+    const writes = [...channels].reduce((sum, channelId) => sum + readersOf(channelId), 0);
+    last = { at: clock.elapsed(), writes };
+  }
+
+  return {
+    flush,
+
+    publish(channelId, text, kind) {
+      gathered.push({ channelId, text });
+      chars += text.length;
+      const { writesPerSecond, msMax } = gatherings[kind];
+      const at = last.at + Math.min(msMax, (last.writes / writesPerSecond) * 1_000);
+      const waitMs = at - clock.elapsed();
+      // Timers have a resolution of a millisecond.
+      if (waitMs < 1 || chars >= gatherCharsMax) flush();
+      else if (!due || at < due.at) {
+        due?.cancel();
+        due = { at, cancel: clock.after(waitMs, flush) };
+      }
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import type { Clock, Instant } from "./clock.ts";
+
+const usedSliceMax = 500;
+
+/** Ids with when each was used last. */
+export type UsedSlice = readonly (readonly [string, Instant])[];
+
+/**
+ * Collects when things were last used, and writes it in slices: a write for each request would cost more than
+ * the request.
+ */
+export class LastUsed {
+  readonly #clock: Pick<Clock, "now">;
+  readonly #write: (slice: UsedSlice) => Promise<unknown>;
+  #usedAt = new Map<string, Instant>();
+
+  constructor(clock: Pick<Clock, "now">, write: (slice: UsedSlice) => Promise<unknown>) {
+    this.#clock = clock;
+    this.#write = write;
+  }
+
+  note(id: string): void {
+    this.#usedAt.set(id, this.#clock.now());
+  }
+
+  async write(): Promise<void> {
+    if (this.#usedAt.size === 0) return;
+    const noted = this.#usedAt;
+    this.#usedAt = new Map();
+    // Sorted: two nodes that write the same rows would otherwise wait for each other's.
+    const sorted = [...noted].sort(([a], [b]) => (a < b ? -1 : 1));
+    try {
+      for (let from = 0; from < sorted.length; from += usedSliceMax)
+        await this.#write(sorted.slice(from, from + usedSliceMax));
+    } catch (error) {
+      for (const [id, at] of noted) if (!this.#usedAt.has(id)) this.#usedAt.set(id, at);
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { sql } from "../../src/kit/sql.ts";
+import { breachesOf } from "../support/axe.ts";
+import { inChrome } from "../support/chrome.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { furnish } from "./furnish.ts";
+import { sessionOf, visit } from "./visit.ts";
+
+describe.each(engines)("what stands behind the dashboard's pages, on %s", (engine) => {
+  let server: TestServer;
+  let session: string;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+    session = await sessionOf(server, "admin");
+    await furnish(server);
+  });
+  afterAll(() => server.stop());
+
+  const dialog = (page: Page) => page.getByRole("dialog");
+  const press = (page: Page, name: string | RegExp) =>
+    page.getByRole("button", { name, exact: typeof name === "string" }).click();
+  const isIn = async (token: string) =>
+    (await server.api("/api/v1/auth/session", { key: token })).status === 200;
+
+  test("sessions are listed and ended, one's own and another's", async () => {
+    const others = [await sessionOf(server, "admin"), await sessionOf(server, "admin")];
+    const viewer = await sessionOf(server, "viewer");
+    await inChrome(async (browser) => {
+      const path = "access?tab=sessions";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const own = page.getByRole("table", { name: "Your sessions" });
+      await own.getByText("this one").waitFor();
+      expect(await own.getByRole("row").count()).toBe(4);
+      await press(page, "End all others…");
+      await dialog(page).getByRole("button", { name: "End all others", exact: true }).click();
+      await page.getByText("Your other sessions ended").waitFor();
+      await until(async () => (await own.getByRole("row").count()) === 2, { about: "the list" });
+      expect(await Promise.all(others.map(isIn))).toEqual([false, false]);
+      expect(await isIn(session)).toBe(true);
+
+      const all = page.getByRole("table", { name: "Sessions of the organization" });
+      const row = all.getByRole("row", { name: /viewer@example.test/ });
+      expect(await breachesOf(page)).toEqual([]);
+      await row.getByRole("button", { name: "End…" }).click();
+      await dialog(page).getByRole("button", { name: "End the session" }).click();
+      await row.waitFor({ state: "detached" });
+      expect(await isIn(viewer)).toBe(false);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("a viewer sees and ends their own sessions, and a page whose session ended says so", async () => {
+    const [here, there] = [await sessionOf(server, "viewer"), await sessionOf(server, "viewer")];
+    await inChrome(async (browser) => {
+      const { page: ended } = await visit(browser, server, { path: "access", session: there });
+      await ended.getByText("Live", { exact: true }).waitFor();
+      const { page } = await visit(browser, server, { path: "access", session: here });
+      await page.getByText("this one").waitFor();
+      expect(await page.getByRole("table").count()).toBe(1);
+      await page.getByRole("button", { name: "End…" }).click();
+      await dialog(page).getByRole("button", { name: "End the session" }).click();
+      await until(async () => !(await isIn(there)), { about: "the end of the session" });
+      await ended.getByRole("link", { name: "Runs", exact: true }).click();
+      await ended.getByRole("dialog", { name: "Your session has ended" }).waitFor();
+      expect(await isIn(here)).toBe(true);
+      for (const one of [page, ended]) await one.context().close();
+    });
+  });
+
+  test("the rows behind a number that should be none are listed, and lead to their things", async () => {
+    await server.rpc("AgentToolsService", "RegisterTool", {
+      ...{ agentName: "lost", callbackUrl: "http://127.0.0.1:9/tools" },
+      tools: [{ name: "tool", description: "", requiredScopes: [], timeoutMs: 1_000, inputSchemaJson: "{}" }],
+    });
+    const { store } = server.running.domain;
+    await store.write((write) => write.run(sql`DELETE FROM agents WHERE name = 'lost'`));
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "integrity", session });
+      await page
+        .getByRole("row", { name: /agents\.tools/ })
+        .getByRole("link", { name: "1" })
+        .click();
+      const rows = page.getByRole("table", { name: "Rows" });
+      await rows.getByText("agent").waitFor();
+      expect(await breachesOf(page)).toEqual([]);
+      await rows.getByRole("link", { name: "lost.tool" }).click();
+      await page.getByRole("heading", { name: /lost\.tool/ }).waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+    await store.write((write) => write.run(sql`DELETE FROM agent_tools WHERE agent_name = 'lost'`));
+  });
+
+  test("a key's revisions are listed, read, compared, and follow what others put", async () => {
+    const key = "/api/v1/kv/buckets/sessions/keys/users/ada";
+    await inChrome(async (browser) => {
+      const path = "kv/sessions?key=users/ada";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const table = page.getByRole("table", { name: "Revisions" });
+      await table.getByRole("row", { name: /^2/ }).waitFor();
+      await press(page, "Compare revision 2 with the one before");
+      await page.getByText("From revision 1 to 2").waitFor();
+      await page.locator(".diff-line.new", { hasText: "cart" }).waitFor();
+      expect(await breachesOf(page)).toEqual([]);
+      const { body } = await server.api(key, { method: "PUT", body: { name: "third" } });
+      await table.getByRole("link", { name: `${body.revision}`, exact: true }).waitFor();
+      await table.getByRole("link", { name: "1", exact: true }).click();
+      await page.getByRole("definition").getByText("1", { exact: true }).first().waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("what gathers for one run stands on the page of its function", async () => {
+    await server.rpc("SvcService", "RegisterFunction", {
+      ...{ id: "digest", triggers: [{ event: "news" }], batch: { size: 5, timeoutMs: 600_000 } },
+    });
+    const { body } = await server.rpc("SvcService", "Emit", { event: "news", data: {} });
+    await server.rpc("SvcService", "Emit", { event: "news", data: {} });
+    await inChrome(async (browser) => {
+      const path = "functions/digest?tab=serving";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const row = page.getByRole("table", { name: "Batches" }).getByRole("row", { name: /2 of 5/ });
+      await row.getByText("Gathering").waitFor();
+      expect(await breachesOf(page)).toEqual([]);
+      await row.getByRole("link", { name: body.eventId }).click();
+      await page.getByRole("heading", { name: /news/ }).waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+});

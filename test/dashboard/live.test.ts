@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Locator } from "playwright-core";
+import { inChrome } from "../support/chrome.ts";
+import { joinGroup } from "../support/group-member.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { holdsWithin } from "../support/within.ts";
+import { makeSource, sendToSource, signed } from "./furnish-data.ts";
+import { sessionOf, visit } from "./visit.ts";
+
+/** A frame is on its way for a fifth of a second at most, and a page reads at most once a second. */
+const seenMs = 1_500;
+
+describe.each(engines)("pages that move by their own frames, on %s", (engine) => {
+  let server: TestServer;
+  let session: string;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+    session = await sessionOf(server, "admin");
+  });
+  afterAll(() => server.stop());
+
+  const seen = (what: Locator, about: string) => holdsWithin(seenMs, () => what.isVisible(), about);
+  const rpc = async (service: string, method: string, body: object) => {
+    const answer = await server.rpc(service, method, body);
+    expect([method, answer.status]).toEqual([method, 200]);
+    return answer.body;
+  };
+
+  test("a group appears, its member joins, and what it holds comes and goes", async () => {
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "groups", session });
+      await page.getByText("No consumer groups").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
+      const group = { name: "till", pattern: "events:paid.*", ackMode: "ACK_MODE_MANUAL" };
+      await rpc("PubSubService", "CreateConsumerGroup", group);
+      const link = page.getByRole("link", { name: "till" });
+      await seen(link, "the group in the list");
+      await link.click();
+      await page.getByText("None is connected").waitFor();
+      const { url, adminKey: key } = server;
+      const member = joinGroup({ url, key }, { groupName: "till", consumerId: "till-one" });
+      await seen(page.getByText("till-one").first(), "the member");
+      const { eventId } = await rpc("SvcService", "Emit", { event: "paid.now", data: {} });
+      await seen(page.getByText(eventId), "the delivery");
+      await rpc("PubSubService", "AckEvent", { groupName: "till", eventId, ackType: "ACK_TYPE_ACK" });
+      await seen(page.getByText("Nothing is held"), "the end of the delivery");
+      await member.leave();
+      await seen(page.getByText("None is connected"), "the end of the member");
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("what a source refused and what it took appear among its deliveries", async () => {
+    const source = await makeSource(server, "shop", "the secret of the shop", "shop");
+    await inChrome(async (browser) => {
+      const path = `webhooks-in/${source.id}`;
+      const { page, complaints } = await visit(browser, server, { path, session });
+      await page.getByRole("heading", { name: "shop" }).waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
+      const body = '{"order": 1}';
+      const table = page.getByRole("main").getByRole("table");
+      await sendToSource(server, source, { body, signature: "bad" });
+      await seen(table.getByText("Rejected").first(), "the refused request");
+      await sendToSource(server, source, { body, signature: signed("the secret of the shop", body) });
+      await seen(table.getByText("Accepted").first(), "the accepted request");
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("an endpoint and a schema appear in their lists", async () => {
+    await inChrome(async (browser) => {
+      const { page: endpoints } = await visit(browser, server, { path: "webhooks-out", session });
+      await endpoints.getByText("Live", { exact: true }).waitFor();
+      const endpoint = { name: "books", url: "http://127.0.0.1:9/", pattern: "events:books.*" };
+      await rpc("WebhookEndpointService", "CreateWebhookEndpoint", endpoint);
+      await seen(endpoints.getByRole("link", { name: "books" }), "the endpoint");
+      const { page: schemas } = await visit(browser, server, { path: "schemas", session });
+      await schemas.getByText("Live", { exact: true }).waitFor();
+      const schema = { eventName: "ledger.closed", version: 1, schemaJson: '{"type": "object"}' };
+      await rpc("EventSchemaService", "RegisterSchema", schema);
+      await seen(schemas.getByRole("link", { name: "ledger.closed" }), "the schema");
+      for (const page of [endpoints, schemas]) await page.context().close();
+    });
+  });
+});
