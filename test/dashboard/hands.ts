@@ -6,9 +6,18 @@ export interface Hands {
   fill(target: Locator, text: string): Promise<void>;
 }
 
+/** In place of what the field with the focus holds. */
+async function overwrite({ keyboard }: Page, text: string): Promise<void> {
+  await keyboard.press("Control+a");
+  await keyboard.insertText(text);
+}
+
 export const mouse: Hands = {
   press: (target) => target.click(),
-  fill: (target, text) => target.fill(text),
+  async fill(target, text) {
+    await target.click();
+    await overwrite(target.page(), text);
+  },
 };
 
 /** More than any page has places where the focus may stand. */
@@ -45,8 +54,7 @@ export function keyboard(page: Page): Hands {
     press: async (target) => page.keyboard.press(await reach(target)),
     fill: async (target, text) => {
       await reach(target);
-      await page.keyboard.press("Control+a");
-      await page.keyboard.insertText(text);
+      await overwrite(page, text);
     },
   };
 }
