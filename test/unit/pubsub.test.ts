@@ -94,7 +94,7 @@ describe("a pattern", () => {
         ].map((text) => [text, kindsOf(text)]),
       ),
     ).toEqual({
-      "system.>": "runs steps workers streams projections",
+      "system.>": "runs steps workers streams projections groups webhooks",
       "system.stream.>": "streams",
       "system.run.>": "runs steps",
       "system.run.r.>": "runs steps",
@@ -103,7 +103,7 @@ describe("a pattern", () => {
       "system.run.*.completed": "runs",
       "system.run.*.completed.>": "runs",
       "system.run.*.*": "runs",
-      "system.*.>": "runs steps workers streams projections",
+      "system.*.>": "runs steps workers streams projections groups webhooks",
       "system.worker.w.health": "workers",
       "system.projection.p.>": "projections",
       "system.projection_health.p": "projections",

@@ -84,8 +84,8 @@ const AuthTrailShape = Type.Object({
   events: Type.Array(
     Type.Object({
       id: described(text, "Id of the row (`aud_…`)."),
-      run_id: described(text, "Always empty."),
-      function_id: described(text, "Always empty."),
+      run_id: described(text, "Always empty: a decision is about no run."),
+      function_id: described(text, "Always empty, as `run_id` is."),
       event_type: described(text, "What happened, such as `authz.denied`."),
       payload: described(
         anyFields,

@@ -26,11 +26,15 @@ export type AuditEvent = Message<"svc.v1.AuditEvent"> & {
   id: string;
 
   /**
+   * The run that the row is about; empty where it is about none.
+   *
    * @generated from field: string run_id = 2;
    */
   runId: string;
 
   /**
+   * The function of that run.
+   *
    * @generated from field: string function_id = 3;
    */
   functionId: string;
@@ -115,11 +119,15 @@ export type AuditEventJson = {
   id?: string;
 
   /**
+   * The run that the row is about; empty where it is about none.
+   *
    * @generated from field: string run_id = 2;
    */
   runId?: string;
 
   /**
+   * The function of that run.
+   *
    * @generated from field: string function_id = 3;
    */
   functionId?: string;

@@ -30,6 +30,8 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.VisibleTool.required_scopes": "Actions that a caller of the tool must hold besides.",
   "svc.v1.AuditService": "Reads of the audit trail: what runs did, and what callers were allowed or refused.",
   "svc.v1.AuditEvent.id": "Id of the row (aud_…).",
+  "svc.v1.AuditEvent.run_id": "The run that the row is about; empty where it is about none.",
+  "svc.v1.AuditEvent.function_id": "The function of that run.",
   "svc.v1.AuditEvent.event_type": "What happened, such as run.completed or authz.denied.",
   "svc.v1.AuditEvent.payload": "What is known of it; fields that are set to be redacted are absent.",
   "svc.v1.AuditEvent.metadata": "Address, request id and the like, as text.",
