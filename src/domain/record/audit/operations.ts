@@ -84,8 +84,8 @@ const AuthTrailShape = Type.Object({
   events: Type.Array(
     Type.Object({
       id: described(text, "Id of the row (`aud_…`)."),
-      run_id: described(text, "Always empty: a decision is about no run."),
-      function_id: described(text, "Always empty, as `run_id` is."),
+      run_id: described(text, "Empty, because the row is about a call and not about a run."),
+      function_id: described(text, "Empty, because the row is about a call and not about a function."),
       event_type: described(text, "What happened, such as `authz.denied`."),
       payload: described(
         anyFields,
