@@ -111,20 +111,23 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
   const bootstrapKeyFile = bootstrapKeyFileOf(config);
   const links = openSignInLinks({ clock, ids });
   let signInToken: string | undefined;
-  const bootstrapped = await bootstrap({
-    ...{ store, clock, ids, log, keys, users, path: bootstrapKeyFile },
-    adminKey: config.bootstrapAdminKey,
-    adminPassword: config.bootstrapAdminPassword,
-    onFirstUser(id) {
-      signInToken = links.issue(id);
-    },
-  });
-  const keyring = await openKeyring({
-    ...{ store, clock, ids, log, reseal },
-    masterKey: config.masterKey,
-    masterFile: masterKeyFileOf(config),
-    given: { jwt_secret: config.jwtSecret, signing_key: config.signingKey },
-  });
+  // The hash of the first password is computed beside this thread: the keyring is opened meanwhile.
+  const [bootstrapped, keyring] = await Promise.all([
+    bootstrap({
+      ...{ store, clock, ids, log, keys, users, path: bootstrapKeyFile },
+      adminKey: config.bootstrapAdminKey,
+      adminPassword: config.bootstrapAdminPassword,
+      onFirstUser(id) {
+        signInToken = links.issue(id);
+      },
+    }),
+    openKeyring({
+      ...{ store, clock, ids, log, reseal },
+      masterKey: config.masterKey,
+      masterFile: masterKeyFileOf(config),
+      given: { jwt_secret: config.jwtSecret, signing_key: config.signingKey },
+    }),
+  ]);
   return {
     ...people,
     ...{ keyring, bootstrapped, bootstrapKeyFile, links, signInToken },
