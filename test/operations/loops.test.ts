@@ -59,6 +59,7 @@ const notShared: Record<string, string> = {
   "keyring.follow": "of the installation, of no environment",
   "platform.audit": "of the installation, of no environment",
   "keys.used": "one statement for the keys that this node saw",
+  "sessions.used": "one statement for the sessions that this node saw",
   "edge.standing": ofThisNode,
   "store.watch": ofThisNode,
   "store.primary": ofThisNode,

@@ -84,6 +84,9 @@ describe("a pattern", () => {
           ...["system.run.*.completed", "system.run.*.completed.>", "system.run.*.*", "system.*.>"],
           ...[
             "system.stream.>",
+            "system.group.default.g.moved",
+            "system.webhook_source.*.received",
+            "system.webhook_endpoint.>",
             "system.worker.w.health",
             "system.projection.p.>",
             "system.projection_health.p",
@@ -96,6 +99,9 @@ describe("a pattern", () => {
     ).toEqual({
       "system.>": "runs steps workers streams projections groups webhooks",
       "system.stream.>": "streams",
+      "system.group.default.g.moved": "groups",
+      "system.webhook_source.*.received": "webhooks",
+      "system.webhook_endpoint.>": "webhooks",
       "system.run.>": "runs steps",
       "system.run.r.>": "runs steps",
       "system.run.r.step.>": "runs steps",
