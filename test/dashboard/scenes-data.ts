@@ -57,7 +57,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "schemas",
-    isStill: true,
     async make({ server, word, link }) {
       const schema = { eventName: `${word}.came`, version: 1, schemaJson: asked };
       good(await server.rpc("EventSchemaService", "RegisterSchema", schema));
@@ -147,7 +146,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "groups",
-    isStill: true,
     async make({ server, word, link }) {
       const group = { name: word, pattern: "topic:prices" };
       good(await server.rpc("PubSubService", "CreateConsumerGroup", group));
@@ -163,7 +161,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "webhooks-in",
-    isStill: true,
     async make({ server, word, link }) {
       const source = { eventPrefix: word, name: word, preset: "generic-hmac", verifySecret: "of both" };
       good(await server.rpc("WebhookService", "CreateWebhookSource", source));
@@ -182,7 +179,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "webhooks-out",
-    isStill: true,
     async make({ server, word, link }) {
       const to = { name: word, url: "https://ledger.example.test/a", pattern: "events:ledger.*" };
       good(await server.rpc("WebhookEndpointService", "CreateWebhookEndpoint", to));
