@@ -125,7 +125,7 @@ describe("hostile content in the dashboard", () => {
       expect(complaints).toEqual([]);
       await page.context().close();
     });
-  }, 240_000);
+  }, 900_000);
 
   test("every text that a tenant can write is a text on every page", async () => {
     await server.rpc("SvcService", "RegisterFunction", {
@@ -188,7 +188,7 @@ describe("hostile content in the dashboard", () => {
       expect(complaints).toEqual([]);
       await page.context().close();
     });
-  }, 240_000);
+  }, 900_000);
 
   test("ids of others in the address are told as ids that nobody has", async () => {
     await inChrome(async (browser) => {

@@ -134,7 +134,7 @@ describe.each(engines)("an intruder with the dashboard's addresses on %s", (engi
       },
       { patienceMs: 240_000 },
     );
-  }, 500_000);
+  }, 900_000);
 
   test("is told at another org's or environment's address that it is not theirs", async () => {
     const places = [
@@ -154,7 +154,7 @@ describe.each(engines)("an intruder with the dashboard's addresses on %s", (engi
         );
       await page.context().close();
     });
-  }, 200_000);
+  }, 600_000);
 });
 
 describe("a page of another site", () => {
@@ -228,5 +228,5 @@ describe("a page of another site", () => {
         const { status } = await fetch(`${server.url}${path}`, { method: "POST", headers, body: "{}" });
         expect([401, 403], `${site} ${path}`).toContain(status);
       }
-  }, 120_000);
+  }, 600_000);
 });

@@ -154,7 +154,7 @@ describe("every page of the dashboard", () => {
         }
       });
     },
-    240_000,
+    900_000,
   );
 
   test("a page with nothing to show says what makes something, and one that cannot be read says why", async () => {
@@ -199,7 +199,7 @@ describe("every page of the dashboard", () => {
     } finally {
       await empty.stop();
     }
-  }, 240_000);
+  }, 900_000);
 
   test("the sign-in page is for everyone, too", async () => {
     await inChrome(async (browser) => {

@@ -17,7 +17,7 @@ describe.each(engines)("each page of the dashboard at one node on %s", (engine) 
     async (_, list) => {
       await playIn(list, { server, byKeyboard });
     },
-    400_000,
+    900_000,
   );
 
   test("has a scene", async () => {
