@@ -57,7 +57,7 @@ function OwnSessions() {
           onDone={read.reload}
           onClose={() => setEndingOthers(false)}
         >
-          <p>Whoever uses one of them has to sign in again. You stay signed in here.</p>
+          <p>The people who use them have to sign in again. You stay signed in here.</p>
         </Confirm>
       )}
     </Section>

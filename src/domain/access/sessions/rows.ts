@@ -59,7 +59,7 @@ export async function sessionsById(
   return new Map(found.map((row) => [row.id, toSession(row)]));
 }
 
-/** Locks the session: whoever ends it at the same time waits. */
+/** Locks the session: a second end of it waits. */
 export async function holdSession(session: Session, id: string): Promise<SessionRow | undefined> {
   const row = await session.one<SessionColumns>(
     sql`SELECT ${fields} FROM sessions WHERE id = ${id} ${session.seams.holdRow}`,
