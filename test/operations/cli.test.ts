@@ -199,10 +199,14 @@ describe.each(engines)("the command line on %s", (engine) => {
       fetch: () => Response.json({ code: "unimplemented", message: "no such method" }, { status: 501 }),
     });
     const cases: [string, number, RegExp, CliOptions?][] = [
-      ["functoin list", 2, /^svc: unknown command functoin, did you mean function\?\nsvc: see: svc help\n$/],
-      ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\?\nsvc: see: svc run --help\n$/],
-      ["run", 2, /^svc: a command is needed: list, get, .*\nsvc: see: svc run --help\n$/],
-      ["run list --staus failed", 2, /^svc: --staus: unknown flag, did you mean --status\?/],
+      ["functoin list", 2, /^svc: unknown command functoin, did you mean function\? see: svc help\n$/],
+      ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\? see: svc run --help\n$/],
+      ["run", 2, /^svc: a command is needed: list, get, .*; see: svc run --help\n$/],
+      [
+        "run list --staus failed",
+        2,
+        /^svc: --staus: unknown flag, did you mean --status\? see: svc run list --help\n$/,
+      ],
       ["run list --status borken", 2, /^svc: --status: must be one of running, /],
       ["run list --limit many", 2, /^svc: --limit: must be a whole number, not many\n$/],
       ["run list --json --jsonl", 2, /choose one/],
@@ -229,6 +233,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     for (const [line, code, said, options] of cases) {
       const told = await svc(line, options);
       expect({ line, ...told }).toEqual({ line, code, out: "", err: expect.stringMatching(said) });
+      expect(told.err.split("\n")).toHaveLength(2);
       expect(told.err).not.toContain(server.adminKey);
     }
     older.stop(true);
