@@ -12,6 +12,7 @@ import { type Cli, type CliOptions, makeCli } from "../support/cli.ts";
 import { runOnce } from "../support/one-run.ts";
 import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 /** Words, what people are shown, and the operation whose schema `--json` keeps. */
 type Row = [words: string, shown: RegExp, operation?: string];
@@ -330,6 +331,18 @@ describe.each(engines)("the command line on %s", (engine) => {
     await expect(furnish(deps, bad)).rejects.toThrow(/name/);
     expect(await store.one(sql`SELECT id FROM orgs WHERE name = 'Half'`)).toBeUndefined();
   });
+
+  test("who watches a repair or a rebuild sees how far it is", async () => {
+    const words = ["repair", "start", "--action", "resume", "--filter", '{"functionId":"broken"}', "--yes"];
+    const { id } = JSON.parse((await cli.run([...words, "--json"])).out);
+    const isOver = async () => JSON.parse((await svc(`repair get ${id} --json`)).out).status === "completed";
+    await until(isOver, { about: "the repair" });
+    expect((await svc("projection rebuild start counts --yes")).code).toBe(0);
+    const barOf = async (line: string) =>
+      (await svc(`${line} --watch 0.2`, { onOut: (_text, stop) => stop() })).status?.at(-1);
+    expect(await barOf(`repair get ${id}`)).toMatch(/^\[#{20}\] 100 % {2}1 of 1 runs$/);
+    expect(await barOf("projection rebuild status counts")).toMatch(/ % {2}\d+ of \d+ events$/);
+  }, 60_000);
 
   test("doctor says what is well and what to do", async () => {
     const well = await svc("doctor --json");

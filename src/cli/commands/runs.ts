@@ -1,5 +1,6 @@
 import type { PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
+import { repairBar } from "../progress.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
 export const stepColumns = [
@@ -94,7 +95,7 @@ export const runGroups: readonly Group[] = [
     about: "One action on many runs, in the background.",
     plain: [
       { name: "list", operation: "repairs.list" },
-      { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "" } },
+      { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "", bar: repairBar } },
       { name: "items", operation: "repairs.items", takes: ["id"] },
       { name: "preview", operation: "repairs.preview", shows: { items: "" } },
       {
