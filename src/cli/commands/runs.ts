@@ -91,6 +91,19 @@ export const runGroups: readonly Group[] = [
     ],
   },
   {
+    name: "error",
+    about: "Runs that failed alike, as one group.",
+    plain: [
+      {
+        name: "list",
+        operation: "errors.list",
+        flags: { functionId: "function" },
+        shows: { columns: ["id", "functionId", "code", "message", "count", "lastSeenAt"], items: "groups" },
+      },
+      { name: "get", operation: "errors.get", takes: ["id"], shows: { items: "" } },
+    ],
+  },
+  {
     name: "repair",
     about: "One action on many runs, in the background.",
     plain: [
