@@ -17,6 +17,8 @@ export const apart: Readonly<Record<string, string>> = {
   "platform.bootstrap": "once in an installation: every world begins with it",
   "policies.delete": "gives rights back: policies only deny",
   "policies.unassign": "gives rights back: policies only deny",
+  "auth.endOtherSessions": "the write of auth.endSession, for all sessions but the one that asks",
+  "platform.sessions.end": "the write of auth.endSession, in the platform",
   "policies.rollback": "the write of policies.update",
   "policyTemplates.install": "the write of policies.create",
   "platform.policies.create": "the write of policies.create",

@@ -145,6 +145,25 @@ export const revokers: readonly Revoker[] = [
       stage.call(node, "/api/v1/auth/logout", { method: "POST", key: stage.standing.user!.text }),
   },
   {
+    name: "end the user's sessions",
+    operation: "users.endSessions",
+    kills: ["session"],
+    needs: ["user"],
+    run: remove((stage) => `${userPath(stage)}/sessions`),
+  },
+  {
+    name: "end the own session by its id",
+    operation: "auth.endSession",
+    kills: ["session"],
+    needs: ["user"],
+    async run(stage, node) {
+      const key = stage.standing.user!.text;
+      const own = await stage.call(node, "/api/v1/auth/sessions", { key });
+      const { id } = own.body.sessions.find((one: { is_current: boolean }) => one.is_current);
+      return stage.call(node, `/api/v1/auth/sessions/${id}`, { method: "DELETE", key });
+    },
+  },
+  {
     name: "delete the role",
     operation: "roles.delete",
     kills: ["role"],
