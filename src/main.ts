@@ -1,6 +1,6 @@
 #!/usr/bin/env bun
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
-import { exitCodes } from "./cli/io.ts";
+import { exitCodes, withPointer } from "./cli/io.ts";
 import { processIo } from "./cli/process-io.ts";
 import { rawCommands } from "./cli/raw-commands.ts";
 import type { Installed } from "./cli/run.ts";
@@ -15,7 +15,7 @@ function say(lines: readonly string[]): void {
 async function serve(argv: readonly string[]): Promise<number | undefined> {
   const parsed = await serveArguments(argv, process.env, process.cwd());
   if (!parsed.ok) {
-    say([...parsed.errors, "see: svc help"]);
+    say(withPointer(parsed.errors, "svc help"));
     return exitCodes.usage;
   }
   say(parsed.notices);

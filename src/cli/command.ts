@@ -145,14 +145,20 @@ const watchMsOf = (watch: true | string): number => {
 };
 
 /** Says the answer again each time it has changed, until ^C. */
-async function keepShowing(io: Io, everyMs: number, look: () => Promise<string>): Promise<void> {
+async function keepShowing(
+  io: Io,
+  everyMs: number,
+  look: () => Promise<{ text: string; bar: string | undefined }>,
+): Promise<void> {
   let before: string | undefined;
   while (!io.signal.aborted) {
-    const text = await look();
+    const { text, bar = "" } = await look();
     if (text !== before) await io.out(io.isTerminal ? clearScreen + text : text);
     before = text;
+    io.status(bar);
     await io.clock.sleep(everyMs, io.signal);
   }
+  io.status("");
 }
 
 const jsonText = (value: unknown) => `${JSON.stringify(value)}\n`;
@@ -184,7 +190,11 @@ export async function askAndShow(
     for await (const page of pagesOf(asking, operation, input)) pages.push(page);
     return joined(pages, items);
   };
-  if (flags.watch) return keepShowing(io, watchMsOf(flags.watch), async () => textOf(await look()));
+  if (flags.watch)
+    return keepShowing(io, watchMsOf(flags.watch), async () => {
+      const answer = await look();
+      return { text: textOf(answer), bar: shows.bar?.(answer) };
+    });
   if (form === "jsonl") {
     for await (const page of pagesOf(asking, operation, input)) await io.out(textOf(page));
     return;

@@ -48,3 +48,10 @@ export class CommandFailure extends Error {
 
 export const usage = (message: string) => new CommandFailure(exitCodes.usage, message);
 export const refused = (message: string) => new CommandFailure(exitCodes.refused, message);
+
+/** What is wrong with a command line, one reason a line; the last one says where to read on. */
+export const withPointer = (reasons: readonly string[], see: string): string[] =>
+  reasons.map((reason, at) => {
+    if (at < reasons.length - 1) return reason;
+    return `${reason}${reason.endsWith("?") ? "" : ";"} see: ${see}`;
+  });

@@ -29,3 +29,36 @@ export async function whileWaiting<Answer>(io: Io, work: Promise<Answer>): Promi
     io.status("");
   }
 }
+
+/** Numbers of 64 bits come as text, and zeros not at all. */
+type Count = string | number | undefined;
+
+const barOfCounts = (done: Count = 0, total: Count = 0, unit: string): string | undefined =>
+  Number(total) > 0 ? barOf(Math.max(0, Number(done)), Number(total), unit) : undefined;
+
+/** How far a rebuild of a projection is; undefined before it knows. */
+export function rebuildBar(answer: unknown): string | undefined {
+  const { job } = answer as { job?: { eventsProcessed?: Count; totalEvents?: Count } };
+  return barOfCounts(job?.eventsProcessed, job?.totalEvents, "events");
+}
+
+interface RepairShown {
+  phase?: string;
+  counts?: Record<string, Count>;
+  position?: Count;
+  fromPosition?: Count;
+  toPosition?: Count;
+}
+
+/** How far a repair is: a replay by its window of the log, any other by its runs, once all of them are selected. */
+export function repairBar(answer: unknown): string | undefined {
+  const { phase, counts = {}, position = 0, fromPosition = 0, toPosition = 0 } = answer as RepairShown;
+  if (Number(toPosition) > 0) {
+    const before = Number(fromPosition) - 1;
+    return barOfCounts(Number(position) - before, Number(toPosition) - before, "events");
+  }
+  if (phase === "select") return undefined;
+  const { pending = 0, done = 0, over = 0, refused = 0, failed = 0, undone = 0 } = counts;
+  const begun = [done, over, refused, failed, undone].reduce<number>((sum, one) => sum + Number(one), 0);
+  return barOfCounts(begun, begun + Number(pending), "runs");
+}

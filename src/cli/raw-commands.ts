@@ -1,6 +1,6 @@
 import { redactText } from "../kit/redact.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
-import { exitCodes, type Io, usage } from "./io.ts";
+import { exitCodes, type Io, usage, withPointer } from "./io.ts";
 import { barOf } from "./progress.ts";
 
 /** A command that reads its own arguments. */
@@ -40,8 +40,8 @@ const database =
       ...(hears && { signal: io.signal }),
     });
     io.status("");
-    for (const reason of reasons) io.note(redactText(reason));
-    if (did === "nothing: bad arguments") io.note("see: svc help");
+    const said = did === "nothing: bad arguments" ? withPointer(reasons, "svc help") : reasons;
+    for (const reason of said) io.note(redactText(reason));
     if (did === "all") return exitCodes.ok;
     if (hears && io.signal.aborted) return exitCodes.interrupted;
     return did === "nothing: refused" ? exitCodes.refused : exitCodes.usage;

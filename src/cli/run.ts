@@ -23,7 +23,7 @@ import { addDev, type StartServer } from "./dev.ts";
 import { addDoctor } from "./doctor.ts";
 import type { Group, LoneCommand } from "./group.ts";
 import { addInit } from "./init.ts";
-import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable } from "./io.ts";
+import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable, withPointer } from "./io.ts";
 import { addLicenses } from "./licenses.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
@@ -144,22 +144,26 @@ function withById(words: readonly string[]): string[] {
   return isMeant ? [words[0]!, group!.byId!.command, ...words.slice(1)] : [...words];
 }
 
-/** What commander says, in our words and with the nearest name. */
+/** What commander says, in our words, with the nearest name and where to read on. */
 function usageOf(error: CommanderError, program: Command, words: readonly string[]): string[] {
   const { command, path } = commandAt(program, words);
+  const see = path.length === 0 ? "svc help" : `svc ${path.join(" ")} --help`;
+  return withPointer([wrongIn(error, program, command, path)], see);
+}
+
+function wrongIn(error: CommanderError, program: Command, command: Command, path: readonly string[]): string {
   const named = /'([^']*)'/.exec(error.message)?.[1] ?? "";
-  const see = path.length === 0 ? "see: svc help" : `see: svc ${path.join(" ")} --help`;
   if (error.code === "commander.unknownCommand") {
     const known = command.commands.flatMap((one) => [one.name(), ...one.aliases()]);
-    return [`unknown command ${[...path, named].join(" ")}${suggestion(named, known)}`, see];
+    return `unknown command ${[...path, named].join(" ")}${suggestion(named, known)}`;
   }
   if (error.code === "commander.unknownOption") {
     const known = [...command.options, ...program.options].map(({ long }) => long ?? "");
-    return [`${named}: unknown flag${suggestion(named, known)}`, see];
+    return `${named}: unknown flag${suggestion(named, known)}`;
   }
   if (error.code === "commander.help")
-    return [`a command is needed: ${command.commands.map((one) => one.name()).join(", ")}`, see];
-  return [error.message.replace(/^error: /, ""), see];
+    return `a command is needed: ${command.commands.map((one) => one.name()).join(", ")}`;
+  return error.message.replace(/^error: /, "");
 }
 
 const refusesArguments = ({ status, code }: SvcError): boolean =>

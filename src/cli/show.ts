@@ -191,6 +191,8 @@ export interface Shown {
   columns?: readonly string[] | undefined;
   /** The answer's field with the list; empty: the answer is no list. */
   items?: string | undefined;
+  /** How far it is what the answer is about, while it is watched; undefined where that is not known. */
+  bar?: (answer: unknown) => string | undefined;
 }
 
 /** An answer in the form that was asked for. */

@@ -5,7 +5,7 @@ import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.t
 import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
 import { asksForHelp } from "./common-flags.ts";
 import { keyIn, profileOf } from "./connection.ts";
-import { exitCodes, type Io, isUnreachable } from "./io.ts";
+import { exitCodes, type Io, isUnreachable, withPointer } from "./io.ts";
 import { jsonLine, prettyLine } from "./tail-lines.ts";
 
 const tailSettings = {
@@ -221,7 +221,7 @@ export async function runTail(argv: readonly string[], io: Io): Promise<number> 
     ...{ argv: rest, out, note, signal, isTerminal },
     environment: { ...variables, ...Object.fromEntries(given) },
   });
-  for (const reason of code === exitCodes.usage ? [...reasons, "see: svc tail --help"] : reasons)
+  for (const reason of code === exitCodes.usage ? withPointer(reasons, "svc tail --help") : reasons)
     note(redactText(reason));
   return code;
 }

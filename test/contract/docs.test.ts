@@ -14,33 +14,15 @@ import { breachesOf } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { makeCli } from "../support/cli.ts";
 import { docsFolder, freshDocs } from "../support/docs.ts";
+import { type DocsBlock, docsBlocks, docsCommands } from "../support/docs-blocks.ts";
+import { drives } from "../support/docs-drives.ts";
 import { faultPages, type ShownCall } from "../support/fault-pages.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 const root = join(import.meta.dir, "../..");
-const own = groups.flatMap(({ pages }) => pages).filter(({ file }) => file.startsWith("docs/pages/"));
-const texts = await Promise.all(
-  own.map(async (page) => ({ ...page, text: await Bun.file(join(root, "src", page.file)).text() })),
-);
-
-interface Block {
-  page: string;
-  language: string;
-  isProgram: boolean;
-  text: string;
-}
-
-const blocks: Block[] = texts.flatMap(({ name, text }) =>
-  [...text.matchAll(/^```(\w+)( program)?\n([\s\S]*?)^```/gm)].map(([, language, program, inside]) => ({
-    page: name,
-    language: language!,
-    isProgram: program !== undefined,
-    text: inside!,
-  })),
-);
 
 /** What a program says that it prints: `// prints …` behind its lines. */
-const promised = ({ text }: Block): string[] =>
+const promised = ({ text }: DocsBlock): string[] =>
   [...text.matchAll(/\/\/ prints (.*)$/gm)].map((match) => match[1]!);
 
 /** `…` stands for any text. */
@@ -53,7 +35,7 @@ function like(text: string): unknown {
 describe("the documentation", () => {
   let server: TestServer;
   let folder = "";
-  const files = blocks
+  const files = docsBlocks
     .filter(({ language }) => language === "ts")
     .map((block, at) => ({ ...block, file: `${block.page}-${at}.ts` }));
   beforeAll(async () => {
@@ -81,53 +63,61 @@ describe("the documentation", () => {
     expect(files.length).toBeGreaterThan(4);
   }, 120_000);
 
-  test("its programs print what they say", async () => {
+  /** A program of the folder, which finds the server by its environment. */
+  async function ran(file: string) {
     const env = { ...process.env, SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey ?? "" };
-    const ran = await Promise.all(
+    const program = Bun.spawn(["bun", "run", file], { cwd: folder, env, stdout: "pipe", stderr: "pipe" });
+    const [printed, troubles] = await Promise.all([
+      new Response(program.stdout).text(),
+      new Response(program.stderr).text(),
+      program.exited,
+    ]);
+    return { code: program.exitCode, printed: printed.replaceAll(/\s+/g, " ").trim(), troubles };
+  }
+
+  test("its programs print what they say", async () => {
+    const wrong = await Promise.all(
       files
         .filter(({ isProgram }) => isProgram)
         .map(async (block) => {
-          const program = Bun.spawn(["bun", "run", block.file], {
-            cwd: folder,
-            env,
-            stdout: "pipe",
-            stderr: "pipe",
-          });
-          const [printed, troubles] = await Promise.all([
-            new Response(program.stdout).text(),
-            new Response(program.stderr).text(),
-            program.exited,
-          ]);
-          const plain = printed.replaceAll(/\s+/g, " ");
-          const missed = promised(block).filter((line) => !plain.includes(line));
-          const isGood = program.exitCode === 0 && promised(block).length > 0 && missed.length === 0;
+          const { code, printed, troubles } = await ran(block.file);
+          const missed = promised(block).filter((line) => !printed.includes(line));
+          const isGood = code === 0 && promised(block).length > 0 && missed.length === 0;
           return isGood ? [] : [{ file: block.file, printed, troubles, missed }];
         }),
     );
-    expect(ran.flat()).toEqual([]);
+    expect(wrong.flat()).toEqual([]);
   }, 120_000);
+
+  test("what it shows without a call runs when it is called", async () => {
+    const wrong: unknown[] = [];
+    for (const [page, ofPage] of Map.groupBy(
+      files.filter(({ isProgram }) => !isProgram),
+      (block) => block.page,
+    )) {
+      expect([page, drives[page]?.length]).toEqual([page, ofPage.length]);
+      for (const [at, { replaces, adds, prints }] of drives[page]!.entries()) {
+        const { text, file } = ofPage[at]!;
+        const real = replaces ? text.replace(...replaces) : text;
+        const driven = join("driven", file);
+        await Bun.write(join(folder, driven), `${real}\n${adds}\nexport {};\n`);
+        const { code, printed, troubles } = await ran(driven);
+        if (code !== 0 || !prints.test(printed)) wrong.push({ file, printed, troubles });
+      }
+    }
+    expect(wrong).toEqual([]);
+  }, 60_000);
 
   test("its commands exist, with the flags that they are given", async () => {
     const cli = makeCli(
       {},
       { rawCommands: { serve: { about: "", open: () => Promise.resolve(0) }, ...rawCommands } },
     );
-    const lines = blocks
-      .filter(({ language }) => language === "sh")
-      .flatMap(({ page, text }) =>
-        text
-          .replaceAll("\\\n", " ")
-          .split("\n")
-          .flatMap((line) => line.split(/&&|\|/))
-          .map((line) => line.trim())
-          .filter((line) => line.startsWith("svc "))
-          .map((line) => ({ page, line })),
-      );
-    expect(lines.length).toBeGreaterThan(10);
+    expect(docsCommands.length).toBeGreaterThan(10);
     const wrong: string[] = [];
     const helps = new Map<string, string>();
-    for (const { page, line } of lines) {
-      const bare = line.replaceAll(/'[^']*'|"[^"]*"|#.*$/g, "VALUE");
+    for (const { page, line } of docsCommands) {
+      const bare = line.replaceAll(/'[^']*'|"[^"]*"/g, "VALUE");
       const words = bare.split(/\s+/).slice(1);
       const until = words.findIndex((word) => /^-|[A-Z_/.:0-9]/.test(word));
       const command = (until < 0 ? words : words.slice(0, until)).join(" ");

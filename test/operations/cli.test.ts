@@ -12,6 +12,7 @@ import { type Cli, type CliOptions, makeCli } from "../support/cli.ts";
 import { runOnce } from "../support/one-run.ts";
 import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 /** Words, what people are shown, and the operation whose schema `--json` keeps. */
 type Row = [words: string, shown: RegExp, operation?: string];
@@ -199,10 +200,14 @@ describe.each(engines)("the command line on %s", (engine) => {
       fetch: () => Response.json({ code: "unimplemented", message: "no such method" }, { status: 501 }),
     });
     const cases: [string, number, RegExp, CliOptions?][] = [
-      ["functoin list", 2, /^svc: unknown command functoin, did you mean function\?\nsvc: see: svc help\n$/],
-      ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\?\nsvc: see: svc run --help\n$/],
-      ["run", 2, /^svc: a command is needed: list, get, .*\nsvc: see: svc run --help\n$/],
-      ["run list --staus failed", 2, /^svc: --staus: unknown flag, did you mean --status\?/],
+      ["functoin list", 2, /^svc: unknown command functoin, did you mean function\? see: svc help\n$/],
+      ["run lsit", 2, /^svc: unknown command run lsit, did you mean list\? see: svc run --help\n$/],
+      ["run", 2, /^svc: a command is needed: list, get, .*; see: svc run --help\n$/],
+      [
+        "run list --staus failed",
+        2,
+        /^svc: --staus: unknown flag, did you mean --status\? see: svc run list --help\n$/,
+      ],
       ["run list --status borken", 2, /^svc: --status: must be one of running, /],
       ["run list --limit many", 2, /^svc: --limit: must be a whole number, not many\n$/],
       ["run list --json --jsonl", 2, /choose one/],
@@ -229,6 +234,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     for (const [line, code, said, options] of cases) {
       const told = await svc(line, options);
       expect({ line, ...told }).toEqual({ line, code, out: "", err: expect.stringMatching(said) });
+      expect(told.err.split("\n")).toHaveLength(2);
       expect(told.err).not.toContain(server.adminKey);
     }
     older.stop(true);
@@ -325,6 +331,18 @@ describe.each(engines)("the command line on %s", (engine) => {
     await expect(furnish(deps, bad)).rejects.toThrow(/name/);
     expect(await store.one(sql`SELECT id FROM orgs WHERE name = 'Half'`)).toBeUndefined();
   });
+
+  test("who watches a repair or a rebuild sees how far it is", async () => {
+    const words = ["repair", "start", "--action", "resume", "--filter", '{"functionId":"broken"}', "--yes"];
+    const { id } = JSON.parse((await cli.run([...words, "--json"])).out);
+    const isOver = async () => JSON.parse((await svc(`repair get ${id} --json`)).out).status === "completed";
+    await until(isOver, { about: "the repair" });
+    expect((await svc("projection rebuild start counts --yes")).code).toBe(0);
+    const barOf = async (line: string) =>
+      (await svc(`${line} --watch 0.2`, { onOut: (_text, stop) => stop() })).status?.at(-1);
+    expect(await barOf(`repair get ${id}`)).toMatch(/^\[#{20}\] 100 % {2}1 of 1 runs$/);
+    expect(await barOf("projection rebuild status counts")).toMatch(/ % {2}\d+ of \d+ events$/);
+  }, 60_000);
 
   test("doctor says what is well and what to do", async () => {
     const well = await svc("doctor --json");

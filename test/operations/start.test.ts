@@ -28,8 +28,7 @@ describe("the command line", () => {
     expect(code).toBe(2);
     expect(err).toBe(
       "svc: --prot: unknown flag, did you mean --port?\n" +
-        "svc: SVC_PROT: unknown variable, did you mean SVC_PORT?\n" +
-        "svc: see: svc help\n",
+        "svc: SVC_PROT: unknown variable, did you mean SVC_PORT? see: svc help\n",
     );
   }, 90_000);
 
@@ -47,7 +46,7 @@ describe("the command line", () => {
     expect((await command(["version"])).out).toMatch(/^\d+\.\d+\.\d+\n$/);
     expect(await command(["sreve"])).toMatchObject({
       code: 2,
-      err: "svc: unknown command sreve, did you mean serve?\nsvc: see: svc help\n",
+      err: "svc: unknown command sreve, did you mean serve? see: svc help\n",
     });
   }, 90_000);
 

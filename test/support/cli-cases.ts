@@ -60,6 +60,8 @@ export const cliCases: readonly CliCase[] = [
     run pause {asleep}
     run inject {asleep} {step} --output {"n":2}
     run patch-step {step} --output {"n":3}
+    error list --function broken-{p} => errorGroup
+    error get {errorGroup}
     repair list
     repair preview --action cancel --filter {"functionId":"made-{p}"}
     repair start --action cancel --filter {"functionId":"made-{p}"} --yes => repair
@@ -109,6 +111,7 @@ export const cliCases: readonly CliCase[] = [
     stream append order-{p} --type order --event placed --data {"n":2} --expected-version 1 => again
     event redact order-{p} {again} --yes
     stream delete order-{p} --yes
+    stream store-snapshot shot-{p} --type order --at-version 1 --state {"n":2}
     stream snapshot shot-{p}
     topic publish news-{p} --data {"n":1}
     topic list
@@ -116,6 +119,9 @@ export const cliCases: readonly CliCase[] = [
     group create crew-{p} made.>
     group list
     group get crew-{p}
+    group update --group {"name":"crew-{p}","maxInflight":3} --update-mask maxInflight
+    group pause crew-{p}
+    group resume crew-{p}
     group delete crew-{p} --yes
     outbox dlq list --env env_default
     outbox dlq requeue {requeued}
@@ -280,6 +286,8 @@ export const cliCases: readonly CliCase[] = [
     platform users create --email eve-{p}@example.test --password @password --name Eve => eve
     platform users get {eve}
     platform users update {eve} --name Eva
+    platform sessions list => platformSession
+    platform sessions end {platformSession} --yes
     platform users delete {eve} --yes
     platform roles list
     platform roles create role-{p} => platformRole
@@ -290,6 +298,11 @@ export const cliCases: readonly CliCase[] = [
     platform policies create --name policy-{p} --effect deny --actions kv:read --resources * => platformPolicy
     platform policies get {platformPolicy}
     platform policies update {platformPolicy} --actions kv:write
+    platform roles create ruled-{p} => ruled
+    platform roles assign {ruled} --policy-id {platformPolicy}
+    platform roles policies {ruled}
+    platform roles unassign {ruled} {platformPolicy}
+    platform roles delete {ruled} --yes
     platform policies delete {platformPolicy} --yes
     platform tenants list
     platform tenants create --name tenant-of-{p} => tenant

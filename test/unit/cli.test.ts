@@ -4,7 +4,7 @@ import { join } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/cli/config-file.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
-import { barOf } from "../../src/cli/progress.ts";
+import { barOf, rebuildBar, repairBar } from "../../src/cli/progress.ts";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { commandAt } from "../../src/cli/run.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
@@ -61,6 +61,21 @@ describe("words of the command line", () => {
     expect(tableOf([{ id: "x".repeat(60) }], { io: piped, paint: paintOf(piped) })).toBe(
       `ID\n${"x".repeat(60)}\n`,
     );
+  });
+
+  test("how far a rebuild and a repair are", () => {
+    expect(rebuildBar({ job: { eventsProcessed: "1", totalEvents: "4" } })).toContain(" 25 %  1 of 4 events");
+    expect(rebuildBar({ job: { totalEvents: "4" } })).toContain("  0 %  0 of 4 events");
+    expect([rebuildBar({}), rebuildBar({ job: {} })]).toEqual([undefined, undefined]);
+    const counts = { pending: "5", done: "2", failed: "1" };
+    expect(repairBar({ phase: "work", counts })).toContain(" 37 %  3 of 8 runs");
+    expect([repairBar({ phase: "select", counts }), repairBar({ phase: "work" })]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    const window = { fromPosition: "101", toPosition: "200" };
+    expect(repairBar({ phase: "select", position: "150", ...window })).toContain(" 50 %  50 of 100 events");
+    expect(repairBar({ phase: "select", ...window })).toContain("  0 %  0 of 100 events");
   });
 
   test("every operation is a command, with help of its fields; words are completed", async () => {

@@ -12,6 +12,13 @@ const things = (what: string, group: string, { updates = true } = {}) => [
 const named = (what: string, group: string) =>
   things(what, group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
 
+/** Deny policies of a role, of an org's by `policies` or of the platform's by `platform.policies`. */
+const ofRole = (policies: string) => [
+  { name: "policies", operation: `${policies}.ofRole`, takes: ["id"] },
+  { name: "assign", operation: `${policies}.assign`, takes: ["id"] },
+  { name: "unassign", operation: `${policies}.unassign`, takes: ["id", "policy_id"] },
+];
+
 /** Who there is, and who may do what. */
 export const accessGroups: readonly Group[] = [
   {
@@ -80,12 +87,7 @@ export const accessGroups: readonly Group[] = [
   {
     name: "role",
     about: "Roles of users and keys.",
-    plain: [
-      ...named("role", "roles"),
-      { name: "policies", operation: "policies.ofRole", takes: ["id"] },
-      { name: "assign", operation: "policies.assign", takes: ["id"] },
-      { name: "unassign", operation: "policies.unassign", takes: ["id", "policy_id"] },
-    ],
+    plain: [...named("role", "roles"), ...ofRole("policies")],
   },
   {
     name: "policy",
@@ -139,7 +141,19 @@ export const accessGroups: readonly Group[] = [
     more: addPlatformLogin,
     groups: [
       { name: "users", about: "Users of the platform.", plain: things("user", "platform.users") },
-      { name: "roles", about: "Roles of the platform.", plain: named("role", "platform.roles") },
+      {
+        name: "sessions",
+        about: "Sign-in sessions of the platform's users.",
+        plain: [
+          { name: "list", operation: "platform.sessions.list", shows: { items: "sessions" } },
+          { name: "end", operation: "platform.sessions.end", takes: ["id"], confirms: "End session {id}?" },
+        ],
+      },
+      {
+        name: "roles",
+        about: "Roles of the platform.",
+        plain: [...named("role", "platform.roles"), ...ofRole("platform.policies")],
+      },
       { name: "policies", about: "Policies of the platform.", plain: things("policy", "platform.policies") },
       {
         name: "tenants",

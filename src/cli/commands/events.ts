@@ -1,6 +1,33 @@
+import type { Command } from "commander";
+import { addCommon, askAndShow, askingOf, type CommonFlags } from "../command.ts";
 import type { Group } from "../group.ts";
+import type { Io } from "../io.ts";
+import { operationNamed } from "../operations.ts";
 
 const eventColumns = ["id", "name", "timestamp", "data"];
+
+const pauses = [
+  { name: "pause", status: "PAUSED", about: "Holds the deliveries of a group; it keeps its place." },
+  { name: "resume", status: "ACTIVE", about: "Goes on with the deliveries of a paused group." },
+] as const;
+
+/** An update takes a whole group: these name it, and change its status alone. */
+function addPauses(groups: Command, io: Io): void {
+  const operation = operationNamed("groups.update");
+  for (const { name, status, about } of pauses) {
+    const command = groups
+      .command(`${name} <name>`)
+      .summary(about)
+      .description(`${about}\n\nOperation ${operation.name}; needs ${operation.action}.`)
+      .option("--namespace <text>", "The namespace of the group.");
+    addCommon(command).action(async (group: string) => {
+      const { namespace, ...flags } = command.optsWithGlobals() as CommonFlags & { namespace?: string };
+      const changed = { name: group, namespace, status: `CONSUMER_GROUP_STATUS_${status}` };
+      const input = { group: changed, updateMask: "status" };
+      await askAndShow(askingOf(io, flags), operation, input, { items: "" });
+    });
+  }
+}
 
 /** The log of events, streams of entities, topics and groups. */
 export const eventGroups: readonly Group[] = [
@@ -90,6 +117,13 @@ export const eventGroups: readonly Group[] = [
       },
       { name: "snapshot", operation: "streams.getSnapshot", takes: ["entityId"] },
       {
+        name: "store-snapshot",
+        operation: "streams.createSnapshot",
+        takes: ["entityId"],
+        flags: { entityType: "type", entityVersion: "at-version" },
+        files: { state: "state-file" },
+      },
+      {
         name: "redact",
         operation: "streams.redactEvent",
         takes: ["entityId", "eventId"],
@@ -126,6 +160,7 @@ export const eventGroups: readonly Group[] = [
       },
       { name: "get", operation: "groups.get", takes: ["name"], shows: { items: "" } },
       { name: "create", operation: "groups.create", takes: ["name", "pattern"], shows: { items: "" } },
+      { name: "update", operation: "groups.update", shows: { items: "" } },
       {
         name: "delete",
         operation: "groups.delete",
@@ -133,6 +168,7 @@ export const eventGroups: readonly Group[] = [
         confirms: "Delete group {name} and its place?",
       },
     ],
+    more: addPauses,
   },
   {
     name: "outbox",

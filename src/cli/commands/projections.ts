@@ -1,4 +1,5 @@
 import type { Group } from "../group.ts";
+import { rebuildBar } from "../progress.ts";
 
 const columns = ["name", "mode", "status", "version", "lastEventSeq", "updatedAt", "errorMessage"];
 
@@ -58,7 +59,12 @@ export const projectionGroups: readonly Group[] = [
             shows: { items: "" },
             confirms: "Rebuild projection {name}?",
           },
-          { name: "status", operation: "projections.rebuildJob", takes: ["name"], shows: { items: "" } },
+          {
+            name: "status",
+            operation: "projections.rebuildJob",
+            takes: ["name"],
+            shows: { items: "", bar: rebuildBar },
+          },
           { name: "cancel", operation: "projections.cancelRebuild", takes: ["name"] },
         ],
       },

@@ -1,5 +1,6 @@
 import type { PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
+import { repairBar } from "../progress.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
 export const stepColumns = [
@@ -90,11 +91,24 @@ export const runGroups: readonly Group[] = [
     ],
   },
   {
+    name: "error",
+    about: "Runs that failed alike, as one group.",
+    plain: [
+      {
+        name: "list",
+        operation: "errors.list",
+        flags: { functionId: "function" },
+        shows: { columns: ["id", "functionId", "code", "message", "count", "lastSeenAt"], items: "groups" },
+      },
+      { name: "get", operation: "errors.get", takes: ["id"], shows: { items: "" } },
+    ],
+  },
+  {
     name: "repair",
     about: "One action on many runs, in the background.",
     plain: [
       { name: "list", operation: "repairs.list" },
-      { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "" } },
+      { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "", bar: repairBar } },
       { name: "items", operation: "repairs.items", takes: ["id"] },
       { name: "preview", operation: "repairs.preview", shows: { items: "" } },
       {

@@ -1,0 +1,65 @@
+/** What makes a block run that a page shows without a call. */
+export interface Drive {
+  /** Put in the place of what the page leaves to its reader. */
+  replaces?: readonly [shown: string, real: string];
+  /** Lines behind the block. */
+  adds: string;
+  /** All that is printed then, with single spaces. */
+  prints: RegExp;
+}
+
+const run = (name: string, input: string) => `
+  import { testFunction } from "svc";
+  const { status, output } = await testFunction(${name}).run(${input});
+  console.log(status, output);`;
+
+/** By page, in the order of its blocks of `ts` that are no programs. */
+export const drives: Readonly<Record<string, readonly Drive[]>> = {
+  functions: [
+    {
+      adds: `globalThis.fetch = async () => new Response(); ${run("charge", '{ orderId: "o1", total: 5 }')}`,
+      prints: /^completed 200$/,
+    },
+    { adds: run("report", ""), prints: /^completed written$/ },
+  ],
+  "real-time": [
+    {
+      adds: `
+        const say = console.log;
+        console.log = (topic, data) => {
+          if (data.orderId !== "followed") return;
+          say(topic, data.orderId);
+          process.exit(0);
+        };
+        await client.emit("order.placed", { orderId: "followed" });
+        await follow();`,
+      prints: /^events:order\.placed followed$/,
+    },
+  ],
+  webhooks: [
+    {
+      replaces: ["whsec_…", "whsec_c2VjcmV0"],
+      adds: `
+        import { createHmac } from "node:crypto";
+        const body = JSON.stringify({ type: "order.placed", timestamp: new Date().toISOString(), data: {} });
+        const at = Math.floor(Date.now() / 1000);
+        const key = Buffer.from("c2VjcmV0", "base64");
+        const signature = createHmac("sha256", key).update(\`evt_1.\${at}.\${body}\`).digest("base64");
+        const headers = { "webhook-id": "evt_1", "webhook-timestamp": \`\${at}\`, "webhook-signature": \`v1,\${signature}\` };
+        const send = () => receive(new Request("http://receiver.test", { method: "POST", body, headers }));
+        console.log((await send()).status, (await send()).status);`,
+      prints: /^order\.placed 204 204$/,
+    },
+  ],
+  traces: [
+    {
+      adds: `
+        globalThis.fetch = async (url, { headers }) => {
+          console.log(url, headers["idempotency-key"] !== undefined);
+          return new Response();
+        };
+        ${run("charge", '{ id: "o1" }')}`,
+      prints: / charge https:\/\/bank\.example\.com\/charges\/o1 true completed null$/,
+    },
+  ],
+};
