@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import packageFile from "../../package.json" with { type: "json" };
 import { nodeMajors, nodeProgram } from "../support/node-versions.ts";
 import { program } from "../support/package-program.ts";
@@ -51,6 +52,7 @@ const fromCjs = program('const { createClient, createWorker } = require("svc");'
 describe("the SDK as a package", () => {
   let folder: string;
   let server: TestServer;
+  let tarball: string;
 
   async function run(command: string[], cwd = folder): Promise<string> {
     const env = { ...process.env, SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey };
@@ -71,9 +73,10 @@ describe("the SDK as a package", () => {
       ["npm", "pack", "--silent", "--pack-destination", folder],
       join(root, "dist/sdk"),
     );
+    tarball = join(folder, packed.trim());
     await writeFile(join(folder, "package.json"), '{ "name": "own", "private": true }');
     // Without a network: there is nothing else to fetch.
-    await run(["npm", "install", "--offline", "--no-audit", "--no-fund", `./${packed.trim()}`]);
+    await run(["npm", "install", "--offline", "--no-audit", "--no-fund", tarball]);
   }, 120_000);
   afterAll(async () => {
     await server?.stop();
@@ -102,6 +105,13 @@ describe("the SDK as a package", () => {
         await run(["node", join(root, "node_modules", compiler, "bin/tsc"), "-p", `${name}.json`]);
     }
   }, 120_000);
+
+  test("has at no entry what `arethetypeswrong` knows to break for somebody", async () => {
+    const checked = await checkPackage(createPackageFromTarballData(await Bun.file(tarball).bytes()));
+    if (!checked.types) throw new Error("no types were found in the package");
+    expect(Object.keys(checked.entrypoints).sort()).toEqual([".", "./client", "./package.json", "./sdk"]);
+    expect(checked.problems).toEqual([]);
+  }, 60_000);
 
   test.each([
     ...nodeMajors.map((major) => [`Node ${major}`, () => nodeProgram(major)] as const),
