@@ -2,7 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import packageFile from "../../package.json" with { type: "json" };
+import { createClient, createWorker } from "../../src/sdk/index.ts";
+import { inChrome } from "../support/chrome.ts";
 import { nodeMajors, nodeProgram } from "../support/node-versions.ts";
 import { program } from "../support/package-program.ts";
 import { removeFolder } from "../support/process.ts";
@@ -23,8 +26,14 @@ const names = `
 `;
 const typed = `import { createClient, createWorker, defineEvents } from "svc";${names}`;
 const page = `
-  import { createClient } from "svc/client";
-  export const runs = createClient({ url: "http://127.0.0.1:1" }).listRuns();
+  import { type ClientOptions, createClient } from "svc/client";
+  export async function greet(options: ClientOptions): Promise<unknown> {
+    const client = createClient(options);
+    const { runId } = await client.invokeFunction("greet-page", { name: "Ada" });
+    const { status, output } = await client.waitForRun(runId);
+    return { status, output };
+  }
+  Object.assign(globalThis, { greet });
 `;
 
 const strict = {
@@ -51,6 +60,7 @@ const fromCjs = program('const { createClient, createWorker } = require("svc");'
 describe("the SDK as a package", () => {
   let folder: string;
   let server: TestServer;
+  let tarball: string;
 
   async function run(command: string[], cwd = folder): Promise<string> {
     const env = { ...process.env, SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey };
@@ -71,9 +81,10 @@ describe("the SDK as a package", () => {
       ["npm", "pack", "--silent", "--pack-destination", folder],
       join(root, "dist/sdk"),
     );
+    tarball = join(folder, packed.trim());
     await writeFile(join(folder, "package.json"), '{ "name": "own", "private": true }');
     // Without a network: there is nothing else to fetch.
-    await run(["npm", "install", "--offline", "--no-audit", "--no-fund", `./${packed.trim()}`]);
+    await run(["npm", "install", "--offline", "--no-audit", "--no-fund", tarball]);
   }, 120_000);
   afterAll(async () => {
     await server?.stop();
@@ -103,6 +114,13 @@ describe("the SDK as a package", () => {
     }
   }, 120_000);
 
+  test("has at no entry what `arethetypeswrong` knows to break for somebody", async () => {
+    const checked = await checkPackage(createPackageFromTarballData(await Bun.file(tarball).bytes()));
+    if (!checked.types) throw new Error("no types were found in the package");
+    expect(Object.keys(checked.entrypoints).sort()).toEqual([".", "./client", "./package.json", "./sdk"]);
+    expect(checked.problems).toEqual([]);
+  }, 60_000);
+
   test.each([
     ...nodeMajors.map((major) => [`Node ${major}`, () => nodeProgram(major)] as const),
     ["Bun", () => Promise.resolve(process.execPath)] as const,
@@ -122,9 +140,33 @@ describe("the SDK as a package", () => {
     120_000,
   );
 
-  test("a page that imports it has nothing of Node", async () => {
+  test("a page that imports it has nothing of Node, and invokes a function whose run completes", async () => {
     await writeFile(join(folder, "page.ts"), page);
-    const built = await Bun.build({ entrypoints: [join(folder, "page.ts")], target: "browser" });
-    expect(await built.outputs[0]!.text()).not.toMatch(/["']node:|\brequire\(/);
-  });
+    const built = await Bun.build({
+      entrypoints: [join(folder, "page.ts")],
+      ...{ target: "browser", format: "iife" },
+    });
+    const script = await built.outputs[0]!.text();
+    expect(script).not.toMatch(/["']node:|\brequire\(/);
+    const options = { url: server.url, apiKey: server.adminKey };
+    const client = createClient(options);
+    const greet = client.createFunction({ id: "greet-page" }, ({ event, step }) =>
+      step.run("write", () => `Hello ${(event.data as { name: string }).name}`),
+    );
+    const worker = createWorker({ client, functions: [greet] });
+    await worker.start();
+    try {
+      await inChrome(async (chrome) => {
+        const opened = await chrome.newPage();
+        // Of another origin than the calls of the page.
+        await opened.goto(`${server.url.replace("127.0.0.1", "localhost")}/health`);
+        await opened.evaluate(script);
+        expect(await opened.evaluate(`greet(${JSON.stringify(options)})`)).toEqual({
+          ...{ status: "completed", output: "Hello Ada" },
+        });
+      });
+    } finally {
+      await worker.stop();
+    }
+  }, 300_000);
 });

@@ -1,11 +1,14 @@
 import { describe, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
-import { freePort } from "../support/process.ts";
-import { engines, makeHome, spawnServer, startTestServer } from "../support/server.ts";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { freePort, lastWordsOf, outputOf, removeFolder } from "../support/process.ts";
+import { engines, makeHome, readKey, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
-const mainFile = resolve(import.meta.dir, "../../src/main.ts");
+const root = resolve(import.meta.dir, "../..");
+const mainFile = join(root, "src/main.ts");
 
 async function command(argv: string[], variables: Record<string, string> = {}) {
   const environment = { PATH: process.env.PATH ?? "", ...variables };
@@ -120,5 +123,63 @@ test("two processes that start at once on one empty database issue one key", asy
   } finally {
     await Promise.all(both.map((server) => server.stop()));
     await home.remove();
+  }
+}, 90_000);
+
+/** The command lines of a group's processes, without those that have ended and wait to be asked how. */
+function runningIn(group: number): string[] {
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name)) return [];
+    try {
+      const status = readFileSync(`/proc/${name}/stat`, "utf8");
+      // The name of the program comes before, and may have any character.
+      const [state, , its] = status.slice(status.lastIndexOf(")") + 2).split(" ");
+      if (Number(its) !== group || state === "Z") return [];
+      return [readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ")];
+    } catch {
+      return []; // It ended meanwhile.
+    }
+  });
+}
+
+test("SIGTERM to the command that the README starts a server with ends all that it started", async () => {
+  const typed = "bun run start";
+  expect(await Bun.file(join(root, "README.md")).text()).toContain(`\n${typed}\n`);
+  const folder = await mkdtemp(join(tmpdir(), "svc-start-"));
+  const keyFile = join(folder, "key.json");
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const log = Bun.file(join(folder, "output.log"));
+  const child = Bun.spawn([process.execPath, ...typed.split(" ").slice(1)], {
+    cwd: root,
+    env: {
+      ...{ PATH: process.env.PATH, SVC_PORT: new URL(url).port, SVC_GRPC_PORT: "0" },
+      ...{ SVC_DB: join(folder, "svc.db"), SVC_BOOTSTRAP_KEY_FILE: keyFile },
+    },
+    stdio: ["ignore", log, log],
+    // A group of its own, as a shell gives to what is typed.
+    detached: true,
+  });
+  try {
+    await until(async () => (await fetch(`${url}/ready`).catch(() => undefined))?.ok === true, {
+      ...{ about: "the server", deadlineMs: 60_000 },
+    });
+    // SQL over a file has a process of its own.
+    const asked = await fetch(`${url}/svc.v1.QueryService/ExecuteSQL`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${await readKey(keyFile)}`, "content-type": "application/json" },
+      body: JSON.stringify({ query: "SELECT 1 AS one" }),
+    });
+    expect(asked.status).toBe(200);
+    expect(runningIn(child.pid)).toContainEqual(expect.stringContaining("libsql-program.ts"));
+
+    child.kill("SIGTERM");
+    expect({ code: await child.exited, signal: child.signalCode }).toEqual({ code: 0, signal: null });
+    await until(() => runningIn(child.pid).length === 0, { about: "the last process", deadlineMs: 10_000 });
+    expect(await outputOf(folder)).toContain("server.stopped");
+  } catch (error) {
+    throw new Error(await lastWordsOf(folder), { cause: error });
+  } finally {
+    if (runningIn(child.pid).length > 0) process.kill(-child.pid, "SIGKILL");
+    await removeFolder(folder);
   }
 }, 90_000);

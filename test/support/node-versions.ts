@@ -10,7 +10,8 @@ const releases = { 20: "20.20.2", 22: "22.23.3", 24: "24.21.0" } as const;
 export const nodeMajors = Object.keys(releases).map(Number) as readonly (keyof typeof releases)[];
 
 const packageName = `node-${process.platform}-${process.arch}`;
-const cache = join(homedir(), ".cache/svc-tests");
+/** What tests fetch once a machine. */
+export const testCache = join(homedir(), ".cache/svc-tests");
 
 async function installed(major: number): Promise<string | undefined> {
   const node = Bun.which("node");
@@ -21,10 +22,10 @@ async function installed(major: number): Promise<string | undefined> {
 export async function nodeProgram(major: keyof typeof releases): Promise<string> {
   const own = await installed(major);
   if (own !== undefined) return own;
-  const folder = join(cache, `node-${releases[major]}`);
+  const folder = join(testCache, `node-${releases[major]}`);
   const program = join(folder, "node_modules", packageName, "bin/node");
   if (existsSync(program)) return program;
-  await mkdir(cache, { recursive: true });
+  await mkdir(testCache, { recursive: true });
   const beginning = await mkdtemp(`${folder}-`);
   try {
     const flags = ["--prefix", beginning, "--no-save", "--prefer-offline", "--no-audit", "--no-fund"];

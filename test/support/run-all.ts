@@ -9,6 +9,7 @@ import { deal, lanes } from "./lanes.ts";
 import { findNats } from "./nats.ts";
 import { findInitdb } from "./postgres.ts";
 import { findProgram, removeFolder } from "./process.ts";
+import { promtool } from "./promtool.ts";
 
 // The whole of what a change is judged by: format, types and every test, against servers that this run starts.
 // Nothing here imports a package, because this also installs them.
@@ -24,7 +25,15 @@ async function step(command: string[], environment: Record<string, string> = {})
   return child.exited;
 }
 
-const programs = [
+interface Needed {
+  /** Throws where it is missing. */
+  find(): unknown;
+  debianPackage: string;
+  /** Instead of the package's installation. */
+  fetch?(): Promise<void>;
+}
+
+const programs: readonly Needed[] = [
   { find: findInitdb, debianPackage: "postgresql-15" },
   { find: findNats, debianPackage: "nats-server" },
   { find: findChrome, debianPackage: "chromium" },
@@ -38,27 +47,30 @@ const programs = [
     find: () => findProgram([name!], debianPackage!),
     debianPackage: debianPackage!,
   })),
+  promtool,
 ];
 
-function missing(): { debianPackage: string; why: string }[] {
-  return programs.flatMap(({ find, debianPackage }) => {
+function missing(): (Needed & { why: string })[] {
+  return programs.flatMap((needed) => {
     try {
-      find();
+      needed.find();
       return [];
     } catch (error) {
-      return [{ debianPackage, why: error instanceof Error ? error.message : String(error) }];
+      return [{ ...needed, why: error instanceof Error ? error.message : String(error) }];
     }
   });
 }
 
 /** Root on a Debian machine gets what is missing; anyone else is told. */
 async function provide(): Promise<void> {
-  const packages = missing().map(({ debianPackage }) => debianPackage);
-  if (packages.length === 0) return;
+  const needed = missing();
+  if (needed.length === 0) return;
   if (process.getuid?.() === 0 && Bun.which("apt-get")) {
     const quiet = { DEBIAN_FRONTEND: "noninteractive" };
     await step(["apt-get", "update", "-q"], quiet);
+    const packages = needed.flatMap(({ fetch, debianPackage }) => (fetch ? [] : [debianPackage]));
     await step(["apt-get", "install", "-y", "-q", "--no-install-recommends", ...packages], quiet);
+    for (const { fetch } of needed) await fetch?.();
   }
   const left = missing();
   if (left.length > 0) throw new Error(left.map(({ why }) => why).join("\n"));
