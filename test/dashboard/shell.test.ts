@@ -122,7 +122,9 @@ describe("the shell of the dashboard", () => {
   });
 
   test("finds by the palette and the keys, and keeps what was typed when the session ends", async () => {
-    await server.rpc("SvcService", "RegisterFunction", { id: "found-by-name", triggers: [] });
+    await server.rpc("SvcService", "RegisterFunction", {
+      ...{ id: "found-by-name", triggers: [{ event: "found.asked" }] },
+    });
     await inChrome(async (browser) => {
       const session = await sessionOf(server, "developer");
       const { page } = await visit(browser, server, { path: "overview", session });
