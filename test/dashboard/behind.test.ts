@@ -6,6 +6,7 @@ import { inChrome } from "../support/chrome.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { furnish } from "./furnish.ts";
+import { makeSource, sendToSource, signed } from "./furnish-data.ts";
 import { sessionOf, visit } from "./visit.ts";
 
 describe.each(engines)("what stands behind the dashboard's pages, on %s", (engine) => {
@@ -128,6 +129,41 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       expect(await breachesOf(page)).toEqual([]);
       await row.getByRole("link", { name: body.eventId }).click();
       await page.getByRole("heading", { name: /news/ }).waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("what a run appended and published, and the delivery that began it, lead to their pages", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "files", triggers: [{ event: "filing.paid" }] });
+    const source = await makeSource(server, "filing", "what both know");
+    const body = JSON.stringify({ amount: 3 });
+    await sendToSource(server, source, { body, signature: signed("what both know", body) });
+    const run = await until(
+      async () => (await server.rpc("SvcService", "ListRuns", { functionId: "files" })).body.runs?.[0],
+      { about: "the run" },
+    );
+    const headers = { "X-Svc-Run-ID": run.id };
+    const append = {
+      ...{ entityId: "ledger-1", entityType: "ledger", eventName: "filed", expectedVersion: -1 },
+    };
+    expect((await server.rpc("EntityStreamService", "AppendEvent", append, { headers })).status).toBe(200);
+    const message = { topic: "filings", data: { filed: true } };
+    expect((await server.rpc("PubSubService", "Publish", message, { headers })).status).toBe(200);
+    await inChrome(async (browser) => {
+      const path = `runs/${run.id}?tab=causes`;
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const lead = async (name: string, place: RegExp) => {
+        await page.getByRole("main").getByRole("link", { name, exact: true }).click();
+        await page.waitForURL(place);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.goBack();
+      };
+      await lead("ledger-1", /\/streams\/ledger-1\?at=1$/);
+      await lead("filings", /\/topics\/filings$/);
+      await lead(source.id, /\/webhooks-in\/whs_\w+\?delivery=/);
+      await page.getByRole("link", { name: "ledger-1", exact: true }).waitFor();
+      expect(await breachesOf(page)).toEqual([]);
       expect(complaints).toEqual([]);
       await page.context().close();
     });
