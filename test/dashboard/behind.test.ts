@@ -168,4 +168,33 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.context().close();
     });
   });
+
+  test("every number of the overview leads to the list behind it", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "counted", triggers: [{ event: "counted" }] });
+    await server.rpc("SvcService", "Emit", { event: "counted", data: {} });
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      await page.getByRole("table").waitFor();
+      const alone = await page
+        .locator("main :is(.number:not(th), .health li > :last-child)")
+        .evaluateAll((all) =>
+          all.filter((one) => !one.closest("a") && !one.querySelector("a")).map((one) => one.textContent),
+        );
+      expect(alone).toEqual([]);
+      expect(await page.locator(".health a").count()).toBeGreaterThanOrEqual(5);
+      await page
+        .getByRole("row", { name: /^Runs started/ })
+        .getByRole("link")
+        .first()
+        .click();
+      await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
+      expect(await page.getByLabel("Created").inputValue()).toBe("1m");
+      await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
+      await page.getByRole("link", { name: "Overview" }).click();
+      await page.getByRole("link", { name: /^Queued/ }).click();
+      await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
 });
