@@ -138,7 +138,10 @@ describe("the shell of the dashboard", () => {
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: /found-by-name/ }).waitFor();
 
-      await page.getByRole("button", { name: "Invoke…" }).click();
+      await page.keyboard.press("Control+k");
+      await page.getByLabel(/^Search for a page/).fill("invoke");
+      await page.getByRole("option", { name: /On this page/ }).waitFor();
+      await page.keyboard.press("Enter");
       await page.getByLabel("Input (JSON)").fill('{"typed": "by hand"}');
       await server.api("/api/v1/auth/logout", { key: session, method: "POST" });
       await page.getByRole("button", { name: "Invoke", exact: true }).click();
