@@ -64,7 +64,6 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.getByRole("button", { name: "End…" }).click();
       await dialog(page).getByRole("button", { name: "End the session" }).click();
       await until(async () => !(await isIn(there)), { about: "the end of the session" });
-      await ended.getByRole("link", { name: "Runs", exact: true }).click();
       await ended.getByRole("dialog", { name: "Your session has ended" }).waitFor();
       expect(await isIn(here)).toBe(true);
       for (const one of [page, ended]) await one.context().close();
