@@ -161,6 +161,20 @@ describe("data in the dashboard", () => {
     });
   });
 
+  test("as much of the past comes first as is asked for", async () => {
+    const events = Array.from({ length: 100 }, (_, at) => ({ event: "past.came", data: { at } }));
+    for (let batch = 0; batch < 2; batch++) await server.rpc("SvcService", "TriggerBatch", { events });
+    await inChrome(async (browser) => {
+      const path = "events?pattern=past.*";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      await page.getByText("100 shown, newest first").waitFor();
+      await page.getByLabel("Newest").selectOption("1000");
+      await page.getByText("200 shown, newest first").waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
   test("a filter is completed from what came, and what is wrong with it stands beside it", async () => {
     await server.rpc("SvcService", "Emit", { event: "filtered.came", data: { customer: { age: 41 } } });
     await inChrome(async (browser) => {
