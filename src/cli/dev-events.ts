@@ -15,8 +15,9 @@ export async function tellUnheard(url: string, io: Io, signal: AbortSignal): Pro
     // A run is there with its event; what debounce or batch gathers may come later.
     await io.clock.sleep(devUnheardMs, signal);
     if (signal.aborted) return;
-    const { runs } = await client.listRuns({ eventId, limit: 1 });
-    if (runs.length === 0)
+    // A hint that cannot be given ends nothing.
+    const found = await client.listRuns({ eventId, limit: 1 }).catch(() => undefined);
+    if (found?.runs.length === 0)
       io.note(`${name} started no run: svc function list shows which events start functions`);
   });
   await subscription.done;

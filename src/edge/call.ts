@@ -126,7 +126,7 @@ export interface Edge {
    * Asked once for each route, named by its pattern: who wants to know when its requests come and are
    * answered.
    */
-  follow?: (route: { method: string; path: string }) => Follow;
+  follow?: (route: { method: string; path: string; isPublic?: boolean }) => Follow;
   /** Where a request's span stands in its trace; undefined when none is kept. */
   traceOf?: (request: Request) => string | undefined;
 }

@@ -84,6 +84,8 @@ export interface ListeningEdge {
 interface ServedRoute {
   method: string;
   path: string;
+  /** It asks for no credential. */
+  isPublic?: boolean;
   handle: (request: Request, params: Record<string, string>, server: EdgeServer) => unknown;
 }
 
@@ -208,6 +210,7 @@ function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
     if (prepared.operation.mode !== "unary") return [];
     return restBindings(prepared.operation).map((binding) => ({
       ...parseRoute(binding.route),
+      isPublic: prepared.operation.action === null,
       handle: restHandler(surface, prepared, binding),
     }));
   });

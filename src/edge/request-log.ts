@@ -52,7 +52,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
 
     traceOf: (request) => spans.get(request)?.traceparent,
 
-    follow({ method, path }) {
+    follow({ method, path, isPublic }) {
       const name = `${method} ${path}`;
       const wordOf = (request: Request) =>
         method !== "*" ? method : methods.has(request.method) ? request.method : "OTHER";
@@ -70,7 +70,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
       return (request) => {
         const startedAt = clock.elapsed();
         const parent = tracer.on ? request.headers.get("traceparent") : undefined;
-        const span = tracer.start(name, "server", parent);
+        const span = tracer.start(name, "server", parent, isPublic ? "stranger" : undefined);
         if (tracer.on) spans.set(request, span);
         return (answer) => {
           const ms = clock.elapsed() - startedAt;

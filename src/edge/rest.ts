@@ -258,8 +258,8 @@ export function restHandler(
   };
 
   const held = prepared.operation.held === true;
-  // Only login throttling needs the client's address, and only REST has it.
-  const needsOrigin = isPublic && !admits;
+  // The throttling of logins, and the list of what signed in from where, need the client's address; only REST has it.
+  const needsOrigin = !admits && (isPublic || prepared.operation.action === "authenticated");
   const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
     const forwarded = (name: string) =>
       surface.trustProxy ? request.headers.get(name)?.split(",").at(-1)?.trim() : undefined;

@@ -5,6 +5,7 @@ import {
   BatchSpanProcessor,
   ParentBasedSampler,
   RandomIdGenerator,
+  SamplingDecision,
   type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
@@ -45,6 +46,9 @@ const addressOf = (endpoint: string): string => {
 };
 
 const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL };
+
+/** Spans that wait to be sent; what comes beyond them is lost. */
+const queuedSpansMax = 8_192;
 
 function contextOf(parent: TraceContext | undefined) {
   if (!parent) return ROOT_CONTEXT;
@@ -101,23 +105,35 @@ export function openTracer(host: TracesHost): OpenTracer {
     exporter: loggingLosses(exporter, log),
     scheduledDelayMillis: sendEveryMs,
     exportTimeoutMillis: exportMsMax,
+    maxQueueSize: queuedSpansMax,
   });
   const spanIds = openSpanIds();
+  const share = new TraceIdRatioBasedSampler(host.sampleRate);
+  /** Without this, a stranger's flag would have everything traced that his call leads to. */
+  const asOwn = (parent: TraceContext | undefined) =>
+    parent && {
+      ...parent,
+      sampled:
+        parent.sampled &&
+        share.shouldSample(ROOT_CONTEXT, parent.traceId).decision === SamplingDecision.RECORD_AND_SAMPLED,
+    };
   const provider = new TracerProvider({
     resource: resourceFromAttributes({
       "service.name": host.serviceName,
       "service.version": host.version,
       "service.instance.id": host.nodeId,
     }),
-    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(host.sampleRate) }),
+    sampler: new ParentBasedSampler({ root: share }),
     spanProcessors: [processor],
     idGenerator: spanIds,
   });
   const tracer = provider.getTracer("svc", host.version);
   return {
     on: true,
-    start(name, kind, parent) {
-      const span = tracer.startSpan(name, { kind: kinds[kind] }, contextOf(readTraceparent(parent)));
+    start(name, kind, parent, from) {
+      const given = readTraceparent(parent);
+      const context = contextOf(from === "stranger" ? asOwn(given) : given);
+      const span = tracer.startSpan(name, { kind: kinds[kind] }, context);
       return {
         get traceparent() {
           const { traceId, spanId, traceFlags } = span.spanContext();

@@ -5,22 +5,33 @@ export interface PacedOptions<Item> {
   everyMs: number;
   /** Of those noted between two tells; what comes beyond them is dropped. */
   itemsMax: number;
-  tell: (items: Item[]) => void;
+  /** The next tell waits until the one before is over; it never rejects. */
+  tell: (items: Item[]) => Promise<void> | void;
 }
 
 /** Brings together what is noted often: `tell` gets each item, by its key, at most once per `everyMs`. */
 export function paced<Item>({ clock, everyMs, itemsMax, tell }: PacedOptions<Item>) {
   const noted = new Map<string, Item>();
   let isWaiting = false;
-  return (key: string, item: Item): void => {
-    if (noted.size < itemsMax) noted.set(key, item);
-    if (isWaiting) return;
+
+  function tellLater(): void {
     isWaiting = true;
     clock.after(everyMs, () => {
-      isWaiting = false;
       const items = [...noted.values()];
       noted.clear();
-      tell(items);
+      const told = tell(items);
+      if (told) void told.then(goOn);
+      else goOn();
     });
+  }
+
+  function goOn(): void {
+    isWaiting = false;
+    if (noted.size > 0) tellLater();
+  }
+
+  return (key: string, item: Item): void => {
+    if (noted.size < itemsMax) noted.set(key, item);
+    if (!isWaiting) tellLater();
   };
 }

@@ -33,9 +33,9 @@ export interface Tracer {
   readonly on: boolean;
   /**
    * `parent` is what a caller sent as `traceparent` (W3C Trace Context); without a valid one a trace begins
-   * here.
+   * here. Whether it is kept says the caller, or the share of traces that are kept here for a `stranger`.
    */
-  start(name: string, kind: SpanKind, parent?: string | null): Span;
+  start(name: string, kind: SpanKind, parent?: string | null, from?: "stranger"): Span;
   record(span: PastSpan): void;
 }
 

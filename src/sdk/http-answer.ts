@@ -27,8 +27,11 @@ const { versions } = (globalThis.process ?? {}) as {
 };
 const isNode = versions?.node !== undefined && versions.bun === undefined && versions.deno === undefined;
 
-/** Below the idle time after which servers close a connection, so that no request meets one that is closing. */
-const idleMs = 15_000;
+/** Only `fetch` obeys this variable of Node without an agent made for it. */
+const isProxied = () => globalThis.process?.env?.NODE_USE_ENV_PROXY === "1";
+
+/** As `fetch` keeps them: proxies and servers close idle connections later, so that hardly a request meets one that is closing. */
+const idleMs = 4_000;
 const agents = new Map<boolean, Agent>();
 
 function agentOf(isTls: boolean): Agent {
@@ -76,7 +79,7 @@ const isRedirect = (status: number): boolean => status >= 301 && status <= 308 &
 
 /** Asks as the runtime does it best; what the one way does not follow, a redirect, the other does. */
 export async function ask(url: string, question: HttpQuestion): Promise<HttpAnswer> {
-  if (!isNode || nodeHttp(false) === undefined) return askByFetch(url, question);
+  if (!isNode || isProxied() || nodeHttp(false) === undefined) return askByFetch(url, question);
   const answer = await askByNode(url, question);
   return isRedirect(answer.status) ? askByFetch(url, question) : answer;
 }

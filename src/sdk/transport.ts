@@ -155,6 +155,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   async function exchange<Answer>(request: Request): Promise<Answer> {
     const given = request.bytes ?? request.text;
     const body = given ?? (request.body === undefined ? undefined : jsonToSend(request.body));
+    const traceparent = options.traceparent?.();
     const stop = new AbortController();
     const timeoutMs = request.timeoutMs ?? timeoutMsDefault;
     let late = false;
@@ -163,7 +164,6 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       stop.abort();
     }, timeoutMs);
     const least = request.isConsistent ? last.text : undefined;
-    const traceparent = options.traceparent?.();
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });

@@ -213,15 +213,15 @@ export const cliCases: readonly CliCase[] = [
     cluster rotate-token api_key --remote-key-id {key} --new-value @new-key --yes
     apikey delete {key} --yes
     user create --email ada-{p}@example.test --password @password --roles viewer => user
-    session own
+    session list
     user list
     user get {user}
     user update {user} --name Ada
   `),
+  ...by("ada", lines("session own => session")),
+  ...lines("session end {session} --yes"),
   ...by("ada", lines("user password {user} --current-password @password --new-password @next-password")),
   ...lines(`
-    session list => session
-    session end {session} --yes
     user end-sessions {user} --yes
     user delete {user} --yes
     role create role-{p} --base viewer => role

@@ -29,7 +29,8 @@ type RunLine = (
 /** The first id of an answer, or what `revision` says in it. */
 function shownAs(as: string, out: string): string | undefined {
   const plain = out.replaceAll(/\u001b\[\d*m/g, "");
-  return as === "revision" ? /revision\W+(\d+)/.exec(plain)?.[1] : /\b[a-z]+_[0-9a-z-]{16,}/.exec(plain)?.[0];
+  if (as === "revision") return /revision\W+(\d+)/.exec(plain)?.[1];
+  return (as === "session" ? /\b[0-9a-f]{64}\b/ : /\b[a-z]+_[0-9a-z-]{16,}/).exec(plain)?.[0];
 }
 
 /** Words as a shell splits them; a name may stand within any of them. */

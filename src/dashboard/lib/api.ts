@@ -92,6 +92,9 @@ async function failureOf(response: Response): Promise<CallError> {
   return new CallError(message, { status: response.status, code, field });
 }
 
+/** A call that hangs, as after a machine slept, is given up: the page reads again then. */
+const answerMs = 30_000;
+
 export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise<Answer> {
   const { method = asked.body === undefined ? "GET" : "POST", body, bytes, signal } = asked;
   let response: Response;
@@ -100,7 +103,7 @@ export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise
       ...{ method, headers: headersOf(asked), credentials: "same-origin", cache: "no-store" },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(bytes && { body: bytes }),
-      ...(signal && { signal }),
+      signal: AbortSignal.any([AbortSignal.timeout(answerMs), ...(signal ? [signal] : [])]),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

@@ -13,13 +13,14 @@ interface ScriptPolicies {
 
 const ownWorker = /^\/dashboard\/assets\/layout-worker-\w+\.js$/;
 
+let policy: ReturnType<ScriptPolicies["createPolicy"]> | undefined;
+
 /** Browsers with Trusted Types start a worker only by a path that a policy has let through. */
 function trusted(path: string): string {
-  const policies = (globalThis as { trustedTypes?: ScriptPolicies }).trustedTypes;
   if (!ownWorker.test(path)) throw new TypeError("no worker of this dashboard");
-  return policies
-    ? policies.createPolicy("svc-worker", { createScriptURL: () => path }).createScriptURL(path)
-    : path;
+  const policies = (globalThis as { trustedTypes?: ScriptPolicies }).trustedTypes;
+  policy ??= policies?.createPolicy("svc-worker", { createScriptURL: (own) => own });
+  return policy?.createScriptURL(path) ?? path;
 }
 
 /** Begun when the first drawing is wanted; the page names its file, as the file's name changes with its content. */
@@ -31,9 +32,9 @@ function layoutWorker(): Worker {
   return worker;
 }
 
-/** The drawing of these nodes and lines once it is worked out, and until then the one before. */
-export function useLayout(question: LayoutQuestion): LaidOut | undefined {
-  const [laid, setLaid] = useState<LaidOut>();
+/** The drawing of these nodes and lines once it is worked out, and until then the one before; `lost` without its worker. */
+export function useLayout(question: LayoutQuestion): LaidOut | "lost" | undefined {
+  const [laid, setLaid] = useState<LaidOut | "lost">();
   const shape = JSON.stringify(question);
   useEffect(() => {
     const number = ++asked;
@@ -41,9 +42,18 @@ export function useLayout(question: LayoutQuestion): LaidOut | undefined {
     const onAnswer = ({ data }: MessageEvent<{ number: number; laid: LaidOut }>) => {
       if (data.number === number) setLaid(data.laid);
     };
+    // A page of before an upgrade asks for a file that is gone.
+    const onLost = () => {
+      worker = undefined;
+      setLaid("lost");
+    };
     thread.addEventListener("message", onAnswer);
+    thread.addEventListener("error", onLost);
     thread.postMessage({ ...question, number });
-    return () => thread.removeEventListener("message", onAnswer);
+    return () => {
+      thread.removeEventListener("message", onAnswer);
+      thread.removeEventListener("error", onLost);
+    };
   }, [shape]);
   return laid;
 }

@@ -2,6 +2,7 @@ import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../lib/hooks.ts";
 import { address, hrefOf, queryOf, setQuery } from "../lib/router.ts";
+import { may } from "../lib/session.ts";
 import { Button, Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 import { ReadTable, Table } from "../ui/table.tsx";
@@ -131,7 +132,11 @@ const Checks = ({ of }: { of: readonly CheckData[] }) => (
           name: "Found",
           isNumber: true,
           of: ({ name, count: found }) =>
-            found === 0 ? count(found) : <a href={hrefOf(["integrity"], { check: name })}>{count(found)}</a>,
+            found === 0 || !may("orgs:read") ? (
+              count(found)
+            ) : (
+              <a href={hrefOf(["integrity"], { check: name })}>{count(found)}</a>
+            ),
         },
         { name: "Waits longest", of: (check) => <Oldest of={check} /> },
         {

@@ -149,6 +149,6 @@ function SessionTable(props: {
 
 const EndDialog = (props: { act: () => Promise<void>; onDone: () => void; onClose: () => void }) => (
   <Confirm title="End the session?" verb="End the session" done="Session ended" {...props}>
-    <p>Within half a second no node believes it, and its open pages close.</p>
+    <p>Within a second no node believes it, and its open pages close.</p>
   </Confirm>
 );

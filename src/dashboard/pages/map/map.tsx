@@ -84,6 +84,7 @@ function Drawing({ edges }: { edges: readonly FlowEdge[] }) {
   const laid = useLayout({ ids: [...ends.keys()], lines, box });
   const traffic = useTraffic(edges);
   if (!laid) return <p class="hint">Drawing…</p>;
+  if (laid === "lost") return <p class="hint">The drawing cannot be made: load the page again.</p>;
   const { places, width, height } = laid;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and keys must reach that

@@ -75,7 +75,7 @@ const ownSessions = (manage: SessionManagement): Operation[] => [
   unary({
     ...own,
     name: "auth.endSession",
-    summary: "Ends a session of the caller's own: within half a second no node believes its token.",
+    summary: "Ends a session of the caller's own: within a second no node believes its token.",
     input: Type.Object(byId),
     rest: "DELETE /api/v1/auth/sessions/{id}",
     handle: ({ id }, call) => manage.endOwn(call, id),
@@ -112,7 +112,7 @@ const sessionsOfOrg = (manage: SessionManagement): Operation[] => [
     name: "sessions.end",
     action: "users:manage",
     scope: "none",
-    summary: "Ends a session of the org: within half a second no node believes its token.",
+    summary: "Ends a session of the org: within a second no node believes its token.",
     input: Type.Object(byId),
     rest: "DELETE /api/v1/sessions/{id}",
     about: ({ id, userId }: { id?: string; userId?: string }) =>

@@ -87,7 +87,9 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
     };
   }
 
-  const isOfPlatform = ({ kind, impersonates }: Caller) => kind === "platform" && impersonates !== true;
+  /** Own sessions are the platform's also while their user acts in a tenant's org. */
+  const isOfPlatform = ({ kind, impersonates, id }: Caller, subjectId: string) =>
+    kind === "platform" && (impersonates !== true || id === subjectId);
 
   async function endOne(
     { caller }: OfCall,
@@ -99,7 +101,8 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
       const row = await rows.holdSession(session, hash);
       if (!row || row.expiresAt <= clock.now() || !isMeant(row)) throw missing("session", id);
       await rows.deleteSession(session, hash);
-      if (isOfPlatform(caller)) await record(session, caller, { session_id: id, user_id: row.subjectId });
+      if (isOfPlatform(caller, row.subjectId))
+        await record(session, caller, { session_id: id, user_id: row.subjectId });
     });
     sessions.forget((known) => known.id === hash);
   }
@@ -107,7 +110,8 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
   async function endMany({ caller }: OfCall, subjectId: string, but: string): Promise<number> {
     const ended = await store.write(async (session) => {
       const count = await rows.deleteOthers(session, { subjectId, but });
-      if (count > 0 && isOfPlatform(caller)) await record(session, caller, { user_id: subjectId, count });
+      if (count > 0 && isOfPlatform(caller, subjectId))
+        await record(session, caller, { user_id: subjectId, count });
       return count;
     });
     sessions.forget((known) => known.caller.id === subjectId && known.id !== but);

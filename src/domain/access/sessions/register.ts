@@ -68,6 +68,8 @@ const sidBytes = 16;
 const soughtMax = 100;
 /** Of what a client calls itself, as much as tells it from others. */
 const userAgentCharsMax = 300;
+/** Of what a proxy says where a client is. */
+const addressCharsMax = 100;
 /** A session in use writes that it is at most this often. */
 const usedEveryMs = 60_000;
 
@@ -95,7 +97,7 @@ export function openSessionRegister(deps: {
       const expiresAt = Math.floor((createdAt + ttlMs) / 1_000) * 1_000;
       await rows.deleteOldest(session, { kind, subjectId }, { kept: sessionsMax - 1, most: oldestAtOnce });
       const userAgent = (from.userAgent ?? "").slice(0, userAgentCharsMax);
-      const { address } = from;
+      const address = from.address.slice(0, addressCharsMax);
       const row = { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt, address, userAgent };
       await rows.insertSession(session, row);
       return { kind, subjectId, sid, createdAt, expiresAt };

@@ -42,6 +42,8 @@ export const searchedFunctionsMax = 20;
 export const fewLiveMax = 5_000;
 
 /** Ended runs whose spans one look makes. */
-export const spanRunsMax = 200;
+export const spanRunsMax = 50;
+/** Steps of them that become spans; the exporter's queue holds about as many. */
+export const spanStepsMax = 1_000;
 /** Ended runs that wait for their spans; beyond it a run stays without. */
 export const spansWaitingMax = 10_000;

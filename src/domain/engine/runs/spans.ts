@@ -4,7 +4,7 @@ import { column, sql } from "../../../kit/sql.ts";
 import type { Tracer } from "../../../kit/trace.ts";
 import { spanIdOf, traceIn } from "../../../kit/trace-context.ts";
 import type { Store } from "../../../store/store.ts";
-import { spanRunsMax, spansWaitingMax } from "./limits.ts";
+import { spanRunsMax, spanStepsMax, spansWaitingMax } from "./limits.ts";
 
 export interface RunSpans {
   /** Called after the commit that ended the runs. */
@@ -70,7 +70,7 @@ export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tra
     const ofTraced = store.seams.among(column.text([...traced.keys()]));
     const steps =
       await store.all<TracedStep>(sql`SELECT run_id, step_id, type, status, sequence, created_at, started_at, ended_at
-      FROM steps WHERE run_id ${ofTraced} ORDER BY run_id, sequence`);
+      FROM steps WHERE run_id ${ofTraced} ORDER BY run_id, sequence LIMIT ${spanStepsMax}`);
     for (const step of steps) {
       const { run, trace } = traced.get(step.run_id)!;
       const startedAt = step.started_at ?? step.created_at;

@@ -22,20 +22,15 @@ export function openLookupQueue<Item>({ clock, sliceMax, look, onFailed }: Looku
 
   async function lookAll(): Promise<void> {
     looking = true;
-    try {
-      while (waiting.size > 0) {
-        const restMs = beganAt + lookEveryMs - clock.elapsed();
-        if (restMs > 0 && waiting.size < sliceMax) await clock.sleep(restMs);
-        beganAt = clock.elapsed();
-        const slice = [...waiting.entries().take(sliceMax)];
-        for (const [key] of slice) waiting.delete(key);
-        await look(slice.map(([, item]) => item));
-      }
-    } catch (error) {
-      onFailed(error);
-    } finally {
-      looking = false;
+    while (waiting.size > 0) {
+      const restMs = beganAt + lookEveryMs - clock.elapsed();
+      if (restMs > 0 && waiting.size < sliceMax) await clock.sleep(restMs);
+      beganAt = clock.elapsed();
+      const slice = [...waiting.entries().take(sliceMax)];
+      for (const [key] of slice) waiting.delete(key);
+      await look(slice.map(([, item]) => item)).catch(onFailed);
     }
+    looking = false;
   }
 
   return (items: Iterable<readonly [key: string, item: Item]>): void => {

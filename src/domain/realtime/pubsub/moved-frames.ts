@@ -54,7 +54,7 @@ export function groupFrames(
   const note = paced<GroupId>({
     ...{ ...pace, clock },
     tell: (ids) =>
-      void namesOf(ids)
+      namesOf(ids)
         .then((groups) => {
           for (const group of groups) publish(group, "moved");
         })

@@ -20,8 +20,14 @@ export interface Violations {
 
 type FoundRow = { id: string; at: Instant } & { readonly [fact: string]: string | number | null };
 
-const isBefore = (one: Pick<Offender, "id" | "at">, other: Pick<Offender, "id" | "at">): boolean =>
-  one.at < other.at || (one.at === other.at && one.id < other.id);
+/** `position 5` stands before `position 10`. */
+const byNumbers = new Intl.Collator("en", { numeric: true });
+
+function isBefore(one: Pick<Offender, "id" | "at">, other: Pick<Offender, "id" | "at">): boolean {
+  if (one.at !== other.at) return one.at < other.at;
+  const order = byNumbers.compare(one.id, other.id);
+  return order === 0 ? one.id < other.id : order < 0;
+}
 
 /** Of rows that a bounded look found; what they have besides id and time are their facts. */
 export function violationsOf(found: readonly object[]): Violations {
