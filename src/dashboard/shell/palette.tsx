@@ -112,7 +112,7 @@ function useFound(text: string): readonly PaletteCommand[] {
   return found;
 }
 
-/** What the page offers, every page, every recent id, and what the server finds. */
+/** Every page, what the one that is open offers, every recent id, and what the server finds. */
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }) {
   const [typed, setTyped] = useState("");
   const [place, setPlace] = useState(0);
@@ -123,7 +123,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
 
   const byId = commandOfId(text);
   const recents = recent.value.map(commandOfRecent).filter((one) => one !== undefined);
-  const matching = [...offered, ...fixedCommands(onHelp), ...recents].filter(({ name }) =>
+  const matching = [...fixedCommands(onHelp), ...offered, ...recents].filter(({ name }) =>
     name.toLowerCase().includes(text.toLowerCase()),
   );
   const all = new Map(
