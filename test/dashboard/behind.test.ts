@@ -189,7 +189,7 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
       expect(await page.getByLabel("Created").inputValue()).toBe("1m");
       await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
-      await page.getByRole("link", { name: "Overview" }).click();
+      await page.getByRole("link", { name: "Overview", exact: true }).click();
       await page.getByRole("link", { name: /^Queued/ }).click();
       await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
       expect(complaints).toEqual([]);
