@@ -16,7 +16,7 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
     server = await startTestServer({ engine });
     session = await sessionOf(server, "admin");
     await furnish(server);
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   const dialog = (page: Page) => page.getByRole("dialog");
@@ -166,7 +166,7 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       expect(complaints).toEqual([]);
       await page.context().close();
     });
-  });
+  }, 300_000);
 
   test("every number of the overview leads to the list behind it", async () => {
     await server.rpc("SvcService", "RegisterFunction", { id: "counted", triggers: [{ event: "counted" }] });
@@ -195,5 +195,5 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       expect(complaints).toEqual([]);
       await page.context().close();
     });
-  });
+  }, 300_000);
 });

@@ -12,7 +12,7 @@ describe("data in the dashboard", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "developer");
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   test("a stream is begun, followed and looked at as it was", async () => {

@@ -141,7 +141,7 @@ describe("every page of the dashboard", () => {
       { name: "audit", path: "audit" },
       ...(await dataPaths(server)),
     ];
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   /** The session of a user of the platform who may look alone. */

@@ -14,7 +14,7 @@ describe("operating by the dashboard", () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "admin");
     await furnish(server);
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();

@@ -9,7 +9,7 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     session = await sessionOf(server, "developer");
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   test("a run is seen as it comes, moves and ends", async () => {

@@ -13,7 +13,7 @@ describe("the shell of the dashboard", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     proxy = await openProxy(() => server.running.port);
-  });
+  }, 300_000);
   afterAll(async () => {
     await proxy.stop();
     await server.stop();

@@ -4,14 +4,18 @@ import { engines, startTestServer, type TestServer } from "../support/server.ts"
 
 /** The answer to one who opens the link at an address: a proxy that is trusted says which. */
 const openLink = async ({ url }: TestServer, link: string, address?: string): Promise<Response> =>
-  fetch(`${url}/api/v1/auth/login-by-link`, {
-    method: "POST",
-    headers: {
-      "content-type": "application/json",
-      ...(address !== undefined && { "x-forwarded-for": address }),
+  fetch(
+    `${url}/api/v1/auth/login-by-link`,
+    {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        ...(address !== undefined && { "x-forwarded-for": address }),
+      },
+      body: JSON.stringify({ link }),
     },
-    body: JSON.stringify({ link }),
-  });
+    300_000,
+  );
 
 describe.each(engines)("the sign-in link of the first start on %s", (engine) => {
   test("signs nobody in from another machine, who does not use it up either", async () => {
@@ -30,7 +34,7 @@ describe.each(engines)("the sign-in link of the first start on %s", (engine) => 
     } finally {
       await server.stop();
     }
-  });
+  }, 300_000);
 
   test("is void ten minutes after the start", async () => {
     let passedMs = 0;
@@ -44,5 +48,5 @@ describe.each(engines)("the sign-in link of the first start on %s", (engine) => 
     } finally {
       await server.stop();
     }
-  });
+  }, 300_000);
 });
