@@ -16,7 +16,7 @@ import {
   policyToolsOperations,
   tenantPolicies,
 } from "../domain/access/policies/operations.ts";
-import { openPolicies, type PastDecision } from "../domain/access/policies/service.ts";
+import { openPolicies, type PastAsked, type PastDecision } from "../domain/access/policies/service.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
 import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
 import type { RoleScope } from "../domain/access/roles/service.ts";
@@ -60,8 +60,8 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   identity: IdentityPart;
   /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
-  /** The org's last audited calls, newest first. */
-  pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
+  /** Audited calls of the org, newest first. */
+  pastDecisions: (orgId: string, asked: PastAsked) => Promise<readonly PastDecision[]>;
 }
 
 /**

@@ -6,6 +6,7 @@ import { inChrome } from "../support/chrome.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { furnish } from "./furnish.ts";
+import { makeSource, sendToSource, signed } from "./furnish-data.ts";
 import { sessionOf, visit } from "./visit.ts";
 
 describe.each(engines)("what stands behind the dashboard's pages, on %s", (engine) => {
@@ -15,7 +16,7 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
     server = await startTestServer({ engine });
     session = await sessionOf(server, "admin");
     await furnish(server);
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   const dialog = (page: Page) => page.getByRole("dialog");
@@ -63,7 +64,6 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.getByRole("button", { name: "End…" }).click();
       await dialog(page).getByRole("button", { name: "End the session" }).click();
       await until(async () => !(await isIn(there)), { about: "the end of the session" });
-      await ended.getByRole("link", { name: "Runs", exact: true }).click();
       await ended.getByRole("dialog", { name: "Your session has ended" }).waitFor();
       expect(await isIn(here)).toBe(true);
       for (const one of [page, ended]) await one.context().close();
@@ -132,4 +132,68 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.context().close();
     });
   });
+
+  test("what a run appended and published, and the delivery that began it, lead to their pages", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "files", triggers: [{ event: "filing.paid" }] });
+    const source = await makeSource(server, "filing", "what both know");
+    const body = JSON.stringify({ amount: 3 });
+    await sendToSource(server, source, { body, signature: signed("what both know", body) });
+    const run = await until(
+      async () => (await server.rpc("SvcService", "ListRuns", { functionId: "files" })).body.runs?.[0],
+      { about: "the run" },
+    );
+    const headers = { "X-Svc-Run-ID": run.id };
+    const append = {
+      ...{ entityId: "ledger-1", entityType: "ledger", eventName: "filed", expectedVersion: -1 },
+    };
+    expect((await server.rpc("EntityStreamService", "AppendEvent", append, { headers })).status).toBe(200);
+    const message = { topic: "filings", data: { filed: true } };
+    expect((await server.rpc("PubSubService", "Publish", message, { headers })).status).toBe(200);
+    await inChrome(async (browser) => {
+      const path = `runs/${run.id}?tab=causes`;
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const lead = async (name: string, place: RegExp) => {
+        await page.getByRole("main").getByRole("link", { name, exact: true }).click();
+        await page.waitForURL(place);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.goBack();
+      };
+      await lead("ledger-1", /\/streams\/ledger-1\?at=1$/);
+      await lead("filings", /\/topics\/filings$/);
+      await lead(source.id, /\/webhooks-in\/whs_\w+\?delivery=/);
+      await page.getByRole("link", { name: "ledger-1", exact: true }).waitFor();
+      expect(await breachesOf(page)).toEqual([]);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  }, 300_000);
+
+  test("every number of the overview leads to the list behind it", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "counted", triggers: [{ event: "counted" }] });
+    await server.rpc("SvcService", "Emit", { event: "counted", data: {} });
+    await inChrome(async (browser) => {
+      const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      await page.getByRole("table").waitFor();
+      const alone = await page
+        .locator("main :is(.number:not(th), .health li > :last-child)")
+        .evaluateAll((all) =>
+          all.filter((one) => !one.closest("a") && !one.querySelector("a")).map((one) => one.textContent),
+        );
+      expect(alone).toEqual([]);
+      expect(await page.locator(".health a").count()).toBeGreaterThanOrEqual(5);
+      await page
+        .getByRole("row", { name: /^Runs started/ })
+        .getByRole("link")
+        .first()
+        .click();
+      await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
+      expect(await page.getByLabel("Created").inputValue()).toBe("1m");
+      await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
+      await page.getByRole("link", { name: "Overview", exact: true }).click();
+      await page.getByRole("link", { name: /^Queued/ }).click();
+      await page.locator("[data-run]", { hasText: "counted" }).first().waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  }, 300_000);
 });

@@ -12,7 +12,7 @@ describe("data in the dashboard", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "developer");
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   test("a stream is begun, followed and looked at as it was", async () => {
@@ -156,6 +156,20 @@ describe("data in the dashboard", () => {
       await page.getByRole("button", { name: "Emit", exact: true }).click();
       await page.getByRole("heading", { name: "member.came" }).waitFor();
       await page.getByText('label: "Ada"').waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("as much of the past comes first as is asked for", async () => {
+    const events = Array.from({ length: 100 }, (_, at) => ({ event: "past.came", data: { at } }));
+    for (let batch = 0; batch < 2; batch++) await server.rpc("SvcService", "TriggerBatch", { events });
+    await inChrome(async (browser) => {
+      const path = "events?pattern=past.*";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      await page.getByText("100 shown, newest first").waitFor();
+      await page.getByLabel("Newest").selectOption("1000");
+      await page.getByText("200 shown, newest first").waitFor();
       expect(complaints).toEqual([]);
       await page.context().close();
     });

@@ -19,6 +19,38 @@ const asked = {
   phone: undefined,
 } satisfies Record<string, RunOnly | undefined>;
 
+/** What buttons say that change something. Words with … ask first; those of one's own sessions are anyone's. */
+const isWrite = (name: string): boolean =>
+  !/^End( all others)?…$/.test(name) &&
+  (/…$/.test(name) ||
+    /^(Activate|Append|Archive|Cancel|Close the breaker|Continue|Deliver|Emit|End|Invoke|Pause|Publish|Put|Rebuild|Resume|Roll|Save|Send|Take away|Try again)\b/.test(
+      name,
+    ));
+
+/** The buttons that change something, of all these pages. */
+async function writesOn(page: Page, urls: readonly string[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const url of urls) {
+    await page.goto(url);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.locator("main[aria-busy=false]").waitFor();
+    // What a page could not read is read again by a button in its place.
+    const buttons = page.locator("main button:not(.failure *)");
+    const names = await buttons.evaluateAll((all) =>
+      all.map((one) => one.getAttribute("aria-label") ?? one.textContent),
+    );
+    found.push(...names.filter(isWrite).map((name) => `${url.replace(/^.*?\/dashboard\//, "")}: ${name}`));
+  }
+  return found;
+}
+
+/** The pages that stand in the navigation. */
+async function offeredUrls(page: Page): Promise<string[]> {
+  const links = page.locator("nav[aria-label=Pages] a");
+  await links.first().waitFor();
+  return links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+}
+
 describe("every page of the dashboard", () => {
   let server: TestServer;
   let session: string;
@@ -109,8 +141,17 @@ describe("every page of the dashboard", () => {
       { name: "audit", path: "audit" },
       ...(await dataPaths(server)),
     ];
-  });
+  }, 300_000);
   afterAll(() => server.stop());
+
+  /** The session of a user of the platform who may look alone. */
+  async function platformViewer(): Promise<string> {
+    const user = { email: "looks@example.test", password: "correct horse battery staple" };
+    const body = { ...user, name: "Looks", roles: ["platform_viewer"] };
+    await server.api("/api/v1/platform/users", { key: platformSession, body });
+    const login = await server.api("/api/v1/platform/auth/login", { body: user, key: null });
+    return login.body.token;
+  }
 
   const looks = [
     { look: "light", colorScheme: "light", viewport: { width: 1_360, height: 860 } },
@@ -141,9 +182,7 @@ describe("every page of the dashboard", () => {
           });
         const platform = await visit(browser, server, { path: "~", session: platformSession, ...options });
         await platform.page.getByRole("heading", { name: "Tenants" }).waitFor();
-        const pages = await platform.page
-          .locator("nav[aria-label=Pages] a")
-          .evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+        const pages = await offeredUrls(platform.page);
         expect(pages.length).toBeGreaterThan(4);
         for (const url of pages)
           await lookAt(platform.page, { name: `platform-${url.replace(/^.*\//, "")}`, url });
@@ -157,6 +196,27 @@ describe("every page of the dashboard", () => {
     900_000,
   );
 
+  test("offers a viewer nothing that writes, at a tenant and at the platform", async () => {
+    const viewer = await sessionOf(server, "viewer");
+    const platform = await platformViewer();
+    const inTenant = paths.map(({ path }) => `${server.url}/dashboard/org_default/${server.env}/${path}`);
+    const looks = [
+      { path: "overview", reader: viewer, writer: session, urls: () => inTenant, writtenMin: 60 },
+      { path: "~", reader: platform, writer: platformSession, urls: offeredUrls, writtenMin: 3 },
+    ];
+    await inChrome(async (browser) => {
+      for (const { path, reader, writer, urls, writtenMin } of looks) {
+        const read = await visit(browser, server, { path, session: reader });
+        expect(await writesOn(read.page, await urls(read.page))).toEqual([]);
+        await read.page.context().close();
+        // The same pages offer an admin what this test looks for.
+        const written = await visit(browser, server, { path, session: writer });
+        expect((await writesOn(written.page, await urls(written.page))).length).toBeGreaterThan(writtenMin);
+        await written.page.context().close();
+      }
+    });
+  }, 900_000);
+
   test("a page with nothing to show says what makes something, and one that cannot be read says why", async () => {
     const empty = await startTestServer({ engine: "libsql" });
     try {
@@ -164,9 +224,7 @@ describe("every page of the dashboard", () => {
       await inChrome(async (browser) => {
         const wordless: string[] = [];
         const { page } = await visit(browser, empty, { path: "overview", session, colorScheme: "light" });
-        const links = page.locator("nav[aria-label=Pages] a");
-        await links.first().waitFor();
-        const urls = await links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
+        const urls = await offeredUrls(page);
         const look = async (url: string, name: string) => {
           await page.goto(url);
           await page.getByRole("heading", { level: 1 }).waitFor();

@@ -14,7 +14,7 @@ describe("operating by the dashboard", () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "admin");
     await furnish(server);
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
@@ -145,6 +145,9 @@ describe("operating by the dashboard", () => {
     await inChrome(async (browser) => {
       const { page, complaints } = await visit(browser, server, { path: `policies/${policy}`, session });
       await page.getByText("Not denied").waitFor();
+      await page
+        .getByText(/^Of the [\d,]+ audited calls of the last week it would have denied [\d,]+\.$/)
+        .waitFor();
       await page.getByLabel("Name of the thing").fill("salary.paid");
       await page.getByText("Denied", { exact: true }).waitFor();
       await page.getByLabel("Condition (CEL)").fill("subject.id ==");

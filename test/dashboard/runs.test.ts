@@ -9,7 +9,7 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     session = await sessionOf(server, "developer");
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   test("a run is seen as it comes, moves and ends", async () => {
@@ -40,6 +40,12 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
       await page.getByRole("link", { name: "Causes and effects" }).click();
       await page.getByRole("link", { name: "seen.asked" }).first().waitFor();
       expect(new URL(page.url()).searchParams.get("tab")).toBe("causes");
+
+      await page.keyboard.press("Control+k");
+      await page.getByLabel(/^Search for a page/).fill(`${id}:charge:0`);
+      await page.getByRole("option", { name: /Step$/ }).waitFor();
+      await page.keyboard.press("Enter");
+      await page.getByRole("complementary").getByText("r-1").waitFor();
 
       await page.getByRole("button", { name: "Copy as SDK test" }).click();
       await page.getByText("The test copied").waitFor();

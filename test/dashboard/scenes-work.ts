@@ -20,7 +20,7 @@ export const workScenes: readonly Scene[] = [
       return stage.page.getByRole("main").getByRole("link", { name: "Queued" });
     },
     async act({ hands, link, page }) {
-      await hands.press(link("Queued"));
+      await hands.press(link(/^Queued/));
       await page.getByRole("heading", { name: "Runs" }).waitFor();
     },
     found: async ({ server, word }) =>

@@ -13,7 +13,7 @@ describe("the shell of the dashboard", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     proxy = await openProxy(() => server.running.port);
-  });
+  }, 300_000);
   afterAll(async () => {
     await proxy.stop();
     await server.stop();
@@ -122,7 +122,9 @@ describe("the shell of the dashboard", () => {
   });
 
   test("finds by the palette and the keys, and keeps what was typed when the session ends", async () => {
-    await server.rpc("SvcService", "RegisterFunction", { id: "found-by-name", triggers: [] });
+    await server.rpc("SvcService", "RegisterFunction", {
+      ...{ id: "found-by-name", triggers: [{ event: "found.asked" }] },
+    });
     await inChrome(async (browser) => {
       const session = await sessionOf(server, "developer");
       const { page } = await visit(browser, server, { path: "overview", session });
@@ -136,7 +138,10 @@ describe("the shell of the dashboard", () => {
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: /found-by-name/ }).waitFor();
 
-      await page.getByRole("button", { name: "Invoke…" }).click();
+      await page.keyboard.press("Control+k");
+      await page.getByLabel(/^Search for a page/).fill("invoke");
+      await page.getByRole("option", { name: /On this page/ }).waitFor();
+      await page.keyboard.press("Enter");
       await page.getByLabel("Input (JSON)").fill('{"typed": "by hand"}');
       await server.api("/api/v1/auth/logout", { key: session, method: "POST" });
       await page.getByRole("button", { name: "Invoke", exact: true }).click();

@@ -10,7 +10,7 @@ describe("steering runs in the dashboard", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     session = await sessionOf(server, "developer");
-  });
+  }, 300_000);
   afterAll(() => server.stop());
 
   test("a run is cancelled with a reason, and shown as it was before", async () => {

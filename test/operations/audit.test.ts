@@ -157,6 +157,30 @@ describe.each(engines)("the audit of calls on %s", (engine) => {
     expect(body.past.subjects).toEqual(["ak_admin_bootstrap"]);
   });
 
+  test("a policy is tried on the calls since an instant", async () => {
+    const tried = async (asked: object) => {
+      const text = { actions: "orgs:manage", condition: "true" };
+      return server.api("/api/v1/policies/dry-run", { body: { ...text, ...asked } });
+    };
+    for (const name of ["earlier", "later"]) await server.api("/api/v1/roles", { body: { name } });
+    await flush();
+    const rows = await server.running.domain.store.all<{ at: number }>(
+      sql`SELECT at FROM auth_audit WHERE org_id = 'org_default' ORDER BY at DESC, sequence DESC`,
+    );
+    const [newest, oldest] = [Number(rows[0]!.at), Number(rows.at(-1)!.at)];
+    const at = (ms: number) => new Date(ms).toISOString();
+    // Calls of other tests may be written meanwhile: more, never fewer.
+    const { past: all } = (await tried({ since: at(oldest) })).body;
+    expect(all.decisions).toBeGreaterThanOrEqual(rows.length);
+    expect((await tried({ since: at(oldest), last: 1 })).body.past.decisions).toBe(1);
+    const { past: late } = (await tried({ since: at(newest) })).body;
+    expect(late.decisions).toBeGreaterThan(0);
+    expect(late.decisions).toBeLessThan(all.decisions);
+    const none = (await tried({ since: at(newest + 3_600_000) })).body.past;
+    expect(none).toEqual({ decisions: 0, denied: 0, subjects: [] });
+    expect((await tried({ since: "last week" })).status).toBe(400);
+  });
+
   test("the settings are told", async () => {
     const { body } = await server.api("/api/v1/audit/settings");
     expect(body).toMatchObject({

@@ -109,6 +109,7 @@ async function runAll(extra: string[]): Promise<boolean> {
   );
   const { shares, wrong } = deal(files);
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
+  process.env.DASHBOARD_SHOTS ??= await mkdtemp(join(tmpdir(), "svc-shots-"));
   const run = (when: (typeof lanes)[number][]) =>
     Promise.all(when.map((lane) => runLane(lane, shares, { root, folder, extra })));
   const done: LaneRun[] = [];
@@ -125,6 +126,7 @@ async function runAll(extra: string[]): Promise<boolean> {
   console.log("");
   for (const { title, reason } of failures) console.log(`failed: ${title}\n${reason}\n`);
   for (const sentence of beside) console.log(`failed: ${sentence}`);
+  console.log(`screenshots of the dashboard: ${process.env.DASHBOARD_SHOTS}`);
   if (skipped > 0) console.log(`${skipped} skipped`);
   console.log(`${passed} passed, ${failed} failed`);
   return failed === 0;

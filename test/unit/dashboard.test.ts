@@ -8,7 +8,7 @@ import { layOut } from "../../src/dashboard/lib/layers.ts";
 import type { Moment, RunView, StepView } from "../../src/dashboard/lib/runs.ts";
 import { csvOf, problemOf } from "../../src/dashboard/lib/sql-text.ts";
 import type { StreamEventView } from "../../src/dashboard/lib/streams.ts";
-import { linesOf } from "../../src/dashboard/pages/run/lines.ts";
+import { extentOf, linesOf } from "../../src/dashboard/pages/run/lines.ts";
 import { sdkTestOf } from "../../src/dashboard/pages/run/sdk-test.ts";
 import { diffLines } from "../../src/dashboard/ui/diff.tsx";
 import { createFunction, NonRetryableError, type SvcFunction, testFunction } from "../../src/sdk/index.ts";
@@ -145,6 +145,35 @@ describe("what the dashboard works out by itself", () => {
       ["Attempt 1", 10, 30, "bad"],
       ["Attempt 2", 60, 90, "good"],
     ]);
+  });
+
+  test("sleeps, waits, children and compensations have a line of their own, with what is to come", () => {
+    const run = { id: "run_1", functionId: "f", status: "paused", createdAt: 0 } as RunView;
+    const step = (stepId: string, rest: Partial<StepView>) =>
+      ({ ...{ stepId, name: stepId, sequence: 0 }, ...rest }) as StepView;
+    const steps = [
+      step("refund", { type: "compensate", status: "completed", startedAt: 50, endedAt: 60 }),
+      step("bill", { type: "invoke_function", status: "running", startedAt: 40 }),
+      step("paid", { type: "wait_for_event", status: "waiting", startedAt: 30, waitTimeout: 900 }),
+      // Written down when the sleep began: that is no end of it.
+      step("night", { type: "sleep", status: "sleeping", startedAt: 20, endedAt: 20, sleepUntil: 800 }),
+      step("slept", { type: "sleep", status: "completed", startedAt: 10, endedAt: 15, sleepUntil: 15 }),
+      step("charge", { type: "invoke", status: "failed", startedAt: 5, endedAt: 8, retryAt: 100 }),
+    ];
+    const [, ...lines] = linesOf(run, steps, []);
+    const shown = lines.map(({ name, about, icon, level, segments }) => [
+      ...[name, about, icon, level],
+      ...segments.map(({ from, to, isAhead }) => `${from} to ${to ?? "now"}${isAhead ? ", ahead" : ""}`),
+    ]);
+    expect(shown).toEqual([
+      ["charge", "Failed", "step", 1, "5 to 8", "5 to 100, ahead"],
+      ["slept", "Completed", "moon", 1, "10 to 15"],
+      ["night", "Sleeping", "moon", 1, "20 to now", "20 to 800, ahead"],
+      ["paid", "Waiting", "clock", 1, "30 to now", "30 to 900, ahead"],
+      ["bill", "Running", "child", 1, "40 to now"],
+      ["refund", "Completed", "undo", 2, "50 to 60"],
+    ]);
+    expect(extentOf(run, lines, 70)).toEqual({ from: 0, to: 70 });
   });
 
   test("a file for spreadsheets quotes what divides it, and holds no formula", () => {

@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { socketScope } from "./api.ts";
+import { rest, socketScope } from "./api.ts";
 
 /** One delivery of the socket. */
 export interface LiveFrame {
@@ -44,6 +44,8 @@ export function socketUrl(path: string): URL {
 const firstDelayMs = 500;
 const longestDelayMs = 10_000;
 const protocol = "svc.v1";
+/** The close code with which the server ends the socket of a session that is over, among others. */
+const closedAsRefused = 1008;
 
 interface Entry {
   listener: Listener;
@@ -127,8 +129,10 @@ class LiveConnection {
       this.#subscribeNext();
     };
     socket.onmessage = ({ data }) => this.#take(JSON.parse(data as string) as ServerFrame);
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
       if (this.#socket !== socket) return;
+      // A page that is only looked at makes no call that would tell it of the end of its session.
+      if (code === closedAsRefused) rest("/api/v1/auth/session").catch(() => {});
       this.#close();
       liveState.value = "lost";
       const delay = Math.min(longestDelayMs, firstDelayMs * 2 ** this.#attempts++);

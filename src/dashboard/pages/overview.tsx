@@ -54,7 +54,7 @@ const rateRows = [
 
 function Rates({ data }: { data: OverviewData }) {
   const spans = [
-    ["Last minute", data.last_minute, "15m"],
+    ["Last minute", data.last_minute, "1m"],
     ["Last hour", data.last_hour, "1h"],
     ["Last day", data.last_day, "24h"],
   ] as const;
@@ -97,37 +97,41 @@ function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { da
       <ul class="health">
         <li>
           <span>Database</span>
-          <span class={database.status === "healthy" ? "good" : "bad"}>
+          <a class={database.status === "healthy" ? "good" : "bad"} href={hrefOf(["cluster"])}>
             {`${database.engine}, ${database.status}, ${duration(database.round_trip_ms)}`}
-          </span>
+          </a>
         </li>
         <li>
           <span>Bus</span>
-          <span class={bus.status === "connected" ? "good" : "bad"}>{`${bus.kind}, ${bus.status}`}</span>
+          <a class={bus.status === "connected" ? "good" : "bad"} href={hrefOf(["cluster"])}>
+            {`${bus.kind}, ${bus.status}`}
+          </a>
         </li>
         <li>
           <span>Integrity</span>
           {integrity ? (
-            <span class={integrity.balanced ? "good" : "bad"}>
+            <a class={integrity.balanced ? "good" : "bad"} href={hrefOf(["integrity"])}>
               {integrity.balanced ? "balanced, checked " : "not balanced, checked "}
               <When at={instantOf(integrity.checked_at)} />
-            </span>
+            </a>
           ) : (
-            <span class="faint">not checked yet</span>
+            <a class="faint" href={hrefOf(["integrity"])}>
+              not checked yet
+            </a>
           )}
         </li>
         <li>
           <span>This node</span>
-          <span>{`svc ${plain(version)}, up ${duration(uptime_seconds * 1_000)}`}</span>
+          <a href={hrefOf(["cluster"])}>{`svc ${plain(version)}, up ${duration(uptime_seconds * 1_000)}`}</a>
         </li>
         {nodes.map((node, index) => (
           <li key={node.id ?? index}>
             <span>{node.id ? <Text of={node.id} /> : "Node"}</span>
-            <span class={node.status === "up" ? "good" : "warn"}>
+            <a class={node.status === "up" ? "good" : "warn"} href={hrefOf(["cluster"])}>
               {node.status}
               {leaders.some(({ node_id }) => node_id === node.id) &&
                 `, leads ${leaders.filter(({ node_id }) => node_id === node.id).length} duties`}
-            </span>
+            </a>
           </li>
         ))}
       </ul>
@@ -253,10 +257,10 @@ function ByStatus({ of }: { of: Record<string, number> }) {
     <ul class="plain-list">
       {entries.map(([status, number]) => (
         <li key={status}>
-          <a href={hrefOf(["runs"], { status })}>
+          <a class="spread" href={hrefOf(["runs"], { status })}>
             <Status of={status} />
+            <span class="number">{count(number)}</span>
           </a>
-          <span class="number">{count(number)}</span>
         </li>
       ))}
     </ul>

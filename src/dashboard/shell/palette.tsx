@@ -1,4 +1,4 @@
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useState } from "preact/hooks";
 import { rpc } from "../lib/api.ts";
 import { nextTheme, recent } from "../lib/prefs.ts";
 import { decoded, go, hrefOf } from "../lib/router.ts";
@@ -22,12 +22,21 @@ interface PaletteCommand {
 const searchPauseMs = 150;
 const foundMax = 6;
 
-/** The page of things whose ids begin so: `run_…` is a run. */
-const commandOfId = (id: string): PaletteCommand | undefined =>
-  commandOf(
-    pages.find(({ one }) => one?.prefix && id.startsWith(one.prefix)),
-    id,
-  );
+/** The page of things whose ids begin so: `run_…` is a run, `run_…:charge:0` a step of it. */
+function commandOfId(id: string): PaletteCommand | undefined {
+  const entry = pages.find(({ one }) => one?.prefix && id.startsWith(one.prefix));
+  const [runId = "", ...step] = id.split(":");
+  if (entry?.path !== "runs" || step.length === 0) return commandOf(entry, id);
+  const ofRun = commandOf(entry, runId);
+  return ofRun && { ...ofRun, name: id, note: "Step", act: () => go(hrefOf(["runs", runId], { step: id })) };
+}
+
+/** What the page that is open offers in its head. */
+const actionsOfPage = (): PaletteCommand[] =>
+  [...document.querySelectorAll<HTMLButtonElement>(".page-actions button:enabled")].map((button) => ({
+    ...{ key: `action ${button.textContent}`, icon: "play", name: button.textContent, note: "On this page" },
+    act: () => button.click(),
+  }));
 
 function commandOfRecent(noted: string): PaletteCommand | undefined {
   const [page = "", id = ""] = noted.split("/");
@@ -103,17 +112,18 @@ function useFound(text: string): readonly PaletteCommand[] {
   return found;
 }
 
-/** Every page, every recent id, every action, and what the server finds. */
+/** Every page, what the one that is open offers, every recent id, and what the server finds. */
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }) {
   const [typed, setTyped] = useState("");
   const [place, setPlace] = useState(0);
   const listId = useId();
   const text = typed.trim();
   const found = useFound(text);
+  const offered = useMemo(actionsOfPage, []);
 
   const byId = commandOfId(text);
   const recents = recent.value.map(commandOfRecent).filter((one) => one !== undefined);
-  const matching = [...fixedCommands(onHelp), ...recents].filter(({ name }) =>
+  const matching = [...fixedCommands(onHelp), ...offered, ...recents].filter(({ name }) =>
     name.toLowerCase().includes(text.toLowerCase()),
   );
   const all = new Map(

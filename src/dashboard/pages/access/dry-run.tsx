@@ -8,14 +8,15 @@ import { Status } from "../../ui/status.tsx";
 import type { TypedPolicy } from "./policy-fields.tsx";
 
 const pauseMs = 400;
-/** Past decisions that the policy is tried on. */
-const decisionsTried = 1_000;
+/** Past calls that the policy is tried on: those of a week, and at most as many as the server tries at once. */
+const triedMs = 7 * 86_400_000;
+const triedMax = 10_000;
 const subjectsShown = 10;
 
 /** The made-up call that the policy is tried on. */
 const firstSample = { action: "events:emit", type: "event", resource: "order.placed", role: "developer" };
 
-/** Tries the policy as it is typed: on a made-up call, and on what callers of the org did of late. */
+/** Tries the policy as it is typed: on a made-up call, and on what callers of the org did in the last week. */
 export function DryRun({ of }: { of: TypedPolicy }) {
   const [sample, setSample] = useState(firstSample);
   const [found, setFound] = useState<{ answer?: DryRunData; error?: unknown }>({});
@@ -26,7 +27,7 @@ export function DryRun({ of }: { of: TypedPolicy }) {
     const body = {
       ...of,
       ...{ subject: { kind: "user", roles: [role] }, request: { action, type, resource } },
-      last: decisionsTried,
+      ...{ last: triedMax, since: new Date(Date.now() - triedMs).toISOString() },
     };
     const look = () =>
       dryRun(body, over.signal).then(
@@ -80,7 +81,12 @@ function Answer({ of }: { of: DryRunData }) {
       ))}
       {of.past && (
         <>
-          <p>{`Of the last ${count(of.past.decisions)} audited calls it would have denied ${count(of.past.denied)}.`}</p>
+          <p>
+            {of.past.decisions < triedMax
+              ? `Of the ${count(of.past.decisions)} audited calls of the last week`
+              : `Of the newest ${count(of.past.decisions)} audited calls`}
+            {` it would have denied ${count(of.past.denied)}.`}
+          </p>
           {of.past.subjects.length > 0 && (
             <p class="hint">
               {"Of: "}

@@ -5,10 +5,10 @@ import type { LiveFrame } from "../../lib/live.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { useTail } from "../../lib/tail.ts";
 import { Button, Empty, Text } from "../../ui/basics.tsx";
+import { firstReplay, ReplayChoice } from "../../ui/replay-choice.tsx";
 import { SuggestInput } from "../../ui/suggest.tsx";
 
 const keptMax = 2_000;
-const replayed = 100;
 const shownCharacters = 400;
 /** Names of events that are offered. */
 const namesMax = 500;
@@ -40,10 +40,11 @@ export function Tail() {
   const { query } = address.value;
   const pattern = query.get("pattern") || ">";
   const filter = query.get("filter") ?? "";
+  const [replay, setReplay] = useState(firstReplay);
   const paths = useRef(new Set<string>());
   const names = useRef(new Set<string>());
   const { lines, isHeld, hold, refused, clear } = useTail(`events:${pattern}`, {
-    ...{ filter, replay: replayed, keptMax },
+    ...{ filter, replay, keptMax },
     lineOf(frame) {
       const line = lineOf(frame);
       notePaths(paths.current, frame.data, "data");
@@ -70,6 +71,7 @@ export function Tail() {
             suggest={(word) => suggestCel(word, paths.current)}
             error={isOfFilter ? refused.slice("filter: ".length) : ""}
           />
+          <ReplayChoice value={replay} onChange={setReplay} />
           <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => hold(!isHeld)}>
             {isHeld ? "Go on" : "Hold"}
           </Button>

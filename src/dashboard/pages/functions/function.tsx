@@ -243,7 +243,7 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
   };
   return (
     <>
-      {may("functions:invoke") && shown.triggers.every(({ event }) => !event) && (
+      {may("functions:invoke") && (
         <Button kind="primary" icon="play" onClick={() => setAsked("invoke")}>
           Invoke…
         </Button>

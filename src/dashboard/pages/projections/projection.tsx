@@ -62,7 +62,7 @@ export function ProjectionPage() {
         ]}
       />
       {fold.error !== "" && <FoldError fold={fold} />}
-      <Section title="Events behind">
+      <Section title="Events behind" aside={<span class="faint">since this page was opened</span>}>
         <Lag key={name} fold={fold} />
       </Section>
       {job && <Rebuild job={job} />}

@@ -13,7 +13,9 @@ export interface ThingData {
   status?: string;
   at: string;
   depth: number;
+  /** The stream that an event was appended to, and its version there. */
   entity_id?: string;
+  entity_version?: number;
 }
 
 /** The answer of `GET /api/v1/causality`. */
@@ -24,19 +26,25 @@ export interface CausalityData {
   hidden: number;
 }
 
-const icons: Record<string, IconName> = { event: "events", run: "runs", step: "step", message: "link" };
-const pageOf: Record<string, string> = { event: "events", run: "runs" };
+const icons: Record<string, IconName> = {
+  ...{ event: "events", run: "runs", step: "step", message: "topics" },
+  ...{ delivery: "incoming", letter: "outgoing" },
+};
 
-function hrefOfThing({ kind, id }: ThingData): string | undefined {
-  const page = pageOf[kind];
-  if (page !== undefined) return hrefOf([page, id]);
-  if (kind !== "step") return undefined;
-  const [runId = "", ...step] = id.split("/");
-  return hrefOf(["runs", runId], { step: step.join("/") });
-}
+const hrefsOf: Record<string, (thing: ThingData) => string> = {
+  event: ({ id }) => hrefOf(["events", id]),
+  run: ({ id }) => hrefOf(["runs", id]),
+  step({ id }) {
+    const [runId = "", ...step] = id.split("/");
+    return hrefOf(["runs", runId], { step: step.join("/") });
+  },
+  message: ({ name }) => hrefOf(["topics", name]),
+  delivery: ({ id, name }) => hrefOf(["webhooks-in", name], { delivery: id }),
+  letter: ({ name }) => hrefOf(["webhooks-out", name]),
+};
 
 function ThingLine({ thing, relation }: { thing: ThingData; relation: string }) {
-  const href = hrefOfThing(thing);
+  const href = hrefsOf[thing.kind]?.(thing);
   const name = <Text of={thing.name || thing.id} />;
   const at = instantOf(thing.at);
   return (
@@ -44,6 +52,11 @@ function ThingLine({ thing, relation }: { thing: ThingData; relation: string }) 
       <Icon name={icons[thing.kind] ?? "link"} size={14} />
       <span class="thing-kind">{thing.kind}</span>
       {href ? <a href={href}>{name}</a> : name}
+      {thing.entity_id !== undefined && (
+        <a href={hrefOf(["streams", thing.entity_id], { at: `${thing.entity_version}` })}>
+          <Text of={thing.entity_id} />
+        </a>
+      )}
       {relation && <span class="tag">{relation}</span>}
       {thing.status && <Status of={thing.status} />}
       <code class="thing-id">

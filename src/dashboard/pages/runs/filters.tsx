@@ -39,6 +39,7 @@ function TextFilter({ name, label, placeholder }: { name: string; label: string;
 
 const spans = [
   ["", "Any time"],
+  ["1m", "Last minute"],
   ["15m", "Last 15 minutes"],
   ["1h", "Last hour"],
   ["24h", "Last 24 hours"],

@@ -263,6 +263,7 @@ export const filtersOf = (query: URLSearchParams): RunFilters => {
 };
 
 const spans: Record<string, number> = {
+  "1m": 60_000,
   "15m": 900_000,
   "1h": 3_600_000,
   "24h": 86_400_000,

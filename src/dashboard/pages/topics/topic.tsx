@@ -9,10 +9,10 @@ import { useTail } from "../../lib/tail.ts";
 import { getTopic } from "../../lib/topics.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { firstReplay, ReplayChoice } from "../../ui/replay-choice.tsx";
 import { PublishDialog } from "./topics.tsx";
 
 const readMs = 5_000;
-const replays = [100, 1_000];
 const keptMax = 1_000;
 const shownCharacters = 300;
 
@@ -68,23 +68,13 @@ export function TopicPage() {
 
 /** What is kept of the topic, newest first, and what comes. */
 function Messages({ name }: { name: string }) {
-  const [replay, setReplay] = useState(replays[0]!);
+  const [replay, setReplay] = useState(firstReplay);
   const { lines, isHeld, hold, refused } = useTail(`topic:${name}`, { replay, keptMax, lineOf });
   if (refused !== "") return <Failure error={refused} />;
   return (
     <>
       <div class="sql-tools">
-        <label class="sql-most">
-          {"Newest "}
-          <select value={`${replay}`} onChange={({ currentTarget: { value } }) => setReplay(Number(value))}>
-            {replays.map((many) => (
-              <option key={many} value={`${many}`}>
-                {count(many)}
-              </option>
-            ))}
-          </select>
-          {" and what comes"}
-        </label>
+        <ReplayChoice value={replay} onChange={setReplay} />
         <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => hold(!isHeld)}>
           {isHeld ? "Go on" : "Hold"}
         </Button>

@@ -16,8 +16,8 @@ export interface DryRun {
   subject: { id: string; kind: string; roles: readonly string[] };
   request: { action?: string; operation: string };
   resource: Omit<Resource, "orgId">;
-  /** How many of the org's last audited calls to try it on. */
-  last?: number;
+  /** Which of the org's audited calls to try it on, besides. */
+  past?: PastAsked;
 }
 
 export interface DryRunAnswer {
@@ -37,6 +37,12 @@ export interface PastOutcome {
   denied: number;
   /** Ids of the keys and users it would have denied. */
   subjects: string[];
+}
+
+/** The newest of an org's audited calls, from an instant on where there is one. */
+export interface PastAsked {
+  limit: number;
+  since?: Instant;
 }
 
 /** A past call, from the audit. */

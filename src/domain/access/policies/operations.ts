@@ -3,10 +3,11 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
 import type { ScopedRoutes } from "../roles/role.ts";
 import { namedScope, platformScope, tenantScope } from "../roles/rules.ts";
 import type { Roles } from "../roles/service.ts";
-import { policyTextCharsMax } from "./limits.ts";
+import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
 import {
   DryRunInput,
@@ -225,7 +226,8 @@ const rolePoliciesOperations = (policies: Policies, roles: Roles, scoped: Scoped
 };
 
 const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
-  const { policy_id, subject = {}, request = {}, last } = input;
+  const { policy_id, subject = {}, request = {}, last, since } = input;
+  const from = timeBound("since", since);
   if (policy_id === undefined && input.condition === undefined && input.actions === undefined)
     throw invalid("condition", "a condition, actions or a policy_id is required");
   return {
@@ -233,7 +235,9 @@ const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
     ...(input.actions !== undefined && { actions: input.actions }),
     ...(input.resources !== undefined && { resources: input.resources }),
     ...(input.condition !== undefined && { condition: input.condition }),
-    ...(last !== undefined && { last }),
+    ...((last !== undefined || from !== undefined) && {
+      past: { limit: last ?? dryRunDecisionsMax, ...(from !== undefined && { since: from }) },
+    }),
     subject: { id: subject.id ?? "", kind: subject.kind ?? "key", roles: subject.roles ?? [] },
     request: {
       operation: request.operation ?? "",

@@ -5,12 +5,19 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { Store } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { openPolicyChanges } from "./changes.ts";
-import { type DryRun, type DryRunAnswer, type PastDecision, textToTry, tryPolicy } from "./dry-run.ts";
+import {
+  type DryRun,
+  type DryRunAnswer,
+  type PastAsked,
+  type PastDecision,
+  textToTry,
+  tryPolicy,
+} from "./dry-run.ts";
 import { type InstalledTemplate, installTemplate } from "./install.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export type { DryRun, DryRunAnswer, PastDecision } from "./dry-run.ts";
+export type { DryRun, DryRunAnswer, PastAsked, PastDecision } from "./dry-run.ts";
 export type { Policy, PolicyVersion } from "./rows.ts";
 
 export interface Policies {
@@ -45,8 +52,8 @@ export interface PoliciesDeps {
   changed: (orgId: string) => void;
   /** Every type of resource that some operation is about. */
   resourceTypes: () => ReadonlySet<string>;
-  /** The org's last audited calls, newest first. */
-  pastDecisions?: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
+  /** Audited calls of the org, newest first. */
+  pastDecisions?: (orgId: string, asked: PastAsked) => Promise<readonly PastDecision[]>;
 }
 
 export function openPolicies(deps: PoliciesDeps): Policies {
@@ -137,9 +144,8 @@ export function openPolicies(deps: PoliciesDeps): Policies {
       const stored =
         asked.policyId === undefined ? undefined : await changes.find(store, scope, asked.policyId);
       const text = textToTry(asked, stored);
-      const { last } = asked;
-      const pastDecisions =
-        last === undefined ? undefined : async () => (await deps.pastDecisions?.(scope.orgId, last)) ?? [];
+      const { past } = asked;
+      const pastDecisions = past && (async () => (await deps.pastDecisions?.(scope.orgId, past)) ?? []);
       return {
         conditionSource: text.condition,
         warnings: warningsOf(scope, text),

@@ -79,13 +79,18 @@ export const DryRunInput = Type.Object({
       { description: "The made-up call." },
     ),
   ),
-  /** Also try it on this many of the org's last audited calls. */
   last: Type.Optional(
     Type.Integer({
       minimum: 1,
       maximum: dryRunDecisionsMax,
       description: "Tries it also on this many of the org's last audited calls, at most 10,000.",
     }),
+  ),
+  since: Type.Optional(
+    described(
+      instant,
+      "Tries it also on the org's audited calls from this instant on, RFC 3339: the newest `last` of them, or 10,000.",
+    ),
   ),
 });
 
@@ -101,7 +106,7 @@ export const DryRunShape = Type.Object({
         denied: described(whole, "How many of them it would have denied."),
         subjects: Type.Array(text, { description: "Ids of the callers it would have denied, at most 20." }),
       },
-      { description: "What it would have done to past calls, when `last` asks." },
+      { description: "What it would have done to past calls, when `last` or `since` asks." },
     ),
   ),
   warnings: Type.Optional(

@@ -64,8 +64,8 @@ export interface AuthAudit {
   observe(call: AuditedCall): void;
   /** Newest first, of one org. */
   list(query: AuditListQuery): Promise<AuditPage>;
-  /** The org's last calls, newest first. */
-  pastDecisions(orgId: string, limit: number): Promise<PastCall[]>;
+  /** The newest of the org's calls, from an instant on where there is one; newest first. */
+  pastDecisions(orgId: string, asked: { limit: number; since?: Instant }): Promise<PastCall[]>;
   /** Follows the org's chain of hashes; `from` is the sequence of the first row to check. */
   verify(orgId: string, from?: number, noted?: NotedRow): Promise<Verified>;
   settings: AuditSettings;
@@ -133,8 +133,11 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
       return { events: items.map(fromStored), ...page, retentionDays: settings.retentionDays };
     },
 
-    async pastDecisions(orgId, limit) {
-      const found = await rows.listRows(store, { orgId, limit });
+    async pastDecisions(orgId, { limit, since }) {
+      const found = await rows.listRows(store, {
+        ...{ orgId, limit },
+        ...(since !== undefined && { from: since }),
+      });
       const names = new Map<string, string>();
       for (const { environmentId } of found)
         if (environmentId !== "" && !names.has(environmentId))
