@@ -5,13 +5,16 @@ import { version } from "../kit/version.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { sdkPackage } from "./sdk-package.ts";
 
-/** How a shell calls these commands. The executable is found by its name, wherever a project is checked out. */
+/** How a script of a project calls these commands. The executable is found by its name, wherever a project is checked out. */
 const ownCommand = Bun.isStandaloneExecutable ? "svc" : `bun "${join(import.meta.dir, "../main.ts")}"`;
+
+/** The same where a person types it, in a project whose npm has installed Bun. */
+const typedCommand = Bun.isStandaloneExecutable ? ownCommand : `npx ${ownCommand}`;
 
 const packagePath = `vendor/svc-${version}.tgz`;
 
 /** The versions that svc itself is checked with: those of package.json, which a test compares. */
-const checkedVersions = { "@types/bun": "1.4.4", typescript: "7.0.2" };
+const checkedVersions = { "@types/bun": "1.4.4", bun: "1.4.5", typescript: "7.0.2" };
 
 const packageName = (folder: string): string =>
   basename(folder)
@@ -28,6 +31,9 @@ const packageJson = (folder: string): string =>
       scripts: { dev: `${ownCommand} dev --worker src/worker.ts`, test: "bun test", types: "tsc" },
       dependencies: { svc: `file:${packagePath}` },
       devDependencies: checkedVersions,
+      // Bun's package fetches its program when it is installed: npm asks by the one name, Bun by the other.
+      allowScripts: { [`bun@${checkedVersions.bun}`]: true },
+      trustedDependencies: ["bun"],
     },
     null,
     2,
@@ -143,10 +149,10 @@ export function addInit(program: Command, io: Io): void {
       const enter = folder === io.folder ? "" : `  cd ${name}\n`;
       await io.out(`${folder} is a project. Next:
 
-${enter}  bun install
-  bun test
-  bun run dev                                              # svc dev, with the worker
-  ${ownCommand} emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
+${enter}  npm install
+  npm test
+  npm run dev                                              # svc dev, with the worker
+  ${typedCommand} emit user.joined --data '{"name": "Ada"}' --wait     # in another terminal
 `);
       if (Bun.isStandaloneExecutable && Bun.which("svc") === null)
         io.note(`its scripts call svc: put ${process.execPath} into a folder of PATH`);

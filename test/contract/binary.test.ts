@@ -179,6 +179,7 @@ describe("the server as one executable", () => {
     const begin = performance.now();
     const { first, second } = await recordFirstRun(join(folder, "bin"));
     expect(performance.now() - begin).toBeLessThan(120_000);
+    expect(first).not.toMatch(/npm (warn|notice|error)/i);
     expect(first).toMatch(/ 1 pass\n[\s\S]* greet {2}completed/);
     expect(second).toContain("Hello Ada");
   }, 180_000);

@@ -1,14 +1,14 @@
-import { mkdtemp } from "node:fs/promises";
+import { mkdir, mkdtemp, symlink } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { findProgram, freePort, removeFolder } from "./process.ts";
 import { withPart } from "./reference.ts";
 import { until } from "./until.ts";
 
 /** What a person types in two terminals, from an empty folder to a completed run. */
 export const firstRun = {
-  project: ["svc init shop", "cd shop", "bun install", "bun test"],
-  server: "svc dev --worker src/worker.ts",
+  project: ["svc init shop", "cd shop", "npm install", "npm test"],
+  server: "npm run dev",
   event: [`svc emit user.joined --data '{"name": "Ada"}' --wait`, "svc runs"],
 } as const;
 
@@ -20,19 +20,34 @@ const shownText = (said: string): string =>
     .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007]*\u0007/g, "")
     .split(/\r?\n/)
     .map((line) => line.split("\r").at(-1)!.trimEnd())
-    // What Bun shows of its progress.
-    .filter((line) => !line.startsWith("  🔍"))
     .join("\n")
     .trim();
 
-interface Place {
-  cwd: string;
-  variables: Record<string, string>;
+/** What such a person has: Node with npm and the shell that it starts. No Bun is beside them. */
+const programsOfDebian = { node: "nodejs", npm: "npm", sh: "dash" };
+
+async function linkPrograms(folder: string): Promise<void> {
+  await mkdir(folder);
+  for (const [name, debianPackage] of Object.entries(programsOfDebian))
+    await symlink(findProgram([name], debianPackage), join(folder, name));
 }
 
-function typed(command: string, { cwd, variables }: Place) {
+/** By these npm reaches the registry from this machine. */
+const networkNames = ["NODE_EXTRA_CA_CERTS", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "npm_config_registry"];
+
+const npmVariables = {
+  ...Object.fromEntries(
+    networkNames.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
+  ),
+  // What was fetched before is not fetched again, though the home is a new one.
+  ...{ npm_config_cache: join(homedir(), ".npm"), npm_config_prefer_offline: "true" },
+  // What would be drawn over, and what says when npm itself is old.
+  ...{ npm_config_progress: "false", npm_config_update_notifier: "false" },
+};
+
+function typed(command: string, cwd: string, env: Record<string, string>) {
   const script = [findProgram(["script"], "bsdutils"), "-qefc", command, "/dev/null"];
-  const child = Bun.spawn(script, { cwd, env: variables, stdin: "pipe", stdout: "pipe", stderr: "pipe" });
+  const child = Bun.spawn(script, { cwd, env, stdin: "pipe", stdout: "pipe", stderr: "pipe" });
   const said = { text: "" };
   const decoder = new TextDecoder();
   const read = (async () => {
@@ -50,33 +65,29 @@ function typed(command: string, { cwd, variables }: Place) {
 export async function recordFirstRun(programFolder: string): Promise<{ first: string; second: string }> {
   const home = await mkdtemp(join(tmpdir(), "svc-first-run-"));
   const port = await freePort();
-  const ownPath = `${programFolder}:/usr/bin:/bin`;
+  const programs = join(home, "programs");
   const variables = {
-    ...{ HOME: home, PATH: ownPath, TERM: "xterm", SVC_GRPC_PORT: "0" },
+    ...{ HOME: home, PATH: `${programFolder}:${programs}`, TERM: "xterm", SVC_GRPC_PORT: "0" },
     SVC_SERVER_URL: `http://127.0.0.1:${port}`,
-    BUN_INSTALL_CACHE_DIR: process.env.BUN_INSTALL_CACHE_DIR ?? join(homedir(), ".bun/install/cache"),
+    ...npmVariables,
   };
   const project = join(home, "shop");
-  const asPeopleSee = (text: string) => shownText(text).replaceAll(home, "~").replaceAll(`:${port}`, ":9123");
+  const portFlag = ` --port ${port}`;
+  const asPeopleSee = (text: string) =>
+    shownText(text).replaceAll(home, "~").replaceAll(`:${port}`, ":9123").replaceAll(portFlag, "");
   const shown = (command: string, text: string) => [`$ ${command}`, ...(text && [text])].join("\n");
-  /** svc needs no Bun beside it. */
-  const placeOf = (command: string, cwd: string): Place => ({
-    ...{ cwd },
-    variables: command.startsWith("bun ")
-      ? { ...variables, PATH: `${dirname(process.execPath)}:${ownPath}` }
-      : variables,
-  });
   const type = async (command: string, cwd: string): Promise<string> => {
     if (command.startsWith("cd ")) return shown(command, "");
-    const { said, ended } = typed(command, placeOf(command, cwd));
+    const { said, ended } = typed(command, cwd, variables);
     if ((await ended()) !== 0) throw new Error(`${command}:\n${said.text}`);
     return shown(command, asPeopleSee(said.text));
   };
   try {
+    await linkPrograms(programs);
     const first: string[] = [];
     for (const command of firstRun.project)
       first.push(await type(command, command.startsWith("svc init") ? home : project));
-    const serving = typed(`${firstRun.server} --port ${port}`, placeOf(firstRun.server, project));
+    const serving = typed(`${firstRun.server} --${portFlag}`, project, variables);
     const second: string[] = [];
     try {
       const says = (words: string) =>

@@ -221,6 +221,7 @@ test("svc init makes a project or nothing", async () => {
     const own = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
     expect(own).toMatchObject({ name: "shop-one", dependencies: { svc: `file:vendor/svc-${version}.tgz` } });
     expect(packageFile.devDependencies).toMatchObject(own.devDependencies);
+    expect(own.allowScripts).toEqual({ [`bun@${own.devDependencies.bun}`]: true });
     expect(existsSync(join(folder, `vendor/svc-${version}.tgz`))).toBe(true);
     mkdirSync(join(cli.folder, "taken"));
     writeFileSync(join(cli.folder, "taken/compose.yaml"), "");
