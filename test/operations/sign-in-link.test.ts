@@ -4,18 +4,14 @@ import { engines, startTestServer, type TestServer } from "../support/server.ts"
 
 /** The answer to one who opens the link at an address: a proxy that is trusted says which. */
 const openLink = async ({ url }: TestServer, link: string, address?: string): Promise<Response> =>
-  fetch(
-    `${url}/api/v1/auth/login-by-link`,
-    {
-      method: "POST",
-      headers: {
-        "content-type": "application/json",
-        ...(address !== undefined && { "x-forwarded-for": address }),
-      },
-      body: JSON.stringify({ link }),
+  fetch(`${url}/api/v1/auth/login-by-link`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      ...(address !== undefined && { "x-forwarded-for": address }),
     },
-    300_000,
-  );
+    body: JSON.stringify({ link }),
+  });
 
 describe.each(engines)("the sign-in link of the first start on %s", (engine) => {
   test("signs nobody in from another machine, who does not use it up either", async () => {
