@@ -182,5 +182,5 @@ describe("the server as one executable", () => {
     expect(first).not.toMatch(/npm (warn|notice|error)/i);
     expect(first).toMatch(/ 1 pass\n[\s\S]* greet {2}completed/);
     expect(second).toContain("Hello Ada");
-  }, 180_000);
+  }, 600_000);
 });

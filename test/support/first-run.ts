@@ -41,6 +41,12 @@ const npmVariables = {
   ),
   // What was fetched before is not fetched again, though the home is a new one.
   ...{ npm_config_cache: join(homedir(), ".npm"), npm_config_prefer_offline: "true" },
+  // A connection that stands still is given up after five minutes otherwise.
+  ...{
+    npm_config_fetch_timeout: "15000",
+    npm_config_fetch_retries: "4",
+    npm_config_fetch_retry_mintimeout: "1000",
+  },
   // What would be drawn over, and what says when npm itself is old.
   ...{ npm_config_progress: "false", npm_config_update_notifier: "false" },
 };
