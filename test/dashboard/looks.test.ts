@@ -47,7 +47,8 @@ async function writesOn(page: Page, urls: readonly string[]): Promise<string[]> 
 /** The pages that stand in the navigation. */
 async function offeredUrls(page: Page): Promise<string[]> {
   const links = page.locator("nav[aria-label=Pages] a");
-  await links.first().waitFor();
+  // On a phone they stand behind a button.
+  await links.first().waitFor({ state: "attached" });
   return links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));
 }
 
@@ -147,7 +148,7 @@ describe("every page of the dashboard", () => {
   /** The session of a user of the platform who may look alone. */
   async function platformViewer(): Promise<string> {
     const user = { email: "looks@example.test", password: "correct horse battery staple" };
-    const body = { ...user, name: "Looks", roles: ["platform_viewer"] };
+    const body = { ...user, name: "Looks", role_ids: ["role_platform_viewer"] };
     await server.api("/api/v1/platform/users", { key: platformSession, body });
     const login = await server.api("/api/v1/platform/auth/login", { body: user, key: null });
     return login.body.token;

@@ -46,8 +46,11 @@ describe("traces", () => {
   test("go on with a caller's trace, by its decision; a malformed one begins anew", async () => {
     const server = await start({ otelSampleRate: 0, otelServiceName: "shop-svc" });
     const traceId = "4bf92f3577b34da6a3ce929d0e0e4736";
-    const ask = (traceparent: string) => server.api("/health", { headers: { traceparent } });
+    const path = "/api/v1/environments";
+    const ask = (traceparent: string) => server.api(path, { headers: { traceparent } });
     await ask(`00-${traceId}-00f067aa0ba902b7-01`);
+    // Where anybody may ask, the flag is a stranger's.
+    await server.api("/health", { headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } });
     await ask(`00-${traceId}-00f067aa0ba902b8-00`);
     for (const malformed of [
       "",
@@ -56,10 +59,10 @@ describe("traces", () => {
       `ff-${traceId}-00f067aa0ba902b7-01`,
     ])
       await ask(malformed);
-    await server.api("/health");
+    await server.api(path);
     await server.stop();
     expect(spansOf().map((span) => [span.name, span.traceId, span.parentSpanId])).toEqual([
-      ["GET /health", traceId, "00f067aa0ba902b7"],
+      [`GET ${path}`, traceId, "00f067aa0ba902b7"],
     ]);
     expect(collector.sent[0]?.resource["service.name"]).toBe("shop-svc");
   });
