@@ -64,22 +64,28 @@ describe.each(engines)("every command on %s", (engine) => {
     expect(breaches).toEqual([]);
   }, 120_000);
 
-  test("says the same to people: with colours on a terminal, without in a pipe", async () => {
-    const passFile = join(cli.folder, "pass.json");
-    const toldFile = join(cli.folder, "told.json");
-    const onTerminal = engine === "libsql";
-    writeFileSync(passFile, JSON.stringify(await passOf("people")));
-    const words = [process.execPath, passProgram, passFile, toldFile];
-    const command = onTerminal
-      ? [findProgram(["script"], "bsdutils"), "-qefc", `stty cols 200; ${words.join(" ")}`, "/dev/null"]
-      : words;
-    const said = await run(command);
-    const { isTerminal, told }: { isTerminal: boolean; told: Told[] } = await Bun.file(toldFile).json();
-    expect(isTerminal).toBe(onTerminal);
-    expect(wrongOf(told)).toEqual([]);
-    expect(said.includes("\u001b[32m")).toBe(onTerminal);
-    expect(said).not.toContain(server.adminKey);
-  }, 120_000);
+  test.each([
+    ["with colours on a terminal", true],
+    ["without colours in a pipe", false],
+  ] as const)(
+    "says the same to people: %s",
+    async (_where, onTerminal) => {
+      const passFile = join(cli.folder, "pass.json");
+      const toldFile = join(cli.folder, "told.json");
+      writeFileSync(passFile, JSON.stringify(await passOf("people")));
+      const words = [process.execPath, passProgram, passFile, toldFile];
+      const command = onTerminal
+        ? [findProgram(["script"], "bsdutils"), "-qefc", `stty cols 200; ${words.join(" ")}`, "/dev/null"]
+        : words;
+      const said = await run(command);
+      const { isTerminal, told }: { isTerminal: boolean; told: Told[] } = await Bun.file(toldFile).json();
+      expect(isTerminal).toBe(onTerminal);
+      expect(wrongOf(told)).toEqual([]);
+      expect(said.includes("\u001b[32m")).toBe(onTerminal);
+      expect(said).not.toContain(server.adminKey);
+    },
+    120_000,
+  );
 
   test("an environment of another org is as unknown as none", async () => {
     const root = { email: "root@svc.test", password: "long-enough-1" };
