@@ -35,7 +35,7 @@ export interface PrimaryWatch {
   lookOnce(): Promise<void>;
 }
 
-/** A node that begins waits so long for the bus. Events that it accepts on an old primary are lost. */
+/** At its start a node waits this long for the bus: without the bus it could accept events on an old primary, and they would be lost. */
 const connectMs = 1_000;
 /** The first answer is enough; where no other node is, the bus says so at once. */
 const askMs = 2_000;

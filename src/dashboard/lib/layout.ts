@@ -42,7 +42,7 @@ export function useLayout(question: LayoutQuestion): LaidOut | "lost" | undefine
     const onAnswer = ({ data }: MessageEvent<{ number: number; laid: LaidOut }>) => {
       if (data.number === number) setLaid(data.laid);
     };
-    // A page of before an upgrade asks for a file that is gone.
+    // A page that was loaded before an upgrade asks for a file that no longer exists.
     const onLost = () => {
       worker = undefined;
       setLaid("lost");

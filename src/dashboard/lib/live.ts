@@ -198,7 +198,7 @@ class LiveConnection {
     const { startSequence, epoch } = result;
     if (entry.listener.options?.resumes && startSequence !== undefined && !entry.after)
       entry.after = { startAfterSequence: startSequence, ...(epoch !== undefined && { epoch }) };
-    // What changed between the page's first read and this was told to nobody; a log says where it begins.
+    // No frame tells what changed between the page's first read and this subscription. A log says where it begins.
     if (entry.wasLive || !entry.listener.options?.resumes) entry.listener.onBack?.();
     entry.wasLive = true;
   }
