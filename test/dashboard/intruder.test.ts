@@ -48,25 +48,33 @@ function listedPages(): Listed[] {
 /** Kinds of ids that each filter is tried with, in turn. */
 const kindsOfFilter = 4;
 
-/** What the page shows at each of these addresses, once it has read everything. */
-const shownAt = (page: Page, hrefs: readonly string[]): Promise<string[]> =>
-  page.evaluate(async (all) => {
-    const main = document.querySelector("main")!;
-    const texts: string[] = [];
-    const isReading = () =>
-      main.getAttribute("aria-busy") === "true" ||
-      (main.textContent.includes("Reading…") && !main.querySelector("[role=alert]"));
-    for (const href of all) {
-      history.pushState(null, "", href);
-      dispatchEvent(new PopStateEvent("popstate"));
-      const drawn = () => new Promise(requestAnimationFrame);
-      do for (let frame = 0; frame < 3; frame++) await drawn();
-      while (isReading());
-      const typed = [...main.querySelectorAll<HTMLInputElement>("input, textarea")].map(({ value }) => value);
-      texts.push([main.textContent, ...typed].join("\n"));
-    }
-    return texts;
-  }, hrefs as string[]);
+/** Of a pair that differs: on a busy machine a page may have been read before it began to read itself. */
+const looksMax = 5;
+
+/** What the page shows at each of these addresses, once it has read everything, for which it has so many frames to begin. */
+const shownAt = (page: Page, hrefs: readonly string[], framesToBegin = 3): Promise<string[]> =>
+  page.evaluate(
+    async ([all, frames]) => {
+      const main = document.querySelector("main")!;
+      const texts: string[] = [];
+      const isReading = () =>
+        main.getAttribute("aria-busy") === "true" ||
+        (main.textContent.includes("Reading…") && !main.querySelector("[role=alert]"));
+      for (const href of all) {
+        history.pushState(null, "", href);
+        dispatchEvent(new PopStateEvent("popstate"));
+        const drawn = () => new Promise(requestAnimationFrame);
+        do for (let frame = 0; frame < frames; frame++) await drawn();
+        while (isReading());
+        const typed = [...main.querySelectorAll<HTMLInputElement>("input, textarea")].map(
+          ({ value }) => value,
+        );
+        texts.push([main.textContent, ...typed].join("\n"));
+      }
+      return texts;
+    },
+    [hrefs as string[], framesToBegin] as const,
+  );
 
 /** Without what was asked for, and without times and counts. */
 const comparable = (text: string, sent: string): string =>
@@ -74,6 +82,9 @@ const comparable = (text: string, sent: string): string =>
     .replaceAll(sent, "SENT")
     .replaceAll(/[0-9a-f]{6,}/g, "ID")
     .replaceAll(/\d+/g, "N");
+
+const isSame = (id: string, { theirs, none }: { theirs: string; none: string }): boolean =>
+  comparable(theirs, id) === comparable(none, nobodys(id));
 
 describe.each(engines)("an intruder with the dashboard's addresses on %s", (engine) => {
   let server: TestServer;
@@ -126,7 +137,13 @@ describe.each(engines)("an intruder with the dashboard's addresses on %s", (engi
           const none = await shownAt(page, asked.map(nobodysHref));
           for (const [at, { href, id }] of asked.entries()) {
             for (const secret of secretsBut(id)) expect(theirs[at], href).not.toContain(secret);
-            expect(comparable(theirs[at]!, id), href).toBe(comparable(none[at]!, nobodys(id)));
+            const pair = { theirs: theirs[at]!, none: none[at]! };
+            for (let looks = 1; looks < looksMax && !isSame(id, pair); looks++) {
+              const [again, noneAgain] = await shownAt(page, [href, nobodysHref({ href, id })], 10 * looks);
+              Object.assign(pair, { theirs: again, none: noneAgain });
+              for (const secret of secretsBut(id)) expect(again, href).not.toContain(secret);
+            }
+            expect(comparable(pair.theirs, id), href).toBe(comparable(pair.none, nobodys(id)));
           }
         }
         expect(complaints).toEqual([]);

@@ -12,12 +12,50 @@ import { emit, functionWithWorker, platformSessionOf, sessionOf, stepOf, visit }
 /** Where screenshots go when somebody wants to look: `DASHBOARD_SHOTS=/tmp/shots`. */
 const shots = process.env.DASHBOARD_SHOTS;
 
-/** What is asked of each look: the dark one differs in its colours alone, the phone in the room that it has. */
-const asked = {
-  light: { type: "tag", values: standards },
-  dark: { type: "rule", values: ["color-contrast"] },
-  phone: undefined,
-} satisfies Record<string, RunOnly | undefined>;
+const window = { width: 1_360, height: 860 };
+
+/** The looks of one page, and what each is asked: the dark one differs from the light one in its colours alone. */
+const looks: readonly {
+  look: string;
+  colorScheme: "light" | "dark";
+  viewport: typeof window;
+  only: RunOnly;
+}[] = [
+  { look: "light", colorScheme: "light", viewport: window, only: { type: "tag", values: standards } },
+  { look: "dark", colorScheme: "dark", viewport: window, only: { type: "rule", values: ["color-contrast"] } },
+  {
+    ...{ look: "phone", colorScheme: "light", viewport: { width: 390, height: 844 } },
+    only: { type: "tag", values: standards },
+  },
+];
+
+/** A browser that hangs costs what was seen of so many pages. */
+const pagesABrowser = 12;
+
+/** What is wrong at an address, by its name. */
+async function breachesAt(page: Page, { name, url }: { name: string; url: string }): Promise<string[]> {
+  const breaches: string[] = [];
+  await page.setViewportSize(window);
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.goto(url);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.locator("main[aria-busy=false]").waitFor();
+  for (const { look, colorScheme, viewport, only } of looks) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize(viewport);
+    await page.evaluate(drawnAnew);
+    if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
+    const found = await breachesOf(page, only);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (overflow > 0) found.push(`${overflow} pixels wider than the window`);
+    breaches.push(...found.map((breach) => `${name}, ${look}: ${breach}`));
+  }
+  return breaches;
+}
+
+/** Two frames: what answers to a new size or scheme has been laid out and drawn. */
+const drawnAnew = () =>
+  new Promise<void>((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn())));
 
 /** What buttons say that change something. Words with … ask first; those of one's own sessions are anyone's. */
 const isWrite = (name: string): boolean =>
@@ -43,6 +81,9 @@ async function writesOn(page: Page, urls: readonly string[]): Promise<string[]> 
   }
   return found;
 }
+
+const groupsOf = <Item>(items: readonly Item[], size: number): Item[][] =>
+  Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
 
 /** The pages that stand in the navigation. */
 async function offeredUrls(page: Page): Promise<string[]> {
@@ -154,48 +195,35 @@ describe("every page of the dashboard", () => {
     return login.body.token;
   }
 
-  const looks = [
-    { look: "light", colorScheme: "light", viewport: { width: 1_360, height: 860 } },
-    { look: "dark", colorScheme: "dark", viewport: { width: 1_360, height: 860 } },
-    { look: "phone", colorScheme: "light", viewport: { width: 390, height: 844 } },
-  ] as const;
-
-  test.each(looks)(
-    "is for everyone, $look",
-    async ({ look, ...options }) => {
-      await inChrome(async (browser) => {
-        const breaches: string[] = [];
-        const lookAt = async (page: Page, { name, url }: { name: string; url: string }) => {
-          await page.goto(url);
-          await page.getByRole("heading", { level: 1 }).waitFor();
-          await page.locator("main[aria-busy=false]").waitFor();
-          if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-${look}.png` });
-          const only = asked[look];
-          if (only) breaches.push(...(await breachesOf(page, only)).map((breach) => `${name}: ${breach}`));
-          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-          if (overflow > 0) breaches.push(`${name}: ${overflow} pixels wider than the window`);
-        };
-        const tenant = await visit(browser, server, { path: "overview", session, ...options });
-        for (const { name, path } of paths)
-          await lookAt(tenant.page, {
-            name,
-            url: `${server.url}/dashboard/org_default/${server.env}/${path}`,
+  test("is for everyone: light, dark and on a phone", async () => {
+    const tenants = paths.map(({ name, path }) => ({
+      ...{ name, session, url: `${server.url}/dashboard/org_default/${server.env}/${path}` },
+    }));
+    const platformUrls = await inChrome(async (browser) => {
+      const { page } = await visit(browser, server, { path: "~", session: platformSession });
+      await page.getByRole("heading", { name: "Tenants" }).waitFor();
+      return offeredUrls(page);
+    });
+    expect(platformUrls.length).toBeGreaterThan(4);
+    const ofPlatform = platformUrls.map((url) => ({
+      ...{ name: `platform-${url.replace(/^.*\//, "")}`, session: platformSession, url },
+    }));
+    const breaches: string[] = [];
+    for (const pages of [...groupsOf(tenants, pagesABrowser), ofPlatform])
+      breaches.push(
+        ...(await inChrome(async (browser) => {
+          const found: string[] = [];
+          const { page, complaints } = await visit(browser, server, {
+            path: "~",
+            session: pages[0]!.session,
           });
-        const platform = await visit(browser, server, { path: "~", session: platformSession, ...options });
-        await platform.page.getByRole("heading", { name: "Tenants" }).waitFor();
-        const pages = await offeredUrls(platform.page);
-        expect(pages.length).toBeGreaterThan(4);
-        for (const url of pages)
-          await lookAt(platform.page, { name: `platform-${url.replace(/^.*\//, "")}`, url });
-        expect(breaches).toEqual([]);
-        for (const { page, complaints } of [tenant, platform]) {
-          expect(complaints).toEqual([]);
+          for (const one of pages) found.push(...(await breachesAt(page, one)));
           await page.context().close();
-        }
-      });
-    },
-    900_000,
-  );
+          return [...found, ...complaints];
+        })),
+      );
+    expect(breaches).toEqual([]);
+  }, 900_000);
 
   test("offers a viewer nothing that writes, at a tenant and at the platform", async () => {
     const viewer = await sessionOf(server, "viewer");

@@ -38,6 +38,8 @@ function watchful(page: Page, hands: Hands, breaches: string[]): Hands {
   return {
     ...hands,
     async press(target) {
+      // Its own dialog may still be on its way.
+      await target.waitFor();
       const before = await dialog.count();
       await hands.press(target);
       await page.evaluate(() => new Promise(requestAnimationFrame));

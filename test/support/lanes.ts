@@ -3,7 +3,7 @@ import type { EngineName } from "./engines.ts";
 // Which test runs where. Lanes run beside each other, so that those who wait leave the processor to those who compute.
 // Nothing here imports a package: run-all.ts reads it before any is installed.
 
-export type LaneName = "house" | "postgres" | "cluster" | "fault" | "timing";
+export type LaneName = "house" | "postgres" | "cluster" | "fault" | "browser" | "timing";
 
 export interface Lane {
   name: LaneName;
@@ -14,8 +14,10 @@ export interface Lane {
   filesAProcess: number;
   /** Off where nobody cuts the power and asks what is left. */
   fsync: boolean;
-  /** Alone, when all others are done: it judges by the clock. */
-  last?: boolean;
+  /** Lanes of one phase run beside each other; a phase begins when the one before is done. */
+  phase: number;
+  /** Which halves of a halved file it runs, a share each. */
+  halves?: readonly EngineName[];
   takes(file: TestFile): boolean;
 }
 
@@ -58,6 +60,11 @@ export const judgedByTime: readonly string[] = [
   "operations/slow-neighbours",
   "operations/traces",
 ].map((name) => `test/${name}.test.ts`);
+
+/** What drives Chromium all the time and stands outside dashboard/. */
+export const inBrowser: readonly string[] = ["attack/browsers", "cluster/dashboard"].map(
+  (name) => `test/${name}.test.ts`,
+);
 
 /** Seconds of the files that take long, as they were measured: the longest begin first, and no lane waits for them at its end. */
 export const longFiles: Record<string, number> = Object.fromEntries(
@@ -112,44 +119,53 @@ function isHalved({ text }: TestFile): boolean {
   return outermost.length > 0 && outermost.every((line) => /^(describe|test)\.each\(engines\)/.test(line));
 }
 
+const isForBrowser = (file: TestFile) => within("dashboard")(file) || inBrowser.includes(file.path);
 const halved = (file: TestFile) => within("operations", "contract", "dashboard")(file) && isHalved(file);
 /** What asks both engines in one test, or beside tests that ask none. */
 const whole = (file: TestFile) => within("operations")(file) && knowsEngines(file) && !isHalved(file);
 
+/** Which files are dealt by their folder. */
+const isPlaced = (file: TestFile) => !isJudgedByTime(file) && !isForBrowser(file);
+
 export const lanes: readonly Lane[] = [
   {
     name: "house",
-    about: "unit, contract, conformance, simulate, tidy; operations and the dashboard on libSQL",
-    ...{ width: 2, filesAProcess: 8, fsync: true },
+    about: "unit, contract, conformance, simulate, tidy; operations on libSQL",
+    ...{ width: 2, filesAProcess: 8, fsync: true, phase: 1, halves: ["libsql"] },
     takes: (file) =>
-      !isJudgedByTime(file) &&
+      isPlaced(file) &&
       !whole(file) &&
       (file.path === "test/tidy.test.ts" ||
-        within("unit", "contract", "conformance", "simulate", "operations", "dashboard")(file)),
+        within("unit", "contract", "conformance", "simulate", "operations")(file)),
   },
   {
     name: "postgres",
     about: "operations on PostgreSQL, those that ask both engines at once, and the attacks",
-    ...{ width: 1, filesAProcess: 8, fsync: false },
-    takes: (file) => !isJudgedByTime(file) && (halved(file) || whole(file) || within("attack")(file)),
+    ...{ width: 1, filesAProcess: 8, fsync: false, phase: 1, halves: ["postgres"] },
+    takes: (file) => isPlaced(file) && (halved(file) || whole(file) || within("attack")(file)),
   },
   {
     name: "cluster",
     about: "several nodes",
-    ...{ width: 1, filesAProcess: 1, fsync: false },
-    takes: (file) => !isJudgedByTime(file) && within("cluster")(file),
+    ...{ width: 1, filesAProcess: 1, fsync: false, phase: 1 },
+    takes: (file) => isPlaced(file) && within("cluster")(file),
   },
   {
     name: "fault",
     about: "what breaks under load",
-    ...{ width: 1, filesAProcess: 1, fsync: true },
-    takes: (file) => !isJudgedByTime(file) && within("fault")(file),
+    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 1 },
+    takes: (file) => isPlaced(file) && within("fault")(file),
+  },
+  {
+    name: "browser",
+    about: "what people see: as many browsers as there are cores, and nothing beside them",
+    ...{ width: 2, filesAProcess: 1, fsync: false, phase: 2, halves: ["libsql", "postgres"] },
+    takes: (file) => !isJudgedByTime(file) && isForBrowser(file),
   },
   {
     name: "timing",
     about: "bounds in milliseconds, alone and one at a time",
-    ...{ width: 1, filesAProcess: 1, fsync: true },
-    last: true,
+    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 3 },
     takes: isJudgedByTime,
   },
 ];
@@ -162,15 +178,16 @@ export function deal(
   const shares: Share[] = [];
   const wrong: string[] = [];
   for (const file of files) {
-    const taking = among.filter((lane) => lane.takes(file)).map(({ name }) => name);
-    const isBoth = halved(file) && String(taking) === "house,postgres";
+    const taking = among.filter((lane) => lane.takes(file));
+    const halves = halved(file) ? taking.flatMap((lane) => lane.halves ?? []) : [];
+    const isBoth = halves.length === 2 && new Set(halves).size === 2;
     if (taking.length === 0) wrong.push(`${file.path} is in no lane`);
-    else if (taking.length > 1 && !isBoth) wrong.push(`${file.path} is in ${taking.join(" and ")}`);
+    else if (taking.length > 1 && !(isBoth && taking.length === 2))
+      wrong.push(`${file.path} is in ${taking.map(({ name }) => name).join(" and ")}`);
     else
-      for (const lane of taking) {
-        const engine = lane === "house" ? ("libsql" as const) : ("postgres" as const);
-        shares.push({ file: file.path, lane, ...(isBoth && { engine }) });
-      }
+      for (const lane of taking)
+        for (const engine of isBoth ? lane.halves! : [undefined])
+          shares.push({ file: file.path, lane: lane.name, ...(engine && { engine }) });
   }
   return { shares, wrong };
 }

@@ -110,12 +110,12 @@ async function runAll(extra: string[]): Promise<boolean> {
   const { shares, wrong } = deal(files);
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
   process.env.DASHBOARD_SHOTS ??= await mkdtemp(join(tmpdir(), "svc-shots-"));
-  const run = (when: (typeof lanes)[number][]) =>
-    Promise.all(when.map((lane) => runLane(lane, shares, { root, folder, extra })));
   const done: LaneRun[] = [];
   try {
-    done.push(...(await run(lanes.filter((lane) => !lane.last))));
-    done.push(...(await run(lanes.filter((lane) => lane.last))));
+    for (const phase of [...new Set(lanes.map((lane) => lane.phase))].sort()) {
+      const beside = lanes.filter((lane) => lane.phase === phase);
+      done.push(...(await Promise.all(beside.map((lane) => runLane(lane, shares, { root, folder, extra })))));
+    }
   } finally {
     await removeFolder(folder);
   }

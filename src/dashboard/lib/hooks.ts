@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Listener, live } from "./live.ts";
+import { ReadPace } from "./read-pace.ts";
 
 export interface Loaded<Value> {
   value: Value | undefined;
@@ -11,9 +12,6 @@ export interface Loaded<Value> {
 
 /** Reads under way whose answer nothing on the page has yet. */
 export const firstReads = signal(0);
-
-/** The least time between two reads that frames ask for: with the read itself, what came is shown within a second. */
-const reloadPauseMs = 800;
 
 /**
  * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value before stays.
@@ -29,7 +27,7 @@ export function useLoaded<Value>(
   });
   const turn = useRef({
     ...{ over: new AbortController(), isBusy: false, isAskedAgain: false },
-    ...{ reloadedAt: Number.NEGATIVE_INFINITY, timer: undefined as Timer | undefined },
+    ...{ pace: new ReadPace(), timer: undefined as Timer | undefined },
   });
 
   const begin = () => {
@@ -66,11 +64,10 @@ export function useLoaded<Value>(
       current.isAskedAgain = true;
       return;
     }
-    const wait = Math.max(0, current.reloadedAt + reloadPauseMs - performance.now());
     current.timer = setTimeout(() => {
-      current.reloadedAt = performance.now();
+      current.pace.read(performance.now());
       latest.current();
-    }, wait);
+    }, current.pace.waitFrom(performance.now()));
   };
   const latest = useRef(begin);
   latest.current = begin;

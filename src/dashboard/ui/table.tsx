@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { count } from "../lib/format.ts";
 import type { Loaded } from "../lib/hooks.ts";
 import { Button, Failure } from "./basics.tsx";
+import { Scrolling } from "./scrolling.tsx";
 
 export interface Column<Row> {
   name: string;
@@ -18,7 +19,7 @@ export function Table<Row>(props: {
 }) {
   const { rows, columns, keyOf, label } = props;
   return (
-    <div class="table-scroll">
+    <Scrolling label={label ?? "Table"}>
       <table class="table" aria-label={label}>
         <thead>
           <tr>
@@ -47,7 +48,7 @@ export function Table<Row>(props: {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scrolling>
   );
 }
 

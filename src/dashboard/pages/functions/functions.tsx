@@ -5,6 +5,7 @@ import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
+import { Scrolling } from "../../ui/scrolling.tsx";
 import { Status } from "../../ui/status.tsx";
 
 const pageRows = 100;
@@ -79,7 +80,7 @@ export function FunctionsPage() {
         </Empty>
       )}
       {functions.length > 0 && (
-        <div class="table-scroll">
+        <Scrolling label="Functions">
           <table class="table">
             <thead>
               <tr>
@@ -121,7 +122,7 @@ export function FunctionsPage() {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrolling>
       )}
       {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
     </div>

@@ -3,6 +3,7 @@ import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Scrolling } from "../../ui/scrolling.tsx";
 import { Status } from "../../ui/status.tsx";
 
 const readMs = 10_000;
@@ -24,7 +25,7 @@ export function ProjectionsPage() {
           <p>A runner registers its projections when it starts.</p>
         </Empty>
       ) : (
-        <div class="table-scroll">
+        <Scrolling label="Projections">
           <table class="table">
             <thead>
               <tr>
@@ -75,7 +76,7 @@ export function ProjectionsPage() {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrolling>
       )}
     </div>
   );

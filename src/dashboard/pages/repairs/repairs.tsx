@@ -5,6 +5,7 @@ import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Scrolling } from "../../ui/scrolling.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
 import { ReplayDialog } from "./replay-dialog.tsx";
 
@@ -81,7 +82,7 @@ export function RepairsPage() {
 }
 
 const RepairTable = ({ of }: { of: readonly RepairData[] }) => (
-  <div class="table-scroll">
+  <Scrolling label="Repairs">
     <table class="table">
       <thead>
         <tr>
@@ -121,5 +122,5 @@ const RepairTable = ({ of }: { of: readonly RepairData[] }) => (
         ))}
       </tbody>
     </table>
-  </div>
+  </Scrolling>
 );

@@ -6,6 +6,7 @@ import { Button, Empty, Text } from "../../ui/basics.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { download } from "../../ui/download.ts";
 import { JsonTextView } from "../../ui/json-view.tsx";
+import { Scrolling } from "../../ui/scrolling.tsx";
 
 /** Rows that are drawn at first, and by each wish for more. */
 const rowsShown = 200;
@@ -50,7 +51,7 @@ function Rows({ of, numbers }: { of: SqlAnswer; numbers: readonly number[] }) {
   const kind = (place: number) => (numbers.includes(place) ? "number" : undefined);
   return (
     <>
-      <section class="table-scroll sql-rows" aria-label="Rows">
+      <Scrolling label="Rows" class="sql-rows">
         <table class="table">
           <thead>
             <tr>
@@ -76,7 +77,7 @@ function Rows({ of, numbers }: { of: SqlAnswer; numbers: readonly number[] }) {
             ))}
           </tbody>
         </table>
-      </section>
+      </Scrolling>
       {of.rows.length > most && (
         <p class="more">
           <Button onClick={() => setMost(most + rowsShown)}>
