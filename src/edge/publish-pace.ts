@@ -12,7 +12,7 @@ export const gatherings = {
   /** Events and messages of users. */
   data: { writesPerSecond: 10_000, msMax: 30 },
   /** Frames of `system.*`, which lists and dashboards follow. */
-  hints: { writesPerSecond: 2_500, msMax: 70 },
+  hints: { writesPerSecond: 1_500, msMax: 130 },
 } satisfies Record<string, Gathering>;
 
 /** With this much gathered a write is not made cheaper by waiting. */

@@ -12,8 +12,8 @@ import {
 } from "./call.ts";
 import { decidingHeaders } from "./credential.ts";
 
-/** Credentials of open calls that are looked up at once. */
-const reauthorizeConcurrency = 8;
+/** Credentials of open calls that are looked up at once: what is asked for together is one query (A27). */
+const reauthorizeConcurrency = 128;
 
 const credentialHeaders = [...decidingHeaders, "x-svc-environment", "x-svc-org"];
 

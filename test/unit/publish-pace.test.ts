@@ -29,16 +29,16 @@ test("the first text goes at once; those behind it gather, longer the more conne
 });
 
 test("hints gather for longer than data, which takes along what has gathered", async () => {
-  const { clock, sent, pace } = paced({ a: 100, b: 1 });
+  const { clock, sent, pace } = paced({ a: 150, b: 1 });
   pace.publish("a", "1", "hints");
   pace.publish("a", "2", "hints");
-  await clock.advance(39);
+  await clock.advance(99);
   expect(sent).toEqual(["a:1"]);
   await clock.advance(1);
   expect(sent).toEqual(["a:1", "a:2"]);
   pace.publish("a", "3", "hints");
   pace.publish("b", "4", "data");
-  await clock.advance(10);
+  await clock.advance(15);
   expect(sent.slice(2)).toEqual(["a:3", "b:4"]);
 });
 
