@@ -277,6 +277,8 @@ export interface SpawnOptions {
   home?: Home;
   /** In front of its own command line. */
   command?: readonly string[];
+  /** Another form of the program than these sources, such as the executable. */
+  program?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
 }
@@ -343,9 +345,7 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     const command = [
       ...(options.command ?? []),
       ...environmentOf(values),
-      process.execPath,
-      "run",
-      mainFile,
+      ...(options.program ?? [process.execPath, "run", mainFile]),
       "serve",
     ];
     program = startProgram(command, folder);
