@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "./clock.ts";
+import { column, type Sql, type SqlArray, sql } from "./sql.ts";
 
 const usedSliceMax = 500;
 
@@ -37,4 +38,27 @@ export class LastUsed {
       throw error;
     }
   }
+}
+
+/** What differs between the engines, as a store's sessions have it. */
+interface LastUsedSeams {
+  rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
+  skipLocked: Sql;
+}
+
+/**
+ * Writes `last_used_at` of rows by `id`. Skips rows that another node is writing: its time is as recent. The table is a
+ * name of ours, never a caller's.
+ */
+export function updateLastUsed(table: string, used: UsedSlice, { rowsFrom, skipLocked }: LastUsedSeams): Sql {
+  const name = sql.raw(table);
+  const ids = used.map(([id]) => id);
+  const ats = used.map(([, at]) => at);
+  return sql`WITH due AS (
+      SELECT id FROM ${name} WHERE id IN (SELECT id FROM ${rowsFrom("named", { id: column.text(ids) })})
+      ORDER BY id ${skipLocked})
+    UPDATE ${name} SET last_used_at = used.at
+    FROM ${rowsFrom("used", { id: column.text(ids), at: column.bigint(ats) })}
+    WHERE ${name}.id = used.id AND ${name}.id IN (SELECT id FROM due)
+      AND (${name}.last_used_at IS NULL OR ${name}.last_used_at < used.at)`;
 }

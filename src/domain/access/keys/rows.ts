@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface NewKey {
@@ -161,21 +162,5 @@ export const changeHash = (
   session.run(sql`UPDATE api_keys SET key_hash = ${change.hash}, key_prefix = ${change.prefix},
     tokens_after = ${change.tokensAfter} WHERE id = ${id}`);
 
-/** Skips rows that another node is writing: its time is as recent. */
-export async function updateLastUsed(
-  session: Session,
-  used: readonly (readonly [string, Instant])[],
-): Promise<void> {
-  const { rowsFrom, skipLocked } = session.seams;
-  const ids = used.map(([id]) => id);
-  const ats = used.map(([, at]) => at);
-  await session.run(
-    sql`WITH due AS (
-          SELECT id FROM api_keys WHERE id IN (SELECT id FROM ${rowsFrom("named", { id: column.text(ids) })})
-          ORDER BY id ${skipLocked})
-        UPDATE api_keys SET last_used_at = used.at
-        FROM ${rowsFrom("used", { id: column.text(ids), at: column.bigint(ats) })}
-        WHERE api_keys.id = used.id AND api_keys.id IN (SELECT id FROM due)
-          AND (api_keys.last_used_at IS NULL OR api_keys.last_used_at < used.at)`,
-  );
-}
+export const updateLastUsed = (session: Session, used: UsedSlice): Promise<number> =>
+  session.run(lastUsed("api_keys", used, session.seams));

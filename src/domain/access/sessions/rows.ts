@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import type { UsedSlice } from "../../../kit/last-used.ts";
+import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -131,21 +131,8 @@ export const deleteOthers = (
   session.run(sql`DELETE FROM sessions
     WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId} AND id <> ${but}`);
 
-/** Skips rows that another node is writing: its time is as recent. */
-export async function updateLastUsed(session: Session, used: UsedSlice): Promise<void> {
-  const { rowsFrom, skipLocked } = session.seams;
-  const ids = used.map(([id]) => id);
-  const ats = used.map(([, at]) => at);
-  await session.run(
-    sql`WITH due AS (
-          SELECT id FROM sessions WHERE id IN (SELECT id FROM ${rowsFrom("named", { id: column.text(ids) })})
-          ORDER BY id ${skipLocked})
-        UPDATE sessions SET last_used_at = used.at
-        FROM ${rowsFrom("used", { id: column.text(ids), at: column.bigint(ats) })}
-        WHERE sessions.id = used.id AND sessions.id IN (SELECT id FROM due)
-          AND (sessions.last_used_at IS NULL OR sessions.last_used_at < used.at)`,
-  );
-}
+export const updateLastUsed = (session: Session, used: UsedSlice): Promise<number> =>
+  session.run(lastUsed("sessions", used, session.seams));
 
 export const deleteExpired = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM sessions
