@@ -48,6 +48,8 @@ function listedPages(): Listed[] {
 /** Kinds of ids that each filter is tried with, in turn. */
 const kindsOfFilter = 4;
 
+const tabsOfAll = 4;
+
 /** Of a pair that differs: on a busy machine a page may have been read before it began to read itself. */
 const looksMax = 5;
 
@@ -75,6 +77,13 @@ const shownAt = (page: Page, hrefs: readonly string[], framesToBegin = 3): Promi
     },
     [hrefs as string[], framesToBegin] as const,
   );
+
+/** The same by several tabs: most of the time one waits for its next frame. */
+async function shownBy(tabs: readonly Page[], hrefs: readonly string[]): Promise<string[]> {
+  const size = Math.ceil(hrefs.length / tabs.length);
+  const parts = tabs.map((tab, at) => shownAt(tab, hrefs.slice(at * size, (at + 1) * size)));
+  return (await Promise.all(parts)).flat();
+}
 
 /** Without what was asked for, and without times and counts. */
 const comparable = (text: string, sent: string): string =>
@@ -127,27 +136,36 @@ describe.each(engines)("an intruder with the dashboard's addresses on %s", (engi
     const nobodysHref = ({ href, id }: { href: string; id: string }) => href.replaceAll(id, nobodys(id));
     await inChrome(
       async (browser) => {
-        const { page, complaints } = await visit(browser, server, { path: "runs", session });
-        await page.getByText("Live", { exact: true }).waitFor();
+        const visits = await Promise.all(
+          Array.from({ length: tabsOfAll }, () => visit(browser, server, { path: "runs", session })),
+        );
+        const tabs = visits.map(({ page }) => page);
+        for (const page of tabs) await page.getByText("Live", { exact: true }).waitFor();
         for (const asked of [byThing, byFilter]) {
-          const theirs = await shownAt(
-            page,
+          const theirs = await shownBy(
+            tabs,
             asked.map(({ href }) => href),
           );
-          const none = await shownAt(page, asked.map(nobodysHref));
+          const none = await shownBy(tabs, asked.map(nobodysHref));
           for (const [at, { href, id }] of asked.entries()) {
             for (const secret of secretsBut(id)) expect(theirs[at], href).not.toContain(secret);
             const pair = { theirs: theirs[at]!, none: none[at]! };
             for (let looks = 1; looks < looksMax && !isSame(id, pair); looks++) {
-              const [again, noneAgain] = await shownAt(page, [href, nobodysHref({ href, id })], 10 * looks);
+              const [again, noneAgain] = await shownAt(
+                tabs[0]!,
+                [href, nobodysHref({ href, id })],
+                10 * looks,
+              );
               Object.assign(pair, { theirs: again, none: noneAgain });
               for (const secret of secretsBut(id)) expect(again, href).not.toContain(secret);
             }
             expect(comparable(pair.theirs, id), href).toBe(comparable(pair.none, nobodys(id)));
           }
         }
-        expect(complaints).toEqual([]);
-        await page.context().close();
+        for (const { page, complaints } of visits) {
+          expect(complaints).toEqual([]);
+          await page.context().close();
+        }
       },
       { patienceMs: 240_000 },
     );

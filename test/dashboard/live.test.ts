@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Locator } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { inChrome } from "../support/chrome.ts";
 import { joinGroup } from "../support/group-member.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 import { holdsWithin } from "../support/within.ts";
 import { makeSource, sendToSource, signed } from "./furnish-data.ts";
 import { sessionOf, visit } from "./visit.ts";
@@ -82,6 +83,40 @@ describe.each(engines)("pages that move by their own frames, on %s", (engine) =>
       await rpc("EventSchemaService", "RegisterSchema", schema);
       await seen(schemas.getByRole("link", { name: "ledger.closed" }), "the schema");
       for (const page of [endpoints, schemas]) await page.context().close();
+    });
+  });
+
+  test("a refusal that comes late says nothing of the filter that is asked by then", async () => {
+    await inChrome(async (browser) => {
+      const late: (() => void)[] = [];
+      const holdRefusals = (page: Page) =>
+        page.routeWebSocket(/\/ws/, (socket) => {
+          socket.connectToServer().onMessage((message) => {
+            if (String(message).includes("Unknown variable")) late.push(() => socket.send(message));
+            else socket.send(message);
+          });
+        });
+      const path = "events?pattern=late.*&filter=nothing";
+      const { page } = await visit(browser, server, { path, session, before: holdRefusals });
+      await until(() => late.length > 0, { about: "the server to refuse the filter" });
+      await page.evaluate(() => {
+        history.pushState(null, "", location.href.replace("filter=nothing", "filter=data.by%20%3D%3D%201"));
+        dispatchEvent(new PopStateEvent("popstate"));
+      });
+      const field = page.getByLabel("Filter in CEL");
+      await until(async () => (await field.inputValue()) === "data.by == 1", {
+        about: "the page to show the other filter",
+      });
+      for (const release of late) release();
+      await until(
+        async () => {
+          await rpc("SvcService", "Emit", { event: "late.one", data: { by: 1 } });
+          return page.getByText("late.one").first().isVisible();
+        },
+        { about: "an event that the other filter lets through" },
+      );
+      expect(await page.getByText("Unknown variable").count()).toBe(0);
+      await page.context().close();
     });
   });
 });

@@ -205,6 +205,8 @@ class LiveConnection {
 
   /** A place in a log that is gone is given up: the subscription begins anew, and what is shown is read again. */
   #refused(entry: Entry, message: string): void {
+    // What it says is about a filter that the page has left.
+    if (!this.#entries.has(entry)) return;
     if (entry.after) {
       entry.after = undefined;
       this.#waiting.push(entry);
