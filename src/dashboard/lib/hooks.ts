@@ -30,17 +30,19 @@ export function useLoaded<Value>(
     ...{ pace: new ReadPace(), timer: undefined as Timer | undefined },
   });
 
-  const begin = () => {
+  const begin = (isAskedByFrame = false) => {
     const { current } = turn;
     clearTimeout(current.timer);
     current.timer = undefined;
     current.over.abort();
     const over = new AbortController();
     Object.assign(current, { over, isBusy: true, isAskedAgain: false });
+    if (isAskedByFrame) current.pace.began(performance.now());
     setState(({ value }) => ({ ...(value !== undefined && { value }), isLoading: true }));
     const settle = (found: { value: Value } | { error: unknown }) => {
       if (over.signal.aborted) return;
       current.isBusy = false;
+      if (isAskedByFrame) current.pace.ended(performance.now());
       setState(({ value }) => ({ ...(value !== undefined && { value }), ...found, isLoading: false }));
       if (current.isAskedAgain) reload();
     };
@@ -64,10 +66,7 @@ export function useLoaded<Value>(
       current.isAskedAgain = true;
       return;
     }
-    current.timer = setTimeout(() => {
-      current.pace.read(performance.now());
-      latest.current();
-    }, current.pace.waitFrom(performance.now()));
+    current.timer = setTimeout(() => latest.current(true), current.pace.waitFrom(performance.now()));
   };
   const latest = useRef(begin);
   latest.current = begin;
