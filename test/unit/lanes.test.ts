@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import {
   batchesOf,
   deal,
+  inBrowser,
   judgedByTime,
   type Lane,
   lanes,
@@ -21,7 +22,7 @@ const imported = `import { engines } from "../support/server.ts";\n`;
 const halved = `${imported}describe.each(engines)("x on %s", (engine) => {\n  test("y", () => {});\n});\n`;
 const dealt = (path: string, text: string) => deal([{ path, text }]);
 
-test("each test file is in one lane, or its two halves are in two", () => {
+test("each test file is dealt once, or each of its two halves", () => {
   const { shares, wrong } = deal(files);
   expect(wrong).toEqual([]);
   for (const path of paths) {
@@ -56,6 +57,18 @@ test("a file with a half an engine runs in two lanes, one that holds more in one
   ]);
 });
 
+test("what drives a browser runs when nothing else does, each half by itself", () => {
+  expect(dealt("test/dashboard/a.test.ts", halved).shares).toEqual([
+    { file: "test/dashboard/a.test.ts", lane: "browser", engine: "libsql" },
+    { file: "test/dashboard/a.test.ts", lane: "browser", engine: "postgres" },
+  ]);
+  expect(dealt("test/cluster/dashboard.test.ts", "").shares).toEqual([
+    { file: "test/cluster/dashboard.test.ts", lane: "browser" },
+  ]);
+  const { phase } = lanes.find(({ name }) => name === "browser")!;
+  expect(lanes.filter((lane) => lane.phase === phase)).toHaveLength(1);
+});
+
 test("a file in no lane, and one in two, are told", () => {
   expect(dealt("test/elsewhere/a.test.ts", halved).wrong).toEqual(["test/elsewhere/a.test.ts is in no lane"]);
   const greedy: Lane[] = lanes.map((lane) => (lane.name === "fault" ? { ...lane, takes: () => true } : lane));
@@ -64,5 +77,6 @@ test("a file in no lane, and one in two, are told", () => {
 });
 
 test("the files that are named exist", () => {
-  for (const path of [...judgedByTime, ...Object.keys(longFiles)]) expect(paths).toContain(path);
+  for (const path of [...judgedByTime, ...inBrowser, ...Object.keys(longFiles)])
+    expect(paths).toContain(path);
 });
