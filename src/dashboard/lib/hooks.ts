@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Listener, live } from "./live.ts";
+import { isAtHome } from "./session.ts";
 
 export interface Loaded<Value> {
   value: Value | undefined;
@@ -12,8 +13,14 @@ export interface Loaded<Value> {
 /** Reads under way whose answer nothing on the page has yet. */
 export const firstReads = signal(0);
 
-/** The least time between two reads that frames ask for: with the read itself, what came is shown within a second. */
+/**
+ * The mean time between two reads that frames ask for: with the read itself, what came is shown within a second. After a
+ * pause some may follow each other at once: those of a page's new subscriptions do not hold up its first frame.
+ */
 const reloadPauseMs = 800;
+const reloadsAtOnce = 3;
+/** A list that is slow to read is read less often: it keeps the server busy for a fifth of the time at most. */
+const reloadRestShare = 4;
 
 /**
  * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value before stays.
@@ -29,20 +36,24 @@ export function useLoaded<Value>(
   });
   const turn = useRef({
     ...{ over: new AbortController(), isBusy: false, isAskedAgain: false },
-    ...{ reloadedAt: Number.NEGATIVE_INFINITY, timer: undefined as Timer | undefined },
+    // When as many reads as that may follow each other at once.
+    ...{ restedAt: Number.NEGATIVE_INFINITY, timer: undefined as Timer | undefined },
   });
 
-  const begin = () => {
+  const begin = (isAgain = false) => {
     const { current } = turn;
     clearTimeout(current.timer);
     current.timer = undefined;
     current.over.abort();
     const over = new AbortController();
+    const begunAt = performance.now();
     Object.assign(current, { over, isBusy: true, isAskedAgain: false });
     setState(({ value }) => ({ ...(value !== undefined && { value }), isLoading: true }));
     const settle = (found: { value: Value } | { error: unknown }) => {
       if (over.signal.aborted) return;
       current.isBusy = false;
+      const restMs = Math.max(reloadPauseMs, reloadRestShare * (performance.now() - begunAt));
+      if (isAgain) current.restedAt = Math.max(current.restedAt, begunAt) + restMs;
       setState(({ value }) => ({ ...(value !== undefined && { value }), ...found, isLoading: false }));
       if (current.isAskedAgain) reload();
     };
@@ -66,11 +77,8 @@ export function useLoaded<Value>(
       current.isAskedAgain = true;
       return;
     }
-    const wait = Math.max(0, current.reloadedAt + reloadPauseMs - performance.now());
-    current.timer = setTimeout(() => {
-      current.reloadedAt = performance.now();
-      latest.current();
-    }, wait);
+    const wait = Math.max(0, current.restedAt - (reloadsAtOnce - 1) * reloadPauseMs - performance.now());
+    current.timer = setTimeout(() => latest.current(true), wait);
   };
   const latest = useRef(begin);
   latest.current = begin;
@@ -138,6 +146,15 @@ export function useLive(
       onRefused: (message) => latest.current.onRefused?.(message),
     });
   }, [pattern, key]);
+}
+
+/**
+ * Reads again when the API changed a list, of the environment or its org, or at home of the platform. Who may not
+ * read the list is told nothing: it says an empty one.
+ */
+export function useChanged(list: string, reload: () => void): void {
+  const pattern = `system.${isAtHome() ? "platform" : "changed"}.${list}`;
+  useLive(list === "" ? "" : pattern, { onFrame: reload, onBack: reload });
 }
 
 /** Draws again every `everyMs` while `isOn`. */

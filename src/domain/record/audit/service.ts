@@ -89,6 +89,8 @@ export interface AuthAuditDeps {
   scopeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
   platformOrgId: string;
   flushIn: (ms: number) => void;
+  /** Called after the commit of rows of the org. */
+  onWritten: (orgId: string) => void;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -110,7 +112,10 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
     onMismatch: (orgId, reason) => log.error("audit.chain_changed", { orgId, reason }),
   });
   const { platformOrgId, flushIn } = deps;
-  const append = chain.append;
+  const append: typeof chain.append = async (entries, options) => {
+    await chain.append(entries, options);
+    for (const orgId of new Set(entries.map((entry) => entry.orgId))) deps.onWritten(orgId);
+  };
   const recorder = openRecorder({ clock, ids, log, policy: settings, spool, append, platformOrgId, flushIn });
 
   return {
