@@ -10,8 +10,8 @@ const eventsShown = 6;
 
 export function ProjectionsPage() {
   const { value, error, reload } = useLoaded((signal) => listProjections(signal), []);
-  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
   useChanged("projections", reload);
+  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   return (
     <div class="page">
