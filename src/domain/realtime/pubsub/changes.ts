@@ -68,8 +68,8 @@ export function openListChanges({ clock, frames }: ListChangesDeps): ListChanges
       if (operation.reads || !frames.wants("changes")) return;
       const isForPlatform = caller.kind === "platform" && caller.impersonates !== true;
       const { environment = [], org = [], platform = [] } = changedBy(operation.name, isForPlatform);
-      const place = operation.environmentOf?.(input as never) || environmentId;
-      for (const list of environment) changes.ofEnvironment(place, list);
+      for (const list of environment)
+        changes.ofEnvironment(operation.environmentOf?.(input as never) || environmentId, list);
       for (const list of org) changes.ofOrg(caller.orgId, list);
       for (const list of platform) changes.ofPlatform(list);
       if (isForPlatform) changes.ofPlatform("audit");
