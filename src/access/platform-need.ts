@@ -18,7 +18,8 @@ export function platformNeed(call: GatedCall, operation: Operation, action = ope
         : method !== "HEAD" && /:(read|list|subscribe)$/.test(action);
     return isRead ? "platform:impersonate:read" : "platform:impersonate";
   }
-  const own = platformAction ?? action;
+  // What an input costs of the platform besides is asked for by its own name.
+  const own = action?.startsWith("platform:") ? action : (platformAction ?? action);
   if (own === null || !isAction(own) || !own.startsWith("platform:")) {
     call.refusedBy = "role";
     throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");

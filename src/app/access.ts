@@ -98,6 +98,11 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   const sessions = openSessions({
     ...{ store, clock, register, tokens, throttle, users, keys, platformUsers },
     links: identity.links,
+    // The list of users says when each came last.
+    onBegun(orgId) {
+      host.changes.ofOrg(orgId, "sessions");
+      host.changes.ofOrg(orgId, "users");
+    },
   });
   const sessionManagement = openSessionManagement({
     ...{ store, clock, sessions },

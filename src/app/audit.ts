@@ -46,6 +46,7 @@ export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds): Aud
     scopeOf: tenancy.findEnvironment,
     platformOrgId,
     flushIn: flushes.wakeIn,
+    onWritten: (orgId) => host.changes.ofOrg(orgId, "audit"),
   });
   return {
     audit,

@@ -1,6 +1,7 @@
 import { openBus } from "../bus/open.ts";
 import { clockUncertaintyMsMax, type TimeBase, timeBase } from "../cluster/time-base.ts";
 import { shareEnvironment } from "../domain/access/tenancy/service.ts";
+import { openListChanges } from "../domain/realtime/pubsub/changes.ts";
 import { openFrames } from "../domain/realtime/pubsub/frames.ts";
 import { type OpenWatch, openWatch } from "../edge/open-watch.ts";
 import type { SystemClock } from "../kit/clock.ts";
@@ -87,10 +88,12 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   const facts = () => ({ version, startedAt });
   const bus = await openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
   closers.push("bus", () => bus.close());
+  const frames = openFrames({ bus, clock, log, self: ids.uuid() });
   return {
     ...{ config, clock, ids, log, watch, store, databaseTls, bus, nodeId, time, tls, shareEnvironment },
     ...{ primary, troubles },
-    frames: openFrames({ bus, clock, log, self: ids.uuid() }),
+    frames,
+    changes: openListChanges({ clock, frames }),
     knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,
     isDraining: () => draining.active,
   };

@@ -73,7 +73,7 @@ function recordsOf(audit: PlatformAudit) {
   };
 }
 
-function openPeople({ config, store, clock, ids, log }: Host): People {
+function openPeople({ config, store, clock, ids, log, changes }: Host): People {
   const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
   const register = openSessionRegister({ store, clock, ids, ttlMs: sessionMs });
   const endSessions = (kind: SessionKind) => (session: Session, id: string) =>
@@ -84,7 +84,10 @@ function openPeople({ config, store, clock, ids, log }: Host): People {
     rolesOf: (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" }),
     endSessions: endSessions("user"),
   });
-  const platformAudit = openPlatformAudit({ store, clock, ids, log });
+  const platformAudit = openPlatformAudit({
+    ...{ store, clock, ids, log },
+    onWritten: () => changes.ofPlatform("audit"),
+  });
   const record = recordsOf(platformAudit);
   const snapshots = openSnapshots({ store, clock });
   const carriers = ({ kind }: RoleScope) => ({

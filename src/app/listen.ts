@@ -45,6 +45,7 @@ function openEdge(host: Host, { identity, audit, access, debug, realtime, sequen
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
       audit.audit.observe(seen);
       debug.observe(seen);
+      if (seen.outcome === "ok") host.changes.observe(seen);
     },
     ...(perSecond > 0 && { limit: rateLimit({ clock, perSecond, burst }) }),
   };

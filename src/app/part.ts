@@ -1,5 +1,6 @@
 import type { Bus } from "../bus/bus.ts";
 import type { DutyLoop } from "../cluster/duties.ts";
+import type { ListChanges } from "../domain/realtime/pubsub/changes.ts";
 import type { Frames } from "../domain/realtime/pubsub/frames.ts";
 import type { IntegrityCheck } from "../domain/record/integrity/service.ts";
 import type { FloorGuard } from "../domain/record/retention/service.ts";
@@ -30,6 +31,8 @@ export interface Host {
   nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */
   frames: Frames;
+  /** Tells subscribers of lists that changed. */
+  changes: ListChanges;
   /**
    * Whoever makes a row in an environment begins so: it locks the environment against deletion until the
    * transaction ends, and throws `not_found` when it is gone.

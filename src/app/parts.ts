@@ -82,7 +82,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   open("streams", openStreamsPart(host, engine, schemasPart));
   const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;
-  const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
+  const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));
   const query = open("query", await openQueryPart(host, identity));
   const { waits } = open("projections", openProjectionsPart(host, { ...engine, ...query }));
   const sequences = openSequences({

@@ -1,3 +1,4 @@
+import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { openTopicsPast, type TopicMessage } from "../domain/log/topics/past.ts";
@@ -6,6 +7,7 @@ import { groupRefreshMs } from "../domain/realtime/groups/limits.ts";
 import { groupsOperations } from "../domain/realtime/groups/operations.ts";
 import { namesOfGroups } from "../domain/realtime/groups/rows.ts";
 import { type Groups, openGroups } from "../domain/realtime/groups/service.ts";
+import { placesOf } from "../domain/realtime/pubsub/changes.ts";
 import { groupFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { subscribeOperation } from "../domain/realtime/pubsub/operations.ts";
 import { openScreenings } from "../domain/realtime/pubsub/screening.ts";
@@ -17,6 +19,7 @@ import type { Edge, Reauthorizer } from "../edge/call.ts";
 import type { Upgrade } from "../edge/http.ts";
 import { openReauthorizer } from "../edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
+import { missing } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { Host, Part } from "./part.ts";
 
@@ -38,13 +41,14 @@ export interface RealtimePart extends Part {
 export interface RealtimeNeeds {
   feeds: Feeds;
   topicFeeds: Feeds<TopicMessage>;
+  tenancy: Pick<Tenancy, "findEnvironment">;
 }
 
 /** Of `/api/v1/capabilities`. */
 export const realtimeFeatures = ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"] as const;
 
 /** Subscriptions and consumer groups: one core, with sockets and streams before it. */
-export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): RealtimePart {
+export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: RealtimeNeeds): RealtimePart {
   const { store, log, watch, frames } = host;
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
@@ -52,7 +56,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
     ...{ ...host, sources },
     announce: groupFrames(host, (groups) => namesOfGroups(store, groups)),
   });
-  const pubsub = openPubSubOver(host, sources, groups);
+  const pubsub = openPubSubOver(host, { sources, groups, tenancy });
   const screeningOf = openScreenings(watch.metrics);
   const streams = openSubscriptionStreams(pubsub, screeningOf);
   const operation = subscribeOperation(streams);
@@ -126,9 +130,18 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
   };
 }
 
-function openPubSubOver({ store, clock, log, frames }: Host, sources: Sources, groups: Groups) {
+function openPubSubOver(
+  { store, clock, log, frames }: Host,
+  { sources, groups, tenancy }: { sources: Sources; groups: Groups; tenancy: RealtimeNeeds["tenancy"] },
+) {
   return openPubSub({
     ...{ store, clock, log, sources, frames },
+    async changePlaces(environmentId) {
+      if (environmentId === "") return placesOf("", "");
+      const place = await tenancy.findEnvironment(environmentId);
+      if (!place) throw missing("environment", environmentId);
+      return placesOf(environmentId, place.orgId);
+    },
     async joinGroup({ environmentId, wanted, startAfter, consumerId, ...reader }) {
       const { group: name, pattern, filterText: filterExpr = "" } = wanted;
       await groups.forSubscription(environmentId, name, { pattern: pattern.text, filterExpr }, startAfter);

@@ -45,6 +45,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
     ...{ store, clock, ids, log, nodeId, shareEnvironment, knowsTime },
     metrics: host.watch.metrics,
     wake: () => waker.wakeIn(0),
+    onMoved: (environmentId) => host.changes.ofEnvironment(environmentId, "repairs"),
     select: openSelectRuns(store, engine.names),
     steeringOn: engine.steeringOn,
     stepsOf: engine.runs.steps,

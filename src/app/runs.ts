@@ -32,6 +32,7 @@ import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
 import type { Events } from "../domain/log/events/service.ts";
 import { readSchemas } from "../domain/log/schemas/governed.ts";
+import { tellingCapacity } from "../domain/realtime/pubsub/changes.ts";
 import { functionFrames, unservedFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
 import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
@@ -71,7 +72,7 @@ export interface RunsPart extends Part {
 
 /** Functions, their runs, and the queues that runs wait in. */
 export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNeeds): RunsPart {
-  const { config, store, clock, ids, log, watch, frames, bus, knowsTime } = host;
+  const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
   const { leaseMs } = config;
   const wakes = new Waker();
   const matches = new Waker();
@@ -83,9 +84,12 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const onQueued = (queues: readonly QueueHint[]) => {
     dispatcher.queued(queues);
     publishQueued(queues);
+    changes.ofPlatform("capacity");
   };
   const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
-  const runFrames = openRunFrames({ store, clock, log, frames });
+  const runFrames = tellingCapacity(openRunFrames({ store, clock, log, frames }), () =>
+    changes.ofPlatform("capacity"),
+  );
   const publishWorker = workerFrames(frames, clock);
   const onCreated: RunsPart["onCreated"] = (created, at) => {
     flow.started(created);

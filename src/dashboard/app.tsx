@@ -10,6 +10,7 @@ import {
   enterOrg,
   environments,
   isAtHome,
+  isLiveAtHome,
   isPlatformUser,
   loadSession,
   standing,
@@ -97,7 +98,8 @@ function Signed() {
   const entry = pageAt(page);
 
   const isKnown = environment !== "" && org === viewer.value?.org_id && isEnvironment(environment);
-  useEffect(() => live.use(isKnown ? `${org}/${environment}` : ""), [org, environment, isKnown]);
+  const place = isKnown ? `${org}/${environment}` : isLiveAtHome() ? org : "";
+  useEffect(() => live.use(place), [place]);
   useEffect(() => () => live.use(""), []);
   useEffect(() => setMenu(false), [pageKey.value]);
   useEffect(() => {

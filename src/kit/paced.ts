@@ -35,3 +35,29 @@ export function paced<Item>({ clock, everyMs, itemsMax, tell }: PacedOptions<Ite
     if (!isWaiting) tellLater();
   };
 }
+
+/** The same, told at once after a pause: what is noted within `everyMs` of a key's tell is told at its end, the last alone. */
+export function pacedAtOnce<Item>({
+  clock,
+  everyMs,
+  itemsMax,
+  tell,
+}: Omit<PacedOptions<Item>, "tell"> & { tell: (item: Item) => void }) {
+  /** What came for a key since it was told. */
+  const resting = new Map<string, Item | undefined>();
+
+  function tellNow(key: string, item: Item): void {
+    resting.set(key, undefined);
+    clock.after(everyMs, () => {
+      const later = resting.get(key);
+      if (later === undefined) resting.delete(key);
+      else tellNow(key, later);
+    });
+    tell(item);
+  }
+
+  return (key: string, item: Item): void => {
+    if (resting.has(key)) resting.set(key, item);
+    else if (resting.size < itemsMax) tellNow(key, item);
+  };
+}

@@ -20,11 +20,11 @@ describe.each(engines)("each page of the dashboard at one node on %s", (engine) 
     900_000,
   );
 
-  test("has a scene", async () => {
-    const offered = await inChrome((browser) => offeredPaths(browser, server));
+  test.each([undefined, "platform"] as const)("has a scene, of area %s", async (wanted) => {
+    const offered = await inChrome((browser) => offeredPaths(browser, server, wanted));
     const played = Object.values(scenes)
       .flat()
-      .filter(({ area }) => area !== "platform")
+      .filter(({ area }) => area === wanted)
       .map(({ path }) => path.replace(/\?.*/, ""));
     expect(played.sort()).toEqual(offered.sort());
   });

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { Browser, Locator, Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { breachesOf } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { livedTime } from "../support/lived.ts";
@@ -7,13 +7,18 @@ import type { TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { type Hands, keyboard, mouse } from "./hands.ts";
 import type { Scene, Stage } from "./scenes.ts";
+import { accessScenes } from "./scenes-access.ts";
 import { dataScenes } from "./scenes-data.ts";
 import { operationScenes } from "./scenes-operation.ts";
+import { platformScenes } from "./scenes-platform.ts";
 import { workScenes } from "./scenes-work.ts";
 import { platformSessionOf, sessionOf, visit } from "./visit.ts";
 
-/** Every page of the navigation has a scene, those of the platform too that a tenant has as well. */
-export const scenes = { work: workScenes, data: dataScenes, operation: operationScenes };
+/** Every page of the navigation has a scene, those of the platform too. */
+export const scenes = {
+  ...{ work: workScenes, data: dataScenes, operation: operationScenes, access: accessScenes },
+  platform: platformScenes,
+};
 
 interface Playing {
   server: TestServer;
@@ -55,17 +60,6 @@ function watchful(page: Page, hands: Hands, breaches: string[]): Hands {
   };
 }
 
-/** Reads the page again until it shows what no frame tells of. */
-const untilRead = (page: Page, shown: Locator) =>
-  until(
-    async () => {
-      await page.reload();
-      await page.locator("main[aria-busy=false]").waitFor();
-      return shown.isVisible();
-    },
-    { about: `the page to show ${shown}` },
-  );
-
 let words = 0;
 
 async function play(
@@ -85,7 +79,7 @@ async function play(
       const { page, complaints } = await visit(browser, server, { path: "~", session, before: withoutNets });
       const own = keyboard(page);
       const stage: Stage = {
-        ...{ server, page, word: `w${process.pid}x${++words}` },
+        ...{ server, session, page, word: `w${process.pid}x${++words}` },
         hands: byKeyboard ? watchful(page, own, breaches) : mouse,
         button: (name) => page.getByRole("button", { name, exact: true }),
         field: (label) => page.getByLabel(label, { exact: true }),
@@ -95,12 +89,12 @@ async function play(
       await page.locator("nav[aria-label=Pages] a").first().waitFor();
       await page.goto(page.url().replace(/[^/]+$/, path));
       await page.locator("main[aria-busy=false]").waitFor();
-      if (area !== "platform") await page.getByText("Live", { exact: true }).waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
+      await scene.awaits?.(stage);
       const since = lived.now();
       const shown = await scene.make?.(stage);
-      if (shown && scene.isStill) await untilRead(page, shown);
       await shown?.waitFor();
-      if (shown && !scene.isStill) seen[path] = Math.round(lived.now() - since);
+      if (shown) seen[area ? `${area} ${path}` : path] = Math.round(lived.now() - since);
       await scene.act(stage);
       await until(() => scene.found(stage), { about: `the API to say what was done in ${path}` });
       expect([path, complaints, breaches]).toEqual([path, [], []]);
@@ -117,11 +111,13 @@ export const playIn = (list: readonly Scene[], playing: Playing): Promise<Seen> 
   inChrome((browser) => play(browser, list, playing), { patienceMs: 150_000 });
 
 /** The paths of all pages that the navigation offers, for a claim that none lacks a scene. */
-export async function offeredPaths(browser: Browser, server: TestServer): Promise<string[]> {
-  const { page } = await visit(browser, server, {
-    path: "overview",
-    session: await sessionOf(server, "admin"),
-  });
+export async function offeredPaths(
+  browser: Browser,
+  server: TestServer,
+  area: Scene["area"],
+): Promise<string[]> {
+  const session = await (area === "platform" ? platformSessionOf(server) : sessionOf(server, "admin"));
+  const { page } = await visit(browser, server, { path: "~", session });
   const links = page.locator("nav[aria-label=Pages] a");
   await links.first().waitFor();
   const paths = await links.evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).href));

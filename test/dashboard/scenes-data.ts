@@ -41,7 +41,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "projections",
-    isStill: true,
     async make({ server, word, link }) {
       const folds = { name: word, events: ["order.placed"] };
       good(await server.rpc("ProjectionService", "RegisterProjection", folds));
@@ -85,7 +84,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "kv",
-    isStill: true,
     async make({ server, word, link }) {
       good(await server.api("/api/v1/kv/buckets", { body: { name: word } }));
       return link(word);
@@ -131,7 +129,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "topics",
-    isStill: true,
     async make({ server, word, link }) {
       good(await server.rpc("PubSubService", "Publish", { topic: word, data: { sku: 1 } }));
       return link(word);
@@ -199,7 +196,6 @@ export const dataScenes: readonly Scene[] = [
   },
   {
     path: "tools",
-    isStill: true,
     async make({ server, word, link }) {
       const tool = {
         name: "plan",

@@ -92,7 +92,6 @@ export const workScenes: readonly Scene[] = [
   },
   {
     path: "repairs",
-    isStill: true,
     async make(stage) {
       const body = { action: "resume", filter: { function_id: stage.word }, reason: `${stage.word} is back` };
       good(await stage.server.api("/api/v1/repairs", { body }));

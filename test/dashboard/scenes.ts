@@ -6,6 +6,8 @@ import type { Hands } from "./hands.ts";
 export interface Stage {
   /** A node, or the balancer before several. */
   server: TestServer;
+  /** Of who looks at the page. */
+  session: string;
   page: Page;
   hands: Hands;
   /** In every name that this playing makes: what another one made is not found for it. */
@@ -22,10 +24,10 @@ export interface Scene {
   path: string;
   /** Of the platform's pages, at home. */
   area?: "platform";
+  /** What no call makes, such as what a loop finds: over before the time counts in which the page shows it. */
+  awaits?(stage: Stage): Promise<void>;
   /** Makes something by the API and answers what shows it; none on a page that shows what was there before. */
   make?(stage: Stage): Promise<Locator>;
-  /** No frame tells of it: the page shows it when it is read again. */
-  isStill?: true;
   act(stage: Stage): Promise<void>;
   /** Whether the API knows what was done. */
   found(stage: Stage): Promise<boolean>;

@@ -39,7 +39,10 @@ describe.each(engines)("the platform's audit on %s", (engine) => {
       all: store.all.bind(store),
       write: (work) => (isDown ? Promise.reject(new Error("no database")) : store.write(work)),
     };
-    const audit = openPlatformAudit({ store: failing, clock, ids: systemIds(clock), log: kept.log });
+    const audit = openPlatformAudit({
+      ...{ store: failing, clock, ids: systemIds(clock), log: kept.log },
+      onWritten: () => {},
+    });
     const down = (value: boolean) => {
       isDown = value;
     };

@@ -113,7 +113,6 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
     const authorization = `Bearer ${platform}`;
     const there = { "x-svc-org": org.id, authorization };
     for (const [byHeader, query] of [
-      [{ authorization }, ""],
       [{ authorization, "x-svc-org": "org_gone" }, "?org=org_gone"],
       [{ authorization, "x-svc-org": "org_platform" }, "?org=org_platform"],
       [{ ...there }, `?org=${org.id}&env=env_default`],
@@ -123,6 +122,22 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
       expect(one.status).toBeGreaterThanOrEqual(400);
       expect([query, other.status, await other.text()]).toEqual([query, one.status, await one.text()]);
     }
+    // Without an org it is let in to hear of the platform, and of no tenant.
+    const home = await openSocket(server.url, { key: platform });
+    for (const pattern of [
+      "acme.*",
+      "entity:>",
+      "topic:>",
+      "system.>",
+      "system.config.>",
+      "system.changed.users",
+    ])
+      expect([pattern, await home.subscribe(pattern)]).toMatchObject([
+        pattern,
+        { code: "PERMISSION_DENIED" },
+      ]);
+    expect((await home.subscribe("system.platform.tenants")).status).toBe("ok");
+    home.close();
     // Elsewhere than at a socket the query says nothing about the org.
     expect((await server.api(`/api/v1/events?org=${org.id}`, { key: platform })).status).toBe(403);
     socket.close();

@@ -8,6 +8,7 @@ import { openRecord } from "../../src/app/record.ts";
 import { openSchemasPart } from "../../src/app/schemas.ts";
 import { openStreamsPart } from "../../src/app/streams.ts";
 import type { Bus } from "../../src/bus/bus.ts";
+import { openListChanges } from "../../src/domain/realtime/pubsub/changes.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
@@ -58,6 +59,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const loops = new Map<string, Loop>();
   const parsed = parseSettings([], {});
   if (!parsed.ok) throw new Error(parsed.errors.join("\n"));
+  const frames = openFrames({ bus, clock, log, self: id });
   const host: Host = {
     config: {
       ...parsed.config,
@@ -70,8 +72,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
       busPayloadMax: 1024 * 1024,
       outboxAttempts: 10,
     },
-    ...{ store, clock, ids, log, bus, watch: noWatch, nodeId: id },
-    frames: openFrames({ bus, clock, log, self: id }),
+    ...{ store, clock, ids, log, bus, watch: noWatch, nodeId: id, frames },
+    changes: openListChanges({ clock, frames }),
     // Nobody deletes an environment here.
     shareEnvironment: async () => {},
     knowsTime: () => true,

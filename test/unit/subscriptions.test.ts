@@ -78,7 +78,8 @@ describe("subscriptions", () => {
       topicFeeds: openFeeds({ ...alone, reads: topicReads(store) }),
       topicsPast: openTopicsPast(store),
     });
-    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames, joinGroup: noGroups });
+    const changePlaces = async (id: string) => [id];
+    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames, joinGroup: noGroups, changePlaces });
   });
 
   /** Commits events as an emit would, and tells the feed of this node unless another node did it. */

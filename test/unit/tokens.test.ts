@@ -12,7 +12,14 @@ function tokens() {
     now: () => now,
   });
   const sign = () =>
-    all.sign({ kind: "user", subjectId: "usr_1", sid: "sid", createdAt: now, expiresAt: now + 60_000 });
+    all.sign({
+      kind: "user",
+      subjectId: "usr_1",
+      orgId: "org_1",
+      sid: "sid",
+      createdAt: now,
+      expiresAt: now + 60_000,
+    });
   return { ...all, secrets, sign, pass: (ms: number) => (now += ms) };
 }
 

@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Listener, live } from "./live.ts";
 import { ReadPace } from "./read-pace.ts";
+import { isAtHome } from "./session.ts";
 
 export interface Loaded<Value> {
   value: Value | undefined;
@@ -134,6 +135,15 @@ export function useLive(
       onRefused: (message) => latest.current.onRefused?.(message),
     });
   }, [pattern, key]);
+}
+
+/**
+ * Reads again when the API changed a list, of the environment or its org, or at home of the platform. Who may not
+ * read the list is told nothing: it says an empty one.
+ */
+export function useChanged(list: string, reload: () => void): void {
+  const pattern = `system.${isAtHome() ? "platform" : "changed"}.${list}`;
+  useLive(list === "" ? "" : pattern, { onFrame: reload, onBack: reload });
 }
 
 /** Draws again every `everyMs` while `isOn`. */

@@ -39,6 +39,9 @@ export const isPlatformUser = (): boolean => self.value?.kind === "platform";
 /** A user of the platform who looks at the platform itself. */
 export const isAtHome = (): boolean => viewer.value?.kind === "platform" && !viewer.value.impersonates;
 
+/** The same, where the platform's own pages have a live connection. */
+export const isLiveAtHome = (): boolean => isAtHome() && may("platform:tenants:read");
+
 const askSession = () => rest<Viewer>("/api/v1/auth/session", { isSigningIn: true });
 
 const askEnvironments = () => rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true });

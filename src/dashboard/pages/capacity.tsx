@@ -1,6 +1,6 @@
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf } from "../lib/format.ts";
-import { useLoaded, useNet } from "../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../lib/hooks.ts";
 import { address, hrefOf } from "../lib/router.ts";
 import { Empty, PageHead, Tabs, Text, When } from "../ui/basics.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
@@ -131,6 +131,7 @@ export function CapacityPage() {
     (signal) => rest<CapacityRow[]>(`/api/v1/capacity/${shown}?limit=${rowsAsked}`, { signal }),
     [shown],
   );
+  useChanged("capacity", read.reload);
   useNet(read.reload, readMs);
   return (
     <div class="page">

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { rest } from "../lib/api.ts";
 import { bytes, count } from "../lib/format.ts";
-import { useLoaded, useNet } from "../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../lib/hooks.ts";
 import { address } from "../lib/router.ts";
 import { environments, may, viewer } from "../lib/session.ts";
 import { toast } from "../lib/toasts.ts";
@@ -49,6 +49,8 @@ export function QuotasPage() {
   const retention = useLoaded((signal) => rest<RetentionData>("/api/v1/retention", { signal }), []);
   const [asked, setAsked] = useState<"quotas" | "retention">();
   const close = () => setAsked(undefined);
+  useChanged("quotas", quotas.reload);
+  useChanged("retention", retention.reload);
   useNet(quotas.reload, readMs);
   const found = quotas.value?.quotas;
   return (

@@ -3,7 +3,7 @@ import { plain } from "../lib/format.ts";
 import { live, liveState } from "../lib/live.ts";
 import { nextTheme, theme } from "../lib/prefs.ts";
 import { address, base, go, hrefOf, placeOf } from "../lib/router.ts";
-import { environments, self, signOut } from "../lib/session.ts";
+import { environments, isLiveAtHome, self, signOut } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
 import { offeredPages, type PageGroup, pageGroups } from "../pages.tsx";
 import { Button, Text } from "../ui/basics.tsx";
@@ -163,7 +163,7 @@ export function TopBar({ onSearch, onMenu }: { onSearch: () => void; onMenu: () 
           /
         </span>
       </button>
-      {address.value.environment !== "" && <Connection />}
+      {(address.value.environment !== "" || isLiveAtHome()) && <Connection />}
       <Button
         kind="quiet"
         icon={themeIcons[theme.value]}

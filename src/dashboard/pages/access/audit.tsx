@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { rest, rpc } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
-import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { address, setQuery } from "../../lib/router.ts";
 import { isAtHome } from "../../lib/session.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text } from "../../ui/basics.tsx";
@@ -68,7 +68,7 @@ export function AuditPage() {
   const filters = filtersShown();
   const isHome = isAtHome();
   const read = usePages((cursor, signal) => listAudit(filters, cursor, signal), [filters]);
-  // A row is written up to a second after what it tells of.
+  useChanged("audit", read.reload);
   useNet(read.reload, readMs);
   return (
     <div class="page">

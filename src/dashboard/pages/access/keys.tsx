@@ -10,7 +10,7 @@ import {
   setKeyRoles,
 } from "../../lib/access.ts";
 import { dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { environments, may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Text, When } from "../../ui/basics.tsx";
@@ -33,6 +33,7 @@ export function Keys({ scope }: { scope: AccessScope }) {
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listKeys(scope, signal), [scope]);
   const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);
+  useChanged("keys", read.reload);
   useNet(read.reload);
   const manages = may(scope.manages.keys);
   const done = { onDone: read.reload, onClose: close };

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { accessScope, createPolicy, listPolicies } from "../../lib/access.ts";
 import { count, counted, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
@@ -14,6 +14,7 @@ export function PoliciesPage() {
   const scope = accessScope();
   const [isMaking, setMaking] = useState(false);
   const read = useLoaded((signal) => listPolicies(scope, signal), [scope]);
+  useChanged("policies", read.reload);
   useNet(read.reload);
   return (
     <div class="page">

@@ -11,7 +11,7 @@ import {
   unassignPolicy,
 } from "../../lib/access.ts";
 import { count, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
@@ -25,6 +25,7 @@ export function Roles({ scope }: { scope: AccessScope }) {
   const [asked, setAsked] = useState<AskedOfRoles>();
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listRoles(scope, signal), [scope]);
+  useChanged("roles", read.reload);
   useNet(read.reload);
   const manages = may(scope.manages.roles);
   const done = { onDone: read.reload, onClose: close };

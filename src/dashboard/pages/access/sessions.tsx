@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import {
   type AccessScope,
+  accessScope,
   endOtherSessions,
   endOwnSession,
   endSession,
@@ -10,7 +11,7 @@ import {
   type SessionData,
 } from "../../lib/access.ts";
 import { instantOf } from "../../lib/format.ts";
-import { type LoadedPages, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { type LoadedPages, useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { may } from "../../lib/session.ts";
 import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
 import { Confirm } from "../../ui/dialog.tsx";
@@ -30,6 +31,7 @@ function OwnSessions() {
   const [ended, setEnded] = useState<SessionData>();
   const [isEndingOthers, setEndingOthers] = useState(false);
   const read = usePages(listOwnSessions, []);
+  useChanged(may(accessScope().reads.users) ? "sessions" : "", read.reload);
   useNet(read.reload);
   return (
     <Section
@@ -68,6 +70,7 @@ function SessionsOfAll({ scope }: { scope: AccessScope }) {
   const [ended, setEnded] = useState<SessionData>();
   const read = usePages((cursor, signal) => listSessions(scope, cursor, signal), [scope.path]);
   const { value: users = [] } = useLoaded((signal) => listUsers(scope, signal), [scope.path]);
+  useChanged("sessions", read.reload);
   useNet(read.reload);
   const emails = new Map(users.map(({ id, email }) => [id, email]));
   const who: Column<SessionData> = {

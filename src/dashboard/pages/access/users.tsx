@@ -12,7 +12,7 @@ import {
   type UserData,
 } from "../../lib/access.ts";
 import { instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { may, self } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Text, When } from "../../ui/basics.tsx";
@@ -32,6 +32,7 @@ export function Users({ scope }: { scope: AccessScope }) {
   const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listUsers(scope, signal), [scope]);
   const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);
+  useChanged("users", read.reload);
   useNet(read.reload);
   const manages = may(scope.manages.users);
   const own = self.value?.id;

@@ -1,6 +1,6 @@
 import { rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { Empty, PageHead, Tabs, Text } from "../../ui/basics.tsx";
@@ -59,6 +59,7 @@ function GroupLetters() {
       ({ droppedCount, givenUpCount }) => Number(droppedCount ?? 0) + Number(givenUpCount ?? 0) > 0,
     );
   }, []);
+  useLive("system.group.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload);
   return (
     <>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, counted, instantOf } from "../../lib/format.ts";
-import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -42,6 +42,7 @@ export function EndpointLetters() {
     );
     return endpoints.filter(({ deadLetters = 0 }) => deadLetters > 0);
   }, []);
+  useLive("system.webhook_endpoint.>", { onFrame: reload, onBack: reload });
   useNet(reload);
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (!value) return <p class="faint">Reading…</p>;

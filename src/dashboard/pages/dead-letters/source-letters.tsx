@@ -1,6 +1,6 @@
 import { rpc } from "../../lib/api.ts";
 import { instantOf } from "../../lib/format.ts";
-import { useNet, usePages } from "../../lib/hooks.ts";
+import { useLive, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -34,6 +34,7 @@ export function SourceLetters() {
     const next = deliveries.length < pageRows ? undefined : `${offset + pageRows}`;
     return { rows: deliveries, next };
   }, []);
+  useLive("system.webhook_source.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload);
   const redeliver = async ({ id }: DeliveryMessage) => {
     const call = () => rpc<DeliveryMessage>(service, "RedeliverWebhook", { id });

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { bytes, count, counted, duration, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { type BucketData, createBucket, listBuckets } from "../../lib/kv.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -41,6 +41,7 @@ const columns: readonly Column<BucketData>[] = [
 export function BucketsPage() {
   const [isMaking, setMaking] = useState(false);
   const read = useLoaded((signal) => listBuckets(signal), []);
+  useChanged("kv", read.reload);
   useNet(read.reload);
   return (
     <div class="page">

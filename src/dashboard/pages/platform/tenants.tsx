@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { rest } from "../../lib/api.ts";
 import { counted, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { placeOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { Button, Empty, PageHead, Text, When } from "../../ui/basics.tsx";
@@ -23,6 +23,7 @@ export function TenantsPage() {
   const [isMaking, setMaking] = useState(false);
   const [made, setMade] = useState("");
   const [deleted, setDeleted] = useState<TenantData>();
+  useChanged("tenants", read.reload);
   useNet(read.reload);
   const manages = may("platform:tenants:manage");
   return (

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, plain } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import {
   type FoldView,
@@ -36,6 +36,7 @@ export function ProjectionPage() {
     [name],
   );
   useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
+  useChanged("projections", reload);
   useNet(reload, readMs);
   useEffect(() => noteRecent("projections", name), [name]);
   if (!value) return <Unread error={error} onRetry={reload} one="projection" all="projections" />;

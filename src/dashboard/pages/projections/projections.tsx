@@ -1,5 +1,5 @@
 import { count } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
@@ -11,6 +11,7 @@ const eventsShown = 6;
 
 export function ProjectionsPage() {
   const { value, error, reload } = useLoaded((signal) => listProjections(signal), []);
+  useChanged("projections", reload);
   useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
   useNet(reload, readMs);
   return (

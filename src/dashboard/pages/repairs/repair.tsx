@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import {
   getRepair,
@@ -35,6 +35,7 @@ import { actionWords, Progress, restingMs, workingMs } from "./repairs.tsx";
 export function RepairPage() {
   const id = address.value.rest[0] ?? "";
   const { value: repair, error, reload } = useLoaded((signal) => getRepair(id, signal), [id]);
+  useChanged("repairs", reload);
   useNet(reload, repair && !isEnded(repair) ? workingMs : restingMs);
   useEffect(() => noteRecent("repairs", id), [id]);
   if (!repair) return <Unread error={error} onRetry={reload} one="repair" all="repairs" />;

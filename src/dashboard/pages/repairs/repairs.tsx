@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { count, instantOf } from "../../lib/format.ts";
-import { useNet, usePages } from "../../lib/hooks.ts";
+import { useChanged, useNet, usePages } from "../../lib/hooks.ts";
 import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../lib/repairs.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -9,7 +9,7 @@ import { Scrolling } from "../../ui/scrolling.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
 import { ReplayDialog } from "./replay-dialog.tsx";
 
-/** Repairs have no frames: while one works it is read again this often. */
+/** The net is closer while one works. */
 export const workingMs = 5_000;
 export const restingMs = 30_000;
 
@@ -48,6 +48,7 @@ export function RepairsPage() {
     const { repairs, next_cursor } = await listRepairs(cursor, signal);
     return { rows: repairs, next: next_cursor };
   }, []);
+  useChanged("repairs", reload);
   useNet(reload, value?.every(isEnded) ? restingMs : workingMs);
   return (
     <div class="page">

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson, rpc } from "../../lib/api.ts";
 import { counted, plain } from "../../lib/format.ts";
-import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -34,6 +34,7 @@ const agentOf = (qualifiedName: string): string => qualifiedName.split(".", 1)[0
 
 export function ToolsPage() {
   const read = usePages(listTools, []);
+  useChanged("tools", read.reload);
   useNet(read.reload);
   return (
     <div class="page">
@@ -96,6 +97,7 @@ async function findTool(name: string, signal: AbortSignal): Promise<ToolMessage>
 export function ToolPage() {
   const name = address.value.rest[0] ?? "";
   const { value: tool, error, reload } = useLoaded((signal) => findTool(name, signal), [name]);
+  useChanged("tools", reload);
   const [isRemoving, setRemoving] = useState(false);
   useEffect(() => noteRecent("tools", name), [name]);
   if (!tool) return <Unread error={error} onRetry={reload} one="tool" all="tools" />;

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { count, cut, dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet } from "../../lib/hooks.ts";
+import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
 import type { LiveFrame } from "../../lib/live.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf } from "../../lib/router.ts";
@@ -25,6 +25,7 @@ export function TopicPage() {
   const name = address.value.rest[0] ?? "";
   const { value, error, reload } = useLoaded((signal) => getTopic(name, signal), [name]);
   const [isPublishing, setPublishing] = useState(false);
+  useChanged("topics", reload);
   useNet(reload, readMs);
   useEffect(() => noteRecent("topics", name), [name]);
   if (!value) return <Unread error={error} onRetry={reload} one="topic" all="topics" />;

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { parsedJson, rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
-import { useNet, usePages } from "../../lib/hooks.ts";
+import { useChanged, useNet, usePages } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { toast } from "../../lib/toasts.ts";
@@ -10,12 +10,12 @@ import { Button, Empty, PageHead, Text, When } from "../../ui/basics.tsx";
 import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-/** Listening to all topics for their counts alone would bring every message here. */
 const readMs = 5_000;
 
 export function TopicsPage() {
   const [isPublishing, setPublishing] = useState(false);
   const read = usePages(listTopics, []);
+  useChanged("topics", read.reload);
   useNet(read.reload, readMs);
   return (
     <div class="page">

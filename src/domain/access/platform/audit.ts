@@ -73,7 +73,14 @@ function platformIdsOf(by: Pick<Caller, "kind" | "id"> | undefined): { keyId: st
   return by.id.startsWith("puser_") ? { keyId: "", userId: by.id } : { keyId: by.id, userId: "" };
 }
 
-export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; log: Log }): PlatformAudit {
+export function openPlatformAudit(deps: {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  /** Called after the commit of lines about calls in tenants' orgs. */
+  onWritten: () => void;
+}): PlatformAudit {
   const { store, clock, ids, log } = deps;
   let waiting: PlatformEvent[] = [];
   let unwritten = 0;
@@ -109,6 +116,7 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
         throw error;
       }
       taken.splice(0, slice.length);
+      deps.onWritten();
     }
   }
 

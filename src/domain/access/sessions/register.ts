@@ -24,6 +24,7 @@ export interface LoginOrigin {
 export interface Issued {
   kind: SessionKind;
   subjectId: string;
+  orgId: string;
   sid: string;
   createdAt: Instant;
   expiresAt: Instant;
@@ -100,7 +101,7 @@ export function openSessionRegister(deps: {
       const address = from.address.slice(0, addressCharsMax);
       const row = { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt, address, userAgent };
       await rows.insertSession(session, row);
-      return { kind, subjectId, sid, createdAt, expiresAt };
+      return { kind, subjectId, orgId, sid, createdAt, expiresAt };
     },
     find: (sid) => find(idOf(sid)),
     idOf,

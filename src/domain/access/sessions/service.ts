@@ -8,7 +8,7 @@ import type { Store } from "../../../store/store.ts";
 import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
 import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
-import type { LoginOrigin, SessionRegister } from "./register.ts";
+import type { Issued, LoginOrigin, SessionRegister } from "./register.ts";
 import { isLoopbackAddress, type SignInLinks } from "./sign-in-links.ts";
 import type { Throttle } from "./throttle.ts";
 import type { Tokens } from "./tokens.ts";
@@ -52,10 +52,18 @@ export interface SessionsDeps {
   keys: Pick<Keys, "byId" | "hold">;
   platformUsers: PlatformAccounts;
   links: Pick<SignInLinks, "take">;
+  /** Called after the commit of a session of the org. */
+  onBegun: (orgId: string) => void;
 }
 
 const sessionsRemembered = 10_000;
 export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
+
+/** The token of a session that is committed. */
+function issue({ onBegun, tokens }: SessionsDeps, made: Issued) {
+  onBegun(made.orgId);
+  return tokens.sign(made);
+}
 
 export function openSessions(deps: SessionsDeps): Sessions {
   const { store, clock, register, tokens, throttle, users, keys, platformUsers, links } = deps;
@@ -109,7 +117,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
       const { orgId, tokensAfter } = account;
       return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter, from });
     });
-    return tokens.sign(made);
+    return issue(deps, made);
   };
 
   return {
@@ -143,7 +151,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
         return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter, from });
       });
       const [{ token }, roles] = await Promise.all([
-        tokens.sign(made),
+        issue(deps, made),
         platformUsers.roleNamesOf(user.roles),
       ]);
       return { token, user: { id, email: user.email, name, roles } };
@@ -160,7 +168,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
         const wanted = { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter, from } as const;
         return register.add(session, wanted);
       });
-      return tokens.sign(made);
+      return issue(deps, made);
     },
 
     async logout(token) {

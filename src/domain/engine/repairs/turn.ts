@@ -38,6 +38,8 @@ export interface RepairTurnDeps extends ActDeps, ReplayTurnDeps {
   ) => Promise<StarterRights | undefined>;
   /** Whether the node gives back what it holds. */
   isStopped: () => boolean;
+  /** Called after each commit of a step of a repair. */
+  onMoved: (environmentId: string) => void;
 }
 
 export async function countsOf(
@@ -93,6 +95,7 @@ export class RepairTurn {
       await also?.(session);
     });
     this.#row = saved;
+    this.#deps.onMoved(saved.environment_id);
   }
 
   async #slice(): Promise<SliceEnd> {
@@ -186,6 +189,7 @@ export class RepairTurn {
     for (const item of items) {
       const begunAt = clock.elapsed();
       await this.#act(acting, item);
+      this.#deps.onMoved(environment_id);
       const took = clock.elapsed() - begunAt;
       await clock.sleep(Math.max(1_000 / repairItemsPerSecond - took, took));
     }

@@ -20,7 +20,15 @@ export interface Frame {
 }
 
 /** Kinds of frames that are made only while somebody on any node reads them. */
-export type FrameKind = "runs" | "steps" | "workers" | "streams" | "projections" | "groups" | "webhooks";
+export type FrameKind =
+  | "runs"
+  | "steps"
+  | "workers"
+  | "streams"
+  | "projections"
+  | "groups"
+  | "webhooks"
+  | "changes";
 
 /**
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
@@ -81,6 +89,7 @@ const InterestHint = Type.Object({
   projections: Environments,
   groups: Environments,
   webhooks: Environments,
+  changes: Environments,
 });
 
 /**
@@ -95,6 +104,7 @@ const fieldOf: Record<FrameKind, Exclude<keyof Static<typeof InterestHint>, "fro
   projections: "projections",
   groups: "groups",
   webhooks: "webhooks",
+  changes: "changes",
 };
 const kinds = Object.keys(fieldOf) as FrameKind[];
 

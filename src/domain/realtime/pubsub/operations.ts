@@ -1,7 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
-import { allOf, configOf, configPrefix, namesOf, parsePattern } from "./rules.ts";
+import { changedListActions, listThingsOf, readsOf } from "./changed-lists.ts";
+import { allOf, configOf, namesOf, parsedPattern, parsePattern } from "./rules.ts";
 import { socketBinding } from "./socket-binding.ts";
 import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
@@ -23,11 +24,13 @@ const Subscribe = Type.Object({
 /** What the gate is asked about of a subscription. */
 type SubscribeGateInput = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
 
+const action = "events:subscribe";
+
 /** Also the operation that the gate checks for a WebSocket and for each of its subscriptions. */
 export const subscribeOperation = (streams: SubscriptionStreams) =>
   stream({
     name: "pubsub.subscribe",
-    action: "events:subscribe",
+    action,
     summary: "Events and frames on the topics of a pattern, as they happen.",
     sample: {
       pattern: "events:order.*",
@@ -35,18 +38,26 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
     },
     reads: true,
     waitsFor: "feed",
+    // The platform's own credentials have the frames of the platform's lists, and no others.
+    platformAction: "platform:tenants:read",
     about({ pattern: text, consumerGroup }: SubscribeGateInput) {
       const pattern = parsePattern(text);
-      const shown = [...namesOf(pattern), ...configOf(pattern)];
+      const shown = [...namesOf(pattern), ...configOf(pattern), ...listThingsOf(pattern)];
       return consumerGroup ? [...shown, `group:${consumerGroup}`, ...allOf(pattern)] : shown;
     },
-    alsoAsks: ["events:emit", "secrets:read"],
-    // A member of a group takes deliveries from the others, and creates the group where there is none. Frames
-    // of config carry the documents.
-    costs: ({ pattern, consumerGroup }: SubscribeGateInput) => [
-      ...(consumerGroup ? ["events:emit"] : []),
-      ...(pattern.startsWith(configPrefix) ? ["secrets:read"] : []),
+    alsoAsks: [
+      ...new Set(["events:emit", "secrets:read", ...changedListActions].filter((one) => one !== action)),
     ],
+    // A member of a group takes deliveries from the others, and creates the group where there is none. Frames
+    // of config carry the documents, those of changed lists belong to who may read the lists.
+    costs({ pattern: text, consumerGroup }: SubscribeGateInput) {
+      const pattern = parsedPattern(text);
+      return [
+        ...(consumerGroup ? ["events:emit"] : []),
+        ...(pattern?.namespace === "config" ? ["secrets:read"] : []),
+        ...(pattern ? readsOf(pattern) : []),
+      ];
+    },
     input: Subscribe,
     rpc: rpcStream(
       PubSubService.method.subscribe,

@@ -2,14 +2,16 @@ import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import type { LogName } from "../../../kit/sequence.ts";
+import { isOfChanges } from "./changed-lists.ts";
 import type { FrameKind } from "./frames.ts";
 import { patternBytesMax } from "./limits.ts";
 
 /**
  * Events by name and by entity, developer topics, and frames about the product's own objects. Those of config
- * documents are apart: they carry what `system.>` alone must not show.
+ * documents, of changed lists and of the platform are apart: `system.>` alone must not show them.
  */
-export type Namespace = "events" | "entity" | "topic" | "system" | "config";
+export type Namespace = "events" | "entity" | "topic" | "system" | ApartNamespace;
+type ApartNamespace = "config" | "changed" | "platform";
 
 /** A parsed pattern. */
 export interface Pattern {
@@ -32,7 +34,7 @@ export type SocketCode = (typeof socketCodes)[number];
 /** What is wrong with a request, whoever sends it. */
 export type RefusalCode = Exclude<SocketCode, "PERMISSION_DENIED">;
 
-export const configPrefix = "system.config.";
+const apart: readonly ApartNamespace[] = ["config", "changed", "platform"];
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];
 
 /** A limit is refused as `invalid_argument` too: the same request would be refused again later. */
@@ -41,10 +43,15 @@ export const refusal = (code: RefusalCode, message: string, detail: FaultDetail 
 
 const badPattern = (rule: string) => refusal("INVALID_PATTERN", `pattern: ${rule}`, { field: "pattern" });
 
+const isApart = (namespace: Namespace): boolean => apart.includes(namespace as ApartNamespace);
+
 /** Splits the namespace from the segments. */
 function divided(text: string): { namespace: Namespace; rest: string } | undefined {
-  if (text.startsWith(configPrefix)) return { namespace: "config", rest: text.slice(configPrefix.length) };
-  if (text.startsWith("system.")) return { namespace: "system", rest: text.slice("system.".length) };
+  if (text.startsWith("system.")) {
+    const rest = text.slice("system.".length);
+    const namespace = apart.find((one) => rest.startsWith(`${one}.`));
+    return namespace ? { namespace, rest: rest.slice(namespace.length + 1) } : { namespace: "system", rest };
+  }
   const colon = text.indexOf(":");
   if (colon < 0) return { namespace: "events", rest: text };
   const namespace = prefixed.find((one) => one === text.slice(0, colon));
@@ -52,13 +59,13 @@ function divided(text: string): { namespace: Namespace; rest: string } | undefin
 }
 
 function publicForm(namespace: Namespace, rest: string): string {
-  if (namespace === "config") return `${configPrefix}${rest}`;
+  if (isApart(namespace)) return `system.${namespace}.${rest}`;
   return namespace === "system" ? `system.${rest}` : `${namespace}:${rest}`;
 }
 
 /** Frames are in no log. */
 export const isOfFrames = ({ namespace }: Pick<Pattern, "namespace">): boolean =>
-  namespace === "system" || namespace === "config";
+  namespace === "system" || isApart(namespace);
 
 /** Throws INVALID_PATTERN. A pattern without a prefix is in `events:`, unless it begins with `system.`. */
 export function parsePattern(text: string): Pattern {
@@ -91,17 +98,20 @@ export function parsePattern(text: string): Pattern {
 export const namesOf = ({ namespace, text }: Pattern): string[] =>
   namespace === "events" ? [text, text.slice("events:".length)] : [text];
 
-/**
- * The same of a text that may be no pattern, which has none: its operation refuses it, in the same words
- * whether there are policies or not.
- */
-export function namesOfText(text: string): string[] {
+/** Undefined for a text that is no pattern: its operation refuses it, in the same words whether there are policies or not. */
+export function parsedPattern(text: string): Pattern | undefined {
   try {
-    return namesOf(parsePattern(text));
+    return parsePattern(text);
   } catch (error) {
-    if (error instanceof Fault) return [];
+    if (error instanceof Fault) return undefined;
     throw error;
   }
+}
+
+/** The same of a text, which has none where it is no pattern. */
+export function namesOfText(text: string): string[] {
+  const pattern = parsedPattern(text);
+  return pattern ? namesOf(pattern) : [];
 }
 
 /**
@@ -192,6 +202,7 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
     ...(namespace === "system" && webhookKinds.some((kind) => standsFor(tokens[1], kind))
       ? (["webhooks"] as const)
       : []),
+    ...(isOfChanges(pattern) ? (["changes"] as const) : []),
   ];
 }
 

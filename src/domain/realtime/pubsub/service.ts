@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { missing } from "../../../kit/fault.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Broadcast, ChannelSpec, Member } from "./channel.ts";
@@ -10,7 +10,7 @@ import { followLog } from "./log-follower.ts";
 import { readSubscriptionOptions, type SubscribeInput, type SubscriptionOptions } from "./options.ts";
 import { isOfFrames, literalRun, subscriptionIdOf } from "./rules.ts";
 import { RunFollowers } from "./run-follower.ts";
-import { logNameOf, SharedHubs } from "./shared-hubs.ts";
+import { logNameOf, SharedHubs, type SharedHubsDeps } from "./shared-hubs.ts";
 import type { Sources } from "./source.ts";
 import { positionAfter, requireEpoch } from "./start-position.ts";
 
@@ -29,6 +29,7 @@ export interface SubscribeRequest {
 export interface PubSub {
   /** Throws the refusal that names the pattern or the option. */
   read(input: SubscribeInput): SubscriptionOptions;
+  /** Throws `permission_denied` for frames of the platform in an environment, and for others outside of any. */
   specOf(request: SubscribeRequest): ChannelSpec;
   /**
    * Rejects when the start is above the log's end or has expired. Else the member is accepted, and then gets
@@ -53,10 +54,23 @@ export interface PubSubDeps {
   sources: Sources;
   frames: Frames;
   joinGroup: JoinGroup;
+  changePlaces: SharedHubsDeps["changePlaces"];
 }
 
 /** Frames of `system.*` are in no log: only those of one run can be read again, from its history. */
 const isLogged = ({ pattern }: ChannelSpec): boolean => !isOfFrames(pattern);
+
+/** Only the platform's credentials are let in without an environment, and they have its own frames alone. */
+function requirePlace(environmentId: string, { pattern }: SubscriptionOptions): void {
+  const isOfPlatform = pattern.namespace === "platform";
+  if (isOfPlatform === (environmentId === "")) return;
+  throw new Fault(
+    "permission_denied",
+    isOfPlatform
+      ? "frames of the platform are for a platform credential that names no org"
+      : "a platform credential must name an org: X-Svc-Org",
+  );
+}
 
 export function openPubSub(deps: PubSubDeps): PubSub {
   const { sources } = deps;
@@ -84,6 +98,7 @@ export function openPubSub(deps: PubSubDeps): PubSub {
     read: readSubscriptionOptions,
 
     specOf({ environmentId, wanted, ordinal }) {
+      requirePlace(environmentId, wanted);
       const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
       return {
         id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, group, ordinal }),

@@ -1,6 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { LogName } from "../../../kit/sequence.ts";
+import { isOfChanges } from "./changed-lists.ts";
 import type { ChannelSpec } from "./channel.ts";
 import type { Frames } from "./frames.ts";
 import { Hub } from "./hub.ts";
@@ -12,6 +13,8 @@ export interface SharedHubsDeps {
   log: Log;
   sources: Sources;
   frames: Frames;
+  /** Where frames of changed lists are heard that concern an environment, or the platform where it is empty. */
+  changePlaces: (environmentId: string) => Promise<string[]>;
 }
 
 interface OpenHub {
@@ -43,10 +46,12 @@ export class SharedHubs {
 
   /** The hub of the channel's log. The caller releases it once. */
   acquire(spec: ChannelSpec): { hub: Promise<Hub>; release: () => void } {
-    const key = `${logNameOf(spec)}\n${spec.environmentId}`;
+    const hasNoLog = isOfChanges(spec.pattern);
+    const key = `${hasNoLog ? "changes" : logNameOf(spec)}\n${spec.environmentId}`;
     let shared = this.#hubs.get(key);
     if (!shared) {
-      const made: SharedHub = { count: 0, opening: this.#open(spec, () => this.#forget(key, made)) };
+      const opening = hasNoLog ? this.#openWithoutLog(spec) : this.#open(spec, () => this.#forget(key, made));
+      const made: SharedHub = { count: 0, opening };
       shared = made;
       this.#hubs.set(key, made);
     }
@@ -95,6 +100,25 @@ export class SharedHubs {
       close() {
         unlisten();
         feed.stop();
+      },
+    };
+  }
+
+  /** Frames of changed lists alone: the platform has no log, and no other frame is for its readers. */
+  async #openWithoutLog({ environmentId }: ChannelSpec): Promise<OpenHub> {
+    const { clock, log, frames, changePlaces } = this.#deps;
+    const places = await changePlaces(environmentId);
+    const want: Frames["want"] = (kind, _, isWanted) => {
+      for (const place of places) frames.want(kind, place, isWanted);
+    };
+    const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
+    const hub = new Hub({ environmentId, frames: { want }, clock, fedTo: () => 0, failed });
+    const unlistens = places.map((place) => frames.listen(place, (frame) => hub.onFrame(frame)));
+    await frames.listening();
+    return {
+      hub,
+      close() {
+        for (const unlisten of unlistens) unlisten();
       },
     };
   }

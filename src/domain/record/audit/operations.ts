@@ -4,6 +4,7 @@ import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { trailOperation } from "./rules.ts";
 import type { AuditPage, AuthAudit, Verified } from "./service.ts";
 import { auditEventJson, auditEventMessage, authTrailRpcJson } from "./wire.ts";
 
@@ -131,7 +132,7 @@ const verifiedJson = (orgId: string, verified: Verified) => ({
 
 export const auditOperations = (audit: AuthAudit): Operation[] => [
   unary({
-    name: "audit.authTrail",
+    name: trailOperation,
     action: "orgs:read",
     platformAction: "platform:audit:read",
     scope: "none",

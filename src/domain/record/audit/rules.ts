@@ -18,6 +18,9 @@ export interface AuditedCall {
   input?: unknown;
 }
 
+/** The operation that answers the rows of an org. */
+export const trailOperation = "audit.authTrail";
+
 /** A row before it has a position in its org's chain. */
 export interface AuditEntry {
   id: string;

@@ -10,7 +10,7 @@ import { auditVerifyRowsMax } from "./limits.ts";
 import { type AuditPolicy, type DeliveryHealth, openRecorder } from "./recorder.ts";
 import { canonicalField } from "./redaction.ts";
 import * as rows from "./rows.ts";
-import type { AuditedCall, AuditRow } from "./rules.ts";
+import { type AuditedCall, type AuditRow, trailOperation } from "./rules.ts";
 import { openSpool } from "./spool.ts";
 import type { AuditKeys, NotedRow, Verified } from "./verify.ts";
 
@@ -89,6 +89,11 @@ export interface AuthAuditDeps {
   scopeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
   platformOrgId: string;
   flushIn: (ms: number) => void;
+  /**
+   * Called after the commit of rows of the org. Rows of reads of the trail alone are not told: who is told reads
+   * it again, which may leave a row, and so on without end.
+   */
+  onWritten: (orgId: string) => void;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -110,7 +115,11 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
     onMismatch: (orgId, reason) => log.error("audit.chain_changed", { orgId, reason }),
   });
   const { platformOrgId, flushIn } = deps;
-  const append = chain.append;
+  const append: typeof chain.append = async (entries, options) => {
+    await chain.append(entries, options);
+    const shown = entries.filter(({ operation }) => operation !== trailOperation);
+    for (const orgId of new Set(shown.map((entry) => entry.orgId))) deps.onWritten(orgId);
+  };
   const recorder = openRecorder({ clock, ids, log, policy: settings, spool, append, platformOrgId, flushIn });
 
   return {
