@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { inChrome } from "../support/chrome.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
+import { driven } from "./driven.ts";
 import { emit, sessionOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
 /** Before the editors, which come when they are opened. */
 const zippedBytesMax = 250 * 1_024;
@@ -181,5 +183,9 @@ describe("the shell of the dashboard", () => {
       expect(new Set(shown).size).toBe(shown.length);
       await page.context().close();
     });
+  });
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.shell)).toEqual([]);
   });
 });

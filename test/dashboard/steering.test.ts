@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { driven } from "./driven.ts";
 import { emit, functionWithWorker, sessionOf, statusOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
 describe("steering runs in the dashboard", () => {
   let server: TestServer;
@@ -54,5 +56,9 @@ describe("steering runs in the dashboard", () => {
       await page.getByRole("heading", { name: /^Cancel \d runs/ }).waitFor();
       await page.context().close();
     });
+  });
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.steering)).toEqual([]);
   });
 });
