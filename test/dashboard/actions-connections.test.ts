@@ -60,6 +60,9 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
       await on.press("Pause");
       await on.heading("Paused");
       expect((await found()).status).toBe("CONSUMER_GROUP_STATUS_PAUSED");
+      await on.page.getByRole("img", { name: "Caught up all the time" }).waitFor();
+      await emit("other.thing");
+      await on.page.getByRole("img", { name: "At most 1, now 1" }).waitFor();
       await on.press("Continue");
       await on.heading("Active");
       const typed = {
