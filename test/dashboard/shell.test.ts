@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { inChrome } from "../support/chrome.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
-import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
 import { driven } from "./driven.ts";
 import { emit, sessionOf, visit } from "./visit.ts";
 import { notGranted } from "./writes.ts";
@@ -9,11 +9,11 @@ import { notGranted } from "./writes.ts";
 /** Before the editors, which come when they are opened. */
 const zippedBytesMax = 250 * 1_024;
 
-describe.each(engines)("the shell of the dashboard on %s", (engine) => {
+describe("the shell of the dashboard", () => {
   let server: TestServer;
   let proxy: TcpProxy;
   beforeAll(async () => {
-    server = await startTestServer({ engine });
+    server = await startTestServer({ engine: "libsql" });
     proxy = await openProxy(() => server.running.port);
   }, 300_000);
   afterAll(async () => {
