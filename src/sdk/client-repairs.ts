@@ -79,7 +79,7 @@ const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : a
 
 const knownFilter: KnownOptions<RepairSelection> = {
   ...{ functionId: true, eventId: true, statuses: true, search: true, since: true, until: true },
-  ...{ compensationFailed: true, errorGroup: true, attributes: true },
+  ...{ compensationFailed: true, errorGroup: true, eventName: true, errorText: true, attributes: true },
 };
 const knownEvents: KnownOptions<ReplaySelection> = {
   ...{ pattern: true, filter: true, from: true, to: true, again: true },

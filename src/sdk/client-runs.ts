@@ -15,6 +15,8 @@ const known: KnownOptions<ListRunsOptions> = {
   ...{
     compensationFailed: true,
     errorGroup: true,
+    eventName: true,
+    errorText: true,
     attributes: true,
     orderBy: true,
     limit: true,

@@ -44,6 +44,10 @@ export interface ListRunsOptions {
   compensationFailed?: boolean;
   /** Only failures of this group, see `client.errors`. */
   errorGroup?: string;
+  /** Only runs that an event of this name started. */
+  eventName?: string;
+  /** Only failures whose message, code or stack holds this text, in either case. */
+  errorText?: string;
   /** What their attributes are: a value, or conditions: `{ orderId: "o-1", total: { gte: 100 } }`. */
   attributes?: Record<string, AttributeValue | AttributeCondition>;
   /** By an attribute in place of newest first; runs without it are left out. */

@@ -18,6 +18,10 @@ export interface RepairSelection {
   compensationFailed?: boolean;
   /** Only failures of this group. */
   errorGroup?: string;
+  /** Only runs that an event of this name started. */
+  eventName?: string;
+  /** Only failures whose message, code or stack holds this text, in either case. */
+  errorText?: string;
   attributes?: Record<string, AttributeValue | AttributeCondition>;
 }
 

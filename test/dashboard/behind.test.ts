@@ -5,9 +5,11 @@ import { breachesOf } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { driven } from "./driven.ts";
 import { furnish } from "./furnish.ts";
 import { makeSource, sendToSource, signed } from "./furnish-data.ts";
 import { sessionOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
 describe.each(engines)("what stands behind the dashboard's pages, on %s", (engine) => {
   let server: TestServer;
@@ -196,4 +198,8 @@ describe.each(engines)("what stands behind the dashboard's pages, on %s", (engin
       await page.context().close();
     });
   }, 300_000);
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.behind)).toEqual([]);
+  });
 });

@@ -3,8 +3,10 @@ import { inChrome } from "../support/chrome.ts";
 import { joinGroup } from "../support/group-member.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { driven } from "./driven.ts";
 import { makeSource, sendToSource, signed } from "./furnish-data.ts";
 import { sessionOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
 describe("data in the dashboard", () => {
   let server: TestServer;
@@ -265,5 +267,9 @@ describe("data in the dashboard", () => {
       }
       await looked.page.context().close();
     });
+  });
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.data)).toEqual([]);
   });
 });

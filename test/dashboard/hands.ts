@@ -4,6 +4,8 @@ import type { Locator, Page } from "playwright-core";
 export interface Hands {
   press(target: Locator): Promise<void>;
   fill(target: Locator, text: string): Promise<void>;
+  /** Of a list that opens. */
+  choose(target: Locator, option: string): Promise<void>;
 }
 
 /** In place of what the field with the focus holds. */
@@ -17,6 +19,9 @@ export const mouse: Hands = {
   async fill(target, text) {
     await target.click();
     await overwrite(target.page(), text);
+  },
+  async choose(target, option) {
+    await target.selectOption({ label: option });
   },
 };
 
@@ -55,6 +60,16 @@ export function keyboard(page: Page): Hands {
     fill: async (target, text) => {
       await reach(target);
       await overwrite(page, text);
+    },
+    choose: async (target, option) => {
+      await reach(target);
+      const chosen = () => target.evaluate((list: HTMLSelectElement) => list.selectedOptions[0]?.label);
+      const options = await target.locator("option").count();
+      for (const key of ["Home", ...Array.from({ length: options }, () => "ArrowDown")]) {
+        if ((await chosen()) === option) return;
+        await page.keyboard.press(key);
+      }
+      if ((await chosen()) !== option) throw new Error(`no key leads to ${option} of ${target}`);
     },
   };
 }

@@ -4,8 +4,10 @@ import { sql } from "../../src/kit/sql.ts";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { driven } from "./driven.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { emit, functionWithWorker, platformSessionOf, sessionOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
 describe("operating by the dashboard", () => {
   let server: TestServer;
@@ -202,5 +204,9 @@ describe("operating by the dashboard", () => {
       expect(complaints).toEqual([]);
       await page.context().close();
     });
+  });
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.operating)).toEqual([]);
   });
 });

@@ -1,14 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { inChrome } from "../support/chrome.ts";
-import { startTestServer, type TestServer } from "../support/server.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { driven } from "./driven.ts";
 import { emit, functionWithWorker, sessionOf, statusOf, visit } from "./visit.ts";
+import { notGranted } from "./writes.ts";
 
-describe("steering runs in the dashboard", () => {
+describe.each(engines)("steering runs in the dashboard on %s", (engine) => {
   let server: TestServer;
   let session: string;
   beforeAll(async () => {
-    server = await startTestServer({ engine: "libsql" });
+    server = await startTestServer({ engine });
     session = await sessionOf(server, "developer");
   }, 300_000);
   afterAll(() => server.stop());
@@ -54,5 +56,9 @@ describe("steering runs in the dashboard", () => {
       await page.getByRole("heading", { name: /^Cancel \d runs/ }).waitFor();
       await page.context().close();
     });
+  });
+
+  test("has sent every write that driven.ts names for this file", () => {
+    expect(notGranted(driven.steering)).toEqual([]);
   });
 });

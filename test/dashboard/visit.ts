@@ -2,6 +2,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { type Assignment, pullWorker } from "../support/pull-worker.ts";
 import type { TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { noteWrites } from "./writes.ts";
 
 /** What a page may take to show something on a loaded machine. */
 const patienceMs = 20_000;
@@ -55,6 +56,7 @@ export async function visit(
   const page = await context.newPage();
   page.setDefaultTimeout(patienceMs);
   await before?.(page);
+  noteWrites(page);
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {

@@ -162,6 +162,8 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       group: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], errorGroup: "err_1" }, {}),
       // Nothing that is looked for here is there.
       searched: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], search: "nothing" }, {}),
+      said: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], errorText: "nothing" }, {}),
+      named: (id) => pageOfRuns(reader, { environmentId: id, statuses: [], eventName: "nothing" }, {}),
       function: (id) =>
         pageOfRuns(reader, { environmentId: id, statuses: ["completed"], functionId: "f1" }, {}),
       failed: (id) => pageOfRuns(reader, { environmentId: id, statuses: ["failed", "cancelled"] }, {}),

@@ -249,6 +249,9 @@ export interface RunFilters {
   search?: string | undefined;
   /** Failures that look alike. */
   errorGroup?: string | undefined;
+  eventName?: string | undefined;
+  /** Held by the message, the code or the stack of a failure. */
+  errorText?: string | undefined;
   statuses?: readonly string[];
   since?: string | undefined;
   until?: string | undefined;

@@ -40,17 +40,18 @@ export async function listSchemas(
   return offsetPage(cursor, page.schemas.map(headOf), page.total_count);
 }
 
-const pathOf = (event: string, version?: number) =>
-  `/api/v1/events/schemas/${encodeURIComponent(event)}${version === undefined ? "" : `/${version}`}`;
+const pathOf = (event: string) => `/api/v1/events/schemas/${encodeURIComponent(event)}`;
+const versionPath = (event: string, version: number) => `${pathOf(event)}/${version}`;
 
 /** Of the latest version without one. */
 export async function getSchema(event: string, version?: number, signal?: AbortSignal): Promise<SchemaView> {
-  const data = await rest<SchemaData>(pathOf(event, version), { signal });
+  const path = version === undefined ? pathOf(event) : versionPath(event, version);
+  const data = await rest<SchemaData>(path, { signal });
   return { ...headOf(data), schema: data.schema };
 }
 
 export const deleteSchema = (event: string, version: number): Promise<void> =>
-  rest(pathOf(event, version), { method: "DELETE" });
+  rest(versionPath(event, version), { method: "DELETE" });
 
 export const registerSchema = (body: {
   event_name: string;

@@ -34,9 +34,13 @@ interface SourceAnswer {
   updatedAt?: string;
 }
 
+/** The server answers each name in both spellings, and takes one of them. */
+const configOf = (config: ConfigValues | undefined): ConfigValues | undefined =>
+  config && Object.fromEntries(Object.entries(config).filter(([name]) => !name.includes("_")));
+
 const sourceOf = (m: SourceAnswer): SourceView => ({
   ...{ id: m.id, name: m.name ?? "", prefix: m.eventPrefix ?? "", verifies: m.verifySecretSet ?? false },
-  ...{ tokenPrefix: m.ingestTokenPrefix ?? "", config: m.verifyConfig, metadata: m.metadata },
+  ...{ tokenPrefix: m.ingestTokenPrefix ?? "", config: configOf(m.verifyConfig), metadata: m.metadata },
   previousUntil: instantOf(m.verifySecretPrevExpiresAt),
   ...{ updatedAt: instantOf(m.updatedAt), updated: m.updatedAt ?? "" },
 });

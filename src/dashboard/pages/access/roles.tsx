@@ -143,6 +143,7 @@ function RolePolicies({ scope, role, onDone, onClose }: RoleDialogProps & { role
     [role.id],
   );
   const manages = may(scope.manages.roles);
+  const [chosen, setChosen] = useState("");
   const change = async (act: () => Promise<unknown>, done: string) => {
     if (!(await attempt(act, done))) return;
     reload();
@@ -170,14 +171,25 @@ function RolePolicies({ scope, role, onDone, onClose }: RoleDialogProps & { role
         ))}
       </ul>
       {manages && others.length > 0 && (
-        <Choice
-          label="Give it another"
-          value=""
-          options={[["", "Choose a policy…"], ...others.map(({ id, name }) => [id, name] as const)]}
-          onChange={(id) => {
-            if (id !== "") void change(() => assignPolicy(scope, role.id, id), "Policy given");
+        // Arrow keys choose each policy on the way: only the button gives one.
+        <form
+          class="inline-form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void change(() => assignPolicy(scope, role.id, chosen), "Policy given");
+            setChosen("");
           }}
-        />
+        >
+          <Choice
+            label="Give it another"
+            value={chosen}
+            options={[["", "Choose a policy…"], ...others.map(({ id, name }) => [id, name] as const)]}
+            onChange={setChosen}
+          />
+          <Button type="submit" isDisabled={chosen === ""}>
+            Give
+          </Button>
+        </form>
       )}
     </Dialog>
   );

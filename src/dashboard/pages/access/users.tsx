@@ -151,7 +151,7 @@ function UserDialog(props: {
       onClose={onClose}
     >
       <Field label="Email" type="email" isRequired value={email} onInput={setEmail} />
-      <Field label="Name" value={name} onInput={setName} />
+      <Field label="Name" isRequired={scope.isPlatform} value={name} onInput={setName} />
       {(!user || scope.isPlatform) && (
         <Field
           label="Password"

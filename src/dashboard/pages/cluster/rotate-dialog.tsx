@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { rest } from "../../lib/api.ts";
-import { count } from "../../lib/format.ts";
+import { counted } from "../../lib/format.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
 import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
@@ -26,7 +26,7 @@ export function RotateDialog({ onClose }: { onClose: () => void }) {
   const submit = async () => {
     const body = { kind, new_value: value };
     const answer = await rest<{ confirmed_nodes: string[] }>("/api/v1/cluster/rotate-token", { body });
-    toast("done", `Rotated; ${count(answer.confirmed_nodes.length)} nodes use it already`);
+    toast("done", `Rotated; ${counted(answer.confirmed_nodes.length, "node")} already on it`);
   };
   return (
     <FormDialog
@@ -36,7 +36,7 @@ export function RotateDialog({ onClose }: { onClose: () => void }) {
       onSubmit={submit}
       onClose={onClose}
     >
-      <p>Every node uses the new one from now on. Sessions that the old one signed end.</p>
+      <p>Every node uses the new one from now on. What the old one signed stays good for a day.</p>
       <Choice label="Secret" value={kind} options={kinds} onChange={setKind} />
       <Field
         label="New value"

@@ -223,7 +223,7 @@ const moves = {
   archived: {
     verb: "Archive",
     status: "FUNCTION_STATUS_ARCHIVED",
-    about: "Events start no more runs of it.",
+    about: "Events start no more runs of it. It comes back when its worker registers it again.",
   },
   active: {
     verb: "Activate",
@@ -235,7 +235,11 @@ const moves = {
 function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () => void }) {
   const [asked, setAsked] = useState<keyof typeof moves | "invoke" | "replay">();
   const close = () => setAsked(undefined);
-  const offered = (Object.keys(moves) as (keyof typeof moves)[]).filter((to) => to !== shown.status);
+  // An archived one becomes active by being registered again, and by nothing else.
+  const offered =
+    shown.status === "archived"
+      ? []
+      : (Object.keys(moves) as (keyof typeof moves)[]).filter((to) => to !== shown.status);
   const move = async (to: keyof typeof moves) => {
     await rpc("SvcService", "UpdateFunctionStatus", { id: shown.id, status: moves[to].status });
     toast("done", `${plain(shown.name)} is ${to}`);

@@ -144,6 +144,7 @@ interface ArmedData {
   fires_at: string;
 }
 
+/** How a path takes a key that may hold any character. */
 const base64url = (text: string): string =>
   btoa(String.fromCharCode(...new TextEncoder().encode(text)))
     .replaceAll("+", "-")
@@ -279,7 +280,7 @@ function BreakersOf({ functionId }: { functionId: string }) {
   );
   useNet(read.reload, readMs);
   const reset = async ({ key }: BreakerData) => {
-    const call = () => rest(`${breakersPath}/${encodeURIComponent(key)}/reset`, { method: "POST" });
+    const call = () => rest(`${breakersPath}/${base64url(key)}/reset`, { method: "POST" });
     if (await attempt(call, "The endpoint is called again")) read.reload();
   };
   return (

@@ -8,6 +8,7 @@ import { may } from "../../lib/session.ts";
 import { attempt, toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
 import { FormDialog } from "../../ui/dialog.tsx";
+import { LagSection } from "../../ui/lag-chart.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
 import { GroupDialog, readMs } from "./groups.tsx";
@@ -47,6 +48,7 @@ export function GroupPage() {
           ["Passed over", count(group.dropped)],
         ]}
       />
+      <LagSection key={`${namespace} ${name}`} title="Positions behind" read={value} lag={behind} />
       <div class="columns spaced">
         <Section title="Members">
           <Members of={value} />

@@ -16,6 +16,8 @@ interface TenantData {
 }
 
 const tenants = "/api/v1/platform/tenants";
+/** Made with the installation, which keeps it. */
+const firstTenant = "org_default";
 
 /** Every tenant of the installation; a user of the platform looks into each as the platform. */
 export function TenantsPage() {
@@ -64,7 +66,7 @@ export function TenantsPage() {
                     Look inside
                   </a>
                 )}
-                {manages && (
+                {manages && tenant.id !== firstTenant && (
                   <Button icon="trash" onClick={() => setDeleted(tenant)}>
                     Delete…
                   </Button>
@@ -73,15 +75,11 @@ export function TenantsPage() {
             ),
           },
         ]}
-        empty={
-          <Empty title="No tenants">
-            <p>A tenant is an organization with its own users, environments and keys.</p>
-          </Empty>
-        }
+        empty={<Empty title="No tenants" />}
       />
       {isMaking && (
         <NewTenant
-          through={read.value?.[0]?.id}
+          through={read.value?.[0]?.id ?? firstTenant}
           onMade={setMade}
           onDone={read.reload}
           onClose={() => setMaking(false)}
@@ -96,8 +94,8 @@ export function TenantsPage() {
 }
 
 function NewTenant(props: {
-  /** The call that makes all at once wants an org to be named; the first tenant is made bare. */
-  through: string | undefined;
+  /** The call that makes all at once wants an org to be named. */
+  through: string;
   onMade: (key: string) => void;
   onDone: () => void;
   onClose: () => void;
@@ -106,24 +104,17 @@ function NewTenant(props: {
   const [name, setName] = useState("");
   const [environment, setEnvironment] = useState("production");
   const submit = async () => {
-    if (through === undefined) await rest(tenants, { body: { name } });
-    else {
-      const body = { org_name: name, ...(environment && { env_name: environment }) };
-      const headers = { "X-Svc-Org": through };
-      const path = "/api/v1/tenants/provision";
-      onMade((await rest<{ api_key: { key: string } }>(path, { body, headers })).api_key.key);
-    }
+    const body = { org_name: name, ...(environment && { env_name: environment }) };
+    const headers = { "X-Svc-Org": through };
+    const path = "/api/v1/tenants/provision";
+    onMade((await rest<{ api_key: { key: string } }>(path, { body, headers })).api_key.key);
     onDone();
   };
   return (
     <FormDialog title="New tenant" submit="Make" onSubmit={submit} onClose={onClose}>
-      {through !== undefined && (
-        <p>Makes the organization with a project, an environment and a key of its admin, all at once.</p>
-      )}
+      <p>Makes the organization with a project, an environment and a key of its admin, all at once.</p>
       <Field label="Name" isRequired value={name} onInput={setName} />
-      {through !== undefined && (
-        <Field label="First environment" value={environment} onInput={setEnvironment} />
-      )}
+      <Field label="First environment" value={environment} onInput={setEnvironment} />
     </FormDialog>
   );
 }

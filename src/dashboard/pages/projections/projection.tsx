@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, plain } from "../../lib/format.ts";
 import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
@@ -18,8 +18,8 @@ import { attempt, toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
 import { FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { LagSection } from "../../ui/lag-chart.tsx";
 import { Status } from "../../ui/status.tsx";
-import { TimeChart } from "../../ui/time-chart.tsx";
 
 const readMs = 5_000;
 
@@ -63,35 +63,10 @@ export function ProjectionPage() {
         ]}
       />
       {fold.error !== "" && <FoldError fold={fold} />}
-      <Section title="Events behind" aside={<span class="faint">since this page was opened</span>}>
-        <Lag key={name} fold={fold} />
-      </Section>
+      <LagSection key={name} title="Events behind" read={fold} lag={fold.lag} />
       {job && <Rebuild job={job} />}
       {fold.mode === "sql" ? <Rows name={name} /> : <States name={name} />}
     </div>
-  );
-}
-
-/** Samples that the chart has: half an hour of them. */
-const samplesMax = 360;
-
-/** How far the projection was behind, each time that this page looked. */
-function Lag({ fold }: { fold: FoldView }) {
-  const samples = useRef<{ of: FoldView; point: readonly [number, number] }[]>([]);
-  const { current } = samples;
-  if (current.at(-1)?.of !== fold) {
-    current.push({ of: fold, point: [Date.now(), fold.lag] });
-    if (current.length > samplesMax) current.shift();
-  }
-  const points = current.map(({ point }) => point);
-  const most = Math.max(...points.map(([, lag]) => lag));
-  return (
-    <TimeChart
-      as="lines"
-      at={points.map(([at]) => at)}
-      lines={[{ name: "behind", tone: "lag", values: points.map(([, lag]) => lag) }]}
-      said={most === 0 ? "Caught up all the time" : `At most ${count(most)}, now ${count(fold.lag)}`}
-    />
   );
 }
 

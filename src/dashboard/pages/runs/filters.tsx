@@ -46,7 +46,7 @@ const spans = [
   ["7d", "Last 7 days"],
 ] as const;
 
-const filterNames = ["q", "function", "event", "error", "status", "since", "until"];
+const filterNames = ["q", "function", "event", "name", "error", "says", "status", "since", "until"];
 
 /** The filters of the list; all of them stand in the address. */
 export function FilterBar() {
@@ -64,6 +64,8 @@ export function FilterBar() {
           <TextFilter name="q" label="Search runs" placeholder="Id, function or event" />
         </span>
         <TextFilter name="function" label="Function id" placeholder="Function, exactly" />
+        <TextFilter name="name" label="Event name" placeholder="Event, exactly" />
+        <TextFilter name="says" label="Text of the error" placeholder="Error says…" />
         <TextFilter name="event" label="Event id" placeholder="evt_…" />
         <select
           aria-label="Created"

@@ -217,18 +217,20 @@ export class RunList {
       this.#trim();
     }
     // A run that is not in the list may match its filter now, and one that is may match it no more.
-    const { statuses = [], search, errorGroup, until } = this.#filters;
-    const isNarrow = search !== undefined || errorGroup !== undefined || statuses.length > 0;
+    const { statuses = [], search, errorGroup, errorText, until } = this.#filters;
+    const isNarrow = (search ?? errorGroup ?? errorText) !== undefined || statuses.length > 0;
     if (until === undefined && isNarrow && (isUnknown || isMoved)) this.refreshHead();
   }
 
   /** Whether the filter takes a run that was just created; the server says of the rest. */
   #takes(run: RunView): boolean {
-    const { functionId, eventId, search, errorGroup, statuses = [], until } = this.#filters;
+    const { functionId, eventId, eventName, statuses = [], until } = this.#filters;
+    const { search, errorGroup, errorText } = this.#filters;
     if (!this.isRead.value || until !== undefined) return false;
-    if (search !== undefined || errorGroup !== undefined) return false;
+    if ((search ?? errorGroup ?? errorText) !== undefined) return false;
     if (functionId !== undefined && functionId !== run.functionId) return false;
     if (eventId !== undefined && eventId !== run.eventId) return false;
+    if (eventName !== undefined && eventName !== run.eventName) return false;
     return statuses.length === 0 || statuses.includes(run.status);
   }
 }
@@ -256,6 +258,8 @@ export const filtersOf = (query: URLSearchParams): RunFilters => {
     eventId: text("event"),
     search: text("q"),
     errorGroup: text("error"),
+    eventName: text("name"),
+    errorText: text("says"),
     statuses: (text("status") ?? "").split(",").filter((word) => word !== ""),
     ...(since !== undefined && { since }),
     ...(text("until") && { until: text("until") }),

@@ -9,6 +9,7 @@ import { useTail } from "../../lib/tail.ts";
 import { getTopic } from "../../lib/topics.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { LagSection } from "../../ui/lag-chart.tsx";
 import { firstReplay, ReplayChoice } from "../../ui/replay-choice.tsx";
 import { PublishDialog } from "./topics.tsx";
 
@@ -51,6 +52,14 @@ export function TopicPage() {
           ["Slowest group behind", `${count(value.behind)} ${value.behind === 1 ? "message" : "messages"}`],
         ]}
       />
+      {value.consumers + value.behind > 0 && (
+        <LagSection
+          key={name}
+          title="Messages that its slowest group is behind"
+          read={value}
+          lag={value.behind}
+        />
+      )}
       <Section title="Messages" aside={<a href={hrefOf(["groups"])}>Consumer groups</a>}>
         <Messages name={name} />
       </Section>

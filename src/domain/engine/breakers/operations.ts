@@ -8,7 +8,7 @@ import type { Breaker, Breakers } from "./service.ts";
 const text = Type.String();
 
 const BreakerShape = Type.Object({
-  key: described(text, "Names the breaker: unpadded base64url of `{functionID}|{endpointURL}`."),
+  key: described(text, "Names the breaker: `{functionID}|{endpointURL}`. A path takes it in base64url."),
   function_id: text,
   endpoint: described(text, "URL of the function's endpoint."),
   state: described(text, "`closed` (calls go) or `open` (none go, save one that tries)."),

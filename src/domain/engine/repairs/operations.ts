@@ -40,6 +40,8 @@ const Filter = Type.Object(
       Type.Boolean({ description: "Only runs with compensations that failed for good." }),
     ),
     error_group: text("Failures of this group."),
+    event_name: text("Runs that an event of this name started."),
+    error_text: text("Failures whose message, code or stack holds this text, in either case."),
     attributes: Type.Optional(
       Type.Array(AttributeFilterShape, { description: "What their attributes must be, all of them." }),
     ),
@@ -69,11 +71,15 @@ const filterIn = ({
   event_id,
   compensation_failed,
   error_group,
+  event_name,
+  error_text,
   ...rest
 }: Static<typeof Filter> = {}) => ({
   ...rest,
   ...(compensation_failed !== undefined && { compensationFailed: compensation_failed }),
   ...(error_group !== undefined && { errorGroup: error_group }),
+  ...(event_name !== undefined && { eventName: event_name }),
+  ...(error_text !== undefined && { errorText: error_text }),
   ...(function_id !== undefined && { functionId: function_id }),
   ...(event_id !== undefined && { eventId: event_id }),
 });
@@ -88,6 +94,8 @@ const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
   ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
   ...(m?.compensationFailed && { compensation_failed: true }),
   ...(m?.errorGroup && { error_group: m.errorGroup }),
+  ...(m?.eventName && { event_name: m.eventName }),
+  ...(m?.errorText && { error_text: m.errorText }),
   ...(m?.attributes.length && { attributes: m.attributes.map(filterOfMessage) }),
 });
 

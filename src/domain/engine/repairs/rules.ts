@@ -30,6 +30,8 @@ export type RepairFilter = Pick<
   | "until"
   | "compensationFailed"
   | "errorGroup"
+  | "eventName"
+  | "errorText"
   | "attributes"
 >;
 
@@ -85,7 +87,7 @@ export function filterOf(action: RepairAction, filter: RepairFilter): RepairFilt
   if (!named && statuses.length === 0)
     throw invalid(
       "filter",
-      "must name at least one of function_id, event_id, search, statuses, since, until, compensation_failed, error_group and attributes",
+      "must name at least one of function_id, event_id, search, statuses, since, until, compensation_failed, error_group, event_name, error_text and attributes",
     );
   return { ...rest, statuses: statuses.length > 0 ? statuses : statusesOf[action] };
 }

@@ -23,6 +23,10 @@ export interface ListRunsInput extends PageQuery {
   compensationFailed?: boolean;
   /** Only failures of this group. */
   errorGroup?: string;
+  /** Exactly. */
+  eventName?: string;
+  /** Only failures whose message, code or stack holds it, in either case. */
+  errorText?: string;
   /** All of them must be met. */
   attributes?: readonly AttributeFilterInput[];
   orderBy?: { name: string; ascending?: boolean };
@@ -73,8 +77,9 @@ export function toFilter(environmentId: string, input: ListRunsInput): RunFilter
       );
     return status;
   });
-  if (input.search !== undefined && input.search.length > searchBytesMax)
-    throw invalid("search", `must be at most ${searchBytesMax} characters`);
+  for (const name of ["search", "eventName", "errorText"] as const)
+    if ((input[name] ?? "").length > searchBytesMax)
+      throw invalid(name, `must be at most ${searchBytesMax} characters`);
   const since = timeBound("since", input.since);
   const until = timeBound("until", input.until);
   return {
@@ -87,6 +92,8 @@ export function toFilter(environmentId: string, input: ListRunsInput): RunFilter
     ...(until !== undefined && { until }),
     ...(input.compensationFailed && { undoFailed: true }),
     ...(input.errorGroup && { errorGroup: input.errorGroup }),
+    ...(input.eventName && { eventName: input.eventName }),
+    ...(input.errorText && { errorText: input.errorText }),
     ...(input.attributes?.length && { attributes: readFilters("attributes", input.attributes) }),
   };
 }

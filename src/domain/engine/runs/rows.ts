@@ -78,6 +78,9 @@ export interface RunFilter {
   undoFailed?: true;
   /** Of their failure. */
   errorGroup?: string;
+  eventName?: string;
+  /** Held by their failure, in either case. */
+  errorText?: string;
   /** Each of them must be met. */
   attributes?: readonly AttributeRange[];
 }
@@ -108,6 +111,18 @@ function searchCondition(search: string): Sql {
   return namedBy(search, "r.") ?? sql`(${sql.join(parts, " OR ")})`;
 }
 
+/** What the text of an error has beside what people wrote: it is found for none of it. */
+const errorMarks = [
+  ...['"message":', '"code":', '"stack":', '"exhausted_step":'],
+  ...['"retryable":true', '"retryable":false'],
+];
+
+/** Errors are compared as they are stored, in JSON: engines differ in what they read of it. */
+function errorCondition(text: string): Sql {
+  const bare = errorMarks.reduce((column, mark) => `replace(${column}, '${mark}', ',')`, "r.error");
+  return sql`r.status = 'failed' AND ${containsIgnoringCase(bare, JSON.stringify(text).slice(1, -1))}`;
+}
+
 function conditionsBeside(filter: RunFilter, status: (filter: RunFilter) => Sql): Sql[] {
   const list = [sql`r.environment_id = ${filter.environmentId}`];
   if (filter.functionId !== undefined) list.push(sql`r.function_id = ${filter.functionId}`);
@@ -117,6 +132,8 @@ function conditionsBeside(filter: RunFilter, status: (filter: RunFilter) => Sql)
   if (filter.search !== undefined) list.push(searchCondition(filter.search));
   if (filter.undoFailed) list.push(sql.raw("r.undo_failed IS NOT NULL"));
   if (filter.errorGroup !== undefined) list.push(sql`r.error_group = ${filter.errorGroup}`);
+  if (filter.eventName !== undefined) list.push(sql`r.event_name = ${filter.eventName}`);
+  if (filter.errorText !== undefined) list.push(errorCondition(filter.errorText));
   for (const range of filter.attributes ?? []) list.push(hasAttribute(filter.environmentId, range));
   if (filter.statuses.length > 0) list.push(status(filter));
   return list;

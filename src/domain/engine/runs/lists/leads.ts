@@ -63,7 +63,9 @@ type LeadPart = (after: After) => Sql;
 
 /** Failed and cancelled runs by the index of trouble, live ones by their executions. */
 async function statusLead(store: Pick<Store, "one">, filter: RunFilter): Promise<LeadPart[] | undefined> {
-  const { environmentId, statuses } = filter;
+  const { environmentId, errorText } = filter;
+  // A text of an error is of a failure, whatever statuses are asked for besides.
+  const statuses = errorText === undefined ? filter.statuses : (["failed"] as const);
   const { ended, states } = storedStatuses(statuses);
   if (statuses.length === 0 || ended.includes("completed")) return undefined;
   if (states.length > 0 && !(await areFewLive(store, filter))) return undefined;
@@ -107,7 +109,7 @@ export async function leadOf(store: Pick<Store, "one">, filter: RunFilter): Prom
   if (errorGroup !== undefined) return by(one(sql`${own} AND error_group = ${errorGroup}`), "errorGroup");
   if (undoFailed) return by(one(sql`${own} AND undo_failed IS NOT NULL`), "undoFailed");
   const byStatus = await statusLead(store, filter);
-  if (byStatus) return by(byStatus, "statuses");
+  if (byStatus) return by(byStatus, filter.errorText === undefined ? "statuses" : undefined);
   if (functionId !== undefined) return by(one(sql`${own} AND function_id = ${functionId}`), "functionId");
   return by(one(own));
 }
