@@ -64,6 +64,8 @@ describe.each(engines)("what is done for the platform in the dashboard on %s", (
       const typed = { Secret: { option: "Sessions of the platform's users" }, "New value": made };
       await on.send({ opens: "Rotate a secret…", typed, sends: "Rotate" });
       await on.told("Rotated; 1 node already on it");
+      const row = on.page.getByRole("row", { name: /^Sessions of the platform's users 2 / });
+      await row.waitFor();
     });
     expect(server.running.domain.keyring.current("platform_jwt_secret").secret).toBe(made);
     expect(await Promise.all([session, await platformSessionOf(server)].map(signedIn))).toEqual([200, 200]);

@@ -68,6 +68,33 @@ describe.each(engines)("cluster on %s", (engine) => {
     }
   });
 
+  test("health tells when each secret was rotated, and until when the one before is good", async () => {
+    const secrets = async () => {
+      const { body } = await server.api("/api/v1/cluster/health");
+      return new Map<string, Record<string, unknown>>(
+        body.secrets.map(({ kind, ...rest }: { kind: string }) => [kind, rest]),
+      );
+    };
+    const before = await secrets();
+    expect([...before.keys()]).toEqual([
+      "master_key",
+      "jwt_secret",
+      "platform_jwt_secret",
+      "signing_key",
+      "audit_key",
+    ]);
+    for (const one of before.values()) expect(one).toEqual({ version: 1, rotated_at: expect.any(String) });
+    const rotated = await rotate({ kind: "signing_key", new_value: jwt("r") });
+    const { signing_key, ...others } = Object.fromEntries(await secrets());
+    const at = Date.parse(signing_key!.rotated_at as string);
+    const dayLater = new Date(at + 24 * 60 * 60_000).toISOString();
+    expect([signing_key!.version, signing_key!.previous_until]).toEqual([2, dayLater]);
+    expect(Math.abs(at - Date.parse(rotated.body.rotated_at))).toBeLessThan(60_000);
+    expect(others).toEqual(Object.fromEntries([...before].filter(([kind]) => kind !== "signing_key")));
+    const text = JSON.stringify((await server.api("/api/v1/cluster/health")).body);
+    expect(text).not.toContain(jwt("r"));
+  });
+
   test("a secret is rotated once for one Idempotency-Key", async () => {
     const body = { kind: "jwt_secret", new_value: jwt("a") };
     const first = await rotate(body, { "idempotency-key": "turn-1" });

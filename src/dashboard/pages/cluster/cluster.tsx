@@ -6,7 +6,7 @@ import { may, viewer } from "../../lib/session.ts";
 import { Button, Empty, Facts, Failure, PageHead, Section, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
-import { RotateDialog } from "./rotate-dialog.tsx";
+import { RotateDialog, rotatedKinds } from "./rotate-dialog.tsx";
 
 interface LoopData {
   name: string;
@@ -29,6 +29,13 @@ interface NodeData {
   loops?: LoopData[];
 }
 
+interface SecretData {
+  kind: string;
+  version: number;
+  rotated_at: string;
+  previous_until?: string;
+}
+
 interface ClusterData {
   status: string;
   issues: string[];
@@ -36,6 +43,7 @@ interface ClusterData {
   node_id?: string;
   nodes: NodeData[];
   leaders?: { duty: string; node_id: string; epoch: number; lease_expires_at: string }[];
+  secrets?: SecretData[];
   database: { engine: string; status: string; round_trip_ms: number };
   bus: { kind: string; status: string };
 }
@@ -67,7 +75,7 @@ export function ClusterPage() {
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {!value && error === undefined && <p class="faint">Reading…</p>}
       {value && <ClusterInside of={value} />}
-      {isRotating && <RotateDialog onClose={() => setRotating(false)} />}
+      {isRotating && <RotateDialog onRotated={reload} onClose={() => setRotating(false)} />}
     </div>
   );
 }
@@ -97,6 +105,9 @@ function ClusterInside({ of }: { of: ClusterData }) {
           </Section>
           <Section title="Leaders">
             <Leaders of={leaders ?? []} />
+          </Section>
+          <Section title="Secrets">
+            <Secrets of={of.secrets ?? []} />
           </Section>
           <Section title="Loops">
             <Loops of={nodes} />
@@ -213,6 +224,27 @@ const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
       ]}
     />
   );
+
+const secretNames = new Map<string, string>([...rotatedKinds, ["audit_key", "The chain of the audit"]]);
+
+/** Those of the whole installation, which are rotated while it runs. */
+const Secrets = ({ of }: { of: readonly SecretData[] }) => (
+  <Table
+    rows={of}
+    label="Secrets"
+    keyOf={({ kind }) => kind}
+    columns={[
+      { name: "Secret", of: ({ kind }) => secretNames.get(kind) ?? kind },
+      { name: "Version", isNumber: true, of: ({ version }) => count(version) },
+      { name: "Rotated", isNumber: true, of: ({ rotated_at }) => <When at={instantOf(rotated_at)} /> },
+      {
+        name: "The one before is good until",
+        isNumber: true,
+        of: ({ previous_until = "–" }) => previous_until.replace("T", " ").slice(0, 19),
+      },
+    ]}
+  />
+);
 
 /** Each loop with its slowest node. */
 function Loops({ of }: { of: readonly NodeData[] }) {

@@ -5,7 +5,8 @@ import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
 import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
 
-const kinds = [
+/** Secrets of the installation that people rotate, and what each is for. */
+export const rotatedKinds = [
   ["jwt_secret", "Sessions of tenants' users"],
   ["platform_jwt_secret", "Sessions of the platform's users"],
   ["signing_key", "Signatures of what the server sends"],
@@ -20,13 +21,14 @@ const madeUp = (): string =>
   ).join("");
 
 /** Replaces a secret of the installation on every node. */
-export function RotateDialog({ onClose }: { onClose: () => void }) {
+export function RotateDialog({ onRotated, onClose }: { onRotated: () => void; onClose: () => void }) {
   const [kind, setKind] = useState<string>("jwt_secret");
   const [value, setValue] = useState("");
   const submit = async () => {
     const body = { kind, new_value: value };
     const answer = await rest<{ confirmed_nodes: string[] }>("/api/v1/cluster/rotate-token", { body });
     toast("done", `Rotated; ${counted(answer.confirmed_nodes.length, "node")} already on it`);
+    onRotated();
   };
   return (
     <FormDialog
@@ -37,7 +39,7 @@ export function RotateDialog({ onClose }: { onClose: () => void }) {
       onClose={onClose}
     >
       <p>Every node uses the new one from now on. What the old one signed stays good for a day.</p>
-      <Choice label="Secret" value={kind} options={kinds} onChange={setKind} />
+      <Choice label="Secret" value={kind} options={rotatedKinds} onChange={setKind} />
       <Field
         label="New value"
         type="password"

@@ -43,6 +43,35 @@ export const unopened = (about: string): Fault => new Fault("failed_precondition
 export const newest = (list: readonly RingRow[], kind: string): RingRow | undefined =>
   list.filter((row) => row.kind === kind).at(-1);
 
+/** When a secret of the installation was made or rotated last, without the secret. */
+export interface RotatedSecret {
+  /** As rotations name it. */
+  kind: RingKind | "master_key";
+  version: number;
+  rotatedAt: Instant;
+  /** Until when the one before is good, too; undefined where there is none, or where it is good for as long as what it signed. */
+  previousUntil: Instant | undefined;
+}
+
+/** What the rows say of each secret. One before stays good for `keptMs`. */
+export function rotatedSecrets(list: readonly RingRow[], now: Instant, keptMs: number): RotatedSecret[] {
+  const stateOf = (kind: RotatedSecret["kind"], rowKind: string, retiredKind: string): RotatedSecret[] => {
+    const current = newest(list, rowKind);
+    if (!current) return [];
+    const ends = list.flatMap(({ kind: own, retired_at }) =>
+      own === retiredKind && retired_at !== null && retired_at + keptMs > now ? [retired_at + keptMs] : [],
+    );
+    const previousUntil = ends.length > 0 && !isLasting(kind) ? Math.max(...ends) : undefined;
+    return [{ kind, version: current.version, rotatedAt: current.created_at, previousUntil }];
+  };
+  return [
+    ...stateOf("master_key", "master", "master_next"),
+    ...rules.ringKinds.flatMap((kind) => stateOf(kind, kind, kind)),
+  ];
+}
+
+const isLasting = (kind: string): boolean => rules.lastingKinds.includes(kind as RingKind);
+
 /**
  * From the key that the node has to the one in force: each version opens the next, for
  * `keyringKeptMs`.

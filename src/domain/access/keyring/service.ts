@@ -3,7 +3,16 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { createMasterFile, readMasterFile, replaceMasterFile } from "./master-file.ts";
-import { emptyRing, type HeldMaster, newest, openRing, type RingSecret, unopened } from "./ring.ts";
+import {
+  emptyRing,
+  type HeldMaster,
+  newest,
+  openRing,
+  type RingSecret,
+  type RotatedSecret,
+  rotatedSecrets,
+  unopened,
+} from "./ring.ts";
 import { type Reseal, RingWriter } from "./ring-writer.ts";
 import * as rows from "./rows.ts";
 import type { RingKind } from "./rules.ts";
@@ -14,7 +23,7 @@ import * as rules from "./rules.ts";
  */
 const keyringKeptMs = 24 * 60 * 60 * 1000;
 
-export type { RingSecret } from "./ring.ts";
+export type { RingSecret, RotatedSecret } from "./ring.ts";
 
 /** The installation's own secrets, sealed in the store under its master key, the same on every node. */
 export interface Keyring {
@@ -34,6 +43,8 @@ export interface Keyring {
   refresh(): Promise<void>;
   /** Writes a new secret in the transaction of a rotation; this node uses it after `refresh`. */
   rotate(session: Session, kind: RingKind | "master_key", secret: string, createdBy: string): Promise<void>;
+  /** When each secret was rotated last, as the store has it. */
+  rotated(): Promise<RotatedSecret[]>;
   purge(session: Session): Promise<number>;
 }
 
@@ -167,6 +178,7 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
             secret: rules.requireRingSecret("new_value", secret),
             createdBy,
           }),
+    rotated: async () => rotatedSecrets(await rows.allRows(store), clock.now(), keyringKeptMs),
     purge: (session) => rows.purgeRetired(session, clock.now() - keyringKeptMs),
   };
 }

@@ -1,5 +1,6 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { Store } from "../../../store/store.ts";
+import type { Keyring } from "../../access/keyring/service.ts";
 
 /** A node as the cluster's register knows it. */
 export interface KnownNode {
@@ -26,6 +27,7 @@ export interface HealthDeps {
   bus: { kind: "in-process" | "nats"; connected(): boolean };
   nodes: { list(): Promise<KnownNode[]> };
   leaders: () => Promise<{ duty: string; epoch: number; node_id: string; lease_until: Instant }[]>;
+  keyring: Pick<Keyring, "rotated">;
 }
 
 /** A node without a heartbeat for this long is gone, or cannot reach the database. */
@@ -43,13 +45,17 @@ const stateOf = (node: KnownNode, now: Instant): "up" | "draining" | "silent" =>
  * the installation see how many nodes are in each state, and no single node.
  */
 export async function clusterHealth(
-  { store, clock, nodeId, bus, nodes, leaders }: HealthDeps,
+  { store, clock, nodeId, bus, nodes, leaders, keyring }: HealthDeps,
   detailed: boolean,
 ) {
   const askedAt = clock.elapsed();
   await store.ping();
   const roundTripMs = clock.elapsed() - askedAt;
-  const [known, led] = await Promise.all([nodes.list(), leaders()]);
+  const [known, led, secrets] = await Promise.all([
+    nodes.list(),
+    leaders(),
+    detailed ? keyring.rotated() : undefined,
+  ]);
   const now = clock.now();
   const rows = known.map((node) => ({ ...node, state: stateOf(node, now) }));
   const name = ({ id }: KnownNode) => (detailed ? `node ${id}` : "a node");
@@ -95,6 +101,14 @@ export async function clusterHealth(
         node_id: lead.node_id,
         epoch: lead.epoch,
         lease_expires_at: rfc3339(lead.lease_until),
+      })),
+    }),
+    ...(secrets && {
+      secrets: secrets.map(({ kind, version, rotatedAt, previousUntil }) => ({
+        kind,
+        version,
+        rotated_at: rfc3339(rotatedAt),
+        ...(previousUntil !== undefined && { previous_until: rfc3339(previousUntil) }),
       })),
     }),
     database: { engine: store.engine, status: "healthy", round_trip_ms: Math.round(roundTripMs * 10) / 10 },

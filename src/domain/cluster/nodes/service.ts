@@ -39,7 +39,7 @@ export interface ClusterDeps extends HealthDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
-  keyring: Pick<Keyring, "rotate" | "refresh">;
+  keyring: Pick<Keyring, "rotate" | "refresh" | "rotated">;
   keys: Pick<Keys, "rekey" | "forget">;
   tenancy: Pick<Tenancy, "shareOrg">;
   /** Whether there is a platform user; blocks the first one until the transaction ends. */

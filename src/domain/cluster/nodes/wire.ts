@@ -52,6 +52,22 @@ export const Health = Type.Object({
       { description: "Which node has which duty." },
     ),
   ),
+  secrets: Type.Optional(
+    Type.Array(
+      Type.Object({
+        kind: described(
+          text,
+          "Which secret, as `POST /api/v1/cluster/rotate-token` names it, or `audit_key`.",
+        ),
+        version: Type.Number({ description: "How often it was made anew, from 1." }),
+        rotated_at: described(instant, "When it was made or rotated last, RFC 3339."),
+        previous_until: Type.Optional(
+          described(instant, "Until when the one before is good, too; absent where none is."),
+        ),
+      }),
+      { description: "Secrets of the installation and their rotations, never the secrets." },
+    ),
+  ),
   database: Type.Object(
     {
       engine: described(text, "`postgres` or `libsql`."),
