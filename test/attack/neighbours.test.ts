@@ -4,6 +4,8 @@ import { engines } from "../support/server.ts";
 import { attackWith, suite } from "./neighbours.suite.ts";
 import { aggressors } from "./neighbours-aggressors.ts";
 
+const attacksMax = 3;
+
 test("no neighbour holds the house", async () => {
   const rows: string[] = [];
   const { breaches, attempts } = await suite.run({
@@ -24,10 +26,13 @@ test("it reports a house where filters have four times the budget and give nothi
   };
   try {
     const triggers = aggressors.filter(({ resource }) => resource === "triggers");
-    const breaches = await attackWith(triggers, { long: false, log: () => {}, atOnce: 1 }, "libsql");
+    let breaches: string[] = [];
+    // What such a house does to its neighbours is near the bound on a quick machine: it is found by one of three attacks.
+    for (let attacks = 0; attacks < attacksMax && breaches.length === 0; attacks++)
+      breaches = await attackWith(triggers, { long: false, log: () => {}, atOnce: 1 }, "libsql");
     expect(breaches.join("\n")).toContain("developer x triggers");
   } finally {
     CelBudget.prototype.spend = spend;
     mock.module(path, () => real);
   }
-}, 60_000);
+}, 120_000);
