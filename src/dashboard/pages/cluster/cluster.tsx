@@ -29,7 +29,7 @@ interface NodeData {
   loops?: LoopData[];
 }
 
-interface SecretData {
+interface RotatedData {
   kind: string;
   version: number;
   rotated_at: string;
@@ -43,7 +43,7 @@ interface ClusterData {
   node_id?: string;
   nodes: NodeData[];
   leaders?: { duty: string; node_id: string; epoch: number; lease_expires_at: string }[];
-  secrets?: SecretData[];
+  secrets?: RotatedData[];
   database: { engine: string; status: string; round_trip_ms: number };
   bus: { kind: string; status: string };
 }
@@ -228,7 +228,7 @@ const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
 const secretNames = new Map<string, string>([...rotatedKinds, ["audit_key", "The chain of the audit"]]);
 
 /** Those of the whole installation, which are rotated while it runs. */
-const Secrets = ({ of }: { of: readonly SecretData[] }) => (
+const Secrets = ({ of }: { of: readonly RotatedData[] }) => (
   <Table
     rows={of}
     label="Secrets"
