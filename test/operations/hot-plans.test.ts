@@ -68,7 +68,8 @@ const flushScannedMax = 500;
  * What looks over tables in slices is held by integrity-plans, and runs go into a new limit's lane once; of a table that is
  * believed empty the timeouts may be sorted: as many as there are, once a look.
  */
-const isApart = /LIMIT 1\) IS (NOT )?NULL|\) slice$|AS last, h\.retention_floor AS floor|SET lane_id|ORDER BY (d\.)?timeout_at/;
+const isApart =
+  /LIMIT 1\) IS (NOT )?NULL|\) slice$|AS last, h\.retention_floor AS floor|SET lane_id|ORDER BY (d\.)?timeout_at/;
 
 let home: Home;
 let plans: HotPlans;
