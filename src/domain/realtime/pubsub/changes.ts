@@ -17,8 +17,8 @@ export interface ChangingCall {
 }
 
 /**
- * Tells subscribers that a list is another now; called after the commit. None of it waits or throws, and it costs
- * a look into a map while nobody on any node reads such frames.
+ * Tells subscribers that a list is another now; called after the commit. No call waits or throws. While no node has a
+ * subscriber to such frames, a call costs one look into a map.
  */
 export interface ListChanges {
   ofEnvironment(environmentId: string, list: EnvironmentList): void;
@@ -49,21 +49,17 @@ export function openListChanges({ clock, frames }: ListChangesDeps): ListChanges
       frames.publish(place, `system.${namespace}.${list}`, { list, timestamp: rfc3339(clock.now()) }),
   });
   const tell = (id: string, namespace: "changed" | "platform", list: string): void => {
+    if (!frames.wants("changes")) return;
     const place = placeOf(id);
     if (frames.wants("changes", place)) note(`${place}\n${list}`, { place, namespace, list });
   };
   const changes: ListChanges = {
-    ofEnvironment(environmentId, list) {
-      if (frames.wants("changes")) tell(environmentId, "changed", list);
-    },
+    ofEnvironment: (environmentId, list) => tell(environmentId, "changed", list),
     ofOrg(orgId, list) {
-      if (!frames.wants("changes")) return;
       if (orgId === platformOrgId) changes.ofPlatform(list);
       else tell(orgId, "changed", list);
     },
-    ofPlatform(list) {
-      if (frames.wants("changes")) tell(platformOrgId, "platform", list);
-    },
+    ofPlatform: (list) => tell(platformOrgId, "platform", list),
     observe({ operation, caller, environmentId, input }) {
       if (operation.reads || !frames.wants("changes")) return;
       const isForPlatform = caller.kind === "platform" && caller.impersonates !== true;
