@@ -151,16 +151,16 @@ async function watchThroughAKill(browser: Browser, name: string): Promise<void> 
   // No longer than the frames that were lost may be waited for by whoever looks.
   await runs.page.getByText(total).waitFor();
   await until(
-    async () =>
-      Bun.deepEquals(
-        await runs.page.locator("[data-run]").evaluateAll((rows) =>
-          rows.slice(0, 10).map((row) => ({
-            id: row.getAttribute("data-run"),
-            status: row.querySelector(".run-status")?.textContent?.trim(),
-          })),
-        ),
-        wanted,
-      ),
+    async () => {
+      const shown = await runs.page.locator("[data-run]").evaluateAll((rows) =>
+        rows.slice(0, 10).map((row) => ({
+          id: row.getAttribute("data-run"),
+          status: row.querySelector(".run-status")?.textContent?.trim(),
+        })),
+      );
+      expect(shown).toEqual(wanted);
+      return true;
+    },
     { about: "the rows of the list to be those of the API", everyMs: 100 },
   );
   const rows = await scrolledThrough(runs.page);

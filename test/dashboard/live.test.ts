@@ -6,7 +6,7 @@ import { engines, startTestServer, type TestServer } from "../support/server.ts"
 import { until } from "../support/until.ts";
 import { holdsWithin } from "../support/within.ts";
 import { makeSource, sendToSource, signed } from "./furnish-data.ts";
-import { sessionOf, visit } from "./visit.ts";
+import { emit, functionWithWorker, sessionOf, visit } from "./visit.ts";
 
 /** A frame is on its way for a fifth of a second at most, and a page reads at most once a second. */
 const seenMs = 1_500;
@@ -83,6 +83,91 @@ describe.each(engines)("pages that move by their own frames, on %s", (engine) =>
       await rpc("EventSchemaService", "RegisterSchema", schema);
       await seen(schemas.getByRole("link", { name: "ledger.closed" }), "the schema");
       for (const page of [endpoints, schemas]) await page.context().close();
+    });
+  });
+
+  test("a page of runs that comes late takes back nothing that frames have told since", async () => {
+    const worker = await functionWithWorker(server, "late", "late.asked");
+    await inChrome(async (browser) => {
+      const held: (() => void)[] = [];
+      let isHolding = true;
+      let heard = "";
+      const holdPages = (page: Page) => {
+        page.on("websocket", (socket) => {
+          socket.on("framereceived", ({ payload }) => {
+            heard += payload;
+          });
+        });
+        return page.route("**/svc.v1.SvcService/ListRuns", async (route) => {
+          const response = await route.fetch();
+          if (isHolding) await new Promise<void>((release) => held.push(release));
+          await route.fulfill({ response });
+        });
+      };
+      const asked = (about: string) => until(() => held.length > 0, { about });
+      const letThrough = () => {
+        isHolding = false;
+        for (const release of held.splice(0)) release();
+      };
+      const path = "runs?function=late";
+      const { page, complaints } = await visit(browser, server, { path, session, before: holdPages });
+      await asked("the first page to be asked for");
+      await until(() => heard.includes('"status":"ok"'), { about: "the subscription" });
+      const first = await emit(server, "late.asked");
+      const job = await worker.job();
+      await until(() => heard.includes(`system.run.${first}.updated`), { about: "the frames of the run" });
+      letThrough();
+      const row = page.locator(`[data-run="${first}"]`);
+      await seen(row.getByText("Running"), "the run that came while the first page was on its way");
+
+      isHolding = true;
+      await page.getByRole("button", { name: "Read again" }).click();
+      await asked("the newest page to be asked for");
+      const second = await emit(server, "late.asked");
+      for (const done of [job, await worker.job()]) await worker.complete(done);
+      for (const id of [first, second])
+        await seen(page.locator(`[data-run="${id}"]`).getByText("Completed"), "the end of a run");
+      letThrough();
+      // What is told after the page came is drawn after it.
+      await emit(server, "late.asked");
+      await page.getByText("3 runs · newest first").waitFor();
+      expect(await page.locator("[data-run]").getByText("Completed").count()).toBe(2);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("a run whose end is told before its beginning is shown as ended", async () => {
+    const worker = await functionWithWorker(server, "swift", "swift.asked");
+    await inChrome(async (browser) => {
+      const late: (() => void)[] = [];
+      let ends = 0;
+      let reads = 0;
+      const holdCreated = (page: Page) => {
+        page.on("requestfinished", (request) => {
+          if (request.url().endsWith("/ListRuns")) reads++;
+        });
+        return page.routeWebSocket(/\/ws/, (socket) => {
+          socket.connectToServer().onMessage((message) => {
+            if (/"system\.run\.[^"]*\.created"/.test(String(message))) {
+              late.push(() => socket.send(message));
+              return;
+            }
+            if (/"system\.run\.[^"]*\.completed"/.test(String(message))) ends++;
+            socket.send(message);
+          });
+        });
+      };
+      const path = "runs?function=swift";
+      const { page, complaints } = await visit(browser, server, { path, session, before: holdCreated });
+      await until(() => reads === 2, { about: "the first page, and the one that the subscription asks for" });
+      const id = await emit(server, "swift.asked");
+      await worker.complete(await worker.job());
+      await until(() => ends > 0 && late.length > 0, { about: "the frames of both ends" });
+      for (const release of late) release();
+      await seen(page.locator(`[data-run="${id}"]`).getByText("Completed"), "the run as it is");
+      expect(complaints).toEqual([]);
+      await page.context().close();
     });
   });
 

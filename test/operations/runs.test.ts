@@ -12,6 +12,29 @@ describe.each(engines)("runs on %s", (engine) => {
   });
   afterAll(() => server.stop());
 
+  test("the total of a list that is read while runs come is of the moment of its page", async () => {
+    await rpc("RegisterFunction", { id: "coming-run", triggers: [{ event: "coming.run" }] });
+    const pages: { runs: { id: string }[]; totalCount: number }[] = [];
+    let isOver = false;
+    const readOn = async (limit: number) => {
+      while (!isOver) {
+        const page = await rpc("ListRuns", { functionId: "coming-run", limit });
+        if (page.runs?.length > 0) pages.push(page);
+      }
+    };
+    const reading = [readOn(5), readOn(500)];
+    const ids: string[] = [];
+    for (let count = 0; count < 200; count++)
+      ids.push((await rpc("Emit", { event: "coming.run" })).runIds[0]);
+    isOver = true;
+    await Promise.all(reading);
+    // One run was asked for after the other: of the newest of a page it is known how many were there.
+    expect(pages.map(({ totalCount }) => totalCount)).toEqual(
+      pages.map(({ runs }) => ids.indexOf(runs[0]!.id) + 1),
+    );
+    expect(new Set(pages.map(({ totalCount }) => totalCount)).size).toBeGreaterThan(5);
+  });
+
   test("lists of runs: every filter, every spelling, every page", async () => {
     await rpc("RegisterFunction", { id: "listed-run", triggers: [{ event: "listed.run" }] });
     const { results } = await rpc("TriggerBatch", {

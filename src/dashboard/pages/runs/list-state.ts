@@ -10,6 +10,8 @@ const emptyPagesMax = 10;
 const keptRows = 2_000;
 /** Frames are gathered for this long and drawn together. */
 const gatherMs = 100;
+/** Runs of which another frame came than the first one, which may yet come. */
+const earlyMax = 2_000;
 /** The least time between two reads of the newest rows that frames ask for. */
 const headPauseMs = 2_000;
 
@@ -45,8 +47,10 @@ export class RunList {
   #newestKnown: RunView | undefined;
   #isHeadRead = false;
   #isHeadOld = false;
-  /** Created while a page is read, which may not have them yet. */
-  #sinceAsked = new Set<string>();
+  #pagesAsked = 0;
+  /** What came while pages are on their way, which may be from before it. */
+  #sinceAsked: LiveFrame[] = [];
+  readonly #early = new Map<string, RunView>();
 
   constructor(filters: RunFilters) {
     this.#filters = filters;
@@ -63,6 +67,7 @@ export class RunList {
   async more(): Promise<void> {
     if (this.#isReading || (this.isRead.value && !this.hasMore.value)) return;
     this.#isReading = true;
+    this.#pagesAsked++;
     this.isPaused.value = false;
     try {
       for (let isFound = false, pages = 0; !isFound && !this.isPaused.value; pages++) {
@@ -84,7 +89,17 @@ export class RunList {
       if (!this.#over.signal.aborted) this.error.value = error;
     } finally {
       this.#isReading = false;
+      this.#settle();
     }
+  }
+
+  /** A page has come, or will not. */
+  #settle(): void {
+    this.#place(this.#sinceAsked);
+    if (--this.#pagesAsked === 0) this.#sinceAsked = [];
+    if (!this.#isHeadOld || this.#isHeadRead || !this.isRead.value || this.#over.signal.aborted) return;
+    this.#isHeadOld = false;
+    this.refreshHead();
   }
 
   #read(page: { limit: number; cursor?: string }, filters = this.#behind()): Promise<RunPage> {
@@ -136,9 +151,9 @@ export class RunList {
 
   /** Reads the newest page again, once in `headPauseMs` however often it is asked for. */
   refreshHead(): void {
-    if (!this.isRead.value) return void this.more();
     // What is asked for while a page is on its way is not in that page.
-    if (this.#isHeadRead) this.#isHeadOld = true;
+    if (this.#isHeadRead || (this.#isReading && !this.isRead.value)) this.#isHeadOld = true;
+    if (!this.isRead.value) return void this.more();
     if (this.#head !== undefined) return;
     const wait = Math.max(0, this.#headAt + headPauseMs - performance.now());
     this.#head = setTimeout(() => void this.#readHead(), wait);
@@ -147,7 +162,7 @@ export class RunList {
   async #readHead(): Promise<void> {
     this.#headAt = performance.now();
     this.#isHeadRead = true;
-    this.#sinceAsked.clear();
+    this.#pagesAsked++;
     try {
       this.#replaceHead(await this.#read({ limit: pageRows }, this.#filters));
       this.error.value = undefined;
@@ -156,9 +171,7 @@ export class RunList {
     }
     this.#isHeadRead = false;
     this.#head = undefined;
-    if (!this.#isHeadOld || this.#over.signal.aborted) return;
-    this.#isHeadOld = false;
-    this.refreshHead();
+    this.#settle();
   }
 
   /** Rows as new as the page that are not in it any more do not match the filter any more. */
@@ -166,8 +179,6 @@ export class RunList {
     const last = page.runs.at(-1);
     const found = new Set(page.runs.map(({ id }) => id));
     const isWhole = page.nextCursor === "";
-    const newer = [...this.#sinceAsked].filter((id) => !found.has(id));
-    for (const id of newer) found.add(id);
     const known = this.#newestKnown;
     this.#newestKnown = undefined;
     // More runs came while the connection was lost than the page has: the list goes on behind the page.
@@ -177,7 +188,7 @@ export class RunList {
     this.rows.value = this.rows.value.filter((row) => stays(row));
     this.#byId = new Map(this.rows.value.map((row) => [row.id, row]));
     this.#keep(page);
-    this.#count({ ...page, totalCount: page.totalCount + newer.length });
+    this.#count(page);
     if (goesOn) return;
     this.#cursor = page.nextCursor || undefined;
     this.#cutAt = undefined;
@@ -193,6 +204,16 @@ export class RunList {
   }
 
   #apply(frames: readonly LiveFrame[]): void {
+    if (this.#pagesAsked > 0) this.#sinceAsked.push(...frames);
+    const isNews = this.#place(frames);
+    // A run that is not in the list may match its filter now, and one that is may match it no more.
+    const { statuses = [], search, errorGroup, errorText, until } = this.#filters;
+    const isNarrow = (search ?? errorGroup ?? errorText) !== undefined || statuses.length > 0;
+    if (until === undefined && isNarrow && isNews) this.refreshHead();
+  }
+
+  /** Whether they tell of more than runs that were just created. */
+  #place(frames: readonly LiveFrame[]): boolean {
     const created: RunView[] = [];
     let isMoved = false;
     let isUnknown = false;
@@ -203,10 +224,13 @@ export class RunList {
         this.#byId.set(next.id, merged(known, next));
         isMoved = true;
       } else if (frame.topic.endsWith(".created") && this.#takes(next)) {
-        this.#byId.set(next.id, next);
+        const early = this.#early.get(next.id);
+        this.#byId.set(next.id, early ? merged(next, early) : next);
         created.push(next);
-        if (this.#isHeadRead) this.#sinceAsked.add(next.id);
-      } else isUnknown = true;
+      } else {
+        isUnknown = true;
+        this.#rememberEarly(next);
+      }
     }
     if (isMoved || created.length > 0) {
       const rows = this.rows.value.map((row) => this.#byId.get(row.id) ?? row);
@@ -216,10 +240,15 @@ export class RunList {
       this.total.value += created.length;
       this.#trim();
     }
-    // A run that is not in the list may match its filter now, and one that is may match it no more.
-    const { statuses = [], search, errorGroup, errorText, until } = this.#filters;
-    const isNarrow = (search ?? errorGroup ?? errorText) !== undefined || statuses.length > 0;
-    if (until === undefined && isNarrow && (isUnknown || isMoved)) this.refreshHead();
+    return isMoved || isUnknown;
+  }
+
+  /** Frames come in any order: what became of a run may be told before that it was created. */
+  #rememberEarly(next: RunView): void {
+    const before = this.#early.get(next.id);
+    this.#early.delete(next.id);
+    this.#early.set(next.id, before ? merged(before, next) : next);
+    if (this.#early.size > earlyMax) this.#early.delete(this.#early.keys().next().value!);
   }
 
   /** Whether the filter takes a run that was just created; the server says of the rest. */

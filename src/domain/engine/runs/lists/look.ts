@@ -38,13 +38,16 @@ export interface RunsLook {
   scanned: number;
 }
 
-export interface RunsPage {
-  runs: Run[];
-  nextCursor: string | undefined;
+export interface RunsCount {
   /** Counted up to `countCap`, and among the first `candidatesMax` candidates. */
   totalCount: number;
   /** There may be more than were counted. */
   isTotalCut: boolean;
+}
+
+export interface RunsPage extends RunsCount {
+  runs: Run[];
+  nextCursor: string | undefined;
   /** As of a look. */
   scanned: number;
 }
@@ -90,16 +93,17 @@ export async function lookThrough(
   return look(Math.min(most, looksPerRun * wanted));
 }
 
-/** How many there are, as `RunsPage` says. */
+/** How many there are, as `RunsPage` says, when so many of them are known before a place. */
 export async function countThrough(
   store: Pick<Store, "one">,
   list: Candidates,
-): Promise<Pick<RunsPage, "totalCount" | "isTotalCut">> {
+  { known, after }: { known: number; after: After } = { known: 0, after: undefined },
+): Promise<RunsCount> {
   const matches = list.matching.length === 0 ? sql.raw("*") : lookup(list.matching);
   const row = await store.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
-    count(*) AS looked FROM (${list.upTo(undefined, countCap + 1)}) c`);
+    count(*) AS looked FROM (${list.upTo(after, countCap + 1 - known)}) c`);
   return {
-    totalCount: Math.min(countCap, Number(row?.count ?? 0)),
-    isTotalCut: Number(row?.looked ?? 0) > countCap,
+    totalCount: Math.min(countCap, known + Number(row?.count ?? 0)),
+    isTotalCut: known + Number(row?.looked ?? 0) > countCap,
   };
 }

@@ -7,7 +7,14 @@ import { candidatesMax } from "../../attributes/rules.ts";
 import { searchedFunctionsMax } from "../limits.ts";
 import * as rows from "../rows.ts";
 import { leadOf, ofFunctions } from "./leads.ts";
-import { type Candidates, countThrough, lookThrough, type RunsLook, type RunsPage } from "./look.ts";
+import {
+  type Candidates,
+  countThrough,
+  lookThrough,
+  type RunsCount,
+  type RunsLook,
+  type RunsPage,
+} from "./look.ts";
 
 /**
  * Where a page begins. A search looks at the newest runs; behind the last one looked at, `edge`, it lists what the
@@ -57,10 +64,8 @@ export async function pageOfRuns(store: Store, filter: rows.RunFilter, query: Pa
   const place = readPlace(query);
   const size = pageSize(query.limit);
   const lead = await leadOf(store, filter);
-  const [{ look, next }, counted] = await Promise.all([
-    lookAt(store, { filter, lead, place, size, offset: query.offset ?? 0 }),
-    countThrough(store, lead),
-  ]);
+  const asked = { filter, lead, place, size, offset: query.offset ?? 0 };
+  const { look, next, counted } = await lookAndCount(store, asked);
   const found = await rows.runsById(store, filter.environmentId, look.ids);
   const { statuses } = filter;
   return {
@@ -78,6 +83,26 @@ interface AskedRuns {
   place: RunsPlace;
   size: number;
   offset: number;
+}
+
+async function lookAndCount(
+  store: Store,
+  asked: AskedRuns,
+): Promise<{ look: RunsLook; next: RunsPlace | undefined; counted: RunsCount }> {
+  const { lead, place, offset } = asked;
+  if (place.after || offset > 0 || lead.matching.length > 0) {
+    const [found, counted] = await Promise.all([lookAt(store, asked), countThrough(store, lead)]);
+    return { ...found, counted };
+  }
+  // Counted on from the end of the page: runs that came since the look are neither in it nor in the count, so that who
+  // follows the list by frames adds each once.
+  const found = await lookAt(store, asked);
+  const known = found.look.ids.length;
+  const after = found.next?.after;
+  const counted = after
+    ? await countThrough(store, lead, { known, after })
+    : { totalCount: known, isTotalCut: false };
+  return { ...found, counted };
 }
 
 async function lookAt(
