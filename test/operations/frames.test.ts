@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
 import { runOnce } from "../support/one-run.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket, type TestSocket } from "../support/sockets.ts";
@@ -47,6 +48,18 @@ describe.each(engines)("system frames on %s", (engine) => {
     expect((await of(done.subscriptionId, 1))[0].topic).toBe(`system.run.${runId}.completed`);
     socket.send({ type: "unsubscribe", subscriptionId: all.subscriptionId });
     socket.send({ type: "unsubscribe", subscriptionId: done.subscriptionId });
+  });
+
+  test("a run that was created is told of with the time that it is listed with", async () => {
+    // As after an emit at a node whose clock is ahead: the log's times never go back, a run's are its node's own.
+    const ahead = sql`UPDATE heads SET last_at = ${Date.now() + 60_000} WHERE environment_id = ${server.env}`;
+    await server.running.domain.store.write((session) => session.run(ahead));
+    const { subscriptionId } = await socket.subscribe("system.run.*.created");
+    const { runId } = await runOnce(server, "timed", { status: "completed", output: null });
+    const [created] = await of(subscriptionId, 1);
+    const { body } = await server.rpc("SvcService", "GetRun", { id: runId });
+    expect(created.data).toMatchObject({ runId, timestamp: body.createdAt });
+    socket.send({ type: "unsubscribe", subscriptionId });
   });
 
   test("who comes after the end of a run hears of it all the same, once", async () => {

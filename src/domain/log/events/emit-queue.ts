@@ -110,7 +110,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
         if (marked > 0) warned.add(marked);
         tellFlow(events, logged);
-        handOver(events, logged);
+        handOver(events, logged, now);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {
         const events = prepared.events();

@@ -15,7 +15,7 @@ export interface HandOverDeps {
   onArmed: (arms: readonly NewArm[]) => void;
   /** Called after the commit when events joined batches. */
   onJoined: () => void;
-  /** Called after the commit with the runs that events started. */
+  /** Called after the commit with the runs that events started, and their `createdAt`: an event's time may be later. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
   /** Called after the commit with each event that was written. */
   onLogged?: (event: ReservedEvent) => void;
@@ -27,8 +27,8 @@ export interface HandOverDeps {
 }
 
 /**
- * Passes a committed flush on: runs to the workers reserved for them, the others to their queues, events to
- * readers.
+ * Passes a flush that was committed as of `now` on: runs to the workers reserved for them, the others to their
+ * queues, events to readers.
  */
 export function openHandOver(deps: HandOverDeps) {
   const { dispatcher, onQueued, onArmed, onJoined, onCreated, onLogged, onAppended, feeds, matcher } = deps;
@@ -59,13 +59,13 @@ export function openHandOver(deps: HandOverDeps) {
     if (queued.size > 0) onQueued([...queued.values()]);
   }
 
-  function tellReaders(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
+  function tellReaders(events: readonly ReservedEvent[], logged: readonly EmittedRow[], now: Instant): void {
     for (const { ord, at } of logged) {
       const event = events[ord - 1]!;
       const { environmentId, runs, entity } = event;
       onLogged?.(event);
       if (entity !== null) onAppended?.(event, at);
-      if (runs.length > 0) onCreated?.(runs, at);
+      if (runs.length > 0) onCreated?.(runs, now);
       if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
     }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
@@ -80,8 +80,8 @@ export function openHandOver(deps: HandOverDeps) {
     }
   }
 
-  return (events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void => {
+  return (events: readonly ReservedEvent[], logged: readonly EmittedRow[], now: Instant): void => {
     deliverRuns(events, logged);
-    tellReaders(events, logged);
+    tellReaders(events, logged, now);
   };
 }
