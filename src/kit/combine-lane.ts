@@ -19,6 +19,8 @@ export class CombineLane<Item, Result> {
   readonly group: string | undefined;
   waiting: CombineEntry<Item, Result>[] = [];
   isFlushing = false;
+  /** Resolves when the callers of its last flush have heard. */
+  settled: Promise<void> = Promise.resolve();
   /** A microtask is about to flush it. */
   isPlanned = false;
   /** Its last flush got stuck. */
@@ -73,9 +75,9 @@ export class CombineLane<Item, Result> {
     this.#pace.began(now, size);
   }
 
-  ended(now: number): void {
+  ended(now: number, isHeavy = false): void {
     this.isFlushing = false;
-    this.#pace.ended(now, this.waiting.length);
+    this.#pace.ended(now, this.waiting.length, isHeavy);
   }
 
   /** How long to wait for further callers before the next flush begins. */

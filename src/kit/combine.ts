@@ -19,6 +19,12 @@ export interface Pace<Item> {
   share?: number;
 }
 
+/**
+ * `isHeavy`: such a flush keeps the store for longer than its callers keep the server, and nothing is left to be written. The
+ * lane's next flush then begins at once, while the callers are answered.
+ */
+export type Committed = (isHeavy?: boolean) => void;
+
 export interface CombineOptions<Item, Result> {
   /** Shown in metrics and errors: `runs.settle`. */
   name: string;
@@ -45,9 +51,9 @@ export interface CombineOptions<Item, Result> {
   pace?: Pace<Item>;
   /**
    * Calls `committed` once its writes are durable: an error thrown after that must not make the combiner
-   * write them again.
+   * write them again. Callers hear in the order of the flushes.
    */
-  flush: (items: readonly Item[], committed: () => void) => Promise<readonly ItemOutcome<Result>[]>;
+  flush: (items: readonly Item[], committed: Committed) => Promise<readonly ItemOutcome<Result>[]>;
   /** Called when a flush begins; the function it returns is called when the flush ends. */
   watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
@@ -104,6 +110,8 @@ class Flushes<Item, Result> {
   readonly #lanes: CombineLane<Item, Result>[];
   readonly #apart: ApartLanes<Item, Result> | undefined;
   readonly #drained: (() => void)[] = [];
+  /** Flushes of which somebody has not heard yet. */
+  #unsettled = 0;
 
   constructor(options: CombineOptions<Item, Result>) {
     this.#options = options;
@@ -146,7 +154,9 @@ class Flushes<Item, Result> {
   }
 
   #isEmpty(): boolean {
-    return (this.#apart?.isEmpty() ?? true) && this.#lanes.every((lane) => lane.isEmpty());
+    return (
+      this.#unsettled === 0 && (this.#apart?.isEmpty() ?? true) && this.#lanes.every((lane) => lane.isEmpty())
+    );
   }
 
   /**
@@ -189,9 +199,27 @@ class Flushes<Item, Result> {
     this.count.waiting -= weightOf(entries);
     lane.began(this.#now(), entries.length);
     if (lane.group !== undefined) apart!.began();
-    await this.#run(entries, lane);
-    lane.ended(this.#now());
-    apart?.setFailedApart(lane);
+    this.#unsettled++;
+    let isFree = false;
+    const free = (isHeavy?: boolean) => {
+      isFree = true;
+      lane.ended(this.#now(), isHeavy);
+    };
+    const before = lane.settled;
+    lane.settled = this.#run(entries, lane, {
+      before,
+      committed: (isHeavy) => {
+        if (!isHeavy || lane.group !== undefined) return;
+        free(isHeavy);
+        this.#pump(lane);
+      },
+    });
+    await lane.settled;
+    this.#unsettled--;
+    if (!isFree) {
+      free();
+      apart?.setFailedApart(lane);
+    }
     if (lane.group !== undefined) apart!.ended(lane);
     else this.#pump(lane);
     if (apart) for (const own of apart.lanes()) this.#pump(own);
@@ -199,7 +227,11 @@ class Flushes<Item, Result> {
   }
 
   /** Flushes the entries and settles each; never rejects. */
-  async #run(entries: readonly CombineEntry<Item, Result>[], lane: CombineLane<Item, Result>): Promise<void> {
+  async #run(
+    entries: readonly CombineEntry<Item, Result>[],
+    lane: CombineLane<Item, Result>,
+    { before, committed }: { before?: Promise<void>; committed?: Committed } = {},
+  ): Promise<void> {
     const { name, flush, watch } = this.#options;
     const items = entries.map((entry) => entry.item);
     this.count.flushes++;
@@ -209,9 +241,11 @@ class Flushes<Item, Result> {
     let outcomes: readonly ItemOutcome<Result>[];
     let isCommitted = false;
     try {
-      outcomes = await flush(items, () => {
+      const flushed = flush(items, (isHeavy) => {
         isCommitted = true;
+        committed?.(isHeavy);
       });
+      outcomes = await flushed.finally(() => before);
     } catch (error) {
       over?.(true);
       lane.isStuck = false;

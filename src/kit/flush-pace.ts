@@ -9,6 +9,12 @@ const tookMsMax = 20;
 /** Up to this occupancy no flush waits; from `occupancyBusy` on a flush waits for its whole pace. */
 const occupancyIdle = 0.5;
 const occupancyBusy = 1;
+/**
+ * From this occupancy on flushes are large whatever is done. Heavy ones then wait for a half of the callers: the other half
+ * is served meanwhile, and the store does not stand still between two flushes.
+ */
+const occupancyCrowded = 24;
+const crowdShare = 0.5;
 
 /**
  * When the next flush of a lane may begin. The occupancy of the lane is the rate of its callers times the time of a
@@ -22,6 +28,7 @@ export class FlushPace {
   #callers = 0;
   #tookMs = 0;
   #size = 0;
+  #isHeavy = false;
   /** How many callers were in each of the last flushes or waited behind it. */
   readonly #peaks: number[] = [];
 
@@ -32,8 +39,9 @@ export class FlushPace {
     this.#size = size;
   }
 
-  /** The flush that began last is over, and `waiting` callers are here. */
-  ended(now: number, waiting: number): void {
+  /** The flush that began last is over, and `waiting` callers are here. A heavy one keeps the store longer than the server. */
+  ended(now: number, waiting: number, isHeavy = false): void {
+    this.#isHeavy = isHeavy;
     this.#peaks.push(this.#size + waiting);
     if (this.#peaks.length > peaksKept) this.#peaks.shift();
     const tookMs = Math.min(tookMsMax, now - this.#beganAt);
@@ -45,16 +53,18 @@ export class FlushPace {
    * is here, and at most until `paceMs` after the last flush began.
    */
   pauseMs(now: number, waiting: number, paceMs: number, share = 1): number {
-    const leftMs = this.#beganAt + paceMs * this.#share() - now;
-    if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks) * share) return 0;
+    const occupancy = (this.#callers / rateMs) * this.#tookMs;
+    const leftMs = this.#beganAt + paceMs * paceShare(occupancy) - now;
+    const isHalfEnough = this.#isHeavy && occupancy >= occupancyCrowded;
+    const enough = isHalfEnough ? Math.min(share, crowdShare) : share;
+    if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks) * enough) return 0;
     // Added to the time of a clock a tiny part of a millisecond may be nothing, and the lane would ask without end.
     return Math.ceil(leftMs);
   }
+}
 
-  /** How much of its pace a flush waits for, from 0 to 1. */
-  #share(): number {
-    const occupancy = (this.#callers / rateMs) * this.#tookMs;
-    const above = (occupancy - occupancyIdle) / (occupancyBusy - occupancyIdle);
-    return Math.min(1, Math.max(0, above));
-  }
+/** How much of its pace a flush waits for, from 0 to 1. */
+function paceShare(occupancy: number): number {
+  const above = (occupancy - occupancyIdle) / (occupancyBusy - occupancyIdle);
+  return Math.min(1, Math.max(0, above));
 }

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Subprocess } from "bun";
+import { nodeProgram } from "../support/node-versions.ts";
 import { freePort } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
@@ -204,14 +205,20 @@ export async function startBench(
   }
 }
 
-/** A further worker of the same server, whose steps are strict. Node gets it as one built file. */
+/**
+ * A further worker of the same server, whose steps are strict. Node is of the newest line that the SDK promises to run on,
+ * and gets it as one built file.
+ */
 export async function startStrictWorker({ url, key }: Bench, runtime: "bun" | "node"): Promise<Program> {
   const options = { url, key, strict: true };
   if (runtime === "bun") return startProgram("worker.ts", options, { first: "ready" });
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-worker-"));
   const built = await Bun.build({ entrypoints: [join(here, "worker.ts")], target: "node", outdir: folder });
   if (!built.success) throw new AggregateError(built.logs, "the worker cannot be built for Node");
-  const worker = await startProgram(built.outputs[0]!.path, options, { first: "ready", runtime: ["node"] });
+  const worker = await startProgram(built.outputs[0]!.path, options, {
+    first: "ready",
+    runtime: [await nodeProgram(24)],
+  });
   await rm(folder, { recursive: true, force: true });
   return worker;
 }

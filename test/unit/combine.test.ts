@@ -181,6 +181,71 @@ describe("combine", () => {
     expect(written).toEqual(["a", "b", "c"]);
   });
 
+  test("behind the commit of a heavy flush the next one begins; callers hear in order, and drain waits for both", async () => {
+    const open: { items: readonly string[]; committed: (isHeavy?: boolean) => void; end(): void }[] = [];
+    const { combiner: c } = combiner({
+      flush: (items, committed) =>
+        new Promise((resolve) => {
+          open.push({ items, committed, end: () => resolve(items.map((value) => ({ value }))) });
+        }),
+    });
+    const heard: string[] = [];
+    const submit = (item: string) => void c.submit(item).then((value) => heard.push(value));
+    submit("a");
+    await settle();
+    submit("b");
+    await settle();
+    expect(open.map(({ items }) => items)).toEqual([["a"]]);
+    open[0]!.committed(true);
+    expect(open.map(({ items }) => items)).toEqual([["a"], ["b"]]);
+    open[1]!.committed();
+    open[1]!.end();
+    let isDrained = false;
+    const drained = c.drain().then(() => {
+      isDrained = true;
+    });
+    await settle();
+    expect({ heard, isDrained }).toEqual({ heard: [], isDrained: false });
+    open[0]!.end();
+    await drained;
+    expect(heard).toEqual(["a", "b"]);
+    // Of one that is not heavy the callers hear first.
+    submit("c");
+    await settle();
+    submit("d");
+    open[2]!.committed();
+    await settle();
+    expect(open).toHaveLength(3);
+    open[2]!.end();
+    await settle();
+    expect(open.map(({ items }) => items)).toEqual([["a"], ["b"], ["c"], ["d"]]);
+    open[3]!.end();
+    await c.drain();
+  });
+
+  test("what fails behind the commit of a heavy flush is told to its own callers, and nothing is written again", async () => {
+    const writes: string[] = [];
+    const { combiner: c } = combiner({
+      isOfItem: () => true,
+      async flush(items, committed) {
+        writes.push(...items);
+        await Promise.resolve();
+        committed(true);
+        await Promise.resolve();
+        if (items.includes("bad")) throw new Error("behind the commit");
+        return items.map((value) => ({ value }));
+      },
+    });
+    const first = ["bad", "beside"].map((item) => outcome(c.submit(item)));
+    await Promise.resolve();
+    const second = outcome(c.submit("good"));
+    expect([...(await Promise.all(first)), await second]).toEqual([
+      ...["failed: behind the commit", "failed: behind the commit", "good"],
+    ]);
+    await c.drain();
+    expect(writes).toEqual(["bad", "beside", "good"]);
+  });
+
   test("what waits is bounded: the rest is told to come back", async () => {
     const { combiner: c, next } = combiner({ waitingMax: 3, weigh: (item) => Number(item) });
     const first = c.submit("1");
@@ -259,7 +324,7 @@ describe("combine", () => {
         weight: 4,
         arbitrary: fc.record({ lane: fc.nat(1), key: fc.nat(4), weight: fc.integer({ min: 1, max: 4 }) }),
       },
-      { weight: 2, arbitrary: fc.constantFrom("finish", "fail", "split") },
+      { weight: 2, arbitrary: fc.constantFrom("finish", "fail", "split", "commit", "last") },
     );
     const schedule = fc.array(action, { maxLength: 120 });
     await fc.assert(
@@ -271,7 +336,7 @@ describe("combine", () => {
           weight: number;
         }
         const itemsMax = 5;
-        const pending: { items: readonly Item[]; end(how: string): void }[] = [];
+        const pending: { items: readonly Item[]; isCommitted: boolean; end(how: string): void }[] = [];
         const done: number[] = [];
         const breaches: string[] = [];
         // What is thrown inside a flush only fails its items.
@@ -285,8 +350,8 @@ describe("combine", () => {
           weigh: (item) => item.weight,
           itemsMax,
           waitingMax: 40,
-          flush(items) {
-            const busy = pending.flatMap((flush) => flush.items);
+          flush(items, committed) {
+            const busy = pending.flatMap((flush) => (flush.isCommitted ? [] : flush.items));
             const keys = items.flatMap((item) => item.key ?? []);
             require(new Set(keys).size === keys.length, "a key twice in a flush");
             for (const other of busy) {
@@ -301,10 +366,17 @@ describe("combine", () => {
             return new Promise((resolve, reject) => {
               const flush = {
                 items,
+                isCommitted: false,
                 end(how: string) {
+                  if (how === "commit") {
+                    if (flush.isCommitted) return;
+                    flush.isCommitted = true;
+                    for (const item of items) done.push(item.place);
+                    return committed(true);
+                  }
                   pending.splice(pending.indexOf(flush), 1);
                   if (how !== "finish") return reject(new Error(how));
-                  for (const item of items) done.push(item.place);
+                  if (!flush.isCommitted) for (const item of items) done.push(item.place);
                   resolve(
                     items.map((item) =>
                       item.place % 7 === 6 ? { error: new Error("bad") } : { value: item.place },
@@ -320,8 +392,10 @@ describe("combine", () => {
 
         let settled = 0;
         let submitted = 0;
+        const heard: Item[] = [];
         for (const step of actions) {
-          if (typeof step === "string") pending[0]?.end(step);
+          if (step === "last") pending.at(-1)?.end("finish");
+          else if (typeof step === "string") pending[0]?.end(step);
           else {
             const place = submitted++;
             const item = { ...step, place, key: step.key === 0 ? undefined : `k${step.key}` };
@@ -329,7 +403,10 @@ describe("combine", () => {
               .submit(item)
               .then((value) => require(value === place, "another item's answer"))
               .catch(() => {})
-              .finally(() => settled++);
+              .finally(() => {
+                settled++;
+                heard.push(item);
+              });
           }
           if (submitted % 3 === 0) await settle();
         }
@@ -353,6 +430,10 @@ describe("combine", () => {
               .filter((item) => item.lane === lane && item.key === key)
               .map((item) => item.place);
             expect(places).toEqual([...places].sort((a, b) => a - b));
+            const ofKey = heard.filter(
+              (one) => one.lane === lane && one.key === key && started.includes(one),
+            );
+            if (key !== undefined) expect(ofKey.map((item) => item.place)).toEqual(places);
           }
         }
       }),

@@ -136,6 +136,23 @@ describe("the pace of flushes", () => {
     );
   });
 
+  test("of heavy flushes for a crowd each waits for a half of it, and of few callers for all", () => {
+    const halfIsEnough = (crowd: number, isHeavy: boolean) => {
+      const pace = new FlushPace();
+      let now = 0;
+      for (let round = 0; round < 20; round++) {
+        pace.began(now, crowd);
+        now += flushMsOf(crowd);
+        pace.ended(now, 0, isHeavy);
+        now += 1;
+      }
+      return pace.pauseMs(now, crowd / 2, paceMs) === 0;
+    };
+    expect(halfIsEnough(64, true)).toBe(true);
+    expect(halfIsEnough(64, false)).toBe(false);
+    expect(halfIsEnough(16, true)).toBe(false);
+  });
+
   test("it does not swing: a steady load has steady flushes, at every rate", () => {
     for (const perMs of [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 2, 5]) {
       const { begins } = simulate(following(), poisson(perMs), 6_000);

@@ -1,5 +1,5 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { ItemOutcome } from "../../../kit/combine.ts";
+import type { Committed, ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
 import { flushQueue, weightChars, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
@@ -68,7 +68,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
   const warned = breaches("warned");
   const refused = breaches("refused");
 
-  async function flush(units: readonly EmitUnit[], committed: () => void): Promise<ItemOutcome<Emitted[]>[]> {
+  async function flush(units: readonly EmitUnit[], committed: Committed): Promise<ItemOutcome<Emitted[]>[]> {
     const definitions = new FlushDefinitions(deps.definitions);
     await definitions.load(new Set(units.map(environmentOf)), "of");
     const streams = streamHeads.of(units);
@@ -103,8 +103,9 @@ export function openEmitQueue(deps: EmitQueueDeps) {
           const { written: events, bound } = claims;
           logged = events.length === 0 ? [] : await store.flush(emitFlush, { ...input, events, bound });
         }
-        committed();
         const { written: events } = claims;
+        // A run is rows of three more tables. libSQL shares this process: nothing goes on beside it.
+        committed(store.engine === "postgres" && events.some(({ runs }) => runs.length > 0));
         dropUnwritten(ofUnit, events);
         emitted.add(logged.length);
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
