@@ -160,6 +160,8 @@ export interface BenchOptions {
   worker?: string;
   /** Of libSQL, instead of a new one. */
   file?: string;
+  /** Settings of the server. */
+  env?: Record<string, string>;
 }
 
 /** A server as a user starts it, and a worker, each a process of its own. */
@@ -180,7 +182,7 @@ export async function startBench(
       ...(options.natsUrl ? ["--nats-url", options.natsUrl] : []),
     ],
     "stderr",
-    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0" },
+    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0", ...options.env },
   );
   const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
   const stop = async () => {

@@ -17,14 +17,15 @@ const columnsOf = (session: Session, table: string): Promise<Column[]> =>
   );
 
 /**
- * So many rows at once, as a tenant piles them up: `values` are expressions over `n`, from 1. A column that must have a value
- * and is not named gets an empty one.
+ * So many rows at once, as a tenant piles them up: `values` are expressions over `n`, which counts from `first`. A column that
+ * must have a value and is not named gets an empty one.
  */
 export const plant = (
   store: Store,
   table: string,
   count: number,
   values: Record<string, string>,
+  first = 1,
 ): Promise<number> =>
   store.write(async (session) => {
     const all = await columnsOf(session, table);
@@ -34,8 +35,8 @@ export const plant = (
       ),
     );
     const row = { ...empty, ...values };
-    return session.run(sql`WITH RECURSIVE s(n) AS (SELECT ${sql.bigint(1)} UNION ALL
-        SELECT n + 1 FROM s WHERE n < ${sql.bigint(count)})
+    return session.run(sql`WITH RECURSIVE s(n) AS (SELECT ${sql.bigint(first)} UNION ALL
+        SELECT n + 1 FROM s WHERE n < ${sql.bigint(first + count - 1)})
       INSERT INTO ${sql.raw(table)} (${sql.raw(Object.keys(row).join(", "))})
       SELECT ${sql.raw(Object.values(row).join(", "))} FROM s`);
   });

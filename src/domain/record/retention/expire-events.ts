@@ -3,7 +3,7 @@ import type { Store } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import * as rows from "./rows.ts";
 import { cutoff } from "./rules.ts";
-import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
+import { type ExpireTurn, SliceSize } from "./slices.ts";
 
 /** The lowest position of an environment's log that a reader still needs; undefined when none does. */
 export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
@@ -44,7 +44,7 @@ export function openEventExpiry(deps: {
         ),
       );
       if (found.needed !== null || isLast) break;
-      await clock.sleep(breathMs);
+      await size.rest();
     }
     return { gone, slices: used + 1, isMore: used === slices };
   };

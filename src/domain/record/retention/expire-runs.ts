@@ -5,7 +5,7 @@ import type { Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import * as rows from "./rows.ts";
 import { cutoff, recordedMsMin, runKeptMs } from "./rules.ts";
-import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
+import { type ExpireTurn, SliceSize } from "./slices.ts";
 
 export type DefinitionOf = (
   environmentId: string,
@@ -64,7 +64,7 @@ export function openRunExpiry(deps: {
         break;
       }
       places.set(environmentId, { at: last.created_at, id: last.id });
-      await clock.sleep(breathMs);
+      await size.rest();
     }
     return { gone, slices: used + 1, isMore: used === slices };
   };

@@ -18,15 +18,16 @@ export type ExpireTurn = (
   slices: number,
 ) => Promise<ExpiryTurn>;
 
-/** A pause between slices lets other writers in. */
-export const breathMs = 1;
+/** The least pause between slices. */
+const breathMs = 1;
 
 /** Fits slices to the time that the last ones took: a run may have one step or ten thousand. */
 export class SliceSize {
-  readonly #clock: Pick<Clock, "elapsed">;
+  readonly #clock: Pick<Clock, "elapsed" | "sleep">;
   #rows = expireSliceMax;
+  #tookMs = 0;
 
-  constructor(clock: Pick<Clock, "elapsed">) {
+  constructor(clock: Pick<Clock, "elapsed" | "sleep">) {
     this.#clock = clock;
   }
 
@@ -38,7 +39,15 @@ export class SliceSize {
   async timed(work: () => Promise<number>): Promise<number> {
     const from = this.#clock.elapsed();
     const gone = await work();
-    this.#rows = nextSlice(this.#rows, this.#clock.elapsed() - from);
+    this.#tookMs = this.#clock.elapsed() - from;
+    this.#rows = nextSlice(this.#rows, this.#tookMs);
     return gone;
+  }
+
+  /** Between two slices other writers have the store for as long as the last one took. */
+  rest(): Promise<void> {
+    const restMs = Math.max(breathMs, this.#tookMs);
+    this.#tookMs = 0;
+    return this.#clock.sleep(restMs);
   }
 }
