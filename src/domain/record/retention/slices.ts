@@ -18,8 +18,9 @@ export type ExpireTurn = (
   slices: number,
 ) => Promise<ExpiryTurn>;
 
-/** The least pause between slices. */
+/** The least and the longest pause between slices: one that waited for a lock tells nothing of the store. */
 const breathMs = 1;
+const restMsMax = 1_000;
 
 /** Fits slices to the time that the last ones took: a run may have one step or ten thousand. */
 export class SliceSize {
@@ -46,7 +47,7 @@ export class SliceSize {
 
   /** Between two slices other writers have the store for as long as the last one took. */
   rest(): Promise<void> {
-    const restMs = Math.max(breathMs, this.#tookMs);
+    const restMs = Math.min(restMsMax, Math.max(breathMs, this.#tookMs));
     this.#tookMs = 0;
     return this.#clock.sleep(restMs);
   }
