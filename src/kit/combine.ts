@@ -209,7 +209,7 @@ class Flushes<Item, Result> {
     lane.settled = this.#run(entries, lane, {
       before,
       committed: (isHeavy) => {
-        if (!isHeavy || lane.group !== undefined) return;
+        if (!isHeavy || isFree || lane.group !== undefined) return;
         free(isHeavy);
         this.#pump(lane);
       },

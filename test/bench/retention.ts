@@ -106,6 +106,7 @@ try {
   );
   const all = await windowsOf("beside", { SVC_RUN_RETENTION: keptFor }, ({ expired }) => expired < old);
   const during = all.filter(({ gone }) => gone > 0);
+  if (during.length === 0) throw new Error("nothing expired");
   const usualKb = median(usual.map(({ storedKb }) => storedKb!));
   /** A single window may have given back the end of a table. */
   const isBack = (windows: readonly Window[]) =>

@@ -31,6 +31,11 @@ test("behind the commit of a heavy flush the next one begins; callers hear in or
   expect(open.map(({ items }) => items)).toEqual([["a"]]);
   open[0]!.committed(true);
   expect(open.map(({ items }) => items)).toEqual([["a"], ["b"]]);
+  // Said again it frees nothing: the lane is the next flush's.
+  submit("after");
+  open[0]!.committed(true);
+  await settle();
+  expect(open).toHaveLength(2);
   open[1]!.committed();
   open[1]!.end();
   let isDrained = false;
@@ -40,19 +45,21 @@ test("behind the commit of a heavy flush the next one begins; callers hear in or
   await settle();
   expect({ heard, isDrained }).toEqual({ heard: [], isDrained: false });
   open[0]!.end();
+  await settle();
+  open[2]!.end();
   await drained;
-  expect(heard).toEqual(["a", "b"]);
+  expect(heard).toEqual(["a", "b", "after"]);
   // Of one that is not heavy the callers hear first.
   submit("c");
   await settle();
   submit("d");
-  open[2]!.committed();
+  open[3]!.committed();
   await settle();
-  expect(open).toHaveLength(3);
-  open[2]!.end();
-  await settle();
-  expect(open.map(({ items }) => items)).toEqual([["a"], ["b"], ["c"], ["d"]]);
+  expect(open).toHaveLength(4);
   open[3]!.end();
+  await settle();
+  expect(open.map(({ items }) => items)).toEqual([["a"], ["b"], ["after"], ["c"], ["d"]]);
+  open[4]!.end();
   await c.drain();
 });
 
