@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { hasOthers } from "../bus/bus.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
 import { type Delivered, StoredDeliveries } from "../domain/state/projections/deliveries.ts";
@@ -38,7 +39,10 @@ export function openProjectionsPart(
   const { config, store, clock, ids, log, watch, bus, frames } = host;
   const signals = openSignals();
   const moved = bus.channel("projections.moved", Moved);
-  const notices = openNotices({ store, clock, log, frames, moved, signals });
+  const notices = openNotices({
+    ...{ store, clock, log, frames, moved, signals },
+    hasOthers: () => hasOthers(bus),
+  });
   const onChanged = notices.changed;
   const batches = openBatches({ store, clock, log });
   const deliveries = new StoredDeliveries({ store, clock, batches });

@@ -1,5 +1,6 @@
 import type { BusChannel } from "../../../bus/bus.ts";
 import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import { inTurn } from "../../../kit/in-turn.ts";
 import type { Log } from "../../../kit/log.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import type { Store } from "../../../store/store.ts";
@@ -7,10 +8,10 @@ import type { Frames } from "../../realtime/pubsub/frames.ts";
 import { namesOf } from "./event-rows.ts";
 import { projectionFrameMs } from "./limits.ts";
 import { getRebuild } from "./rebuild-rows.ts";
-import { type ProjectionKey, readProjection } from "./rows.ts";
+import { getProjection, type ProjectionKey, type ProjectionRow, readProjection } from "./rows.ts";
 import type { Saved } from "./saves.ts";
 import { lagOf, type ProjectionChange, readGeneration } from "./service.ts";
-import type { Signals } from "./signals.ts";
+import { type Signals, textOf } from "./signals.ts";
 
 /** What nodes tell each other: something of this projection changed. */
 export interface Moved {
@@ -30,6 +31,8 @@ export interface NoticesDeps {
   log: Log;
   frames: Pick<Frames, "publish" | "wants">;
   moved: BusChannel<Moved>;
+  /** Whether other nodes may change a projection while this one looks at it. */
+  hasOthers: () => boolean;
   signals: Signals;
 }
 
@@ -37,12 +40,19 @@ export interface NoticesDeps {
 const segment = (partition: string): string =>
   partition.replace(/[\s\p{Cc}*>%]/gu, (sign) => (sign === "*" ? "%2A" : encodeURIComponent(sign)));
 
-export function openNotices({ store, clock, log, frames, moved, signals }: NoticesDeps): Notices {
+/** What a health frame tells, besides how far the projection is. */
+const standingOf = (row: ProjectionRow): string =>
+  JSON.stringify([row.status, row.mode, row.generation, row.error_message, row.updated_at]);
+
+export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps): Notices {
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
   const waiting = new Set<string>();
+  /** What subscribers hear last of a projection is what was read last: two looks at it may overtake each other. */
+  const tellInTurn = inTurn();
   moved.listen(({ environmentId, name }) => signals.signal({ environment_id: environmentId, name }));
 
-  async function publishHealth(key: ProjectionKey): Promise<void> {
+  /** Answers what it told; undefined for a projection that is gone. */
+  async function publishHealth(key: ProjectionKey): Promise<string | undefined> {
     const held = await readProjection(store, key);
     if (!held) return;
     const generation = readGeneration(held);
@@ -64,11 +74,24 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
         rebuild_started_at: rfc3339(job.started_at),
       }),
     });
+    return standingOf(held);
   }
 
-  const health = (key: ProjectionKey): void => {
-    publishHealth(key).catch((error) => log.debug("projections.frame_failed", { name: key.name, error }));
-  };
+  /** Another node may have changed it meanwhile, and told so before this one told what it was. */
+  async function publishHealthAsIs(key: ProjectionKey): Promise<void> {
+    for (;;) {
+      const told = await publishHealth(key);
+      if (told === undefined || !hasOthers()) return;
+      const after = await getProjection(store, key);
+      if (!after || standingOf(after) === told) return;
+    }
+  }
+
+  const tell = ({ environment_id, name }: ProjectionKey, work: () => Promise<void>): void =>
+    tellInTurn(textOf({ environment_id, name }), () =>
+      work().catch((error) => log.debug("projections.frame_failed", { name, error })),
+    );
+  const health = (key: ProjectionKey): void => tell(key, () => publishHealthAsIs(key));
 
   function noteHealth({ key, kind }: ProjectionChange): void {
     if (kind === "other" || !frames.wants("projections", key.environment_id)) return;
@@ -76,7 +99,7 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
       health(key);
       return;
     }
-    const text = `${key.environment_id}\n${key.name}`;
+    const text = textOf(key);
     if (waiting.has(text)) return;
     waiting.add(text);
     clock.after(projectionFrameMs, () => {
@@ -114,7 +137,7 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
       });
       const isRead = generation.generation === held.generation;
       if (!isRead || !frames.wants("projections", environment_id)) return;
-      publishStates(saved).catch((error) => log.debug("projections.frame_failed", { name, error }));
+      tell(held, () => publishStates(saved));
     },
   };
   return notices;

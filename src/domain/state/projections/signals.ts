@@ -8,7 +8,7 @@ export interface Signals {
   signal(key: ProjectionKey): void;
 }
 
-const textOf = ({ environment_id, name }: ProjectionKey) => `${environment_id}\n${name}`;
+export const textOf = ({ environment_id, name }: ProjectionKey) => `${environment_id}\n${name}`;
 
 export function openSignals(): Signals {
   const listeners = new Map<string, Set<() => void>>();
