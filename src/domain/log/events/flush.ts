@@ -3,8 +3,6 @@ import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
-import type { NewJoin } from "../../engine/batches/join.ts";
-import type { NewArm } from "../../engine/debounce/arm.ts";
 import {
   gateColumns,
   holdRoom,
@@ -28,20 +26,28 @@ import {
   boundColumn,
   isKeyed,
   lockHeads,
+  moveHead,
   moveHeads,
+  onlyEnvironment,
   refuseLostKeys,
   survivors,
   takeKeys,
 } from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
-import type { SchemaMark } from "../schemas/service.ts";
-import { type Arrival, arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
+import { arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
 import { lateStarts, lateStartsSync } from "./late-starts.ts";
 import { chargedFor, chargeSync, meteredColumns } from "./metering.ts";
 import {
+  eventColumns,
+  type Further,
+  furtherNames,
+  furtherOf,
+  keyColumns,
+  type NewEvent,
+  shownKey,
+} from "./new-event.ts";
+import {
   afterStreams,
-  type EntityPlace,
-  entityColumns,
   hasRuns,
   linkRuns,
   linkRunsSync,
@@ -50,38 +56,6 @@ import {
   refuseStaleStreams,
   type StreamMove,
 } from "./stream-flush.ts";
-
-/** One event on its way into the log, with the runs it starts. */
-export interface NewEvent {
-  id: string;
-  environmentId: string;
-  name: string;
-  version: number;
-  /** JSON texts. */
-  data: string;
-  metadata: string | null;
-  source: string;
-  idempotencyKey: string | null;
-  /** The key is the server's own: see `storedKey`. */
-  ownKey?: true | undefined;
-  /**
-   * The function that is started directly, by its id; null for an event that its triggers are matched with.
-   */
-  invokes: string | null;
-  /** The run whose handler emitted it. */
-  runId: string | null;
-  /** Null for an event of no entity. */
-  entity: EntityPlace | null;
-  /** What the schema of its name says of it; null for a name that has none. */
-  schema: SchemaMark | null;
-  /** The webhook delivery that brought it; left out for an event that none did. */
-  arrival?: Arrival | undefined;
-  runs: readonly NewRun[];
-  /** Starts that wait for repetitions to cease. */
-  arms: readonly NewArm[];
-  /** Starts that wait for other events; left out for none. */
-  joins?: readonly NewJoin[] | undefined;
-}
 
 export interface EmitFlushInput {
   now: Instant;
@@ -128,62 +102,6 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
   redacted_at: null,
 });
 
-/**
- * Mark raised when a function changed since its runs were matched: reload the definitions and match again.
- */
-export const staleDefinitions = "definitions:";
-
-/** What a flush writes besides what every event has. */
-interface Further {
-  appends: boolean;
-  governed: boolean;
-}
-
-const furtherOf = (events: readonly NewEvent[], appends: boolean): Further => ({
-  appends,
-  governed: events.some(({ schema }) => schema !== null),
-});
-
-const eventColumns = (events: readonly NewEvent[], { appends, governed }: Further) => ({
-  id: column.text(events.map((e) => e.id)),
-  environment_id: column.text(events.map((e) => e.environmentId)),
-  name: column.text(events.map((e) => e.name)),
-  version: column.bigint(events.map((e) => e.version)),
-  data: column.text(events.map((e) => e.data)),
-  metadata: column.text(events.map((e) => e.metadata)),
-  source: column.text(events.map((e) => e.source)),
-  key: column.text(events.map(storedKey)),
-  run_id: column.text(events.map((e) => e.runId)),
-  ...(appends && entityColumns(events)),
-  ...(governed && {
-    schema_hash: column.text(events.map((e) => e.schema?.hash ?? null)),
-    schema_breach: column.text(events.map((e) => e.schema?.breach ?? null)),
-  }),
-});
-
-/** What a repeat of a key must agree with (`invokes`), and what it is answered. */
-const keyColumns = (events: readonly NewEvent[]) => ({
-  run_ids: runIdsText(events),
-  invokes: column.text(events.map((e) => e.invokes)),
-  key_use: column.text(events.map((e) => (e.entity ? useOfStream(e.entity.id) : e.invokes))),
-});
-
-/**
- * What the key of an append was used for, as every repeat of it must say too: an emit has nothing there, an
- * invoke a function's id.
- */
-export const useOfStream = (entityId: string): string => `stream:${entityId}`;
-
-export const unsureMark = "?";
-
-/** The key as events show it: without the server's own mark. */
-const shownKey = (events: readonly NewEvent[]) =>
-  events.some((e) => e.ownKey) ? sql`ltrim(key, ${ownKeyMark})` : sql.raw("key");
-
-/** A run that may be skipped is marked: who reads the key looks whether it is there. */
-const runIdsText = (events: readonly NewEvent[]) =>
-  column.text(events.map((e) => JSON.stringify(e.runs.map((r) => (r.gate ? unsureMark + r.id : r.id)))));
-
 const webhookKey = ownKeyMark + webhookKeyStart;
 
 const eventLog: AppendLog<NewEvent> = {
@@ -202,19 +120,57 @@ const eventLog: AppendLog<NewEvent> = {
     THEN ${now} + ${sql.bigint(webhookKeyKeptMs - idempotencyKeptMs)} ELSE ${now} END`,
 };
 
-/** The columns of what not every event has; `of` is the alias that they are read by. */
-const furtherNames = ({ appends, governed }: Further, of = "") => {
-  const names = [
-    ...(appends ? ["entity_id", "entity_type", "entity_version"] : []),
-    ...(governed ? ["schema_hash", "schema_breach"] : []),
-  ];
-  return sql.raw(names.map((name) => `, ${of}${name}`).join(""));
-};
-
 const eventTarget = (
   further: Further,
 ) => sql`events (environment_id, position, id, name, version, data, metadata,
   source, at, idempotency_key, run_id${furtherNames(further)})`;
+
+/**
+ * Mark raised when a function changed since its runs were matched: reload the definitions and match again.
+ */
+export const staleDefinitions = "definitions:";
+
+interface Moving {
+  /** The definitions that the runs of each environment were matched with. */
+  definitions: ReadonlyMap<string, number>;
+  /** A condition that must be computed before the first head is locked. */
+  before: Sql | undefined;
+  now: Instant;
+}
+
+/** `moved`, unless a function changed since the runs were matched. */
+const unlessStale = (isCurrent: Sql, moved: Sql, environment: string): Sql =>
+  sql`CASE WHEN ${isCurrent} THEN ${moved} ELSE ${raiseMark(staleDefinitions, sql.raw(environment))} END`;
+
+/** The heads of the survivors' environments, on PostgreSQL. */
+const headsMoved = (seams: Seams, { definitions, before, now }: Moving): Sql =>
+  sql`known AS (SELECT * FROM ${seams.rowsFrom("k", {
+    environment_id: column.text([...definitions.keys()]),
+    definitions_version: column.bigint([...definitions.values()]),
+  })}),
+    ${lockHeads(eventLog, {
+      further: ["definitions_version"],
+      ...(before && { after: sql`WHERE ${before}` }),
+    })}${moveHeads(eventLog, now, {
+      join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
+      position: unlessStale(
+        sql.raw("head.definitions_version = known.definitions_version"),
+        sql.raw("head.position + n.count"),
+        "head.environment_id",
+      ),
+    })}`;
+
+/** The same where all of them are of environment `only`; `count` is of the survivors, undefined where keys decide. */
+const headMoved = (
+  { definitions, before, now }: Moving,
+  { only, count }: { only: string; count: number | undefined },
+): Sql => {
+  const isCurrent = sql`h.definitions_version = ${sql.bigint(definitions.get(only)!)}`;
+  return moveHead(eventLog, now, {
+    ...{ environmentId: only, count, after: before },
+    position: (moved) => unlessStale(isCurrent, moved, "h.environment_id"),
+  });
+};
 
 /**
  * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
@@ -225,6 +181,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
 
   postgres({ events, bound, definitions, metered = [], streams = [], now }, seams) {
     const keyed = isKeyed(events);
+    const only = onlyEnvironment(events);
     const appends = streams.length > 0;
     const further = furtherOf(events, appends);
     const runs = events.flatMap((e) => e.runs);
@@ -236,11 +193,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     `
       : sql.empty;
     // Lanes are locked before heads: a flush that holds a head must not wait for a lane.
-    const lanesFirst = limited
-      ? sql`WHERE (SELECT count(*) FROM open) >= 0`
-      : appends
-        ? sql`WHERE ${afterStreams}`
-        : sql.empty;
+    const before = limited ? sql`(SELECT count(*) FROM open) >= 0` : appends ? afterStreams : undefined;
     const denied = limited
       ? sql`, (SELECT json_agg(n.id) FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
       : sql.empty;
@@ -256,21 +209,11 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
         ...(metered.length > 0 && meteredColumns(events)),
         ...boundColumn(events, bound),
       })}),
-    known AS (SELECT * FROM ${seams.rowsFrom("k", {
-      environment_id: column.text([...definitions.keys()]),
-      definitions_version: column.bigint([...definitions.values()]),
-    })}),
-    ${appends ? moveStreams(seams, streams, now) : sql.empty}${keyed ? takeKeys(eventLog, now, appends ? afterStreams : undefined) : sql.empty}${room}${survivors(keyed)}${lockHeads(
-      eventLog,
-      {
-        further: ["definitions_version"],
-        after: lanesFirst,
-      },
-    )}${moveHeads(eventLog, now, {
-      join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
-      position: sql`CASE WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
-        ELSE ${raiseMark(staleDefinitions, sql.raw("head.environment_id"))} END`,
-    })}
+    ${appends ? moveStreams(seams, streams, now) : sql.empty}${keyed ? takeKeys(eventLog, now, appends ? afterStreams : undefined) : sql.empty}${room}${survivors(keyed, only !== undefined)}${
+      only === undefined
+        ? headsMoved(seams, { definitions, before, now })
+        : headMoved({ definitions, before, now }, { only, count: keyed ? undefined : events.length })
+    }
     logged AS (
       INSERT INTO ${eventTarget(further)}
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,

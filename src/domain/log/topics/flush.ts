@@ -8,7 +8,9 @@ import {
   boundColumn,
   isKeyed,
   lockHeads,
+  moveHead,
   moveHeads,
+  onlyEnvironment,
   refuseLostKeys,
   survivors,
   takeKeys,
@@ -98,24 +100,15 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
       ...ofRuns,
       ...boundColumn(messages, bound),
     })})`;
-    const environmentIds = new Set(messages.map((m) => m.environmentId));
-    // Most flushes have one environment and no keys. This text is a fifth cheaper than the general one
-    // (measured).
-    const placed =
-      environmentIds.size === 1 && !keyed
-        ? sql`WITH ${item},
-    moved AS (
-      UPDATE topic_heads h SET last_at = GREATEST(h.last_at, ${now}::bigint), position = h.position + ${messages.length}
-      WHERE h.environment_id = ANY (ARRAY(SELECT environment_id FROM item LIMIT 1))
-      RETURNING h.position - ${messages.length} AS base, h.last_at),
-    placed AS MATERIALIZED (
-      SELECT i.*, m.base + i.ord AS position, m.last_at AS at FROM item i CROSS JOIN moved m),`
-        : sql`WITH ${item},
-    ${keyed ? takeKeys(topicLog, now) : sql.empty}${survivors(keyed)}${lockHeads(topicLog)}${moveHeads(topicLog, now)}
-    placed AS MATERIALIZED (
+    const only = onlyEnvironment(messages);
+    return sql`WITH ${item},
+    ${keyed ? takeKeys(topicLog, now) : sql.empty}${survivors(keyed, only !== undefined)}${
+      only === undefined
+        ? sql`${lockHeads(topicLog)}${moveHeads(topicLog, now)}`
+        : moveHead(topicLog, now, { environmentId: only, count: keyed ? undefined : messages.length })
+    }placed AS MATERIALIZED (
       SELECT a.*, m.base + a.place AS position, m.last_at AS at
-      FROM alive a JOIN moved m ON m.environment_id = a.environment_id),`;
-    return sql`${placed}
+      FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     logged AS (${insertMessages(ofRuns)} placed),
     counted AS (
       INSERT INTO ${countTarget}
