@@ -48,7 +48,8 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
   const waiting = new Set<string>();
   /** What subscribers hear last of a projection is what was read last: two looks at it may overtake each other. */
-  const tellInTurn = inTurn();
+  const healthInTurn = inTurn();
+  const statesInTurn = inTurn();
   moved.listen(({ environmentId, name }) => signals.signal({ environment_id: environmentId, name }));
 
   /** Answers what it told; undefined for a projection that is gone. */
@@ -87,25 +88,25 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
     }
   }
 
-  const tell = ({ environment_id, name }: ProjectionKey, work: () => Promise<void>): void =>
-    tellInTurn(textOf({ environment_id, name }), () =>
-      work().catch((error) => log.debug("projections.frame_failed", { name, error })),
-    );
-  const health = (key: ProjectionKey): void => tell(key, () => publishHealthAsIs(key));
+  const failed = (name: string) => (error: unknown) => log.debug("projections.frame_failed", { name, error });
 
   function noteHealth({ key, kind }: ProjectionChange): void {
     if (kind === "other" || !frames.wants("projections", key.environment_id)) return;
+    const text = textOf(key);
+    const tell = () => publishHealthAsIs(key).catch(failed(key.name));
     if (kind === "transition") {
-      health(key);
+      healthInTurn(text, tell);
       return;
     }
-    const text = textOf(key);
     if (waiting.has(text)) return;
     waiting.add(text);
-    clock.after(projectionFrameMs, () => {
-      waiting.delete(text);
-      health(key);
-    });
+    clock.after(projectionFrameMs, () =>
+      healthInTurn(text, () => {
+        // Not before its turn: looks that take longer than the pace would pile up.
+        waiting.delete(text);
+        return tell();
+      }),
+    );
   }
 
   /** One query for the names of all events: a save may be of a thousand partitions. */
@@ -137,7 +138,7 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
       });
       const isRead = generation.generation === held.generation;
       if (!isRead || !frames.wants("projections", environment_id)) return;
-      tell(held, () => publishStates(saved));
+      statesInTurn(textOf({ environment_id, name }), () => publishStates(saved).catch(failed(name)));
     },
   };
   return notices;
