@@ -82,22 +82,25 @@ describe.each(engines)("events of one environment and of several on %s", (engine
     expect(await heads()).toEqual({ env_a: 4, env_b: 2 });
   });
 
-  test("what repeats a key is not written, and takes no position", async () => {
-    const before = await heads();
-    for (const others of [[], [eventOf("env_b", `other-${made}`)]]) {
-      const { env_a: from } = (await heads()) as { env_a: number };
-      const key = `k-${made}`;
-      expect(await positions([eventOf("env_a", key), eventOf("env_a"), ...others])).toMatchObject([
-        [1, from + 1],
-        [2, from + 2],
-        ...others.map(() => [3, before.env_b! + 1]),
-      ]);
-      expect(await positions([eventOf("env_a", key), eventOf("env_a")])).toEqual([[2, from + 3]]);
-      expect(await positions([eventOf("env_a", key)])).toEqual([]);
-      const bound = eventOf("env_a", key);
-      expect(await refusal(flush([bound, eventOf("env_a")], { bound: new Set([bound]) }))).toBe(lostKeys);
-      expect(await heads()).toMatchObject({ env_a: from + 3 });
-    }
+  test.each([
+    ["alone", 0],
+    ["beside another environment", 1],
+  ])("what repeats a key is not written, and takes no position: %s", async (_, others) => {
+    const { env_a: from, env_b: other } = (await heads()) as { env_a: number; env_b: number };
+    const key = `k-${made}`;
+    let beside = other;
+    /** Events of `env_a`, and behind them another's where there are several. */
+    const asked = (...keys: (string | null)[]) => [
+      ...keys.map((one) => eventOf("env_a", one)),
+      ...Array.from({ length: others }, () => eventOf("env_b", `other-${made}`)),
+    ];
+    const otherAt = (ord: number) => Array.from({ length: others }, () => [ord, ++beside]);
+    expect(await positions(asked(key, null))).toEqual([[1, from + 1], [2, from + 2], ...otherAt(3)]);
+    expect(await positions(asked(key, null))).toEqual([[2, from + 3], ...otherAt(3)]);
+    expect(await positions(asked(key))).toEqual(otherAt(2));
+    const refused = asked(key, null);
+    expect(await refusal(flush(refused, { bound: new Set(refused.slice(0, 1)) }))).toBe(lostKeys);
+    expect(await heads()).toEqual({ env_a: from + 3, env_b: beside });
   });
 
   test("a function that changed meanwhile refuses all of it", async () => {

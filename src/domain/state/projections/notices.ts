@@ -138,7 +138,7 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
       });
       const isRead = generation.generation === held.generation;
       if (!isRead || !frames.wants("projections", environment_id)) return;
-      statesInTurn(textOf({ environment_id, name }), () => publishStates(saved).catch(failed(name)));
+      statesInTurn(textOf(held), () => publishStates(saved).catch(failed(name)));
     },
   };
   return notices;
