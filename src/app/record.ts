@@ -29,6 +29,9 @@ export interface RecordNeeds {
   callTrail?: CallTrail;
 }
 
+/** While a snapshot is held, a look of the sweeper walks over the index entries of all runs that ended since. */
+const sweepShareMax = 0.1;
+
 /** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */
 export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
   const { config, store, clock, log } = host;
@@ -60,7 +63,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
   const sweepOnce = openSweep({
     store,
     clock,
-    wakeOnce: runs.wakeOnce,
+    wakeOnce: () => runs.wakeOnce(true),
     healed: integrity.healed,
     onQueued,
     definitionOf,
@@ -100,6 +103,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
         name: "runs.sweep",
         about: "Moves runs that are overdue, and compares runs with their executions, a slice a tick.",
         everyMs: 5_000,
+        shareMax: sweepShareMax,
         tick: sweepOnce,
       },
     ],

@@ -14,6 +14,8 @@ export interface DutyLoop {
   everyMs: number;
   /** Asks this loop for ticks, on the node that leads. */
   waker?: Waker;
+  /** As of a loop. */
+  shareMax?: number;
   tick: (write: LeaderWrite) => Promise<{ againInMs?: number } | void>;
 }
 
@@ -29,7 +31,7 @@ export interface DutiesDeps {
 /** The loop of a duty: does nothing on nodes that do not lead it. */
 export function dutyLoop(
   { store, leadership, log }: DutiesDeps,
-  { duty, name, about, everyMs, waker, tick }: DutyLoop,
+  { duty, name, about, everyMs, waker, shareMax, tick }: DutyLoop,
 ): LoopOptions {
   return {
     name,
@@ -37,6 +39,7 @@ export function dutyLoop(
     duty,
     everyMs,
     ...(waker && { waker }),
+    ...(shareMax !== undefined && { shareMax }),
     async tick() {
       const epoch = leadership.epochOf(duty);
       if (epoch === undefined) return { againInMs: followerMs };

@@ -10,8 +10,13 @@ export interface LoopOptions {
   everyMs: number;
   /** Asks this loop for ticks; shared with the parts that know when there is work. */
   waker?: Waker;
-  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
-  tick: () => Promise<{ againInMs?: number } | void>;
+  /** Of the time, at most, in ticks that nobody asks for: a long one is followed by a longer rest. */
+  shareMax?: number;
+  /**
+   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. `isAsked`: by
+   * `Loop.tick`, and not by the plan.
+   */
+  tick: (isAsked?: boolean) => Promise<{ againInMs?: number } | void>;
 }
 
 export type LoopFacts = Pick<LoopOptions, "name" | "about" | "everyMs" | "duty">;
@@ -88,11 +93,13 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
 
   const round = async () => {
     let pauseMs = options.everyMs;
+    const beganAt = host.clock.elapsed();
     try {
-      const wish = await options.tick();
+      const wish = await options.tick(false);
       progressAt = host.clock.now();
       failuresInRow = 0;
       if (wish?.againInMs !== undefined) pauseMs = Math.min(pauseMs, wish.againInMs);
+      if (options.shareMax) pauseMs = Math.max(pauseMs, (host.clock.elapsed() - beganAt) / options.shareMax);
     } catch (error) {
       failures++;
       pauseMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(failuresInRow++, 10));
@@ -138,7 +145,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       beside++;
       try {
         while (ticking) await ticking;
-        await options.tick();
+        await options.tick(true);
       } finally {
         if (--beside === 0 && wanted) {
           wanted = false;

@@ -12,8 +12,10 @@ export interface Turn<P extends WorkScope = WorkScope> {
   quota: number;
 }
 
-/** The longest due of all environments, or a quota for each scope. */
-export type Slice<P extends WorkScope = WorkScope> = { oldest: number } | { turns: readonly Turn<P>[] };
+/** The longest due of all environments, of those that are due at `from` or later; or a quota for each scope. */
+export type Slice<P extends WorkScope = WorkScope> =
+  | { oldest: number; from?: number | undefined }
+  | { turns: readonly Turn<P>[] };
 
 /** Due work of many environments, claimed by a loop. */
 export interface SharedWork<P extends WorkScope = WorkScope> {
@@ -220,9 +222,12 @@ export function sliceOf<P extends WorkScope>(
   key: (places: readonly P[]) => Record<string, SqlArray> = byEnvironment,
 ): Sql {
   const { table, columns, where = every, dueAt, until, tail = [], lock = sql.empty } = rows;
-  if ("oldest" in slice)
-    return sql`SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} AND ${columnsOf([dueAt])} <= ${until}
+  if ("oldest" in slice) {
+    const { from } = slice;
+    const since = from === undefined ? sql.empty : sql`AND ${columnsOf([dueAt])} >= ${from}`;
+    return sql`SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ${since} AND ${columnsOf([dueAt])} <= ${until}
       ORDER BY ${columnsOf([dueAt, ...tail])} LIMIT ${slice.oldest} ${lock}`;
+  }
   const { turns } = slice;
   const keys = key(turns.map(({ scope: place }) => place));
   const same = Object.keys(keys).map((name) => `d.${name} = p.${name}`);

@@ -5,13 +5,12 @@ import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engi
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
 import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
 import { openLateStarts } from "../../src/domain/engine/runs/late-start.ts";
-import { wakeSliceMax } from "../../src/domain/engine/runs/limits.ts";
+import { nextWakeAt } from "../../src/domain/engine/runs/rows.ts";
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { openSchedules } from "../../src/domain/engine/schedules/service.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { roundRobin } from "../../src/kit/round-robin.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { plant } from "../support/plant.ts";
@@ -52,7 +51,6 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       onSilent: nothing,
     });
   };
-  const share = { clock, limit: wakeSliceMax };
   const starts = openLateStarts({
     ...{ store: {} as Store, clock, ids, log: silentLog },
     definitionOf: async () => ({}) as FunctionDefinition,
@@ -77,7 +75,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       waiting_step_id: "'s'",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}' AND state = '${state}'`));
-    await roundRobin([wakes().wakes], share);
+    await wakes().moveDue(undefined);
     await shared.expectShared();
     expect(await shared.count(`executions WHERE state = '${state}'`)).toBe(0);
     await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
@@ -90,9 +88,29 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       wake_at: "0",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}'`));
-    await roundRobin([wakes().timeouts], share);
+    await wakes().moveDue(undefined);
     await shared.expectShared();
     expect(await shared.count("executions")).toBe(0);
+  });
+
+  test("runs.wake: from a place on, what lies before stays", async () => {
+    const early = clock.now() - 20_000;
+    for (const [id, dueAt] of Object.entries({ run_before: early - 1, run_at: early }))
+      await plant(shared.bare, "executions", 1, {
+        run_id: `'${id}'`,
+        environment_id: `'${modest}'`,
+        state: "'leased'",
+        wake_at: `${dueAt}`,
+        timeout_at: `${dueAt}`,
+      });
+    const left = () => shared.count("executions WHERE state = 'leased'");
+    expect(await nextWakeAt(shared.bare, early)).toBe(early);
+    expect(await nextWakeAt(shared.bare)).toBe(early - 1);
+    await wakes().moveDue(early);
+    expect(await left()).toBe(1);
+    await wakes().moveDue(undefined);
+    expect(await left()).toBe(0);
+    await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
   });
 
   test("runs.deadlines", async () => {

@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
 import { type LoopOptions, loop } from "../../src/kit/loop.ts";
 
-function started(tick: LoopOptions["tick"], everyMs = 1_000) {
+function started(tick: LoopOptions["tick"], more: Partial<LoopOptions> = {}) {
   const clock = testClock(0);
   const errors: unknown[] = [];
   const made = loop(
     { clock, onError: (_, error) => errors.push(error) },
-    { name: "test", about: "Tested.", everyMs, tick },
+    { name: "test", about: "Tested.", everyMs: 1_000, tick, ...more },
   );
   made.start();
   return { clock, errors, loop: made };
@@ -30,6 +30,49 @@ describe("loop", () => {
     }
     expect(at).toEqual([0, 1_000, 1_010, 2_010]);
     expect(l.progressAt()).toBe(at[3] as number);
+    await l.stop();
+  });
+
+  test("a tick that took long is followed by a longer rest, but where somebody asks", async () => {
+    const at: number[] = [];
+    let finish = () => {};
+    const { clock, loop: l } = started(
+      () => {
+        at.push(clock.now());
+        return new Promise<void>((resolve) => {
+          finish = resolve;
+        });
+      },
+      { shareMax: 0.1 },
+    );
+    const takes = async (ms: number) => {
+      await clock.advance(ms);
+      finish();
+      await settle();
+    };
+    await clock.advance(0);
+    await takes(300);
+    await clock.advance(2_999);
+    expect(at).toEqual([0]);
+    await clock.advance(1);
+    await takes(20);
+    await clock.advance(1_000);
+    await takes(300);
+    l.wake();
+    expect(at).toEqual([0, 3_300, 4_320, 4_620]);
+    finish();
+    await l.stop();
+  });
+
+  test("a tick knows whether it was asked for by name", async () => {
+    const asked: (boolean | undefined)[] = [];
+    const { clock, loop: l } = started(async (isAsked) => void asked.push(isAsked));
+    await clock.advance(0);
+    await settle();
+    await l.tick();
+    l.wake();
+    await settle();
+    expect(asked).toEqual([false, true, false]);
     await l.stop();
   });
 

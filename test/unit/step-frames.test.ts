@@ -4,6 +4,7 @@ import { openWorkerFrames, type WorkerFrame } from "../../src/domain/engine/work
 import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
 import { openStepFrames, verbsOf } from "../../src/domain/realtime/pubsub/step-frames.ts";
 import { testClock } from "../../src/kit/clock.ts";
+import { sql } from "../../src/kit/sql.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { until } from "../support/until.ts";
 
@@ -41,7 +42,7 @@ test("while nobody reads step frames the store is not asked; then once for all t
   const times = { started_at: 4, ended_at: 5, created_at: 5, updated_at: 5 };
   const frames = openStepFrames({
     store: {
-      seams: { rowsFrom: () => ({ text: "", values: [] }) } as unknown as Store["seams"],
+      seams: { rowsFrom: () => sql.empty, byKey: () => sql.empty } as unknown as Store["seams"],
       all: (async () => {
         asked++;
         return [1, 2].map((ord) => ({ ord, ...step, ...times }));

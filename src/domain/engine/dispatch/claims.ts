@@ -119,7 +119,8 @@ export class Claims {
       demands.length === 0 ? undefined : runs.claim({ now, demands }),
       limited.length === 0 ? undefined : runs.claimLimited({ now, demands: limited }),
     ]);
-    for (const { queue, since } of demands) if (since === 0) queue.wholeMs = clock.elapsed() - startedAt;
+    for (const { queue, since } of demands)
+      if (since === 0) queue.wholeLooks.took(clock.elapsed() - startedAt);
     // Both are noted before either failure is thrown: what one has claimed must reach its workers.
     if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
     if (limitedClaim.status === "rejected") for (const { state } of limited) noteClaimFailed(state);

@@ -8,14 +8,6 @@ import { type LimitedLanes, nextLanes } from "./limited-lanes.ts";
 import { creditOf } from "./polls.ts";
 import { type ClaimSlot, expectedWorker, type FunctionQueue, type HeldPoll, isClaimable } from "./queues.ts";
 
-/** A claim ignores `FunctionQueue.since` this often, and finds rows that became visible too late for it. */
-const wholeEveryMs = 2_000;
-/**
- * The share of the time that looks at the whole queue may take. While a snapshot is held, vacuum removes nothing, and each of them walks over
- * the index entries of all runs that were claimed since.
- */
-const wholeShareMax = 0.1;
-
 export interface PlannedQueue {
   queue: FunctionQueue;
   /** In the order of the slots that the claim asks for. */
@@ -123,10 +115,8 @@ function demandsOf(
       plan.limited.push({ ...demand, state: queue.limited, laneIds, paced: queue.limited.paced });
       continue;
     }
-    const whole = now - queue.wholeAt >= Math.max(wholeEveryMs, queue.wholeMs / wholeShareMax);
-    if (whole) queue.wholeAt = now;
     queue.dirty = false;
-    plan.demands.push({ ...demand, since: whole ? 0 : queue.since });
+    plan.demands.push({ ...demand, since: queue.wholeLooks.begins(now) ? 0 : queue.since });
   }
   return plan;
 }

@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { WholeLooks } from "../../../kit/whole-looks.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { QueueHint } from "../runs/run.ts";
 import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
@@ -58,9 +59,8 @@ export interface FunctionQueue {
   limited: LimitedLanes | undefined;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
-  /** When a claim last ignored `since` and looked at the whole queue, and how long that took. */
-  wholeAt: number;
-  wholeMs: number;
+  /** Of claims that ignore `since` and look at the whole queue. */
+  wholeLooks: WholeLooks;
   lookedAt: number;
   /** Runs to ask for in the next claim; grows while claims come back full. */
   claimSize: number;
@@ -87,6 +87,9 @@ export const claimSizeMin = 16;
 
 /** A poll makes a queue stale that no claim has looked at for this long. */
 export const lookEveryMs = 1_000;
+/** Claims look at a whole queue this often, and for at most this share of the time. */
+const wholeEveryMs = 2_000;
+const wholeShareMax = 0.02;
 /** A queue that nobody polls is forgotten after this. */
 const unpolledKeptMs = 60 * lookEveryMs;
 
@@ -100,8 +103,7 @@ const newFunctionQueue = (environmentId: string, functionId: string, now: Instan
   limited: undefined,
   createdAt: now,
   lastDispatchedAt: undefined,
-  wholeAt: 0,
-  wholeMs: 0,
+  wholeLooks: new WholeLooks({ everyMs: wholeEveryMs, shareMax: wholeShareMax }),
   lookedAt: 0,
   claimSize: claimSizeMin,
   polls: new Set(),

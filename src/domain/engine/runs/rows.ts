@@ -311,12 +311,14 @@ export async function triggersOf(
   return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));
 }
 
-/** The earliest planned wake of any environment. */
-export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
+/** The earliest planned wake of any environment, of those at `from` or later. */
+export async function nextWakeAt(store: Store, from?: Instant): Promise<Instant | undefined> {
+  const since = (name: string) => (from === undefined ? sql.empty : sql`AND ${sql.raw(name)} >= ${from}`);
   const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
-    SELECT (SELECT wake_at FROM executions WHERE state <> 'queued' ORDER BY wake_at LIMIT 1) AS at
+    SELECT (SELECT wake_at FROM executions WHERE state <> 'queued' ${since("wake_at")} ORDER BY wake_at LIMIT 1) AS at
     UNION ALL
-    SELECT (SELECT timeout_at FROM executions WHERE timeout_at IS NOT NULL ORDER BY timeout_at LIMIT 1)) due`);
+    SELECT (SELECT timeout_at FROM executions WHERE timeout_at IS NOT NULL ${since("timeout_at")}
+      ORDER BY timeout_at LIMIT 1)) due`);
   return row?.at ?? undefined;
 }
 

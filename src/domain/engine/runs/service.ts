@@ -9,7 +9,6 @@ import {
   purgeSliceMax,
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import { roundRobin } from "../../../kit/round-robin.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
@@ -60,6 +59,7 @@ import type { RunEnd } from "./undo/ending.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
+import { openWakeLooks } from "./wakes/wake-looks.ts";
 import { openWakes } from "./wakes/wake-work.ts";
 
 export type { ListRunsInput, RunsPage };
@@ -142,8 +142,11 @@ export interface Runs {
   tidyLanes(write: Store["write"]): Promise<void>;
   /** Completed steps of these runs, in order: handlers do not run them again. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
-  /** The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. */
-  wakeOnce(): Promise<{ againInMs?: number }>;
+  /**
+   * The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. One that is asked for looks
+   * at all of them.
+   */
+  wakeOnce(isAsked?: boolean): Promise<{ againInMs?: number }>;
   /** Resumes runs whose event came, and ends runs that an event cancels. */
   matcher: Matcher;
   /** Resumes runs whose entity, key or child is what they wait for. */
@@ -184,9 +187,6 @@ export interface RunsDeps {
   wakeChildren: () => void;
 }
 
-/** A due row that is locked stays due: the loop comes back after this, and does not spin. */
-const wakeEveryMsMin = 20;
-
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
@@ -215,11 +215,7 @@ export function openRuns(deps: RunsDeps): Runs {
   const onWaiting = { onWaiting: matcher.wake, onWaitingStates: states.awaited };
   const reports = openReports({ ...deps, ...onWaiting, onChildren }, tally);
   gaugeActive(deps);
-  const { wakes, timeouts, isPardoning, endSilent } = openWakes({
-    ...deps,
-    matcher: allOf([matcher, states]),
-    onFailed,
-  });
+  const wakes = openWakes({ ...deps, matcher: allOf([matcher, states]), onFailed });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -229,7 +225,7 @@ export function openRuns(deps: RunsDeps): Runs {
     putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
     drain: reports.drain,
     ...leasesIn(deps),
-    endSilent,
+    endSilent: wakes.endSilent,
     matcher,
     states,
     childrenOnce: children.moveOnce,
@@ -295,12 +291,7 @@ export function openRuns(deps: RunsDeps): Runs {
       if (runIds.length > 0) onChildren();
     },
 
-    async wakeOnce() {
-      await roundRobin([wakes, timeouts], { clock, limit: wakeSliceMax });
-      // A lease that is pardoned is due all the while.
-      const next = isPardoning() ? undefined : await rows.nextWakeAt(store);
-      return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
-    },
+    wakeOnce: openWakeLooks({ store, clock }, wakes),
   };
 }
 

@@ -83,14 +83,17 @@ export function openStepFrames({ store, clock, log, frames }: StepFramesDeps): S
     sliceMax: stepsSliceMax,
     onFailed: (error) => log.debug("frames.steps_unread", { error }),
     async look(announcements) {
+      const { rowsFrom, byKey } = store.seams;
+      const run_id = column.text(announcements.map((one) => one.runId));
       const rows =
         await store.all<StepFrameRow>(sql`SELECT v.ord, s.name, s.type, s.status, s.output, s.error, s.started_at,
           s.ended_at, s.created_at, s.updated_at
-        FROM ${store.seams.rowsFrom("v", {
-          run_id: column.text(announcements.map((one) => one.runId)),
+        FROM ${rowsFrom("v", {
+          run_id,
           step_id: column.text(announcements.map((one) => one.stepId)),
           environment_id: column.text(announcements.map((one) => one.environmentId)),
         })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id AND s.environment_id = v.environment_id
+          ${byKey("s.run_id", run_id)}
         ORDER BY v.ord`);
       for (const row of rows) {
         const one = announcements[row.ord - 1]!;

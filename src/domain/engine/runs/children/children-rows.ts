@@ -68,8 +68,8 @@ export async function claimInvocations(
       CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
         ${byKey("i.parent_run_id", parents)}
-      JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
-      JOIN runs r ON r.id = v.parent_run_id
+      JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id ${byKey("s.run_id", parents)}
+      JOIN runs r ON r.id = v.parent_run_id ${byKey("r.id", parents)}
       LEFT JOIN executions e ON e.run_id = v.parent_run_id ${byKey("e.run_id", parents)}`);
   return { claimed: found, counts };
 }
@@ -117,15 +117,17 @@ export async function finishInvocations(
   );
   const again = outcomes.filter(({ one, outcome }) => one.is_wanted !== null && !outcome);
   const over = outcomes.filter((each) => !again.includes(each));
-  const { rowsFrom } = session.seams;
-  if (started.length > 0)
+  const { rowsFrom, byKey } = session.seams;
+  if (started.length > 0) {
+    const run_id = column.text(started.map(({ one }) => one.parent_run_id));
     await session.run(
       sql`UPDATE steps SET child_run_id = v.child_run_id FROM ${rowsFrom("v", {
-        run_id: column.text(started.map(({ one }) => one.parent_run_id)),
+        run_id,
         step_id: column.text(started.map(({ one }) => one.step_id)),
         child_run_id: column.text(started.map(({ childRunId }) => childRunId)),
-      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id`,
+      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id ${byKey("steps.run_id", run_id)}`,
     );
+  }
   // A child that ended before its parent began to wait for it (again) wrote no row of `child_ends` for this
   // wait.
   const known = started.filter(({ one }) => one.kind === "invoke");

@@ -27,15 +27,16 @@ export async function pendingRows(
   session: Session,
   steps: readonly { runId: string; stepId: string }[],
 ): Promise<Map<string, PendingRow>> {
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text(steps.map((s) => s.runId));
   const rows =
     await session.all<PendingRow>(sql`SELECT s.run_id, s.step_id, s.name, s.wait_event_name, s.child_run_id,
-      s.failure_told_at, s.on_timeout, COALESCE(i.function_id, c.function_id) AS function_id
-    FROM ${session.seams.rowsFrom("v", {
-      run_id: column.text(steps.map((s) => s.runId)),
-      step_id: column.text(steps.map((s) => s.stepId)),
-    })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id
-      LEFT JOIN invocations i ON i.parent_run_id = s.run_id AND i.step_id = s.step_id
-      LEFT JOIN runs c ON c.id = s.child_run_id`);
+      s.failure_told_at, s.on_timeout,
+      COALESCE(i.function_id, (SELECT c.function_id FROM runs c WHERE c.id = s.child_run_id)) AS function_id
+    FROM ${rowsFrom("v", { run_id, step_id: column.text(steps.map((s) => s.stepId)) })}
+      JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id ${byKey("s.run_id", run_id)}
+      LEFT JOIN invocations i ON i.parent_run_id = v.run_id AND i.step_id = v.step_id
+        ${byKey("i.parent_run_id", run_id)}`);
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 

@@ -71,11 +71,12 @@ export async function refusedLast(
 ): Promise<Map<string, RunError>> {
   const found = new Map<string, RunError>();
   if (rows.length === 0) return found;
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text(rows.map((row) => row.run_id));
   const last = await session.all<{ run_id: string; detail: string }>(sql`SELECT h.run_id, h.detail
-    FROM ${session.seams.rowsFrom("v", {
-      run_id: column.text(rows.map((row) => row.run_id)),
-      sequence: column.bigint(rows.map((row) => row.history_count)),
-    })} JOIN run_history h ON h.run_id = v.run_id AND h.sequence = v.sequence AND h.type = ${noted}`);
+    FROM ${rowsFrom("v", { run_id, sequence: column.bigint(rows.map((row) => row.history_count)) })}
+      JOIN run_history h ON h.run_id = v.run_id AND h.sequence = v.sequence AND h.type = ${noted}
+        ${byKey("h.run_id", run_id)}`);
   const rowOf = new Map(rows.map((row) => [row.run_id, row]));
   for (const { run_id, detail } of last) {
     const { execution_seq, message, code, lease_until } = JSON.parse(detail) as RefusalNote;

@@ -64,7 +64,8 @@ export async function resolveSteps(
       place: column.bigint(list.map((r) => r.output)),
       error: column.text(list.map((r) => r.error)),
     })} LEFT JOIN ${rowsFrom("o", { output: column.text(texts) })} ON o.ord = v.place
-    WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'`);
+    WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'
+      ${byKey("steps.run_id", run_id)}`);
   noteSteps(
     session,
     list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),

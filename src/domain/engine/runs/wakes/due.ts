@@ -147,13 +147,16 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
   const { rowsFrom, byKey } = session.seams;
   const run_id = column.text(rows.map((row) => row.run_id));
   const slept = rows.filter((row) => row.state === "sleeping");
-  if (slept.length > 0)
+  if (slept.length > 0) {
+    const sleepers = column.text(slept.map((row) => row.run_id));
     await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
         duration_ms = ${now} - started_at
       FROM ${rowsFrom("v", {
-        run_id: column.text(slept.map((row) => row.run_id)),
+        run_id: sleepers,
         step_id: column.text(slept.map((row) => row.waiting_step_id)),
-      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
+      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'
+        ${byKey("steps.run_id", sleepers)}`);
+  }
   noteSteps(
     session,
     slept.map((row) => ({ ...row, step_id: row.waiting_step_id })),

@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { Log } from "../../../../kit/log.ts";
-import type { SharedWork, Slice } from "../../../../kit/round-robin.ts";
+import { roundRobin, type SharedWork, type Slice } from "../../../../kit/round-robin.ts";
 import type { Store } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
@@ -29,8 +29,8 @@ const isPending = ({ state }: WakeQueue): boolean => state === "waiting" || stat
 const leasePardonMs = 3_000;
 
 export interface Wakes {
-  wakes: SharedWork<WakeQueue>;
-  timeouts: SharedWork;
+  /** Moves what is due, at `from` or later, and does not end before. */
+  moveDue(from: Instant | undefined): Promise<unknown>;
   isPardoning(): boolean;
   /** Ends leases that were not renewed; answers how many. */
   endSilent(silence: Silence): Promise<number>;
@@ -70,11 +70,11 @@ export function openWakes(deps: WakesDeps): Wakes {
     return moved.counts;
   }
 
-  const wakes: SharedWork<WakeQueue> = {
+  const wakesFrom = (from: Instant | undefined): SharedWork<WakeQueue> => ({
     async oldest(limit) {
       const now = clock.now();
-      const woken = await wake(now, { oldest: limit });
-      if (woken.isPendingDue) await timeOut(now, woken.waitedIn, { oldest: limit });
+      const woken = await wake(now, { oldest: limit, from });
+      if (woken.isPendingDue) await timeOut(now, woken.waitedIn, { oldest: limit, from });
       return { found: woken.found, taken: woken.found };
     },
     async scopes() {
@@ -91,7 +91,7 @@ export function openWakes(deps: WakesDeps): Wakes {
       const moved = pending.length === 0 ? [] : await timeOut(now, waitedIn, { turns: pending });
       return turns.map((turn) => (isPending(turn.scope) ? moved : woken).shift() ?? 0);
     },
-  };
+  });
 
   async function endLate(slice: Slice): Promise<number[]> {
     const { ended, counts } = await store.write((session) => endTimedOut(session, clock.now(), slice));
@@ -102,17 +102,18 @@ export function openWakes(deps: WakesDeps): Wakes {
     return "turns" in slice ? counts : [ended.length];
   }
 
-  const timeouts: SharedWork = {
+  const timeoutsFrom = (from: Instant | undefined): SharedWork => ({
     async oldest(limit) {
-      const [count = 0] = await endLate({ oldest: limit });
+      const [count = 0] = await endLate({ oldest: limit, from });
       return { found: count, taken: count };
     },
     scopes: () => timeoutEnvironments(store, clock.now()),
     claim: (turns) => endLate({ turns }),
-  };
+  });
 
   return {
-    ...{ wakes, timeouts, isPardoning },
+    moveDue: (from) => roundRobin([wakesFrom(from), timeoutsFrom(from)], { clock, limit: wakeSliceMax }),
+    isPardoning,
     async endSilent(silence) {
       let count = 0;
       for (;;) {

@@ -1,0 +1,40 @@
+import type { Clock, Instant } from "../../../../kit/clock.ts";
+import { WholeLooks } from "../../../../kit/whole-looks.ts";
+import type { Store } from "../../../../store/store.ts";
+import { nextWakeAt } from "../rows.ts";
+import type { Wakes } from "./wake-work.ts";
+
+/** A due row that is locked stays due: the loop comes back after this, and does not spin. */
+const wakeEveryMsMin = 20;
+/** Looks at all wakes that there are take at most this share of the time; without a held snapshot nearly every look is one. */
+const wholeShareMax = 0.01;
+/** A wake is written at most so long after its time. One that is written later waits for a look at all wakes. */
+const writtenLateMsMax = 10_000;
+
+/**
+ * Moves what is due. Between two looks at all wakes it begins where the last one found the first of them: what lies before are
+ * index entries of runs that are over, which PostgreSQL keeps while a snapshot is held.
+ */
+export function openWakeLooks(
+  { store, clock }: { store: Store; clock: Clock },
+  wakes: Pick<Wakes, "moveDue" | "isPardoning">,
+): (isAsked?: boolean) => Promise<{ againInMs?: number }> {
+  const whole = new WholeLooks({ everyMs: 0, shareMax: wholeShareMax });
+  let floor: Instant | undefined;
+
+  return async (isAsked = false) => {
+    const now = clock.now();
+    const isWhole = whole.begins(clock.elapsed()) || isAsked;
+    const from = isWhole ? undefined : floor;
+    await wakes.moveDue(from);
+    // A lease that is pardoned is due all the while.
+    if (wakes.isPardoning()) return {};
+    const askedAt = clock.elapsed();
+    const next = await nextWakeAt(store, from);
+    if (from === undefined) {
+      whole.took(clock.elapsed() - askedAt);
+      floor = Math.min(next ?? now, now - writtenLateMsMax);
+    }
+    return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
+  };
+}

@@ -1,0 +1,86 @@
+import { expect, test } from "bun:test";
+import { openWakeLooks } from "../../src/domain/engine/runs/wakes/wake-looks.ts";
+import { testClock } from "../../src/kit/clock.ts";
+import { WholeLooks } from "../../src/kit/whole-looks.ts";
+import type { Store } from "../../src/store/store.ts";
+
+const startAt = 1_000_000_000;
+
+/** A store whose look for the next wake takes `tookMs` and finds `next`. */
+function looking({ tookMs, next }: { tookMs: number; next?: number }) {
+  const clock = testClock(startAt);
+  const froms: (number | undefined)[] = [];
+  const place = { tookMs, next, isPardoning: false };
+  const store = {
+    async one() {
+      await clock.advance(place.tookMs);
+      return { at: place.next ?? null };
+    },
+  } as unknown as Store;
+  const look = openWakeLooks(
+    { store, clock },
+    {
+      moveDue: async (from) => void froms.push(from),
+      isPardoning: () => place.isPardoning,
+    },
+  );
+  return { clock, froms, place, look };
+}
+
+test("a look at all wakes takes a hundredth of the time; the others begin where it found the first", async () => {
+  const { clock, froms, look } = looking({ tookMs: 10, next: startAt - 60_000 });
+  for (let round = 0; round < 5; round++) {
+    await look();
+    await clock.advance(290);
+  }
+  expect(froms).toEqual([undefined, startAt - 60_000, startAt - 60_000, startAt - 60_000, undefined]);
+});
+
+test("looks that cost nothing are at all wakes", async () => {
+  const { clock, froms, look } = looking({ tookMs: 0, next: startAt + 60_000 });
+  for (let round = 0; round < 3; round++) {
+    await look();
+    await clock.advance(20);
+  }
+  expect(froms).toEqual([undefined, undefined, undefined]);
+});
+
+test("what is planned for later moves no look beyond what may be written late", async () => {
+  const { froms, look } = looking({ tookMs: 10, next: startAt + 60_000 });
+  await look();
+  await look();
+  expect(froms).toEqual([undefined, startAt - 10_000]);
+});
+
+test("one that is asked for is at all wakes", async () => {
+  const { froms, look } = looking({ tookMs: 10 });
+  for (const isAsked of [false, true, false]) await look(isAsked);
+  expect(froms).toEqual([undefined, undefined, startAt - 10_000 + 10]);
+});
+
+test("while leases are pardoned, each look is at all wakes and none is planned", async () => {
+  const { froms, place, look } = looking({ tookMs: 10, next: startAt - 1 });
+  place.isPardoning = true;
+  expect([await look(), await look()]).toEqual([{}, {}]);
+  expect(froms).toEqual([undefined, undefined]);
+});
+
+test("a look says when the next wake is due, and not at once where what is due is held by others", async () => {
+  const { place, look } = looking({ tookMs: 0, next: startAt + 5_000 });
+  expect(await look()).toEqual({ againInMs: 5_000 });
+  place.next = startAt - 5_000;
+  expect(await look()).toEqual({ againInMs: 20 });
+  place.next = undefined;
+  expect(await look()).toEqual({});
+});
+
+test("whole looks come as often as asked for, and rarer where they take long", () => {
+  const looks = new WholeLooks({ everyMs: 100, shareMax: 0.1 });
+  const begun: number[] = [];
+  for (let now = 0; now < 1_000; now += 10)
+    if (looks.begins(now)) {
+      begun.push(now);
+      looks.took(now < 300 ? 1 : 40);
+    }
+  expect(begun).toEqual([0, 100, 200, 300, 700]);
+});
