@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { leastUnmatched } from "../../src/domain/engine/runs/waits/wait-rows.ts";
-import { nextSlice } from "../../src/domain/record/retention/rules.ts";
 import { openRetention } from "../../src/domain/record/retention/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
+import { nextSlice } from "../../src/kit/slice-size.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 

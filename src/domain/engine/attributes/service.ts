@@ -1,6 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { expireSliceMax } from "../../../kit/limits.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { LeaderWrite, Store, StoreReader } from "../../../store/store.ts";
 import {
   attributePurgeMs,
@@ -39,15 +39,13 @@ export interface AttributesDeps {
   definitionsVersion(reader: StoreReader, environmentId: string): Promise<number | undefined>;
 }
 
-/** Between two slices other writers come in. */
-const breathMs = 1;
-
 export function openAttributes({
   store,
   clock,
   definitions,
   definitionsVersion,
 }: AttributesDeps): Attributes {
+  const size = new SliceSize(clock);
   /** Undefined when the functions changed meanwhile. */
   async function deleteBy(environmentId: string, name: string) {
     const { version, functions } = await definitions.current(environmentId);
@@ -103,9 +101,10 @@ export function openAttributes({
         const leaving = await rows.leavingNames(store, { before, limit: purgedEnvironmentsMax });
         if (leaving.length === 0) return;
         for (const one of leaving) {
-          const found = await write((session) => rows.deleteValues(session, one, expireSliceMax));
-          if (found < expireSliceMax) await write((session) => rows.deleteName(session, one));
-          await clock.sleep(breathMs);
+          const limit = size.rows;
+          const found = await size.timed(() => write((session) => rows.deleteValues(session, one, limit)));
+          if (found < limit) await write((session) => rows.deleteName(session, one));
+          await size.rest();
         }
       } while (clock.elapsed() < until);
     },

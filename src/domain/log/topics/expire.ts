@@ -1,6 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { expireSliceMax, expireSlicesMax } from "../../../kit/limits.ts";
+import { expireSlicesMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { FloorGuard } from "../../record/retention/service.ts";
 import { environmentsWithTopics, expireMessages, oldestMessages } from "./rows.ts";
@@ -15,23 +16,22 @@ export interface ExpiryDeps {
   floorGuards: readonly FloorGuard[];
 }
 
-/** Between slices, so that publishers come first. */
-const breathMs = 1;
 /** Slices of one environment before it is the next one's turn. */
 const turnSlicesMax = 20;
 
 /** The tick of `topics.expire`, on the node that leads `retention`: old messages go, a slice at a time. */
 export function openExpiry({ store, clock, log, keptMs, floorGuards }: ExpiryDeps) {
+  const size = new SliceSize(clock);
   /** Where the walk over the environments goes on with the next tick. */
   let after = "";
 
-  /** What may go now: everything below the answer; undefined when there is nothing. */
-  async function horizon(environmentId: string, needed: number): Promise<number | undefined> {
+  /** What may go now, of the oldest `limit`: everything below the answer; undefined when there is nothing. */
+  async function horizon(environmentId: string, needed: number, limit: number): Promise<number | undefined> {
     const before = clock.now() - keptMs;
     const isOld = ({ at, position }: { at: number; position: number }) => at < before && position < needed;
     // A large message takes long to read, and mostly none is old.
     if (!(await oldestMessages(store, environmentId, 1)).some(isOld)) return undefined;
-    const oldest = await oldestMessages(store, environmentId, expireSliceMax);
+    const oldest = await oldestMessages(store, environmentId, limit);
     const old = oldest.filter(isOld);
     return old.length === 0 ? undefined : old.at(-1)!.position + 1;
   }
@@ -42,10 +42,13 @@ export function openExpiry({ store, clock, log, keptMs, floorGuards }: ExpiryDep
     let gone = 0;
     let used = 1;
     for (; used <= slices; used++) {
-      const floor = await horizon(environmentId, needed);
+      const limit = size.rows;
+      const floor = await horizon(environmentId, needed, limit);
       if (floor === undefined) break;
-      gone += await write((session) => expireMessages(session, environmentId, floor, expireSliceMax));
-      await clock.sleep(breathMs);
+      gone += await size.timed(() =>
+        write((session) => expireMessages(session, environmentId, floor, limit)),
+      );
+      await size.rest();
     }
     return { gone, used, isMore: used > slices };
   }

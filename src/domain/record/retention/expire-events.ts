@@ -1,9 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import * as rows from "./rows.ts";
 import { cutoff } from "./rules.ts";
-import { type ExpireTurn, SliceSize } from "./slices.ts";
+import type { ExpireTurn } from "./turns.ts";
 
 /** The lowest position of an environment's log that a reader still needs; undefined when none does. */
 export type FloorGuard = (environmentId: string) => Promise<number | undefined>;

@@ -1,11 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Cursor } from "../../../kit/page.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import * as rows from "./rows.ts";
 import { cutoff, recordedMsMin, runKeptMs } from "./rules.ts";
-import { type ExpireTurn, SliceSize } from "./slices.ts";
+import type { ExpireTurn } from "./turns.ts";
 
 export type DefinitionOf = (
   environmentId: string,

@@ -1,11 +1,4 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { expireSliceMax } from "../../../kit/limits.ts";
-
-/**
- * A transaction of retention should block other writers no longer than this; the next slice is sized to fit.
- */
-const expireSliceMs = 10;
-const expireSliceMin = 10;
 
 export const dayMs = 24 * 60 * 60 * 1000;
 
@@ -29,9 +22,3 @@ export const recordedMsMin = 7 * dayMs;
 
 /** For answers in days: less than a day is one, since 0 is for ever. */
 export const inDays = (keptMs: number): number => Math.ceil(keptMs / dayMs);
-
-/** The size of the next slice: half of `rows` when the last one took too long, twice when it was short. */
-export function nextSlice(rows: number, tookMs: number): number {
-  if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
-  return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;
-}

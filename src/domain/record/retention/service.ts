@@ -9,7 +9,7 @@ import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
 import { dayMs, inDays } from "./rules.ts";
-import type { ExpireTurn } from "./slices.ts";
+import type { ExpireTurn } from "./turns.ts";
 
 export type { FloorGuard } from "./expire-events.ts";
 

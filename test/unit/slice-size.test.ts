@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { SliceSize } from "../../src/domain/record/retention/slices.ts";
+import { SliceSize } from "../../src/kit/slice-size.ts";
 
 test("a slice of rows is followed by a rest as long as it took, at least a breath and at most a second", async () => {
   let now = 0;

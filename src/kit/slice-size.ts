@@ -1,26 +1,21 @@
-import type { Clock } from "../../../kit/clock.ts";
-import { expireSliceMax } from "../../../kit/limits.ts";
-import type { LeaderWrite } from "../../../store/store.ts";
-import { nextSlice } from "./rules.ts";
+import type { Clock } from "./clock.ts";
+import { expireSliceMax } from "./limits.ts";
 
-/** What one environment's turn came to. */
-export interface ExpiryTurn {
-  gone: number;
-  slices: number;
-  isMore: boolean;
-}
-
-/** Deletes what has expired in one environment, at most so many slices. */
-export type ExpireTurn = (
-  write: LeaderWrite,
-  environmentId: string,
-  keptMs: number,
-  slices: number,
-) => Promise<ExpiryTurn>;
-
+/**
+ * A transaction that deletes in the background should block other writers no longer than this; the next slice is sized to
+ * fit.
+ */
+const expireSliceMs = 10;
+const expireSliceMin = 10;
 /** The least and the longest pause between slices: one that waited for a lock tells nothing of the store. */
 const breathMs = 1;
 const restMsMax = 1_000;
+
+/** The size of the next slice: half of `rows` when the last one took too long, twice when it was short. */
+export function nextSlice(rows: number, tookMs: number): number {
+  if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
+  return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;
+}
 
 /** Fits slices to the time that the last ones took: a run may have one step or ten thousand. */
 export class SliceSize {
