@@ -1,28 +1,39 @@
+export interface WholeLooksOptions {
+  /** At most this often, and at least. */
+  everyMs: number;
+  everyMsMax?: number;
+  /** Of the time, where that is more than `everyMs` and less than `everyMsMax`. */
+  shareMax: number;
+}
+
 /**
  * When a look that skips what it knows to be over looks at everything again, for what became visible too late. While a snapshot is
  * held, vacuum removes nothing, and such a look walks over the index entries of all that ended since: it takes its share of the
- * time, and no more.
+ * time.
  */
 export class WholeLooks {
-  readonly #everyMs: number;
-  readonly #shareMax: number;
+  readonly #options: WholeLooksOptions;
   #beganAt = Number.NEGATIVE_INFINITY;
   #tookMs = 0;
+  #tookMsBefore = 0;
 
-  constructor({ everyMs, shareMax }: { everyMs: number; shareMax: number }) {
-    this.#everyMs = everyMs;
-    this.#shareMax = shareMax;
+  constructor(options: WholeLooksOptions) {
+    this.#options = options;
   }
 
   /** Whether the look that begins at `now` is a whole one. */
   begins(now: number): boolean {
-    if (now - this.#beganAt < Math.max(this.#everyMs, this.#tookMs / this.#shareMax)) return false;
+    const { everyMs, everyMsMax = Number.POSITIVE_INFINITY, shareMax } = this.#options;
+    // One of them may have waited for something else.
+    const tookMs = Math.min(this.#tookMs, this.#tookMsBefore);
+    if (now - this.#beganAt < Math.min(everyMsMax, Math.max(everyMs, tookMs / shareMax))) return false;
     this.#beganAt = now;
     return true;
   }
 
   /** The last whole look took so long. */
   took(ms: number): void {
+    this.#tookMsBefore = this.#tookMs;
     this.#tookMs = ms;
   }
 }

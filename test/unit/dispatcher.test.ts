@@ -311,14 +311,16 @@ describe("dispatcher", () => {
     };
     const whole = queuedAt;
     expect([await back(), await back()]).toEqual([whole, 5_000]);
-    await clock.advance(2_000);
-    const release = holdClaims();
-    const slow = back();
-    await settle();
-    await clock.advance(1_000);
-    release();
-    expect([await slow, await back()]).toEqual([whole, 5_000]);
-    await clock.advance(48_000);
+    for (let round = 0; round < 2; round++) {
+      await clock.advance(2_000);
+      const release = holdClaims();
+      const slow = back();
+      await settle();
+      await clock.advance(1_000);
+      release();
+      expect([await slow, await back()]).toEqual([whole, 5_000]);
+    }
+    await clock.advance(8_000);
     expect(await back()).toBe(5_000);
     await clock.advance(1_000);
     expect([await back(), await back()]).toEqual([whole, 5_000]);

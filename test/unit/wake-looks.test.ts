@@ -28,12 +28,23 @@ function looking({ tookMs, next }: { tookMs: number; next?: number }) {
 }
 
 test("a look at all wakes takes a hundredth of the time; the others begin where it found the first", async () => {
-  const { clock, froms, look } = looking({ tookMs: 10, next: startAt - 60_000 });
-  for (let round = 0; round < 5; round++) {
+  const { clock, froms, place, look } = looking({ tookMs: 10, next: startAt - 60_000 });
+  const first = startAt - 60_000;
+  for (let round = 0; round < 6; round++) {
     await look();
     await clock.advance(290);
   }
-  expect(froms).toEqual([undefined, startAt - 60_000, startAt - 60_000, startAt - 60_000, undefined]);
+  expect(froms).toEqual([undefined, undefined, first, first, first, undefined]);
+  froms.length = 0;
+  place.tookMs = 100;
+  for (let round = 0; round < 14; round++) {
+    await look();
+    await clock.advance(900);
+  }
+  // Every ten seconds by their share, and after five in any case.
+  expect(froms.map((from) => from === undefined)).toEqual(
+    [0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0].map(Boolean),
+  );
 });
 
 test("looks that cost nothing are at all wakes", async () => {
@@ -47,15 +58,15 @@ test("looks that cost nothing are at all wakes", async () => {
 
 test("what is planned for later moves no look beyond what may be written late", async () => {
   const { froms, look } = looking({ tookMs: 10, next: startAt + 60_000 });
-  await look();
-  await look();
-  expect(froms).toEqual([undefined, startAt - 10_000]);
+  for (let round = 0; round < 3; round++) await look();
+  expect(froms).toEqual([undefined, undefined, startAt - 10_000 + 10]);
 });
 
 test("one that is asked for is at all wakes", async () => {
   const { froms, look } = looking({ tookMs: 10 });
-  for (const isAsked of [false, true, false]) await look(isAsked);
-  expect(froms).toEqual([undefined, undefined, startAt - 10_000 + 10]);
+  for (const isAsked of [false, false, false, true, false]) await look(isAsked);
+  const [third, last] = [10, 30].map((ms) => startAt - 10_000 + ms);
+  expect(froms).toEqual([undefined, undefined, third, undefined, last]);
 });
 
 test("while leases are pardoned, each look is at all wakes and none is planned", async () => {
@@ -74,13 +85,13 @@ test("a look says when the next wake is due, and not at once where what is due i
   expect(await look()).toEqual({});
 });
 
-test("whole looks come as often as asked for, and rarer where they take long", () => {
+test("whole looks come as often as asked for, and rarer where two in a row take long", () => {
   const looks = new WholeLooks({ everyMs: 100, shareMax: 0.1 });
   const begun: number[] = [];
-  for (let now = 0; now < 1_000; now += 10)
+  for (let now = 0; now < 2_000; now += 10)
     if (looks.begins(now)) {
       begun.push(now);
-      looks.took(now < 300 ? 1 : 40);
+      looks.took(now === 100 || now >= 300 ? 40 : 1);
     }
-  expect(begun).toEqual([0, 100, 200, 300, 700]);
+  expect(begun).toEqual([0, 100, 200, 300, 400, 800, 1_200, 1_600]);
 });

@@ -89,7 +89,7 @@ export const claimSizeMin = 16;
 export const lookEveryMs = 1_000;
 /** Claims look at a whole queue this often, and for at most this share of the time. */
 const wholeEveryMs = 2_000;
-const wholeShareMax = 0.02;
+const wholeShareMax = 0.1;
 /** A queue that nobody polls is forgotten after this. */
 const unpolledKeptMs = 60 * lookEveryMs;
 

@@ -6,8 +6,9 @@ import type { Wakes } from "./wake-work.ts";
 
 /** A due row that is locked stays due: the loop comes back after this, and does not spin. */
 const wakeEveryMsMin = 20;
-/** Looks at all wakes that there are take at most this share of the time; without a held snapshot nearly every look is one. */
+/** Looks at all wakes that there are take this share of the time; without a held snapshot nearly every look is one. */
 const wholeShareMax = 0.01;
+const wholeEveryMsMax = 5_000;
 /** A wake is written at most so long after its time. One that is written later waits for a look at all wakes. */
 const writtenLateMsMax = 10_000;
 
@@ -19,7 +20,7 @@ export function openWakeLooks(
   { store, clock }: { store: Store; clock: Clock },
   wakes: Pick<Wakes, "moveDue" | "isPardoning">,
 ): (isAsked?: boolean) => Promise<{ againInMs?: number }> {
-  const whole = new WholeLooks({ everyMs: 0, shareMax: wholeShareMax });
+  const whole = new WholeLooks({ everyMs: 0, everyMsMax: wholeEveryMsMax, shareMax: wholeShareMax });
   let floor: Instant | undefined;
 
   return async (isAsked = false) => {
