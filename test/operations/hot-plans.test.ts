@@ -258,7 +258,7 @@ test("nor what others have left behind, while a snapshot keeps all of it", async
 }, 120_000);
 
 test("looks for wakes begin behind what a held snapshot keeps", async () => {
-  await plant(store, "executions", 5_000, {
+  await plant(store, "executions", othersRows, {
     ...{ run_id: "'run_ended' || n", environment_id: "'env_other'", state: "'leased'" },
     ...{ wake_at: `${now} - 60000`, timeout_at: `${now} - 60000` },
   });
