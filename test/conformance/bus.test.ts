@@ -62,7 +62,11 @@ describe("bus: core NATS that comes and goes", () => {
     const changes: boolean[] = [];
     const wait = { deadlineMs: 20_000, everyMs: 10 };
     try {
-      await until(() => a!.connected() && b!.connected(), { ...wait, about: "connections" });
+      // Connected, a node may not be heard by the server to listen yet.
+      await until(() => [a, b].every((node) => node!.present().length === 2), {
+        ...wait,
+        about: "each other",
+      });
       a!.onConnection((connected) => changes.push(connected));
       for (const payload of ["{", "null", '{"nodeId":7,"facts":{}}', '{"nodeId":"n9"}'])
         b!.hint("presence", payload);
