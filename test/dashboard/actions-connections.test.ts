@@ -75,7 +75,7 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
 
       const event = await emit("read.this");
       const row = on.main.getByRole("row", { name: new RegExp(event) });
-      await row.getByText("ada").waitFor();
+      await row.getByText("ada", { exact: true }).waitFor();
       await on.press("Deliver again", row);
       await on.told("It is delivered again");
       await row

@@ -1,4 +1,4 @@
-import { useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { plain } from "../lib/format.ts";
 
 const shownMax = 8;
@@ -18,6 +18,8 @@ export function SuggestInput(props: {
   const { label, placeholder, value, suggest, error = "", onInput, onCommit } = props;
   const id = useId();
   const field = useRef<HTMLInputElement>(null);
+  /** Where the caret goes once what was taken stands in the field: before the next key. */
+  const taken = useRef<number | undefined>(undefined);
   const [caret, setCaret] = useState(-1);
   const [chosen, setChosen] = useState(-1);
   const [word = ""] = /[\w.]+$/.exec(value.slice(0, Math.max(0, caret))) ?? [];
@@ -35,11 +37,15 @@ export function SuggestInput(props: {
     const before = value.slice(0, caret - word.length) + one;
     onInput(before + value.slice(caret));
     close();
-    requestAnimationFrame(() => {
-      field.current?.focus();
-      field.current?.setSelectionRange(before.length, before.length);
-    });
+    taken.current = before.length;
   };
+  useLayoutEffect(() => {
+    const at = taken.current;
+    if (at === undefined) return;
+    taken.current = undefined;
+    field.current?.focus();
+    field.current?.setSelectionRange(at, at);
+  });
   const press = (event: KeyboardEvent) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by !== undefined && offered.length > 0) {
