@@ -14,7 +14,7 @@ export interface DutyLoop {
   everyMs: number;
   /** Asks this loop for ticks, on the node that leads. */
   waker?: Waker;
-  /** As of a loop. */
+  /** See `LoopOptions.shareMax`. */
   shareMax?: number;
   tick: (write: LeaderWrite) => Promise<{ againInMs?: number } | void>;
 }

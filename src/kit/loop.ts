@@ -10,7 +10,10 @@ export interface LoopOptions {
   everyMs: number;
   /** Asks this loop for ticks; shared with the parts that know when there is work. */
   waker?: Waker;
-  /** Of the time, at most, in ticks that nobody asks for: a long one is followed by a longer rest. */
+  /**
+   * Planned ticks take at most this share of the time: after a long tick the loop rests longer. `wake`, `wakeIn` and `tick` end
+   * that rest.
+   */
   shareMax?: number;
   /**
    * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. `isAsked`: by

@@ -24,14 +24,14 @@ export class WholeLooks {
   /** Whether the look that begins at `now` is a whole one. */
   begins(now: number): boolean {
     const { everyMs, everyMsMax = Number.POSITIVE_INFINITY, shareMax } = this.#options;
-    // One of them may have waited for something else.
+    // A single long look may have waited for a connection or a lock: it must not postpone the next one.
     const tookMs = Math.min(this.#tookMs, this.#tookMsBefore);
     if (now - this.#beganAt < Math.min(everyMsMax, Math.max(everyMs, tookMs / shareMax))) return false;
     this.#beganAt = now;
     return true;
   }
 
-  /** The last whole look took so long. */
+  /** Notes how long the last whole look took. */
   took(ms: number): void {
     this.#tookMsBefore = this.#tookMs;
     this.#tookMs = ms;

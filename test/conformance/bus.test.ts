@@ -62,7 +62,7 @@ describe("bus: core NATS that comes and goes", () => {
     const changes: boolean[] = [];
     const wait = { deadlineMs: 20_000, everyMs: 10 };
     try {
-      // Connected, a node may not be heard by the server to listen yet.
+      // NATS may not know the subscriptions of a node that has just connected.
       await until(() => [a, b].every((node) => node!.present().length === 2), {
         ...wait,
         about: "each other",

@@ -59,7 +59,7 @@ export interface FunctionQueue {
   limited: LimitedLanes | undefined;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
-  /** Of claims that ignore `since` and look at the whole queue. */
+  /** Says when a claim ignores `since` and looks at the whole queue. */
   wholeLooks: WholeLooks;
   lookedAt: number;
   /** Runs to ask for in the next claim; grows while claims come back full. */

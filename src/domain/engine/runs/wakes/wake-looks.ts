@@ -9,7 +9,10 @@ const wakeEveryMsMin = 20;
 /** Looks at all wakes that there are take this share of the time; without a held snapshot nearly every look is one. */
 const wholeShareMax = 0.01;
 const wholeEveryMsMax = 5_000;
-/** A wake is written at most so long after its time. One that is written later waits for a look at all wakes. */
+/**
+ * Every look begins at least this far before now, because a transaction may commit a wake that is due already. The next look at
+ * all wakes finds what is committed even later.
+ */
 const writtenLateMsMax = 10_000;
 
 /**
