@@ -1,15 +1,16 @@
 export interface WholeLooksOptions {
-  /** At most this often, and at least. */
+  /** The shortest time between two whole looks. */
   everyMs: number;
+  /** The longest; without it `shareMax` alone says when. */
   everyMsMax?: number;
-  /** Of the time, where that is more than `everyMs` and less than `everyMsMax`. */
+  /** Whole looks take at most this share of the time, unless `everyMsMax` is over before. */
   shareMax: number;
 }
 
 /**
- * When a look that skips what it knows to be over looks at everything again, for what became visible too late. While a snapshot is
- * held, vacuum removes nothing, and such a look walks over the index entries of all that ended since: it takes its share of the
- * time.
+ * Says when a look that skips finished rows must look at all rows again, because a row may become visible too late for it. While
+ * a snapshot is held, vacuum removes nothing, and a whole look walks over the index entries of all rows that ended since: without
+ * a bound whole looks would take all of the time.
  */
 export class WholeLooks {
   readonly #options: WholeLooksOptions;

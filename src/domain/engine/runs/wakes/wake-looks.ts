@@ -6,7 +6,7 @@ import type { Wakes } from "./wake-work.ts";
 
 /** A due row that is locked stays due: the loop comes back after this, and does not spin. */
 const wakeEveryMsMin = 20;
-/** Looks at all wakes that there are take this share of the time; without a held snapshot nearly every look is one. */
+/** The share of the time for whole looks. Without a held snapshot nearly every look is a whole one. */
 const wholeShareMax = 0.01;
 const wholeEveryMsMax = 5_000;
 /**
@@ -16,8 +16,8 @@ const wholeEveryMsMax = 5_000;
 const writtenLateMsMax = 10_000;
 
 /**
- * Moves what is due. Between two looks at all wakes it begins where the last one found the first of them: what lies before are
- * index entries of runs that are over, which PostgreSQL keeps while a snapshot is held.
+ * Moves what is due. A whole look begins at the front of the index. The looks between two whole ones begin at the first wake that
+ * the last whole look found: before it lie only entries of runs that are over, which PostgreSQL keeps while a snapshot is held.
  */
 export function openWakeLooks(
   { store, clock }: { store: Store; clock: Clock },
