@@ -1,11 +1,14 @@
-/** Work of one key begins when what was asked for it before is over; keys do not wait for each other. Work never rejects. */
-export function inTurn(): (key: string, work: () => Promise<void>) => void {
+/** Work of one key begins when what was asked for it before is over, well or not; keys do not wait for each other. */
+export function inTurn(): <Result>(key: string, work: () => Promise<Result>) => Promise<Result> {
   /** The last work of each key that is not over. */
   const tails = new Map<string, Promise<void>>();
   return (key, work) => {
-    const tail = (tails.get(key) ?? Promise.resolve()).then(work).then(() => {
+    const result = (tails.get(key) ?? Promise.resolve()).then(work);
+    const end = () => {
       if (tails.get(key) === tail) tails.delete(key);
-    });
+    };
+    const tail: Promise<void> = result.then(end, end);
     tails.set(key, tail);
+    return result;
   };
 }

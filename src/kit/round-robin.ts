@@ -70,19 +70,20 @@ const looksApart = 10;
 /**
  * Claims everything due of each work, slice by slice. Work that fits into one slice is one statement. When
  * there is more, environments take turns with an equal share of each slice, so that none waits behind
- * another's backlog; the works take turns after each round, however long a look-up took. Answers false when
- * `msMax` was over before the work.
+ * another's backlog; the works take turns after each round, however long a look-up took, and one that is not behind is looked at
+ * beside those that are: a backlog may grow as fast as it is claimed. Answers false when `msMax` was over before the work.
  */
 export async function roundRobin(
   works: readonly SharedWork[],
   { clock, limit, msMax = Number.POSITIVE_INFINITY }: TurnsOptions,
 ): Promise<boolean> {
   const until = clock.elapsed() + msMax;
-  const behind = new Set<Backlog>();
-  for (const work of works)
-    if ((await work.oldest(limit)).found >= limit) behind.add(openBacklog(work, clock, limit));
+  const behind = new Map<SharedWork, Backlog>();
   for (;;) {
-    for (const backlog of behind) if (!(await backlog.round())) behind.delete(backlog);
+    for (const work of works)
+      if (!behind.has(work) && (await work.oldest(limit)).found >= limit)
+        behind.set(work, openBacklog(work, clock, limit));
+    for (const [work, backlog] of behind) if (!(await backlog.round())) behind.delete(work);
     if (behind.size === 0) return true;
     if (clock.elapsed() >= until) return false;
   }

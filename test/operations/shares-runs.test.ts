@@ -33,6 +33,10 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
   });
   afterAll(() => shared.close());
 
+  const comparedNow = {
+    catchUp: async (environments: Iterable<string>) =>
+      new Map(Array.from(environments, (id) => [id, clock.now()] as const)),
+  };
   /** Of a node that has been there for an hour: one that has just begun pardons older leases. */
   const wakes = () => {
     let startedAt: number | undefined = clock.now() - 3_600_000;
@@ -45,7 +49,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       store: shared.spied,
       clock: { ...clock, now },
       log: silentLog,
-      matcher: { catchUp: async () => new Set<string>() },
+      ...{ matcher: comparedNow, states: comparedNow },
       onQueued: nothing,
       onFailed: nothing,
       onSilent: nothing,

@@ -62,10 +62,10 @@ describe.each(engines)("a neighbour's waits on %s", (engine) => {
 
     for (let number = 0; number < 10; number++) await greedy.emit("greedy.slow", heavyData);
     await modest.emit("modest.comes");
-    // All of the greedy one's waits, and the modest one's sleep, are over in time.
+    // The time of all of the greedy one's waits, and of the modest one's sleep, is over after these events.
     await store.write((session) =>
       session.run(
-        sql`UPDATE executions SET wake_at = 1 WHERE state = 'sleeping' OR environment_id = ${greedy.id}`,
+        sql`UPDATE executions SET wake_at = ${sql.bigint(Date.now())} WHERE state = 'sleeping' OR environment_id = ${greedy.id}`,
       ),
     );
     const isBehind = async () => {

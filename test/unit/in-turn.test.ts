@@ -28,3 +28,13 @@ test("work of one key goes in its order, and no key waits for another", async ()
   // Nothing is left of a key whose work is over: the next begins at once.
   await new Promise<void>((resolve) => begin("a", async () => resolve()));
 });
+
+test("who asks gets what the work comes to; one that fails ends its turn, too", async () => {
+  const begin = inTurn();
+  const failed = begin("a", async () => {
+    throw new Error("away");
+  });
+  const behind = begin("a", async () => 2);
+  await expect(failed).rejects.toThrow("away");
+  expect(await behind).toBe(2);
+});

@@ -215,7 +215,7 @@ export function openRuns(deps: RunsDeps): Runs {
   const onWaiting = { onWaiting: matcher.wake, onWaitingStates: states.awaited };
   const reports = openReports({ ...deps, ...onWaiting, onChildren }, tally);
   gaugeActive(deps);
-  const wakes = openWakes({ ...deps, matcher: allOf([matcher, states]), onFailed });
+  const wakes = openWakes({ ...deps, matcher, states, onFailed });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -310,15 +310,6 @@ const leasesIn = ({
   leaseStates: (asked) => leaseStates(store, asked),
   findLeases: (look) => findLeases(store, look),
   handOver: (handovers) => store.write((session) => handOver(session, handovers)),
-});
-
-/** An environment is behind where any of these is. */
-const allOf = (waits: readonly Pick<Matcher, "catchUp">[]): Pick<Matcher, "catchUp"> => ({
-  async catchUp(environmentIds) {
-    const ids = [...environmentIds];
-    const behind = await Promise.all(waits.map((one) => one.catchUp(ids)));
-    return new Set(behind.flatMap((some) => [...some]));
-  },
 });
 
 /** `svc_active_runs`: the query is shared by readings within `gaugeKeptMs`. */

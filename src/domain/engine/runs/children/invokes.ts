@@ -7,6 +7,7 @@ import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
 import { dropWaits } from "../waits/drop-waits.ts";
+import { type ComparedWith, dueWaits, putOff } from "../waits/due-waits.ts";
 import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
@@ -19,6 +20,7 @@ export interface PendingRow {
   child_run_id: string | null;
   failure_told_at: number | null;
   on_timeout: "null" | "throw" | null;
+  wait_timeout_at: Instant | null;
   function_id: string | null;
 }
 
@@ -31,7 +33,7 @@ export async function pendingRows(
   const run_id = column.text(steps.map((s) => s.runId));
   const rows =
     await session.all<PendingRow>(sql`SELECT s.run_id, s.step_id, s.name, s.wait_event_name, s.child_run_id,
-      s.failure_told_at, s.on_timeout,
+      s.failure_told_at, s.on_timeout, s.wait_timeout_at,
       COALESCE(i.function_id, (SELECT c.function_id FROM runs c WHERE c.id = s.child_run_id)) AS function_id
     FROM ${rowsFrom("v", { run_id, step_id: column.text(steps.map((s) => s.stepId)) })}
       JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id ${byKey("s.run_id", run_id)}
@@ -130,13 +132,10 @@ const runsOf = (list: readonly { row: WaitingRow }[], { runIds }: Undoing) =>
   );
 
 const pendingColumns = sql.raw(
-  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count",
+  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count, d.wake_at",
 );
 
 const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
-
-/** A timed-out wait whose events the matcher has not read yet is tried again after this. */
-const behindMs = 2_000;
 
 /** The handlers of these waits asked to be told when none came in time. */
 async function goOnWithout(
@@ -170,17 +169,17 @@ async function goOnWithout(
 }
 
 /**
- * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told; but not while its environment is in
- * `behind`: its event may be logged and not read yet. An invoke fails its step, and the child goes on. Locks:
+ * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told, and only once all
+ * that could have met it before its deadline is compared (`dueWaits`). An invoke fails its step, and the child goes on. Locks:
  * executions (never waited for), then their rows.
  */
 export async function timeOutPending(
   session: Session,
   now: Instant,
   slice: Slice<WakeQueue>,
-  behind: ReadonlySet<string>,
+  compared: ComparedWith,
 ): Promise<ResolvedRuns & { counts: number[] }> {
-  const due = await session.all<WaitingRow & { waiting_step_id: string; turn: number }>(
+  const due = await session.all<WaitingRow & { waiting_step_id: string; wake_at: Instant; turn: number }>(
     sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
   );
   const counts = "turns" in slice ? countTurns(slice.turns, due) : [];
@@ -189,14 +188,17 @@ export async function timeOutPending(
     session,
     due.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
   );
-  const waiting = due.filter((row) => row.state === "waiting");
-  const waits = waiting.filter((row) => !behind.has(row.environment_id));
-  const later = waiting.filter((row) => behind.has(row.environment_id));
-  if (later.length > 0)
-    await session.run(sql`UPDATE executions SET wake_at = ${sql.bigint(now + behindMs)}
-      WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
-        run_id: column.text(later.map(({ run_id }) => run_id)),
-      })})`);
+  const { over: waits, later } = await dueWaits(
+    session,
+    due.flatMap((row) => {
+      if (row.state !== "waiting") return [];
+      // `wake_at` is later where the wait was put off.
+      const deadline = Math.min(steps.get(row.run_id)?.wait_timeout_at ?? row.wake_at, row.wake_at);
+      return { ...row, deadline };
+    }),
+    compared,
+  );
+  await putOff(session, later, now);
   const told = waits.filter((row) => steps.get(row.run_id)?.on_timeout);
   await goOnWithout(session, told, steps, now);
   const ending = waits.filter((row) => !told.includes(row));

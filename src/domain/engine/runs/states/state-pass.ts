@@ -1,4 +1,4 @@
-import type { Clock } from "../../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import { stateChangesMax, statePlacesMax, stateSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
@@ -20,6 +20,10 @@ interface PlaceCursor {
   at: number;
   /** Where the look at all waits of the place has come; null when it is over. */
   walk: rows.WalkedTo | null;
+  /** When that look began. */
+  walkedFrom?: Instant | undefined;
+  /** Until when the place was compared with all its waits that are not due to be looked at. */
+  until?: Instant | undefined;
 }
 
 const beginning: rows.WalkedTo = { subject: "", run_id: "", step_id: "" };
@@ -34,6 +38,8 @@ export class StatePass {
   readonly #cursors = new Map<string, Map<string, PlaceCursor>>();
   /** The last place that a pass came to, where it left others. */
   readonly #last = new Map<string, string>();
+  /** Environments that have been looked at, each until when all its places were compared. */
+  readonly #until = new Map<string, Instant>();
 
   constructor(deps: StatePassDeps) {
     this.#deps = deps;
@@ -42,6 +48,7 @@ export class StatePass {
   /** Answers whether there is more to look at. */
   async run(environmentId: string): Promise<boolean> {
     const { store, clock } = this.#deps;
+    const beganAt = clock.now();
     const due = await rows.dueWaits(store, environmentId, clock.now(), stateSliceMax);
     await this.#compare(due);
     const places = await rows.placesWaitedIn(store, environmentId);
@@ -54,10 +61,31 @@ export class StatePass {
     ];
     let more = due.length === stateSliceMax || moved.length > statePlacesMax;
     for (const place of inTurn.slice(0, statePlacesMax)) {
-      if (await this.#follow(place)) more = true;
+      if (await this.#follow(place, beganAt)) more = true;
       this.#last.set(environmentId, place.place);
     }
+    this.#noteUntil(environmentId, places, new Set(moved), beganAt);
     return more;
+  }
+
+  /** Until when all that changed has been compared with the environment's waits that are not due to be looked at. */
+  comparedUntil(environmentId: string): Instant | undefined {
+    return this.#until.get(environmentId);
+  }
+
+  #noteUntil(
+    environmentId: string,
+    places: readonly rows.WaitedPlace[],
+    moved: ReadonlySet<rows.WaitedPlace>,
+    beganAt: Instant,
+  ): void {
+    let until = beganAt;
+    for (const place of places) {
+      const cursor = this.#cursorOf(place);
+      if (!moved.has(place)) cursor.until = beganAt;
+      until = Math.min(until, cursor.until ?? Number.NEGATIVE_INFINITY);
+    }
+    this.#until.set(environmentId, until);
   }
 
   /** Whether something may have changed in the place since this node looked. */
@@ -68,11 +96,8 @@ export class StatePass {
 
   /** Forgets the environments in which no run waits any more. */
   keepOnly(environmentIds: ReadonlySet<string>): void {
-    for (const id of this.#cursors.keys())
-      if (!environmentIds.has(id)) {
-        this.#cursors.delete(id);
-        this.#last.delete(id);
-      }
+    for (const map of [this.#cursors, this.#last, this.#until])
+      for (const id of map.keys()) if (!environmentIds.has(id)) map.delete(id);
   }
 
   #keepPlaces(environmentId: string, places: readonly rows.WaitedPlace[]): void {
@@ -95,13 +120,18 @@ export class StatePass {
   }
 
   /** The cursor moves once what it passed is committed. */
-  async #follow(place: rows.WaitedPlace): Promise<boolean> {
+  async #follow(place: rows.WaitedPlace, beganAt: Instant): Promise<boolean> {
     const { environment_id: environmentId } = place;
     const cursor = this.#cursorOf(place);
+    const walkedFrom = cursor.walk ? (cursor.walkedFrom ?? beganAt) : beganAt;
     const next = cursor.walk ? await this.#walk(place, cursor) : await this.#changes(place, cursor);
+    const isBehind = next.at < (place.end_at ?? 0);
+    if (next.walk !== null) next.walkedFrom = walkedFrom;
+    // A walk compares with what stands, whatever changes beside it.
+    else if (cursor.walk || !isBehind) next.until = walkedFrom;
     const own = this.#cursors.get(environmentId) ?? new Map<string, PlaceCursor>();
     this.#cursors.set(environmentId, own.set(place.place, next));
-    return next.walk !== null || next.at < (place.end_at ?? 0);
+    return next.walk !== null || isBehind;
   }
 
   async #walk(place: rows.WaitedPlace, cursor: PlaceCursor): Promise<PlaceCursor> {

@@ -1,3 +1,5 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { knownOf } from "../waits/compared-until.ts";
 import { StatePass, type StatePassDeps } from "./state-pass.ts";
 import * as rows from "./state-rows.ts";
 
@@ -9,8 +11,11 @@ export interface States {
   changed(environmentId: string): void;
   /** The tick of loop `runs.states`: looks at woken environments; at all of them once a second. */
   lookOnce(): Promise<void>;
-  /** Looks at these environments beside the loop; answers those that are still behind. */
-  catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>>;
+  /**
+   * Looks at these environments beside the loop. Answers until when all that changed has been compared with waits that are not due
+   * to be looked at; an environment of which this node does not know it is left out.
+   */
+  catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
 }
 
 export interface StatesDeps extends StatePassDeps {
@@ -73,10 +78,8 @@ export function openStates(deps: StatesDeps): States {
     if (failure) throw failure.error;
   }
 
-  async function isBehind(environmentId: string): Promise<boolean> {
-    for (let passes = 0; passes < catchUpPassesMax; passes++)
-      if (!(await pass.run(environmentId))) return false;
-    return true;
+  async function lookOn(environmentId: string): Promise<void> {
+    for (let passes = 0; passes < catchUpPassesMax; passes++) if (!(await pass.run(environmentId))) return;
   }
 
   const wake = (environmentId: string) => {
@@ -99,12 +102,8 @@ export function openStates(deps: StatesDeps): States {
     async catchUp(environmentIds) {
       const ids = [...environmentIds];
       // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
-      const outcomes = await Promise.allSettled(ids.map(isBehind));
-      return new Set(
-        ids.filter(
-          (_, at) => outcomes[at]!.status === "rejected" || (outcomes[at] as { value: boolean }).value,
-        ),
-      );
+      await Promise.allSettled(ids.map(lookOn));
+      return knownOf(ids, (id) => pass.comparedUntil(id));
     },
   };
 }

@@ -1,10 +1,13 @@
-import type { Clock } from "../../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
+import { inTurn } from "../../../../kit/in-turn.ts";
 import type { Store } from "../../../../store/store.ts";
-import { matcherMovesMax, matcherSliceMax } from "../limits.ts";
+import { matcherBytesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import { applyMatches, type Matches } from "./apply-matches.ts";
+import { ComparedUntil } from "./compared-until.ts";
 import { lookAhead } from "./look-ahead.ts";
 import { lookBack } from "./look-back.ts";
+import type { MatchedWait } from "./wait-conditions.ts";
 import * as rows from "./wait-rows.ts";
 
 export interface MatchPassDeps {
@@ -39,18 +42,30 @@ const idleStepMin = 1_000;
 export class MatchPass {
   readonly #deps: MatchPassDeps;
   readonly #unmatched = new Map<string, Unmatched>();
+  readonly #comparedUntil = new ComparedUntil();
+  readonly #inTurn = inTurn();
 
   constructor(deps: MatchPassDeps) {
     this.#deps = deps;
   }
 
+  /** Passes of one environment take turns on this node: two at once would race for its cursor. */
+  run(environmentId: string): Promise<PassOutcome> {
+    return this.#inTurn(environmentId, () => this.#run(environmentId));
+  }
+
   /** Comparing holds no lock: the commit checks that the cursor and each wait are as they were read. */
-  async run(environmentId: string): Promise<PassOutcome> {
-    const { store } = this.#deps;
+  async #run(environmentId: string): Promise<PassOutcome> {
+    const { store, clock } = this.#deps;
+    const beganAt = clock.now();
     const at = await rows.readCursor(store, environmentId);
+    const seen = { head: at?.head ?? 0, at: beganAt };
+    const reached = (position: number) => this.#comparedUntil.reached(environmentId, seen, position);
+    const from = at ? this.readTo(environmentId, at) : 0;
+    reached(from);
+    // Without a cursor the environment never had a wait.
     if (!at) return "done";
     const fresh = await rows.freshWaits(store, environmentId, matcherSliceMax);
-    const from = this.readTo(environmentId, at);
     if (from >= at.head && fresh.length === 0) return "done";
     const back = await lookBack(this.#deps, environmentId, fresh, at.head);
     // A wait that was compared with a part of its events is committed at once: it stays fresh, from a later
@@ -67,19 +82,20 @@ export class MatchPass {
     const { generation } = at;
     if (fresh.length === 0 && found.length === 0 && ahead.to - at.position < idleStepMin) {
       this.#unmatched.set(environmentId, { from: at.position, generation, to: ahead.to });
+      reached(ahead.to);
       return ahead.to < at.head ? "more" : "done";
     }
     const cursor = { from: at.position, to: ahead.to, generation };
     // Only the last slice moves the cursor. After a crash before it the same events are read again, and waits
     // that were resolved already no longer match.
-    for (let done = 0; ; done += matcherMovesMax) {
-      const slice = found.slice(done, done + matcherMovesMax);
-      const isLast = done + matcherMovesMax >= found.length;
+    const slices = slicesOf(found);
+    for (const [at, slice] of slices.entries()) {
+      const isLast = at === slices.length - 1;
       const to = isLast ? cursor : { ...cursor, to: cursor.from };
       const compared = isLast ? back.finished : [];
       if (!(await this.#apply({ environmentId, cursor: to, found: slice, compared }))) return "lost";
-      if (isLast) break;
     }
+    reached(ahead.to);
     const rest = ahead.to < at.head || fresh.length === matcherSliceMax || back.unfinished.length > 0;
     return rest ? "more" : "done";
   }
@@ -92,8 +108,14 @@ export class MatchPass {
       : cursor.position;
   }
 
+  /** Until when all that was logged has been compared with the environment's waits that are not fresh. */
+  comparedUntil(environmentId: string): Instant | undefined {
+    return this.#comparedUntil.of(environmentId);
+  }
+
   /** Forgets what was read of environments that have no waits any more. */
   keepOnly(environmentIds: ReadonlySet<string>): void {
+    this.#comparedUntil.keepOnly(environmentIds);
     for (const id of this.#unmatched.keys()) if (!environmentIds.has(id)) this.#unmatched.delete(id);
   }
 
@@ -105,4 +127,22 @@ export class MatchPass {
     if (applied.cancelled.length > 0) onCancelled(matches.environmentId, applied.cancelled);
     return true;
   }
+}
+
+/** What one transaction moves, at least one slice: each run gets a copy of its event. */
+function slicesOf(found: readonly MatchedWait[]): MatchedWait[][] {
+  let slice: MatchedWait[] = [];
+  let characters = 0;
+  const slices = [slice];
+  for (const one of found) {
+    const { length } = one.event.data;
+    if (slice.length === matcherMovesMax || (slice.length > 0 && characters + length > matcherBytesMax)) {
+      slice = [];
+      characters = 0;
+      slices.push(slice);
+    }
+    slice.push(one);
+    characters += length;
+  }
+  return slices;
 }

@@ -1,3 +1,5 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { knownOf } from "./compared-until.ts";
 import { MatchPass, type MatchPassDeps, type PassOutcome } from "./match-pass.ts";
 import { openSlowWork } from "./slow-work.ts";
 import * as rows from "./wait-rows.ts";
@@ -16,10 +18,11 @@ export interface Matcher {
    */
   matchOnce(): Promise<void>;
   /**
-   * Reads these environments a few slices further, beside the loop. Answers those that took longer than
-   * `catchUpMsMax`; they go on in the background.
+   * Reads the logs of these environments up to their heads, beside the loop. Answers until when all that was logged has been
+   * compared with waits that are not fresh; an environment of which this node does not know it is left out. A read that takes
+   * longer than `catchUpMsMax` goes on in the background, and the next look knows what it compared. The loop repeats a read that failed.
    */
-  catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>>;
+  catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
 }
 
 export interface MatcherDeps extends MatchPassDeps {
@@ -29,7 +32,9 @@ export interface MatcherDeps extends MatchPassDeps {
 
 /** Every environment with waits is looked at this often, woken or not: a wake of another node may be lost. */
 const lookEveryMs = 1_000;
-const catchUpPassesMax = 3;
+const catchUpPassesMax = 20;
+/** After a lost race the next pass waits so long: another node holds the cursor until its commit. */
+const lostPauseMs = 5;
 /** Lost races after which a round leaves an environment to the node that wins them. */
 const racesMax = 5;
 
@@ -91,23 +96,24 @@ class MatcherRounds {
     return turn;
   }
 
-  async catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>> {
-    const behind = new Set<string>();
+  async catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>> {
+    const ids = [...environmentIds];
     const one = async (environmentId: string) => {
-      const done =
-        !this.#slowWork.has(environmentId) &&
-        (await this.#slowWork.within(catchUpMsMax, environmentId, this.#catchUpOne(environmentId)));
-      if (!done) behind.add(environmentId);
+      if (this.#slowWork.has(environmentId)) return;
+      await this.#slowWork.within(catchUpMsMax, environmentId, this.#readOn(environmentId));
     };
     // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
-    await Promise.allSettled(Array.from(environmentIds, one));
-    return behind;
+    await Promise.allSettled(ids.map(one));
+    return knownOf(ids, (id) => this.#pass.comparedUntil(id));
   }
 
-  async #catchUpOne(environmentId: string): Promise<true> {
-    for (let passes = 0; passes < catchUpPassesMax; passes++)
-      if ((await this.#pass.run(environmentId)) === "done") break;
-    return true;
+  async #readOn(environmentId: string): Promise<void> {
+    const { clock } = this.#deps;
+    for (let passes = 0; passes < catchUpPassesMax; passes++) {
+      const outcome = await this.#pass.run(environmentId);
+      if (outcome === "done") return;
+      if (outcome === "lost") await clock.sleep(lostPauseMs);
+    }
   }
 
   async #round(): Promise<void> {

@@ -26,14 +26,19 @@ export function openSlowWork(clock: Pick<Clock, "after">, onOver: (environmentId
         late.resolve(undefined);
       });
       const end = () => {
-        underWay.delete(environmentId);
+        // Other work of the environment may have become slow meanwhile.
+        if (underWay.get(environmentId) === ended) underWay.delete(environmentId);
         onOver(environmentId);
       };
+      let ended: Promise<void> | undefined;
       try {
         return await Promise.race([work, late.promise]);
       } finally {
         cancel();
-        if (isLate) underWay.set(environmentId, work.then(end, end));
+        if (isLate) {
+          ended = work.then(end, end);
+          underWay.set(environmentId, ended);
+        }
       }
     },
   };

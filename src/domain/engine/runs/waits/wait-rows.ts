@@ -169,7 +169,7 @@ export interface Probe {
 
 /**
  * Waits for the values of events, for each probe one more than `matcherMovesMax`: the last one only says that
- * there are more.
+ * there are more. Waits of held runs are left out: they stay, and more of them than one pass moves would end each pass where it began.
  */
 export function probeWaits(
   store: Store,
@@ -183,7 +183,9 @@ export function probeWaits(
     position: column.bigint(probes.map((p) => p.position)),
   });
   const condition = sql`w.environment_id = ${environmentId} AND w.event_name = p.event_name AND w.match_path = p.path
-    AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position`;
+    AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position
+    AND (w.kind = 'cancel' OR COALESCE((SELECT e.state FROM executions e WHERE e.run_id = w.run_id), '')
+      NOT IN ('held', 'resuming'))`;
   const limit = matcherMovesMax + 1;
   // SQLite has no LATERAL: a list of keys from an ordered lookup does the same.
   const query: Sql =

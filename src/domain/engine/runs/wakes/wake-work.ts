@@ -6,6 +6,7 @@ import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
 import { wakeSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
+import type { States } from "../states/states.ts";
 import type { Matcher } from "../waits/matcher.ts";
 import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
@@ -15,6 +16,7 @@ export interface WakesDeps {
   clock: Clock;
   log: Log;
   matcher: Pick<Matcher, "catchUp">;
+  states: Pick<States, "catchUp">;
   onQueued: (lanes: readonly QueueHint[]) => void;
   onFailed: (runs: readonly { runId: string; environmentId: string }[]) => void;
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
@@ -27,9 +29,11 @@ const isPending = ({ state }: WakeQueue): boolean => state === "waiting" || stat
  * workers could not renew them.
  */
 const leasePardonMs = 3_000;
+/** What is still due then is moved by the next look: the sweeper does other work behind it. */
+const moveMsMax = 5_000;
 
 export interface Wakes {
-  /** Moves what is due, at `from` or later, and does not end before. */
+  /** Moves what is due, at `from` or later, for `moveMsMax` at most. */
   moveDue(from: Instant | undefined): Promise<unknown>;
   isPardoning(): boolean;
   /** Ends leases that were not renewed; answers how many. */
@@ -38,7 +42,7 @@ export interface Wakes {
 
 /** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
 export function openWakes(deps: WakesDeps): Wakes {
-  const { store, clock, log, matcher, onQueued, onFailed, onSilent } = deps;
+  const { store, clock, log, matcher, states, onQueued, onFailed, onSilent } = deps;
   const startedAt = clock.now();
   const isPardoning = () => clock.now() < startedAt + leasePardonMs;
 
@@ -61,9 +65,14 @@ export function openWakes(deps: WakesDeps): Wakes {
    * These environments are looked at first: what was logged, or stood, before the deadline still resolves its
    * wait.
    */
-  async function timeOut(now: Instant, waitedIn: Iterable<string>, slice: Slice<WakeQueue>) {
-    const behind = await matcher.catchUp(waitedIn);
-    const moved = await store.write((session) => timeOutPending(session, now, slice, behind));
+  async function timeOut(now: Instant, waitedIn: ReadonlySet<string>, slice: Slice<WakeQueue>) {
+    const [events, changes] = await Promise.all([matcher.catchUp(waitedIn), states.catchUp(waitedIn)]);
+    const compared = { asked: waitedIn, events, changes };
+    const moved = await store.write((session) => {
+      // A wait that was stored after the look is due by now, and not compared.
+      const knownAt = clock.now();
+      return timeOutPending(session, now, slice, { ...compared, knownAt });
+    });
     for (const run of moved.failed) log.debug("run.wait_timed_out", run);
     onFailed(moved.failed);
     if (moved.lanes.length > 0) onQueued(moved.lanes);
@@ -112,7 +121,8 @@ export function openWakes(deps: WakesDeps): Wakes {
   });
 
   return {
-    moveDue: (from) => roundRobin([wakesFrom(from), timeoutsFrom(from)], { clock, limit: wakeSliceMax }),
+    moveDue: (from) =>
+      roundRobin([wakesFrom(from), timeoutsFrom(from)], { clock, limit: wakeSliceMax, msMax: moveMsMax }),
     isPardoning,
     async endSilent(silence) {
       let count = 0;
