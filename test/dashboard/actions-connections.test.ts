@@ -193,6 +193,28 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
     expect(got.filter((text) => text.includes("ledger.two"))).toEqual([]);
   });
 
+  test("an endpoint that failed five times says that it is left alone, and is called again by hand", async () => {
+    isAway = true;
+    const asked = { name: "vault", url: `${url}/vault`, pattern: "events:vault.*" };
+    const { id } = await rpc("WebhookEndpointService", "CreateWebhookEndpoint", asked);
+    const find = () => rpc("WebhookEndpointService", "GetWebhookEndpoint", { id });
+    for (let failed = 0; failed < 5; failed++) {
+      const skipEventId = await emit("vault.lost");
+      await until(async () => (await find()).failingEventId === skipEventId, { about: "the failed event" });
+      await rpc("WebhookEndpointService", "ResumeWebhookEndpoint", { id, skipEventId });
+    }
+    await emit("vault.kept");
+    await acting(server, engine, { path: `webhooks-out/${id}`, session }, async (on) => {
+      const row = on.main.getByRole("row", { name: /\/vault/ });
+      await row.getByText("Open").waitFor();
+      expect(got.filter((text) => text.includes("vault.kept"))).toEqual([]);
+      isAway = false;
+      await on.press("Close the breaker", row);
+      await on.told("It has not failed of late");
+    });
+    await until(async () => got.some((text) => text.includes("vault.kept")), { about: "the event" });
+  });
+
   test("a message that the bus refused is tried again, another is discarded", async () => {
     const letters = async () =>
       (await server.api("/api/v1/outbox/dead-letter", { environment: server.env })).body.items.length;

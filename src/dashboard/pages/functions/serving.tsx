@@ -1,4 +1,4 @@
-import { rest } from "../../lib/api.ts";
+import { base64url, rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
 import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
@@ -8,6 +8,7 @@ import { attempt } from "../../lib/toasts.ts";
 import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
+import { BreakersOf } from "../breakers.tsx";
 import { listWorkers } from "../workers.tsx";
 
 const readMs = 5_000;
@@ -19,7 +20,7 @@ export const Serving = ({ of }: { of: FunctionView }) => (
     {of.triggers.some(({ cron }) => cron) && <Schedules functionId={of.id} />}
     {may("functions:read") && of.definition.debounce !== undefined && <Debounced functionId={of.id} />}
     {may("functions:read") && of.definition.batch !== undefined && <Gathering functionId={of.id} />}
-    {of.endpointUrl !== "" && <BreakersOf functionId={of.id} />}
+    {of.endpointUrl !== "" && <BreakersOf id={of.id} title="Its endpoint" />}
   </>
 );
 
@@ -144,13 +145,6 @@ interface ArmedData {
   fires_at: string;
 }
 
-/** How a path takes a key that may hold any character. */
-const base64url = (text: string): string =>
-  btoa(String.fromCharCode(...new TextEncoder().encode(text)))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replace(/=+$/, "");
-
 const armedPath = "/api/v1/debounce/entries";
 
 function Debounced({ functionId }: { functionId: string }) {
@@ -256,64 +250,6 @@ function Gathering({ functionId }: { functionId: string }) {
           },
         ]}
         empty={<Empty title="No event waits" />}
-      />
-    </Section>
-  );
-}
-
-interface BreakerData {
-  key: string;
-  function_id: string;
-  endpoint: string;
-  state: string;
-  consecutive_fails: number;
-  last_failure?: string;
-}
-
-const breakersPath = "/api/v1/circuit-breakers";
-
-function BreakersOf({ functionId }: { functionId: string }) {
-  const read = useLoaded(
-    async (signal) =>
-      (await rest<BreakerData[]>(breakersPath, { signal })).filter((one) => one.function_id === functionId),
-    [functionId],
-  );
-  useNet(read.reload, readMs);
-  const reset = async ({ key }: BreakerData) => {
-    const call = () => rest(`${breakersPath}/${base64url(key)}/reset`, { method: "POST" });
-    if (await attempt(call, "The endpoint is called again")) read.reload();
-  };
-  return (
-    <Section title="Its endpoint">
-      <ReadTable
-        read={read}
-        keyOf={({ key }) => key}
-        columns={[
-          { name: "Endpoint", of: ({ endpoint }) => <Text of={endpoint} /> },
-          { name: "Breaker", of: ({ state }) => <Status of={state} /> },
-          {
-            name: "Failed in a row",
-            isNumber: true,
-            of: ({ consecutive_fails }) => count(consecutive_fails),
-          },
-          {
-            name: "Last failure",
-            isNumber: true,
-            of: ({ last_failure }) => <When at={instantOf(last_failure)} />,
-          },
-          {
-            name: "",
-            of: (breaker) =>
-              may("functions:invoke") && (
-                <span class="row-actions">
-                  <Button icon="refresh" onClick={() => void reset(breaker)}>
-                    Close the breaker
-                  </Button>
-                </span>
-              ),
-          },
-        ]}
-        empty={<Empty title="It has not failed of late" />}
       />
     </Section>
   );

@@ -9,6 +9,7 @@ import { Button, Empty, Facts, PageHead, Section, Text, Unread } from "../../ui/
 import { Confirm, Field } from "../../ui/dialog.tsx";
 import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
 import { ReadTable } from "../../ui/table.tsx";
+import { BreakersOf } from "../breakers.tsx";
 
 interface ToolMessage {
   qualifiedName: string;
@@ -131,6 +132,7 @@ export function ToolPage() {
           </Section>
         )}
       </div>
+      {may("functions:list") && <BreakersOf id={`agent:${agentName}`} title="Breaker of the agent" />}
       {isRemoving && (
         <Confirm
           title={`Remove agent ${plain(agentName)}?`}

@@ -10,6 +10,7 @@ import { Button, Facts, Failure, Id, PageHead, Section, Text, Unread, When } fro
 import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { MadeKey } from "../access/made-key.tsx";
+import { BreakersOf } from "../breakers.tsx";
 import { Letters } from "../dead-letters/endpoint-letters.tsx";
 import { EndpointDialog, readMs, standingOf } from "./endpoints.tsx";
 
@@ -49,6 +50,7 @@ export function EndpointPage() {
         ]}
       />
       <Trouble endpoint={endpoint} onDone={reload} />
+      {may("functions:list") && <BreakersOf id={endpoint.id} title="Its breaker" />}
       <Section title="Dead letters">
         <Letters endpoint={endpoint} onDone={reload} />
       </Section>
