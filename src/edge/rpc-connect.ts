@@ -5,6 +5,7 @@ import {
   Code,
   ConnectError,
   type ConnectRouter,
+  type ConnectRouterOptions,
   type ContextValues,
   createConnectRouter,
   createContextKey,
@@ -29,6 +30,7 @@ import { performDuplex } from "./duplex.ts";
 import { connectForm } from "./fault-encoding.ts";
 import { admit, enter, type PreparedOperation, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
+import { refusesUnknown } from "./unknown-fields.ts";
 
 export interface RpcImplementation {
   prepared: PreparedOperation;
@@ -117,7 +119,12 @@ function callOf(visit: Visit): RequestCall {
   return visit.call;
 }
 
-function implement(surface: Surface, router: ConnectRouter, { prepared, binding }: RpcImplementation): void {
+function implement(
+  surface: Surface,
+  router: ConnectRouter,
+  { prepared, binding }: RpcImplementation,
+  options: ConnectRouterOptions,
+): void {
   const { edge } = surface;
   const decode = (message: Message) => binding.decode(message as never);
   if (prepared.operation.mode === "unary") {
@@ -133,7 +140,7 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
         throw asConnectError(surface, error, visit);
       }
     };
-    router.rpc(binding.method, answer as MethodImpl<typeof binding.method>);
+    router.rpc(binding.method, answer as MethodImpl<typeof binding.method>, options);
     return;
   }
   const answers = async function* (sent: Message | AsyncIterable<Message>, context: HandlerContext) {
@@ -166,7 +173,7 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
       throw asConnectError(surface, error, visit);
     }
   };
-  router.rpc(binding.method, answers as MethodImpl<typeof binding.method>);
+  router.rpc(binding.method, answers as MethodImpl<typeof binding.method>, options);
 }
 
 /** Gives a message's share of the body budget back once it was read. */
@@ -337,23 +344,27 @@ export function universalHandlers(
   bound: ReadonlyMap<string, RpcImplementation>,
   { shutdown, ...protocols }: Protocols,
 ): UniversalHandler[] {
-  const router = createConnectRouter({
+  const options = {
     ...protocols,
     ...(shutdown && { shutdownSignal: shutdown }),
     readMaxBytes: surface.bodyBytesMax,
     acceptCompression: [gzipCompression],
-    jsonOptions: { ignoreUnknownFields: !surface.edge.unknownFields?.strict, recursionLimit },
+    jsonOptions: { ignoreUnknownFields: true, recursionLimit },
     binaryOptions: { recursionLimit },
-    requestGate: (context) => gate(surface, context),
-  });
+    requestGate: (context: HandlerContext) => gate(surface, context),
+  };
+  const exact = { ...options, jsonOptions: { ignoreUnknownFields: false, recursionLimit } };
+  const router = createConnectRouter(options);
   const unbound = new Set(bound.keys());
   for (const service of services) {
     for (const method of service.methods) {
       const path = `/${service.typeName}/${method.name}`;
       const implementation = bound.get(path);
       unbound.delete(path);
-      if (implementation) implement(surface, router, implementation);
-      else
+      if (implementation) {
+        const isExact = refusesUnknown(surface.edge.unknownFields, implementation.prepared.operation);
+        implement(surface, router, implementation, isExact ? exact : options);
+      } else
         router.service(
           { ...service, methods: [method], method: { [method.localName]: method } } as DescService,
           {},

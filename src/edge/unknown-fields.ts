@@ -37,15 +37,18 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
 
 /**
  * These operations refuse unknown fields on every protocol: a misspelt `expires_in` must not make a key that
- * never expires.
+ * never expires, and a misspelt `statuses` must not cancel every run of a function.
  */
-const exact = /^(keys|roles|policies|users|secrets|platform)\./;
+const exact = /^(keys|roles|policies|users|secrets|platform|repairs|replays)\./;
+
+export const refusesUnknown = (fields: UnknownFields | undefined, { name }: Operation): boolean =>
+  fields?.strict === true || exact.test(name);
 
 export const unknownField = (path: string): Fault => invalid(path, "unknown field");
 
 /** What to do with an unknown field of this operation: throws where it is refused. */
 export function unknownTo(fields: UnknownFields | undefined, operation: Operation): (path: string) => void {
-  if (fields?.strict || exact.test(operation.name))
+  if (refusesUnknown(fields, operation))
     return (path) => {
       throw unknownField(path);
     };

@@ -262,6 +262,41 @@ describe("fields that the server does not know", () => {
     }
   });
 
+  test("a misspelt condition of a repair or a replay is refused on each protocol, and nothing is begun", async () => {
+    const server = await startTestServer({ engine: "libsql" });
+    const overWeb = async (method: string, body: object) => {
+      const json = Buffer.from(JSON.stringify(body));
+      const frame = Buffer.concat([Buffer.alloc(5), json]);
+      frame.writeUInt32BE(json.length, 1);
+      const headers = {
+        authorization: `Bearer ${server.adminKey}`,
+        "content-type": "application/grpc-web+json",
+      };
+      const path = `${server.url}/svc.v1.RepairService/${method}`;
+      const answer = await fetch(path, { method: "POST", headers, body: frame });
+      return `${answer.headers.get("grpc-status")} ${answer.headers.get("grpc-message")} ${await answer.text()}`;
+    };
+    const repair = { action: "cancel", filter: { functionId: "odd", statusses: ["failed"] } };
+    const replay = { functionId: "odd", events: { pattern: "odd.ev", untill: "2026-01-01T00:00:00Z" } };
+    try {
+      for (const [method, asked, name] of [
+        ["PreviewRepair", repair, "statusses"],
+        ["StartRepair", repair, "statusses"],
+        ["PreviewReplay", replay, "untill"],
+        ["StartReplay", replay, "untill"],
+      ] as const) {
+        const { status, body } = await server.rpc("RepairService", method, asked);
+        const inside = "filter" in asked ? "filter" : "events";
+        expect([method, status, body.message]).toEqual([method, 400, `${inside}.${name}: unknown field`]);
+        expect(await overWeb(method, asked)).toMatch(new RegExp(`3.*${name}`, "s"));
+      }
+      expect((await server.rpc("RepairService", "ListRepairs", { colour: 1 })).status).toBe(400);
+      expect((await server.rpc("RepairService", "ListRepairs", {})).body.repairs ?? []).toEqual([]);
+    } finally {
+      await server.stop();
+    }
+  });
+
   test("are refused where the server is told to; our own worker sends none", async () => {
     const server = await startTestServer({
       engine: "libsql",

@@ -71,8 +71,8 @@ export const cliCases: readonly CliCase[] = [
     repair pause {long}
     repair continue {long}
     repair stop {long}
-    replay preview made-{p} --events {"name":"made-{p}.asked"}
-    replay start made-{p} --events {"name":"made-{p}.asked"} --yes
+    replay preview made-{p} --events {"pattern":"made-{p}.asked"}
+    replay start made-{p} --events {"pattern":"made-{p}.asked"} --yes
     worker list
     attribute list
     attribute delete shade_{p} --yes
