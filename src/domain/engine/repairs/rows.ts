@@ -93,13 +93,17 @@ export const dueRepairs = (reader: StoreReader, now: Instant, limit: number): Pr
         AND due_at <= ${sql.bigint(now)} AND lease_until < ${sql.bigint(now)}) due
     WHERE nth = 1 ORDER BY due_at, environment_id LIMIT ${limit}`);
 
-/** Undefined when another node was first, or works on another repair of the environment. */
+/**
+ * Undefined when another node was first, or works on another repair of the environment. A repair whose turn fails, or takes longer than
+ * its lease, is due behind the others of its environment.
+ */
 export const claimRepair = (
   session: Session,
   key: RepairKey,
   { holder, now, until }: { holder: string; now: Instant; until: Instant },
 ): Promise<RepairRow | undefined> =>
-  session.one(sql`UPDATE repairs SET holder = ${holder}, fence = fence + 1, lease_until = ${sql.bigint(until)}
+  session.one(sql`UPDATE repairs SET holder = ${holder}, fence = fence + 1, lease_until = ${sql.bigint(until)},
+      due_at = ${sql.bigint(now)}
     WHERE ${its(key)} AND ended_at IS NULL AND status IN ('running', 'stopping')
       AND lease_until < ${sql.bigint(now)} AND NOT EXISTS (SELECT 1 FROM repairs o
         WHERE o.environment_id = ${key.environment_id} AND o.ended_at IS NULL AND o.lease_until >= ${sql.bigint(now)})
