@@ -9,7 +9,12 @@ import { eventReads, openPast } from "../../src/domain/log/log/past.ts";
 import { openTopicsPast, topicReads } from "../../src/domain/log/topics/past.ts";
 import { openTopics, type Topics } from "../../src/domain/log/topics/service.ts";
 import { changed, changesOf, settingsOf } from "../../src/domain/realtime/groups/definition.ts";
-import { groupFreshMs, groupSilenceMs, groupStuckMs } from "../../src/domain/realtime/groups/limits.ts";
+import {
+  groupFreshMs,
+  groupReadMs,
+  groupSilenceMs,
+  groupStuckMs,
+} from "../../src/domain/realtime/groups/limits.ts";
 import type { GroupRow } from "../../src/domain/realtime/groups/rows.ts";
 import { type Groups, type JoinedMember, openGroups } from "../../src/domain/realtime/groups/service.ts";
 import type { Delivery } from "../../src/domain/realtime/pubsub/service.ts";
@@ -35,6 +40,8 @@ describe("members of a group", () => {
   let topics: Topics;
   /** Of two nodes over one store. */
   let nodes: [Groups, Groups];
+  /** Called before each read of the log of topics. */
+  let beforeRead: (after: number) => Promise<void>;
   const members: JoinedMember[] = [];
 
   beforeEach(async () => {
@@ -47,11 +54,19 @@ describe("members of a group", () => {
     );
     const alone = { log: silentLog, hasOthers: () => false, publishHint: () => {}, listen: () => () => {} };
     const topicFeeds = openFeeds({ ...alone, reads: topicReads(store) });
+    beforeRead = async () => {};
+    const topicsPast = openTopicsPast(store);
     const sources = sourcesOf({
       feeds: openFeeds({ ...alone, reads: eventReads(store) }),
       past: openPast(store),
       topicFeeds,
-      topicsPast: openTopicsPast(store),
+      topicsPast: {
+        ...topicsPast,
+        async between(environmentId, range, limit) {
+          await beforeRead(range.after);
+          return topicsPast.between(environmentId, range, limit);
+        },
+      },
     });
     const readersOf = async () => () => [];
     topics = openTopics({ store, clock, ids, feeds: topicFeeds, watch: noWatch, consumersOf: readersOf });
@@ -78,10 +93,10 @@ describe("members of a group", () => {
   });
 
   const create = (input: object) => nodes[0].create(env, { name: "g" }, { pattern: "topic:t", ...input });
-  const publish = (count: number) =>
+  const publish = (count: number, topic = "t") =>
     topics.publish(
       Array.from({ length: count }, (_, n) => ({
-        topic: "t",
+        topic,
         data: JSON.stringify({ n }),
         metadata: null,
         idempotencyKey: null,
@@ -240,6 +255,40 @@ describe("members of a group", () => {
       times++;
     }
     expect(times).toBe(26);
+  });
+
+  // All that was read before the first candidate was lost with the last member, and what was due waited behind it.
+  test("what was read in vain is stored while the reading goes on, and what is due again is given meanwhile", async () => {
+    await create({ pattern: "topic:rare", ackMode: "manual" });
+    await publish(1, "rare");
+    const before = await joinAt(nodes[0]);
+    await come(before.got, 1);
+    before.member.stop();
+    await nodes[0].settled();
+    await publish(500);
+    const from: number[] = [];
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    beforeRead = async (after) => {
+      from.push(after);
+      await clock.advance(groupReadMs);
+      if (from.length === 3) await held;
+    };
+    const brief = await joinAt(nodes[0]);
+    await until(() => from.length === 3, { about: "the third read", everyMs: 2 });
+    try {
+      // No later look was asked for: the third read follows from the claims after the first two.
+      expect(from[0]! < from[1]! && from[1]! < from[2]!).toBe(true);
+      expect((await nodes[0].get(env, { name: "g" })).position).toBe(from[2]!);
+      expect(brief.got.map(({ attempt }) => attempt)).toEqual([2]);
+      brief.member.stop();
+    } finally {
+      release();
+    }
+    await nodes[0].settled();
+    expect((await nodes[0].get(env, { name: "g" })).position).toBe(from[2]!);
+    await joinAt(nodes[1]);
+    await until(() => from.length > 3, { about: "a read for the next member", everyMs: 2 });
+    expect(from[3]).toBe(from[2]!);
   });
 });
 

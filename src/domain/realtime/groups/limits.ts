@@ -32,6 +32,8 @@ export const groupWindow = 64;
 export const groupStuckMs = 1_000;
 /** Deliveries that a group has looked up ahead at one node. */
 export const groupAheadMax = 2_000;
+/** A group that finds no candidate in its log for this long stores how far it has read, and then reads on. */
+export const groupReadMs = 500;
 /** A delivery whose members disappeared this many times is given up: it may be what kills them. */
 export const groupLossesMax = 25;
 

@@ -5,7 +5,7 @@ import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { charsOf, type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
-import { groupAheadMax } from "./limits.ts";
+import { groupAheadMax, groupReadMs } from "./limits.ts";
 import type { GroupRow } from "./rows.ts";
 
 /** Characters of payloads that a group holds ahead at one node; an event may be as large as a request. */
@@ -71,15 +71,21 @@ export class LookAhead {
     this.#reached = entries.at(-1)!.position;
   }
 
-  /** Reads the log until it has a candidate, or has reached the end of the feed as that moves. */
+  /**
+   * Reads the log until it has a candidate, or has reached the end of the feed as that moves; or for a while, so
+   * that a claim stores how far it came, and hands out what is due again. Else what was read is lost with the last
+   * member, and a group whose members stay briefly never gets past a long stretch without a candidate.
+   */
   async readTo(end: () => number): Promise<void> {
+    const { clock } = this.#deps;
+    const until = clock.elapsed() + groupReadMs;
     while (this.#found.length === 0 && this.#reached < end()) {
       const last = end();
       const range = { after: this.#reached, last };
       const { limit } = this.#slices;
       const entries = await this.#deps.source.between(this.#environmentId, range, limit);
       this.#slices.note(entries.length, charsOf(entries));
-      const breathe = breather(this.#deps.clock, this.#environmentId);
+      const breathe = breather(clock, this.#environmentId);
       for (const entry of entries) {
         if (this.#wanted.filter) await breathe();
         if (this.#isStopped) return;
@@ -88,6 +94,7 @@ export class LookAhead {
       if (this.#isStopped) return;
       const reached = entries.length < limit ? last : entries.at(-1)!.position;
       this.#reached = Math.max(this.#reached, reached);
+      if (clock.elapsed() >= until) return;
     }
   }
 
