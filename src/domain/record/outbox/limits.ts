@@ -23,5 +23,7 @@ export const deadLettersOffsetMax = 10_000;
 export const mirrorSliceMax = 100;
 export const mirrorLogsMax = 500;
 export const mirrorRoundMs = 1_000;
+/** Characters of the messages of one slice; a larger event goes alone. */
+export const mirrorCharactersMax = 4 * 1024 * 1024;
 /** Events listed of those that the mirror has not sent; they are read whole. */
 export const unmirroredListedMax = 200;

@@ -6,7 +6,7 @@ import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
-import { mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
+import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
 import { type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
@@ -49,7 +49,7 @@ const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorAddress) 
  */
 export function openMirror(deps: MirrorDeps): EventMirror {
   const { store, clock, log, target, payloadBytesMax } = deps;
-  /** Where the next round continues when a round ran out of time. */
+  /** Where the next round continues when a round ran out of time, or the bus did not answer. */
   let after = "";
   let loggedTrouble = "";
 
@@ -69,12 +69,24 @@ export function openMirror(deps: MirrorDeps): EventMirror {
     write: LeaderWrite,
     { environment_id, head, position }: rows.MirrorProgress,
   ): Promise<number> {
-    const events = await deps.past.between(
+    const page = await deps.past.between(
       environment_id,
       { after: position ?? 0, last: head },
       mirrorSliceMax,
     );
-    const drafts = events.flatMap((event) => mirrorDrafts(environment_id, event));
+    const drafts: EntryDraft[] = [];
+    let reached = page.length < mirrorSliceMax ? head : page.at(-1)!.position;
+    let characters = 0;
+    for (const [at, event] of page.entries()) {
+      const own = mirrorDrafts(environment_id, event);
+      characters += own.reduce((sum, { payload }) => sum + payload.length, 0);
+      if (at > 0 && characters > mirrorCharactersMax) {
+        // What follows is another slice: the bus answers each within its time, or all of it is sent again.
+        reached = page[at - 1]!.position;
+        break;
+      }
+      drafts.push(...own);
+    }
     const refused: { draft: EntryDraft; error: BusError }[] = [];
     const fitting = drafts.filter((draft) => {
       const error = tooLarge(draft.payload, payloadBytesMax);
@@ -85,7 +97,6 @@ export function openMirror(deps: MirrorDeps): EventMirror {
       fitting.map((draft) => messageOf(draft, draft.metadata as unknown as MirrorAddress)),
     );
     for (const [at, error] of answers.entries()) if (error) refused.push({ draft: fitting[at]!, error });
-    const reached = events.length < mirrorSliceMax ? head : events.at(-1)!.position;
     await write(async (session) => {
       for (const { draft, error } of refused) await deps.outbox.refused(session, draft, error);
       await rows.moveMirror(session, environment_id, reached);
@@ -99,6 +110,8 @@ export function openMirror(deps: MirrorDeps): EventMirror {
       const until = clock.elapsed() + mirrorRoundMs;
       try {
         let isBehind = false;
+        // A round that does not begin with the first log leaves those before its beginning.
+        let isPartial = after !== "";
         let trouble: { error: unknown } | undefined;
         for (;;) {
           const places = await rows.mirrorProgressAfter(store, after, mirrorLogsMax);
@@ -108,7 +121,11 @@ export function openMirror(deps: MirrorDeps): EventMirror {
             try {
               if ((await slice(write, place)) < place.head) isBehind = true;
             } catch (error) {
-              if (error instanceof BusError) throw error;
+              if (error instanceof BusError) {
+                // Logs behind this one come first the next time.
+                after = place.environment_id;
+                throw error;
+              }
               trouble ??= { error };
             }
           }
@@ -117,8 +134,9 @@ export function openMirror(deps: MirrorDeps): EventMirror {
           if (trouble && (after === "" || clock.elapsed() >= until)) throw trouble.error;
           if (clock.elapsed() >= until) return { againInMs: 1 };
           if (after !== "") continue;
-          if (!isBehind) return {};
+          if (!isBehind && !isPartial) return {};
           isBehind = false;
+          isPartial = false;
         }
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
