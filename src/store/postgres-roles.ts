@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { Fault } from "../kit/fault.ts";
 import { sql } from "../kit/sql.ts";
 import { environmentViews } from "./environment-views.ts";
+import { dropSchema, lostSchemas } from "./postgres-drops.ts";
 import { codeOf } from "./postgres-errors.ts";
 import { scramVerifier } from "./scram.ts";
 import { type Session, type Store, StoreError } from "./store.ts";
@@ -54,8 +55,6 @@ const harmfulFunctions =
     /\s/g,
     "",
   );
-
-const dropsMax = 100;
 
 /** The first letters of all names of one database of the server: roles belong to the whole server. */
 export const databasePrefix = (database: string): string =>
@@ -134,19 +133,23 @@ export class PostgresRoles {
     return row !== undefined;
   }
 
-  /** Drops the schemas and roles of which no environment knows. */
+  /** Drops the schemas and roles of which no environment knows. Throws at its end what could not be dropped. */
   async sweep(): Promise<number> {
-    const lost = await this.#store.all<{ name: string }>(sql`SELECT nspname AS name FROM pg_namespace
-      WHERE nspname ~ '^svc_[0-9a-f]{8}_[0-9a-f]{16}$'
-        AND nspname NOT IN (SELECT name FROM environment_databases) LIMIT ${dropsMax}`);
-    for (const { name } of lost)
-      await this.#store.write(async (session) => {
-        await session.run(sql.raw(`DROP SCHEMA IF EXISTS ${quoted(name)} CASCADE`));
-        for (const role of [`${name}_r`, `${name}_w`])
-          await session.run(sql.raw(`DROP ROLE IF EXISTS ${quoted(role)}`));
-      });
-    if (lost.length > 0) this.#known.clear();
-    return lost.length === dropsMax ? lost.length + (await this.sweep()) : lost.length;
+    const troubles: unknown[] = [];
+    let gone = 0;
+    for await (const name of lostSchemas(this.#store))
+      try {
+        await dropSchema(this.#store, name);
+        gone++;
+      } catch (error) {
+        // One schema that cannot be dropped must not keep the others; a database that is away fails for all.
+        await this.#store.ping();
+        troubles.push(error);
+      }
+    if (gone > 0) this.#known.clear();
+    if (troubles.length > 0)
+      throw new AggregateError(troubles, "some schemas of deleted environments could not be dropped");
+    return gone;
   }
 
   async #make(environmentId: string): Promise<EnvironmentLogins> {
