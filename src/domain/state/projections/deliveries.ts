@@ -2,6 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
 import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
+import { EmptyLooks, type LookBasis, placeText } from "./empty-looks.ts";
 import { stopBelowFloor } from "./floor.ts";
 import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
 import { projectionBatchMax, projectionLiveMs, projectionPartSlicesMax } from "./limits.ts";
@@ -81,10 +82,16 @@ const nothing = (state: Delivered["state"], held: HeldProjection, generation: Ge
   ...{ current: undefined, advanced: undefined },
 });
 
+/** What a look read; of one partition, also what it rests on, and up to where it found nothing. */
+interface LookBatch extends EventBatch {
+  empty?: { basis: LookBasis; after: number; reached: number };
+}
+
 const isIdle = ({ cursor_position, delivered }: GenerationRow): boolean => cursor_position >= delivered;
 
 export class StoredDeliveries implements Deliveries {
   readonly #deps: DeliveriesDeps;
+  readonly #emptyLooks = new EmptyLooks();
 
   constructor(deps: DeliveriesDeps) {
     this.#deps = deps;
@@ -188,16 +195,22 @@ export class StoredDeliveries implements Deliveries {
     row: HeldProjection,
     generation: GenerationRow,
     { partition, limit }: Pick<RunnerAsk, "partition" | "limit">,
-  ): Promise<EventBatch> {
+  ): Promise<LookBatch> {
     const { store, batches } = this.#deps;
     const { cursor_position: cursor } = generation;
     if (partition === undefined) return batches.read({ row, generation, after: cursor, limit, partition });
     const state = await getState(store, generation, partition);
-    let after = Math.max(cursor, state?.last_position ?? 0);
+    const begin = Math.max(cursor, state?.last_position ?? 0);
+    const basis = { key: generation, partition, definition: definitionText(row), state };
+    let after = this.#emptyLooks.behind(basis, begin);
     for (let slices = 1; ; slices++) {
       const batch = await batches.read({ row, generation, after, limit: projectionBatchMax, partition });
+      const hasFound = batch.events.length > 0;
       const isEnd = batch.floor !== undefined || batch.reached <= after || slices === projectionPartSlicesMax;
-      if (batch.events.length > 0 || isEnd) return { ...batch, events: batch.events.slice(0, limit) };
+      if (hasFound || isEnd) {
+        const empty = { basis, after: begin, reached: hasFound ? after : batch.reached };
+        return { ...batch, events: batch.events.slice(0, limit), empty };
+      }
       after = batch.reached;
     }
   }
@@ -213,7 +226,7 @@ export class StoredDeliveries implements Deliveries {
   async #give(
     session: Session,
     { key, runner, partition }: RunnerAsk,
-    { seen, definition, batch }: { seen: GenerationRow; definition: string; batch: EventBatch },
+    { seen, definition, batch }: { seen: GenerationRow; definition: string; batch: LookBatch },
   ): Promise<Delivered | undefined> {
     const now = this.#deps.clock.now();
     const held = await holdProjection(session, key);
@@ -227,7 +240,7 @@ export class StoredDeliveries implements Deliveries {
     const { events, reached } = batch;
     takeLease(generation, runner, { streamId: null, now, hasWork: events.length > 0 });
     generation.offered = Math.max(generation.offered, events.at(-1)?.position ?? 0);
-    // A poll of one partition says nothing about the others: the cursor stays.
+    // A poll of one partition says nothing about the others: the cursor stays, and the node remembers how far it looked.
     if (partition === undefined) {
       await clearPending(session, generation);
       if (events.length > 0) await addPending(session, generation, pendingIn(events));
@@ -235,6 +248,10 @@ export class StoredDeliveries implements Deliveries {
     }
     const advanced = await advance(session, held, generation, { now });
     const current = await stateFor(session, held, generation, partition);
+    // A failure during the look hides events that a resume brings back: it must not count as empty then.
+    const { empty } = batch;
+    if (empty && placeText(current) === placeText(empty.basis.state))
+      this.#emptyLooks.note(empty.basis, empty);
     return { state: "given", held, generation, events, current, advanced };
   }
 

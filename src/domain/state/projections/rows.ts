@@ -295,12 +295,22 @@ export async function lastGeneration(session: Session, key: ProjectionKey): Prom
   return row?.last ?? 0;
 }
 
+export interface DroppedGeneration extends GenerationKey {
+  holder: string | null;
+  dropped_at: Instant;
+}
+
+/** The oldest first, behind the one that was read last; from the beginning without one. */
 export const droppedGenerations = (
   reads: Pick<Reads, "all">,
+  after: DroppedGeneration | undefined,
   limit: number,
-): Promise<(GenerationKey & { holder: string | null })[]> =>
-  reads.all(sql`SELECT environment_id, name, generation, holder FROM projection_generations
-    WHERE dropped_at IS NOT NULL ORDER BY dropped_at LIMIT ${limit}`);
+): Promise<DroppedGeneration[]> =>
+  reads.all(sql`SELECT environment_id, name, generation, holder, dropped_at FROM projection_generations
+    WHERE dropped_at IS NOT NULL AND (dropped_at, environment_id, name, generation)
+      > (${sql.bigint(after?.dropped_at ?? 0)}, ${after?.environment_id ?? ""}, ${after?.name ?? ""},
+        ${sql.bigint(after?.generation ?? 0)})
+    ORDER BY dropped_at, environment_id, name, generation LIMIT ${limit}`);
 
 export const forgetGeneration = (session: Session, key: GenerationKey): Promise<number> =>
   session.run(

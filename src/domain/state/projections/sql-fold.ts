@@ -13,6 +13,7 @@ import { advance } from "./advance.ts";
 import type { EventBatch, EventBatches } from "./batches.ts";
 import type { FeedEvent } from "./event-rows.ts";
 import { stopBelowFloor } from "./floor.ts";
+import { FoldSizes } from "./fold-sizes.ts";
 import { isFed, takeLease } from "./leases.ts";
 import {
   foldEventsMax,
@@ -73,9 +74,11 @@ const tableGone = "its table is gone: rebuild the projection";
 export class SqlFolds {
   readonly #deps: SqlFoldDeps;
   readonly #holder: string;
+  readonly #sizes: FoldSizes;
 
   constructor(deps: SqlFoldDeps) {
     this.#deps = deps;
+    this.#sizes = new FoldSizes(deps.clock);
     // Alone with its store, a server that was killed goes on where it was.
     this.#holder = deps.store.engine === "libsql" ? serverHolder : `${serverHolder}${deps.nodeId}`;
   }
@@ -135,7 +138,7 @@ export class SqlFolds {
       }
       const isStill = generation.target === null && batch.events.length === 0;
       if (isStill && !this.#isWorthMoving(generation, batch.reached)) return false;
-      const folded = await this.#fold(folding, at, batch);
+      const folded = await this.#fold(folding, at, batch, until);
       if (folded === undefined) return true;
       at = folded.at;
       folding = await this.#moved(folding, { upTo: folded.upTo, count: folded.count });
@@ -183,22 +186,31 @@ export class SqlFolds {
   }
 
   /**
-   * Folds a batch, or the part of it before the first event that fails. Undefined where another node has
-   * folded meanwhile.
+   * Folds a batch, or the part of it before the first event that fails, or that the last slices had time for. Undefined where another
+   * node has folded meanwhile, or where the turn is over before a part was small enough.
    */
   async #fold(
     { held, generation, admitted, tableName }: Folding,
     at: number,
     { events, reached }: EventBatch,
+    until: number,
   ): Promise<{ at: number; upTo: number; count: number; failure?: StatementFailure } | undefined> {
     const { databases } = this.#deps;
     const table = foldTableOf(generation, tableName);
     let steps = stepsOf(admitted, events);
     let upTo = reached;
     let failure: StatementFailure | undefined;
+    const cutTo = (count: number) => {
+      upTo = steps[count]!.position - 1;
+      steps = steps.slice(0, count);
+    };
+    const fitting = this.#sizes.of(generation);
+    if (steps.length > fitting) cutTo(fitting);
     while (steps.length > 0) {
       const slice: FoldSlice = { from: at, to: upTo, steps };
-      const outcome = await databases.fold(table, slice, admitted);
+      const outcome = await this.#sizes.timed(generation, steps.length, () =>
+        databases.fold(table, slice, admitted),
+      );
       if (outcome.did === "folded")
         return { at: upTo, upTo, count: steps.length, ...(failure && { failure }) };
       if (outcome.did === "nothing") return undefined;
@@ -212,10 +224,10 @@ export class SqlFolds {
         steps = steps.filter((step) => step.position < failed);
       } else {
         // The database does not say which one: half as many are tried.
-        const half = Math.ceil(steps.length / 2);
-        upTo = steps[half]!.position - 1;
-        steps = steps.slice(0, half);
+        cutTo(Math.ceil(steps.length / 2));
         failure = undefined;
+        // Other projections wait for the end of the turn; the next one begins with this size.
+        if (this.#deps.clock.elapsed() >= until) return undefined;
       }
     }
     const isRead = generation.generation === held.generation;

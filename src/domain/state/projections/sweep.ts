@@ -3,16 +3,34 @@ import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { deleteHistory, forgetHistory } from "./history.ts";
 import { historyMs } from "./limits.ts";
-import { droppedGenerations, forgetGeneration, type GenerationKey, serverHolder } from "./rows.ts";
+import {
+  type DroppedGeneration,
+  droppedGenerations,
+  forgetGeneration,
+  type GenerationKey,
+  serverHolder,
+} from "./rows.ts";
 import { deleteStates } from "./state-rows.ts";
 
 export type DutyWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 const generationsAtOnce = 100;
 
+/** Behind the last one and not from the beginning: those that could not be deleted would be read for ever. */
+async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneration> {
+  let last: DroppedGeneration | undefined;
+  for (;;) {
+    const slice = await droppedGenerations(store, last, generationsAtOnce);
+    yield* slice;
+    last = slice.at(-1);
+    if (slice.length < generationsAtOnce) return;
+  }
+}
+
 /**
  * The tick of loop `projections.sweep`, on the node that leads `retention`: deletes the states of generations
- * that were dropped, and history that is too old, a slice a transaction.
+ * that were dropped, and history that is too old, a slice a transaction. Throws at its end what failed, when all
+ * others are gone.
  */
 export const openSweep =
   (
@@ -24,14 +42,30 @@ export const openSweep =
       while ((await write(some)) === purgeSliceMax);
     };
     await all((session) => forgetHistory(session, clock.now() - historyMs, purgeSliceMax));
-    for (;;) {
-      const dropped = await droppedGenerations(store, generationsAtOnce);
-      for (const key of dropped) {
+
+    const troubles: unknown[] = [];
+    const turn = async (key: DroppedGeneration): Promise<boolean> => {
+      try {
         await all((session) => deleteStates(session, key, purgeSliceMax));
         await all((session) => deleteHistory(session, key, purgeSliceMax));
         if (key.holder?.startsWith(serverHolder)) await dropTable(key);
         await write((session) => forgetGeneration(session, key));
+        return true;
+      } catch (error) {
+        // A node that leads no more, or whose database is away, ends the tick here: all others would fail, too.
+        await write(async () => {});
+        troubles.push(error);
+        return false;
       }
-      if (dropped.length < generationsAtOnce) return;
+    };
+    const failedIn = new Set<string>();
+    const later: DroppedGeneration[] = [];
+    for await (const key of walk(store)) {
+      if (failedIn.has(key.environment_id)) later.push(key);
+      else if (!(await turn(key))) failedIn.add(key.environment_id);
     }
+    // Each table of an environment whose seat is taken waits for it in vain: other environments do not wait for that.
+    for (const key of later) await turn(key);
+    if (troubles.length > 0)
+      throw new AggregateError(troubles, "some dropped generations of projections could not be deleted");
   };
