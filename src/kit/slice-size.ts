@@ -34,10 +34,16 @@ export class SliceSize {
 
   async timed(work: () => Promise<number>): Promise<number> {
     const from = this.#clock.elapsed();
-    const gone = await work();
-    this.#tookMs = this.#clock.elapsed() - from;
-    this.#rows = nextSlice(this.#rows, this.#tookMs);
-    return gone;
+    try {
+      const gone = await work();
+      this.#tookMs = this.#clock.elapsed() - from;
+      this.#rows = nextSlice(this.#rows, this.#tookMs);
+      return gone;
+    } catch (error) {
+      // The same rows may have been too many for one transaction.
+      this.#rows = nextSlice(this.#rows, Number.POSITIVE_INFINITY);
+      throw error;
+    }
   }
 
   /** Between two slices other writers have the store for as long as the last one took. */

@@ -21,3 +21,17 @@ test("a slice of rows is followed by a rest as long as it took, at least a breat
   await size.rest();
   expect(rests).toEqual([12, 1, 1_000, 1]);
 });
+
+test("a slice that fails is half as large when it is tried again, down to the least", async () => {
+  const size = new SliceSize({ elapsed: () => 0, sleep: async () => {} });
+  const sizes: number[] = [];
+  for (let tried = 0; tried < 8; tried++) {
+    sizes.push(size.rows);
+    const work = async () => {
+      throw new Error("the statement took too long");
+    };
+    expect(size.timed(work)).rejects.toThrow("too long");
+    await Promise.resolve();
+  }
+  expect(sizes).toEqual([200, 100, 50, 25, 12, 10, 10, 10]);
+});
