@@ -82,8 +82,8 @@ import("node:worker_threads").then(({ workerData }) => {
 `;
 
 const lookMs = 250;
-/** Of one heartbeat. */
-const heartbeatJobsMax = 1_000;
+/** Of one heartbeat: the server refuses more. */
+export const heartbeatJobsMax = 1_000;
 
 /** Undefined where there are no threads. The process ends although the thread is there. */
 export async function startLeaseThread(options: LeaseThreadOptions): Promise<LeaseThread | undefined> {

@@ -1,6 +1,6 @@
 import type { Sending } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
-import { exchangeCharactersMax, exchangeReportsMax, type PendingReport, type Report } from "./wire.ts";
+import { exchangeCharactersMax, type PendingReport, type Report } from "./wire.ts";
 
 /** Reports that wait for the next request, in their order. Those of one job are never in two requests at a time. */
 export class ReportQueue {
@@ -8,8 +8,8 @@ export class ReportQueue {
   readonly #jobsUnderWay = new Set<string>();
   #closedBy: SvcError | undefined;
 
-  isEmpty(): boolean {
-    return this.#waiting.length === 0;
+  get size(): number {
+    return this.#waiting.length;
   }
 
   add({ jobId, text }: Report): Sending {
@@ -37,8 +37,8 @@ export class ReportQueue {
     return false;
   }
 
-  /** Removes the first reports that may leave, as many as fit one request; a large one goes alone. */
-  takeBatch(): PendingReport[] {
+  /** Removes the first reports that may leave, at most `most` and as many as fit one request; a large one goes alone. */
+  takeBatch(most: number): PendingReport[] {
     const batch: PendingReport[] = [];
     const left: PendingReport[] = [];
     let characters = 0;
@@ -46,8 +46,7 @@ export class ReportQueue {
     for (const pending of this.#waiting) {
       if (!isFull && !this.#jobsUnderWay.has(pending.jobId)) {
         characters += pending.text.length;
-        isFull =
-          batch.length === exchangeReportsMax || (batch.length > 0 && characters > exchangeCharactersMax);
+        isFull = batch.length === most || (batch.length > 0 && characters > exchangeCharactersMax);
         if (!isFull) {
           batch.push(pending);
           continue;

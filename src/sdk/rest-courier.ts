@@ -6,7 +6,13 @@ import { type Stamp, stamp } from "./lease.ts";
 import { ReportQueue } from "./report-queue.ts";
 import { RequestRecovery, recoveryDelayMsMax } from "./request-recovery.ts";
 import { pause } from "./retry.ts";
-import type { Assignment, Outcome, PendingReport, Report } from "./wire.ts";
+import {
+  type Assignment,
+  exchangeReportsMax,
+  type Outcome,
+  type PendingReport,
+  type Report,
+} from "./wire.ts";
 
 export interface RestCourierOptions extends CourierOptions {
   /** `/api/v1/workers/{id}` */
@@ -23,8 +29,12 @@ export interface RestCourierOptions extends CourierOptions {
 const heldMsMin = 250;
 const unheldPollMs = 1_000;
 
-/** Exchanges of a strict worker that are under way at most. */
+/** Most exchanges of a strict worker that are under way. */
 const strictExchangesMax = 4;
+/** The same of any other worker. */
+const exchangesMax = 2;
+/** A second exchange of such a worker carries at least so many reports. Fewer reports wait for the first one, which saves a request. */
+const besideMin = 50;
 
 /** A strict worker with so much of its room free polls beside its exchanges. */
 const roomyShare = 0.25;
@@ -38,9 +48,12 @@ interface Brought {
 const nothing: Brought = { jobs: [], askedAt: { monotonicMs: 0, wallMs: 0 } };
 
 /**
- * Carries reports and jobs in requests. One exchange is under way at most. What is reported meanwhile leaves together in the
- * next one, which also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While there
- * is nothing to report the server holds one poll, so that a lone job arrives, and is reported, at once.
+ * Carries reports and jobs in requests. What is reported while an exchange is under way leaves together in the next one, which
+ * also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While there is nothing to
+ * report the server holds one poll, so that a lone job arrives, and is reported, at once.
+ *
+ * A full worker reports its jobs in two halves, and two exchanges are under way. With one exchange for all jobs the worker would
+ * stand still while the server works, and the server while the worker works.
  *
  * Of a strict worker several exchanges are under way, so that a run does not wait until the steps of others are stored. As long as it has much room it also polls beside
  * its exchanges, so that a job does not wait for the reports of others either.
@@ -51,6 +64,8 @@ export class RestCourier implements Courier {
   readonly #recovery: RequestRecovery;
   readonly #held: HeldJobs;
   readonly #exchangesMax: number;
+  readonly #besideMin: number;
+  readonly #batchMax: number;
   readonly #halt = new AbortController();
   #wire: Wire;
   #isStarted = false;
@@ -68,11 +83,14 @@ export class RestCourier implements Courier {
   #arrivedCount = 0;
 
   constructor(options: RestCourierOptions) {
-    const { transport, workerPath, isStrict, register, onDenied, log } = options;
+    const { transport, workerPath, isStrict, jobsMax, register, onDenied, log } = options;
     this.#options = options;
     this.#held = new HeldJobs(options.held);
     this.#wire = exchangeWire(transport, workerPath, options.asking);
-    this.#exchangesMax = isStrict ? strictExchangesMax : 1;
+    this.#exchangesMax = isStrict ? strictExchangesMax : exchangesMax;
+    this.#besideMin = isStrict ? 1 : besideMin;
+    const half = Math.max(besideMin, Math.ceil(jobsMax / 2));
+    this.#batchMax = isStrict ? exchangeReportsMax : Math.min(exchangeReportsMax, half);
     const onMissingRoute = () => {
       log.info("this server has no exchange route; reports go one by one");
       this.#wire = singleWire(transport, workerPath);
@@ -122,8 +140,9 @@ export class RestCourier implements Courier {
 
   /** While the server is in trouble one exchange at a time asks whether it still is. */
   #mayExchange(others: number): boolean {
-    const most = this.#recovery.isTroubled ? 1 : this.#exchangesMax;
-    return others < most && !this.#stopped;
+    if (this.#stopped) return false;
+    if (others === 0) return true;
+    return !this.#recovery.isTroubled && others < this.#exchangesMax && this.#queue.size >= this.#besideMin;
   }
 
   async #exchange(): Promise<void> {
@@ -134,8 +153,9 @@ export class RestCourier implements Courier {
       let brought = nothing;
       while (this.#queue.hasNext() && this.#mayExchange(this.#exchangesCount - 1)) {
         this.#arrivedCount = brought.jobs.length;
-        const batch = this.#queue.takeBatch();
+        const batch = this.#queue.takeBatch(this.#batchSize());
         const round = this.#exchangeOnce(batch);
+        if (this.#queue.hasNext()) this.#leave();
         // The next request is on its way before the jobs of the last one start to work.
         this.#arrivedCount = 0;
         this.#bring(brought);
@@ -148,6 +168,12 @@ export class RestCourier implements Courier {
     }
     if (this.#queue.hasNext()) this.#leave();
     else void this.#poll();
+  }
+
+  /** What would be too little for an exchange of its own leaves with the rest. */
+  #batchSize(): number {
+    const isDivided = this.#queue.size >= this.#batchMax + this.#besideMin;
+    return isDivided ? this.#batchMax : exchangeReportsMax;
   }
 
   #bring({ jobs, askedAt }: Brought): void {
@@ -177,7 +203,9 @@ export class RestCourier implements Courier {
   #countToAsk(): number {
     if (this.#isDraining || this.#pollsBeside()) return 0;
     const room = this.#options.room() - this.#polledCount - this.#askedCount - this.#arrivedCount;
-    return Math.max(0, Math.ceil(room / (this.#exchangesMax - this.#exchangesCount + 1)));
+    const mayFollow = this.#options.isStrict || this.#queue.size >= this.#besideMin;
+    const others = mayFollow ? this.#exchangesMax - this.#exchangesCount : 0;
+    return Math.max(0, Math.ceil(room / (1 + others)));
   }
 
   /** With little room a poll would bring job after job in requests of their own: then exchanges bring them. */
@@ -216,7 +244,7 @@ export class RestCourier implements Courier {
 
   #mayPoll(): boolean {
     if (this.#polling || !this.#isStarted || this.#isDraining || this.#stopped) return false;
-    return (this.#exchangesCount === 0 && this.#queue.isEmpty()) || this.#pollsBeside();
+    return (this.#exchangesCount === 0 && this.#queue.size === 0) || this.#pollsBeside();
   }
 
   async #poll(): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Courier, CourierOptions } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
+import { heartbeatJobsMax } from "./lease-thread.ts";
 import { RestCourier } from "./rest-courier.ts";
 import { StreamCourier } from "./stream-courier.ts";
 import type { Logger } from "./types.ts";
@@ -145,9 +146,13 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
       await transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token, ...asking } });
     },
     async heartbeat(jobs, timeoutMs) {
-      const body = { worker_id: id, active_jobs: jobs.length, jobs, ...asking };
-      const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
-      tellConflicts((await transport.send<ConflictsTold | undefined>(request))?.definition_conflicts);
+      // One without jobs says that the worker is there.
+      for (let done = 0; done === 0 || done < jobs.length; done += heartbeatJobsMax) {
+        const slice = jobs.slice(done, done + heartbeatJobsMax);
+        const body = { worker_id: id, active_jobs: jobs.length, jobs: slice, ...asking };
+        const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
+        tellConflicts((await transport.send<ConflictsTold | undefined>(request))?.definition_conflicts);
+      }
       return noneLost;
     },
   };

@@ -107,6 +107,38 @@ test("reports of a worker that is not strict share one exchange after the other"
   await Promise.all(done);
 });
 
+test("a full worker that is not strict reports in halves beside each other, and asks for as many jobs in each", async () => {
+  const { exchanges, report, left, turn } = courier({ isStrict: false, jobsMax: 200, busy: 0 });
+  const done = Array.from({ length: 200 }, (_, place) => report(`job-${place}`));
+  await left(2);
+  await turn();
+  expect(exchanges.map(({ jobs, available }) => [jobs.length, available])).toEqual([
+    [100, 100],
+    [100, 100],
+  ]);
+  // Few reports wait for the exchange that is under way.
+  exchanges[0]!.answer(100);
+  await Promise.all(done.slice(0, 100));
+  const few = Array.from({ length: 49 }, (_, place) => report(`few-${place}`));
+  await turn();
+  expect(exchanges).toHaveLength(2);
+  const oneMore = report("one more");
+  await left(3);
+  expect(exchanges[2]).toMatchObject({ jobs: { length: 50 }, available: 0 });
+  exchanges[1]!.answer();
+  exchanges[2]!.answer();
+  expect(new Set(await Promise.all([...done, ...few, oneMore]))).toEqual(new Set(["stored"]));
+});
+
+test("reports that are too few for two exchanges leave in one", async () => {
+  const { exchanges, report, left } = courier({ isStrict: false, jobsMax: 99, busy: 0 });
+  const done = Array.from({ length: 99 }, (_, place) => report(`job-${place}`));
+  await left(1);
+  expect(exchanges[0]!.jobs).toHaveLength(99);
+  exchanges[0]!.answer();
+  await Promise.all(done);
+});
+
 test("requests that are under way never ask for more jobs than there is room for", async () => {
   const { made, exchanges, polls, report, left } = courier({ jobsMax: 100, busy: 80 });
   made.start();
