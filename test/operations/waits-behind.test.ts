@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
+import { type ExecutionRow, undoResume } from "../../src/domain/engine/steering/rows.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -18,7 +19,16 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
   });
   afterEach(() =>
     shared.bare.write(async (session) => {
-      for (const table of ["waits", "executions", "runs", "run_history", "steps", "events", "matchers"])
+      for (const table of [
+        "waits",
+        "executions",
+        "runs",
+        "run_history",
+        "steps",
+        "events",
+        "streams",
+        "matchers",
+      ])
         await session.run(sql`DELETE FROM ${sql.raw(table)}`);
     }),
   );
@@ -236,6 +246,42 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
       },
       { about: "the wait is over" },
     );
+  });
+
+  test("a resume that could not be published is undone while a run waits for streams alone: met waits end, others time out", async () => {
+    await plantLog(modest, 1);
+    const stream = { environment_id: `'${modest}'`, entity_id: "'there'", version: "3" };
+    await plant(shared.bare, "streams", 1, stream);
+    const environment_id = `'${modest}'`;
+    for (const subject of ["there", "nowhere"]) {
+      const run_id = `'${subject}_${modest}'`;
+      const due = { state: "'resuming'", waiting_step_id: "'s'", wake_at: "1" };
+      const step = { step_id: "'s'", status: "'waiting'", wait_timeout_at: "1" };
+      await plant(shared.bare, "runs", 1, { id: run_id, environment_id, status: "'active'" });
+      await plant(shared.bare, "steps", 1, { run_id, environment_id, ...step });
+      await plant(shared.bare, "executions", 1, { run_id, environment_id, ...due });
+      const condition = { kind: "'wait'", step_id: "'s#0'", of_step: "'s'", condition: "'c'", mode: "'any'" };
+      const awaited = {
+        ...condition,
+        place: "'stream'",
+        subject: `'${subject}'`,
+        test: "'reaches'",
+        bound: "1",
+      };
+      await plant(shared.bare, "waits", 1, { run_id, environment_id, ...awaited });
+      const row = { run_id: `${subject}_${modest}`, state: "waiting", wake_at: 1 } as ExecutionRow;
+      await shared.bare.write((session) => undoResume(session, row, clock.now()));
+    }
+    const { wakes } = nodeOn(shared.bare);
+    await until(
+      async () => {
+        await shared.bare.write((session) => session.run(sql`UPDATE executions SET wake_at = 1`));
+        await wakes.moveDue(undefined);
+        return (await stateOf(modest, "nowhere")) === undefined;
+      },
+      { about: "the wait that nothing meets is over" },
+    );
+    expect(await stateOf(modest, "there")).toBe("queued");
   });
 
   test("ten runs wait for an event of 3 MiB: no transaction carries all its copies", async () => {

@@ -158,25 +158,25 @@ export const lanes: readonly Lane[] = [
   {
     name: "cluster",
     about: "several nodes",
-    ...{ width: 1, filesAProcess: 1, fsync: false, phase: 1 },
+    ...{ width: 1, filesAProcess: 1, fsync: false, phase: 2 },
     takes: (file) => isPlaced(file) && within("cluster")(file),
   },
   {
     name: "fault",
     about: "what breaks under load",
-    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 1 },
+    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 2 },
     takes: (file) => isPlaced(file) && within("fault")(file),
   },
   {
     name: "browser",
     about: "what people see: as many browsers as there are cores, and nothing beside them",
-    ...{ width: 2, filesAProcess: 1, fsync: false, phase: 2, halves: ["libsql", "postgres"] },
+    ...{ width: 2, filesAProcess: 1, fsync: false, phase: 3, halves: ["libsql", "postgres"] },
     takes: (file) => !isJudgedByTime(file) && isForBrowser(file),
   },
   {
     name: "timing",
     about: "bounds in milliseconds, alone and one at a time",
-    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 3 },
+    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 4 },
     takes: isJudgedByTime,
   },
 ];

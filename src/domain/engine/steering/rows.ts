@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import { compareAgain } from "../runs/waits/compare-again.ts";
 
 export interface SteeredRunRow {
   id: string;
@@ -203,12 +204,7 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
   await session.run(
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
-  // While the run was `resuming` the matcher passed its wait over: the events since then must be compared
-  // again.
-  if (row.state === "waiting")
-    await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
-        (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
-      WHERE run_id = ${row.run_id} AND kind = 'wait' AND met IS NULL`);
+  if (row.state === "waiting") await compareAgain(session, row.run_id, { at });
 }
 
 /** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */

@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import { stateChangesMax, statePlacesMax, stateSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
+import { ComparedLog } from "../waits/compared-until.ts";
 import type { MetCondition } from "../waits/wait-conditions.ts";
 import { applyStates, type LookedAt } from "./apply-states.ts";
 import { answerOf } from "./state-answers.ts";
@@ -23,7 +24,7 @@ interface PlaceCursor {
   /** When that look began. */
   walkedFrom?: Instant | undefined;
   /** Until when the place was compared with all its waits that are not due to be looked at. */
-  until?: Instant | undefined;
+  compared: ComparedLog;
 }
 
 const beginning: rows.WalkedTo = { subject: "", run_id: "", step_id: "" };
@@ -81,9 +82,9 @@ export class StatePass {
   ): void {
     let until = beganAt;
     for (const place of places) {
-      const cursor = this.#cursorOf(place);
-      if (!moved.has(place)) cursor.until = beganAt;
-      until = Math.min(until, cursor.until ?? Number.NEGATIVE_INFINITY);
+      const { at, compared } = this.#cursorOf(place);
+      if (!moved.has(place)) compared.reached({ head: at, at: beganAt }, at);
+      until = Math.min(until, compared.until ?? Number.NEGATIVE_INFINITY);
     }
     this.#until.set(environmentId, until);
   }
@@ -116,7 +117,7 @@ export class StatePass {
   }: rows.WaitedPlace): PlaceCursor {
     const known = this.#cursors.get(environmentId)?.get(place);
     if (known?.bucketId === bucketId) return known;
-    return { bucketId, at: end_at ?? 0, walk: beginning };
+    return { bucketId, at: end_at ?? 0, walk: beginning, compared: new ComparedLog() };
   }
 
   /** The cursor moves once what it passed is committed. */
@@ -125,10 +126,12 @@ export class StatePass {
     const cursor = this.#cursorOf(place);
     const walkedFrom = cursor.walk ? (cursor.walkedFrom ?? beganAt) : beganAt;
     const next = cursor.walk ? await this.#walk(place, cursor) : await this.#changes(place, cursor);
-    const isBehind = next.at < (place.end_at ?? 0);
+    const end = place.end_at ?? 0;
+    const isBehind = next.at < end;
     if (next.walk !== null) next.walkedFrom = walkedFrom;
     // A walk compares with what stands, whatever changes beside it.
-    else if (cursor.walk || !isBehind) next.until = walkedFrom;
+    else if (cursor.walk) next.compared.reached({ head: next.at, at: walkedFrom }, next.at);
+    else next.compared.reached({ head: end, at: beganAt }, next.at);
     const own = this.#cursors.get(environmentId) ?? new Map<string, PlaceCursor>();
     this.#cursors.set(environmentId, own.set(place.place, next));
     return next.walk !== null || isBehind;

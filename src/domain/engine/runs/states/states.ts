@@ -1,5 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { knownOf } from "../waits/compared-until.ts";
+import { catchUpMsMax, openSlowWork } from "../waits/slow-work.ts";
 import { StatePass, type StatePassDeps } from "./state-pass.ts";
 import * as rows from "./state-rows.ts";
 
@@ -13,7 +14,8 @@ export interface States {
   lookOnce(): Promise<void>;
   /**
    * Looks at these environments beside the loop. Answers until when all that changed has been compared with waits that are not due
-   * to be looked at; an environment of which this node does not know it is left out.
+   * to be looked at; an environment of which this node does not know it is left out. A look that takes longer than `catchUpMsMax`
+   * goes on in the background.
    */
   catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
 }
@@ -86,6 +88,7 @@ export function openStates(deps: StatesDeps): States {
     woken.add(environmentId);
     wakeLoop();
   };
+  const slowWork = openSlowWork(clock, wake);
   return {
     awaited(environmentId) {
       known.add(environmentId);
@@ -102,7 +105,7 @@ export function openStates(deps: StatesDeps): States {
     async catchUp(environmentIds) {
       const ids = [...environmentIds];
       // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
-      await Promise.allSettled(ids.map(lookOn));
+      await slowWork.each(catchUpMsMax, ids, lookOn);
       return knownOf(ids, (id) => pass.comparedUntil(id));
     },
   };

@@ -7,33 +7,46 @@ export interface LogHead {
 }
 
 /**
- * Until when the log of each environment was compared with its waits, as this node saw it in any pass: one that took too
- * long to be waited for counts for the next look. Waits that are fresh are not compared yet.
+ * Until when one log was compared with those who wait for it, as this node saw it in any pass: one that took too long to be
+ * waited for counts for the next look. A log that grows as fast as it is read is compared up to where it ended before.
  */
-export class ComparedUntil {
-  readonly #until = new Map<string, Instant>();
-  /** The head that the passes of a log come to next, while they do not come to its end. */
-  readonly #targets = new Map<string, LogHead>();
+export class ComparedLog {
+  #until: Instant | undefined;
+  /** The head that the passes come to next, while they do not come to the end. */
+  #target: LogHead | undefined;
 
-  of(environmentId: string): Instant | undefined {
-    return this.#until.get(environmentId);
+  get until(): Instant | undefined {
+    return this.#until;
   }
 
   /** A pass that saw `head` has compared all up to `position`, and what came of it is committed. */
-  reached(environmentId: string, seen: LogHead, position: number): void {
-    const target = this.#targets.get(environmentId);
+  reached(seen: LogHead, position: number): void {
     if (position >= seen.head) {
-      this.#until.set(environmentId, seen.at);
-      this.#targets.delete(environmentId);
-    } else if (!target || position >= target.head) {
-      if (target) this.#until.set(environmentId, target.at);
-      this.#targets.set(environmentId, seen);
+      this.#until = seen.at;
+      this.#target = undefined;
+    } else if (!this.#target || position >= this.#target.head) {
+      if (this.#target) this.#until = this.#target.at;
+      this.#target = seen;
     }
+  }
+}
+
+/** The same of the log of each environment. Waits that are fresh are not compared yet. */
+export class ComparedUntil {
+  readonly #logs = new Map<string, ComparedLog>();
+
+  of(environmentId: string): Instant | undefined {
+    return this.#logs.get(environmentId)?.until;
+  }
+
+  reached(environmentId: string, seen: LogHead, position: number): void {
+    const log = this.#logs.get(environmentId) ?? new ComparedLog();
+    this.#logs.set(environmentId, log);
+    log.reached(seen, position);
   }
 
   keepOnly(environmentIds: ReadonlySet<string>): void {
-    for (const map of [this.#until, this.#targets])
-      for (const id of map.keys()) if (!environmentIds.has(id)) map.delete(id);
+    for (const id of this.#logs.keys()) if (!environmentIds.has(id)) this.#logs.delete(id);
   }
 }
 

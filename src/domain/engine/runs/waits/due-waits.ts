@@ -71,7 +71,7 @@ async function awaitedBy(
   const run_id = column.text(rows.map((row) => row.run_id));
   const step_id = column.text(rows.map((row) => row.waiting_step_id));
   const found = await session.all<Awaited>(sql`SELECT w.run_id,
-      count(CASE WHEN w.fresh_at IS NOT NULL OR w.due_at <= ${sql.bigint(now)} THEN 1 END) AS uncompared,
+      count(CASE WHEN (w.place IS NULL AND w.fresh_at IS NOT NULL) OR w.due_at <= ${sql.bigint(now)} THEN 1 END) AS uncompared,
       count(CASE WHEN w.place IS NULL THEN 1 END) AS events, count(w.place) AS changes
     FROM ${rowsFrom("v", { run_id, step_id })}
       JOIN waits w ON w.run_id = v.run_id AND COALESCE(w.of_step, w.step_id) = v.step_id ${byKey("w.run_id", run_id)}

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { knownOf } from "./compared-until.ts";
 import { MatchPass, type MatchPassDeps, type PassOutcome } from "./match-pass.ts";
-import { openSlowWork } from "./slow-work.ts";
+import { catchUpMsMax, openSlowWork, slowWorkMax } from "./slow-work.ts";
 import * as rows from "./wait-rows.ts";
 
 /** Reads the logs for runs that wait for an event, and for runs that an event cancels. */
@@ -18,9 +18,9 @@ export interface Matcher {
    */
   matchOnce(): Promise<void>;
   /**
-   * Reads the logs of these environments up to their heads, beside the loop. Answers until when all that was logged has been
-   * compared with waits that are not fresh; an environment of which this node does not know it is left out. A read that takes
-   * longer than `catchUpMsMax` goes on in the background, and the next look knows what it compared. The loop repeats a read that failed.
+   * Reads on in the logs of these environments, beside the loop. Answers until when all that was logged has been compared with waits
+   * that are not fresh; an environment of which this node does not know it is left out. A read that takes longer than
+   * `catchUpMsMax` goes on in the background, and the next look knows what it compared. The loop repeats a read that failed.
    */
   catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
 }
@@ -44,9 +44,6 @@ const racesMax = 5;
  */
 const patienceMs = 500;
 const patienceMsMin = 25;
-const catchUpMsMax = 250;
-/** Slow passes at once: each holds a slice of a log in memory. */
-const slowWorkMax = 32;
 
 export function openMatcher(deps: MatcherDeps): Matcher {
   const rounds = new MatcherRounds(deps);
@@ -98,12 +95,8 @@ class MatcherRounds {
 
   async catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>> {
     const ids = [...environmentIds];
-    const one = async (environmentId: string) => {
-      if (this.#slowWork.has(environmentId)) return;
-      await this.#slowWork.within(catchUpMsMax, environmentId, this.#readOn(environmentId));
-    };
     // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
-    await Promise.allSettled(ids.map(one));
+    await this.#slowWork.each(catchUpMsMax, ids, (environmentId) => this.#readOn(environmentId));
     return knownOf(ids, (id) => this.#pass.comparedUntil(id));
   }
 

@@ -1,5 +1,10 @@
 import type { Clock } from "../../../../kit/clock.ts";
 
+/** Slow passes at once: each holds a slice of a log in memory. */
+export const slowWorkMax = 32;
+/** Wakes wait so long for what is read for them. */
+export const catchUpMsMax = 250;
+
 /** Work that a caller waits for while it is short, and that goes on in the background when it is not. */
 export interface SlowWork {
   /** Whether work of this environment is running in the background. */
@@ -9,11 +14,23 @@ export interface SlowWork {
   oneOver(): Promise<void>;
   /** The result of `work`, or undefined when it takes longer than `ms`: it then goes on in the background. */
   within<T>(ms: number, environmentId: string, work: Promise<T>): Promise<T | undefined>;
+  /**
+   * Begins the work of these environments, as many beside each other as there is room for, and waits `ms` for each of them. After
+   * `ms` no more begin. The failure of one holds up no other, and is not told.
+   */
+  each(
+    ms: number,
+    environmentIds: Iterable<string>,
+    work: (environmentId: string) => Promise<unknown>,
+  ): Promise<void>;
 }
 
-export function openSlowWork(clock: Pick<Clock, "after">, onOver: (environmentId: string) => void): SlowWork {
+export function openSlowWork(
+  clock: Pick<Clock, "after" | "elapsed">,
+  onOver: (environmentId: string) => void,
+): SlowWork {
   const underWay = new Map<string, Promise<void>>();
-  return {
+  const slowWork: SlowWork = {
     has: (environmentId) => underWay.has(environmentId),
     size: () => underWay.size,
     oneOver: () => Promise.race(underWay.values()),
@@ -41,5 +58,16 @@ export function openSlowWork(clock: Pick<Clock, "after">, onOver: (environmentId
         }
       }
     },
+
+    async each(ms, environmentIds, work) {
+      const until = clock.elapsed() + ms;
+      const left = [...environmentIds].filter((id) => !underWay.has(id));
+      while (left.length > 0 && underWay.size < slowWorkMax) {
+        const some = left.splice(0, slowWorkMax - underWay.size);
+        await Promise.allSettled(some.map((id) => slowWork.within(ms, id, work(id))));
+        if (clock.elapsed() >= until) return;
+      }
+    },
   };
+  return slowWork;
 }

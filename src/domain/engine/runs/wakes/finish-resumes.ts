@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps } from "../step-moves.ts";
+import { compareAgain } from "../waits/compare-again.ts";
 
 /** What a resume does to the run once its message is published. */
 export interface ResumePlan {
@@ -38,13 +39,7 @@ async function goOn(
   now: Instant,
 ): Promise<boolean> {
   if (state === "waiting") {
-    const found =
-      await session.run(sql`UPDATE waits SET fresh_at = CASE WHEN place IS NULL THEN ${sql.bigint(now)} END,
-          due_at = CASE WHEN place IS NOT NULL THEN ${sql.bigint(now)} END, from_position = COALESCE(
-          (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
-        WHERE run_id = ${row.run_id} AND kind = 'wait' AND COALESCE(of_step, step_id) = ${stepId}
-          AND met IS NULL`);
-    if (found === 0) return false;
+    if ((await compareAgain(session, row.run_id, { at: now, stepId })) === 0) return false;
   }
   const sequence = row.history_count + 1;
   await session.run(sql`UPDATE executions SET state = ${state}, wake_at = ${sql.bigint(until)}, lease_hash = NULL,
