@@ -35,7 +35,7 @@ export interface Loop {
   retry(): void;
   /**
    * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
-   * resolves. Rejects with what the tick throws.
+   * resolves, as far as one tick of this loop goes. Rejects with what the tick throws.
    */
   tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */

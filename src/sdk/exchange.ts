@@ -22,8 +22,12 @@ interface ExchangeAnswer {
   jobs?: Assignment[];
 }
 
-// The server holds a poll for 5 s by default; an operator may choose more.
-const pollTimeoutMs = 90_000;
+/** The server holds a poll for 5 s by default, and no longer than this where its operator chose more. */
+const pollHoldMs = 10_000;
+/** A connection that is dead and does not say so is left after this: until then its worker gets no jobs. */
+const pollTimeoutMs = 2 * pollHoldMs;
+/** The other route is held for as long as the operator chose. */
+const plainPollTimeoutMs = 90_000;
 
 const isWord = /^[A-Z][A-Z0-9_]*$/;
 
@@ -64,7 +68,7 @@ export function exchangeWire(transport: Transport, workerPath: string, asking: L
       };
     },
     async poll(available, signal, said) {
-      const text = `{"reports":[],"available":${available},${asked()}${said}}`;
+      const text = `{"reports":[],"available":${available},"hold_ms":${pollHoldMs},${asked()}${said}}`;
       const request = { method: "POST" as const, path, text, signal, timeoutMs: pollTimeoutMs };
       return (await transport.send<ExchangeAnswer>(request))?.jobs ?? [];
     },
@@ -105,7 +109,7 @@ export function singleWire(transport: Transport, workerPath: string): Wire {
         method: "GET",
         path,
         signal,
-        timeoutMs: pollTimeoutMs,
+        timeoutMs: plainPollTimeoutMs,
       });
       const jobs = answer?.jobs ?? [];
       const ours = await Promise.all(jobs.map(acknowledge));

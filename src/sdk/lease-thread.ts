@@ -45,7 +45,7 @@ import("node:worker_threads").then(({ workerData }) => {
 
   function held() {
     const jobs = [];
-    for (let from = 0; from < places * placeBytes && jobs.length < jobsMax; from += placeBytes) {
+    for (let from = 0; from < places * placeBytes; from += placeBytes) {
       const length = Atomics.load(bytes, from);
       if (length > 0) jobs.push({ job_id: decoder.decode(bytes.slice(from + 1, from + 1 + length)) });
     }
@@ -65,11 +65,16 @@ import("node:worker_threads").then(({ workerData }) => {
     if (jobs.length === 0) return;
     isAsking = true;
     try {
-      const text = JSON.stringify({ ...body, active_jobs: jobs.length, jobs });
-      const signal = AbortSignal.timeout(silenceMs);
-      const answer = await fetch(url, { method: "POST", headers, body: text, signal });
-      await answer.arrayBuffer();
-      if (answer.ok) renewedAt = now;
+      let isRenewed = true;
+      for (let done = 0; done < jobs.length; done += jobsMax) {
+        const slice = jobs.slice(done, done + jobsMax);
+        const text = JSON.stringify({ ...body, active_jobs: jobs.length, jobs: slice });
+        const signal = AbortSignal.timeout(silenceMs);
+        const answer = await fetch(url, { method: "POST", headers, body: text, signal });
+        await answer.arrayBuffer();
+        isRenewed &&= answer.ok;
+      }
+      if (isRenewed) renewedAt = now;
     } catch {
       // The next look tries again.
     } finally {

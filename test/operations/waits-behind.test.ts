@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
+import { compareAgain } from "../../src/domain/engine/runs/waits/compare-again.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { type ExecutionRow, undoResume } from "../../src/domain/engine/steering/rows.ts";
@@ -269,8 +270,11 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
         bound: "1",
       };
       await plant(shared.bare, "waits", 1, { run_id, environment_id, ...awaited });
-      const row = { run_id: `${subject}_${modest}`, state: "waiting", wake_at: 1 } as ExecutionRow;
-      await shared.bare.write((session) => undoResume(session, row, clock.now()));
+      await shared.bare.write(async (session) => {
+        const row = { run_id: `${subject}_${modest}`, state: "waiting", wake_at: 1 } as ExecutionRow;
+        await undoResume(session, row);
+        await compareAgain(session, row.run_id, { at: clock.now() });
+      });
     }
     const { wakes } = nodeOn(shared.bare);
     await until(

@@ -35,7 +35,7 @@ export const breakersOperations = (breakers: Breakers): Operation[] => [
     name: "breakers.list",
     action: "functions:list",
     reads: true,
-    summary: "Endpoints of push functions that failed recently.",
+    summary: "Endpoints of push functions, webhooks and agents that failed recently.",
     input: Type.Object({}),
     output: Type.Array(BreakerShape),
     rest: "GET /api/v1/circuit-breakers",

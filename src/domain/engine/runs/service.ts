@@ -56,6 +56,7 @@ import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { type EndedRun, openTally } from "./tally.ts";
 import { endRuns, type Undoing } from "./undo/end-runs.ts";
 import type { RunEnd } from "./undo/ending.ts";
+import { compareAgain } from "./waits/compare-again.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
@@ -86,6 +87,8 @@ export interface Runs {
    * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work.
    */
   finishResumes(session: Session, runIds: readonly string[]): Promise<QueueHint[]>;
+  /** What the run waits for is compared anew: while it was `resuming` it was passed over. */
+  compareAgain(session: Session, runId: string): Promise<number>;
   /** `wake_at` of a held execution. */
   readonly neverWakesAt: Instant;
   /**
@@ -284,6 +287,7 @@ export function openRuns(deps: RunsDeps): Runs {
 
     endHeld: (session, ends) => endRuns(session, ends, clock.now()),
     finishResumes: (session, runIds) => finishResumes(session, runIds, clock.now()),
+    compareAgain: (session, runId) => compareAgain(session, runId, { at: clock.now() }),
     neverWakesAt,
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
     cancelled(environmentId, runIds) {

@@ -19,7 +19,7 @@ export interface ResumeDeps {
   store: Store;
   clock: Pick<Clock, "now">;
   controls: Pick<Controls, "publish">;
-  runs: Pick<Runs, "get" | "finishResumes">;
+  runs: Pick<Runs, "get" | "finishResumes" | "compareAgain">;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Counts a run that was over and goes on. */
   noteRevived: (session: Session, environmentId: string) => Promise<void>;
@@ -146,15 +146,16 @@ async function begin(
 
 /** Restores the run as it was before `begin`, unless the wake loop has finished the resume meanwhile. */
 async function undo(
-  { store, clock }: ResumeDeps,
+  { store, clock, runs }: ResumeDeps,
   { environmentId, runId }: ResumeTarget,
   { execution, run }: BegunResume,
 ): Promise<void> {
   await store.write(async (session) => {
     const now = await rows.lockExecution(session, environmentId, runId);
     if (now?.state !== "resuming") return;
-    if (execution) await rows.undoResume(session, execution, clock.now());
+    if (execution) await rows.undoResume(session, execution);
     else await rows.unrevive(session, run);
+    if (execution?.state === "waiting") await runs.compareAgain(session, runId);
     await rows.dropWindow(session, runId);
     await rows.note(session, {
       runId,

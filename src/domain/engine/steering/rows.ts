@@ -1,7 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import { compareAgain } from "../runs/waits/compare-again.ts";
 
 export interface SteeredRunRow {
   id: string;
@@ -200,12 +199,10 @@ export const beginResume = (session: Session, runId: string, at: Instant): Promi
   session.run(sql`UPDATE executions SET state = 'resuming', wake_at = ${at}, history_count = history_count + 1
     WHERE run_id = ${runId}`);
 
-export async function undoResume(session: Session, row: ExecutionRow, at: Instant): Promise<void> {
-  await session.run(
+export const undoResume = (session: Session, row: ExecutionRow): Promise<number> =>
+  session.run(
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
-  if (row.state === "waiting") await compareAgain(session, row.run_id, { at });
-}
 
 /** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */
 export async function revive(

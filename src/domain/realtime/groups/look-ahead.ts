@@ -108,8 +108,9 @@ export class LookAhead {
     });
   }
 
-  /** Forgets the candidates that the group's position has passed. */
+  /** The group's position has passed these: nobody can claim them any more, and they are not read either. */
   passTo(position: number): void {
+    this.#reached = Math.max(this.#reached, position);
     this.#found = this.#found.filter((one) => one.position > position);
     this.#chars = 0;
     for (const { delivery } of this.#found) this.#chars += delivery.data.length;

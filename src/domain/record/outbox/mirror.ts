@@ -4,6 +4,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
 import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
@@ -52,6 +53,8 @@ export function openMirror(deps: MirrorDeps): EventMirror {
   /** Where the next round continues when a round ran out of time, or the bus did not answer. */
   let after = "";
   let loggedTrouble = "";
+  /** Of logs that were read last: as many as their events let fit into a slice. */
+  const readAheads = new Map<string, ReadAheadSize>();
 
   const lag = deps.metrics.gauge({
     name: "svc_mirror_lag_events",
@@ -69,13 +72,17 @@ export function openMirror(deps: MirrorDeps): EventMirror {
     write: LeaderWrite,
     { environment_id, head, position }: rows.MirrorProgress,
   ): Promise<number> {
-    const page = await deps.past.between(
-      environment_id,
-      { after: position ?? 0, last: head },
-      mirrorSliceMax,
+    const readAhead = readAheads.get(environment_id) ?? new ReadAheadSize(mirrorSliceMax);
+    if (readAheads.size > mirrorLogsMax) readAheads.clear();
+    readAheads.set(environment_id, readAhead);
+    const limit = Math.min(mirrorSliceMax, readAhead.limit);
+    const page = await deps.past.between(environment_id, { after: position ?? 0, last: head }, limit);
+    readAhead.note(
+      page.length,
+      page.reduce((sum, { data }) => sum + data.length, 0),
     );
     const drafts: EntryDraft[] = [];
-    let reached = page.length < mirrorSliceMax ? head : page.at(-1)!.position;
+    let reached = page.length < limit ? head : page.at(-1)!.position;
     let characters = 0;
     for (const [at, event] of page.entries()) {
       const own = mirrorDrafts(environment_id, event);

@@ -130,7 +130,7 @@ export class SqlFolds {
       const { held: row, generation }: Folding = folding;
       const after = Math.max(at, generation.cursor_position);
       const batch: EventBatch = await this.#deps.batches.read({
-        ...{ row, generation, after, limit: foldEventsMax, partition: undefined },
+        ...{ row, generation, after, limit: this.#sizes.of(generation), partition: undefined },
       });
       if (batch.floor !== undefined) {
         await stopBelowFloor(this.#deps, row, batch.floor);

@@ -15,6 +15,11 @@ import { deleteStates } from "./state-rows.ts";
 export type DutyWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 const generationsAtOnce = 100;
+/** Of one tick, for generations of environments in which another one failed; the next tick goes on behind the last one. */
+const laterMsMax = 60_000;
+
+const placeOf = (key: GenerationKey): string =>
+  JSON.stringify([key.environment_id, key.name, key.generation]);
 
 /** Behind the last one and not from the beginning: those that could not be deleted would be read for ever. */
 async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneration> {
@@ -34,8 +39,9 @@ async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneratio
  */
 export const openSweep =
   (
-    { store, clock }: { store: Pick<Store, "all">; clock: Pick<Clock, "now"> },
+    { store, clock }: { store: Pick<Store, "all">; clock: Pick<Clock, "now" | "elapsed"> },
     dropTable: (key: GenerationKey) => Promise<void>,
+    lastLater = "",
   ) =>
   async (write: DutyWrite): Promise<void> => {
     const all = async (some: (session: Session) => Promise<number>) => {
@@ -64,8 +70,14 @@ export const openSweep =
       if (failedIn.has(key.environment_id)) later.push(key);
       else if (!(await turn(key))) failedIn.add(key.environment_id);
     }
-    // Each table of an environment whose seat is taken waits for it in vain: other environments do not wait for that.
-    for (const key of later) await turn(key);
+    // Each table of an environment whose seat is taken waits for it in vain: other environments do not wait for that for long.
+    const until = clock.elapsed() + laterMsMax;
+    const isBehind = (key: DroppedGeneration) => placeOf(key) > lastLater;
+    for (const key of [...later.filter(isBehind), ...later.filter((one) => !isBehind(one))]) {
+      if (clock.elapsed() >= until) break;
+      await turn(key);
+      lastLater = placeOf(key);
+    }
     if (troubles.length > 0)
       throw new AggregateError(troubles, "some dropped generations of projections could not be deleted");
   };
