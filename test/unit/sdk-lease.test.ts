@@ -1,5 +1,7 @@
 import { expect, test } from "bun:test";
 import { createLease, stamp } from "../../src/sdk/lease.ts";
+import { heartbeatJobsMax, startLeaseThread } from "../../src/sdk/lease-thread.ts";
+import { until } from "../support/until.ts";
 
 const ago = (ms: number) => {
   const now = stamp();
@@ -42,4 +44,31 @@ test("a renewal counts from when it was asked for, and not when its answer came 
   const late = createLease(ago(40_000), 30_000, async () => {});
   late.renewed(ago(1_000));
   expect(late.sure()).toBeInstanceOf(Promise);
+});
+
+test("the second thread renews all jobs of a busy worker, as many a request as the server takes", async () => {
+  const told: string[][] = [];
+  const server = Bun.serve({
+    port: 0,
+    async fetch(request) {
+      const { jobs } = (await request.json()) as { jobs: { job_id: string }[] };
+      told.push(jobs.map(({ job_id }) => job_id));
+      return Response.json({});
+    },
+  });
+  const thread = await startLeaseThread({
+    ...{ url: server.url.href, headers: {}, body: {}, jobsMax: 1_500 },
+    onFailed: (reason) => told.push([reason]),
+  });
+  try {
+    const ids = Array.from({ length: 1_500 }, (_, at) => `job-${at}`);
+    for (const id of ids) thread!.hold(id);
+    thread!.mind(1_000);
+    await until(() => told.length >= 2, { about: "two heartbeats" });
+    expect(told.slice(0, 2).map(({ length }) => length)).toEqual([heartbeatJobsMax, 500]);
+    expect(told.slice(0, 2).flat()).toEqual(ids);
+  } finally {
+    thread!.stop();
+    await server.stop(true);
+  }
 });
