@@ -1,6 +1,6 @@
 /**
- * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|runs|steady|latency|one|callers|batches|queued|grown|lone|strict-bun|…,…]
- *   [--rounds 3] [--seconds N] [--stored 100000] [--json FILE] [--analyze]`
+ * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|r|runs|steady|latency|one|callers|batches|queued|grown|lone|strict-bun|recovery|…,…]
+ *   [--rounds 3] [--seconds N] [--stored 100000] [--worker node|bun] [--jobs 100] [--json FILE] [--analyze]`
  *
  * Every round stands between two floors taken right before and after it: single-row commits with 64 callers. A round
  * whose floors differ by more than 15 % is void and repeated once. Medians over the rounds that are not. PostgreSQL is as
@@ -13,7 +13,8 @@ import { parseArgs } from "node:util";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { driftMax, type Engine, type Figures, type Round, resultOf, show } from "./figures.ts";
 import { grow } from "./grown.ts";
-import { runToEnd, startBench, startStrictWorker, stopAll } from "./processes.ts";
+import { type Bench, type Runtime, runToEnd, startBench, startWorker, stopAll } from "./processes.ts";
+import { recovery, recoveryScenario } from "./recovery-scenario.ts";
 import { type Place, runs, type Scenario, scenarios } from "./scenarios.ts";
 
 const engines = ["postgres", "libsql"] as const;
@@ -24,6 +25,8 @@ const { values: given } = parseArgs({
     rounds: { type: "string", default: "3" },
     seconds: { type: "string" },
     stored: { type: "string", default: "100000" },
+    worker: { type: "string", default: "node" },
+    jobs: { type: "string", default: "100" },
     json: { type: "string" },
     analyze: { type: "boolean", default: false },
   },
@@ -39,11 +42,15 @@ const count = (name: string, value: string, most: number) => {
   return number;
 };
 const engineWanted = wanted("engine", given.engine, engines);
-const names = scenarios.flatMap(({ name, letter }) => [letter, name]);
+const names = [...scenarios.flatMap(({ name, letter }) => [letter, name]), "r", "recovery"];
 const onlyWanted = given.only?.split(",").map((one) => wanted("only", one, names));
 const rounds = count("rounds", given.rounds, 20);
 const seconds = given.seconds === undefined ? undefined : count("seconds", given.seconds, 120);
 const stored = count("stored", given.stored, 10_000_000);
+const how = {
+  runtime: wanted("worker", given.worker, ["node", "bun"]) as Runtime,
+  jobs: count("jobs", given.jobs, 1_000),
+};
 const floorSeconds = 2;
 const floorCallers = 64;
 
@@ -96,23 +103,33 @@ async function roundOf(place: Place, scenario: Scenario, floor: Floor): Promise<
   };
 }
 
-async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
-  const done: Round[] = [];
-  // What starts afresh cannot be repeated here.
-  for (let number = 0; number < (scenario.grown ? 1 : rounds); number++) {
-    const round = await roundOf(place, scenario, floor);
-    done.push(round);
-    if (round.drift > driftMax && !scenario.grown) done.push(await roundOf(place, scenario, floor));
-  }
-  const result = resultOf(place.engine, scenario.name, done);
-  console.log(`${show(result, scenario.about, scenario.targets)}\n`);
+async function tell(
+  engine: Engine,
+  { name, about, targets }: Pick<Scenario, "name" | "about" | "targets">,
+  done: readonly Round[],
+): Promise<void> {
+  const result = resultOf(engine, name, done);
+  console.log(`${show(result, about, targets)}\n`);
   const drifts = done.map((round) => Math.round(round.drift * 1000) / 1000);
   if (given.json !== undefined) await appendFile(given.json, `${JSON.stringify({ ...result, drifts })}\n`);
 }
 
+async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
+  const done: Round[] = [];
+  for (let number = 0; number < rounds; number++) {
+    const round = await roundOf(place, scenario, floor);
+    done.push(round);
+    if (round.drift > driftMax) done.push(await roundOf(place, scenario, floor));
+  }
+  await tell(place.engine, scenario, done);
+}
+
+const strictWorker = (bench: Bench, { strictOn }: Scenario) =>
+  startWorker(bench, { runtime: strictOn!, jobs: how.jobs, strict: true });
+
 /** The same with a strict worker, which runs for this scenario alone. */
 async function measureStrict(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
-  const worker = await startStrictWorker(place.bench, scenario.strictOn!);
+  const worker = await strictWorker(place.bench, scenario);
   try {
     const own = { ...place, bench: { ...place.bench, worker } };
     await runs({ ...own, seconds: 2 }, { event: "bench.strict", seconds: 2 });
@@ -141,7 +158,7 @@ async function benchOf(engine: Engine): Promise<void> {
   const grown = chosen.filter((scenario) => scenario.grown);
   if (plain.length > 0) {
     const databaseUrl = await postgres?.createDatabase();
-    const bench = await startBench(databaseUrl);
+    const bench = await startBench(databaseUrl, { how });
     undo.push(bench.stop);
     const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
     // What is compiled on the first thousand runs is not what is measured.
@@ -151,10 +168,15 @@ async function benchOf(engine: Engine): Promise<void> {
     await bench.stop();
   }
   if (grown.length > 0) await measureGrown(grown, { engine, postgres, floor });
+  if (!onlyWanted || onlyWanted.includes("r") || onlyWanted.includes("recovery")) {
+    const done: Round[] = [];
+    for (let number = 0; number < rounds; number++) done.push({ figures: await recovery(engine), drift: 0 });
+    await tell(engine, recoveryScenario, done);
+  }
   for (const one of undo.splice(0).reverse()) await one();
 }
 
-/** By a server that has just been started. */
+/** Rounds by servers that have just been started: one for those with the usual worker, and one for each strict one. */
 async function measureGrown(
   grown: readonly Scenario[],
   { engine, postgres, floor }: { engine: Engine; postgres: PostgresServer | undefined; floor: Floor },
@@ -164,10 +186,20 @@ async function measureGrown(
   undo.push(() => rm(folder, { recursive: true, force: true }));
   const file = join(folder, "svc.db");
   await grow(databaseUrl === undefined ? { file } : { databaseUrl }, stored);
-  const bench = await startBench(databaseUrl, { file });
-  undo.push(bench.stop);
-  const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
-  for (const scenario of grown) await measure(place, scenario, floor);
+  const usual = grown.filter(({ strictOn }) => strictOn === undefined);
+  const starts = [usual, ...grown.filter(({ strictOn }) => strictOn !== undefined).map((one) => [one])];
+  const done = new Map<Scenario, Round[]>(grown.map((scenario) => [scenario, []]));
+  for (let number = 0; number < rounds; number++)
+    for (const together of starts.filter(({ length }) => length > 0)) {
+      const bench = await startBench(databaseUrl, { file, keyFile: join(folder, "key.json"), how });
+      undo.push(bench.stop);
+      const worker = together[0]!.strictOn ? await strictWorker(bench, together[0]!) : bench.worker;
+      const place: Place = { engine, bench: { ...bench, worker }, postgresPid: postgres?.pid(), seconds };
+      for (const scenario of together) done.get(scenario)!.push(await roundOf(place, scenario, floor));
+      if (worker !== bench.worker) await worker.stop();
+      await bench.stop();
+    }
+  for (const [scenario, round] of done) await tell(engine, scenario, round);
 }
 
 let failed = false;

@@ -151,13 +151,15 @@ export interface Bench {
 }
 
 export interface BenchOptions {
-  /** Of nodes besides: the first writes it. */
+  /** Of nodes besides, and of later starts on the same store: the first one writes it. */
   keyFile?: string;
   natsUrl?: string;
   /** No worker of its own. */
   alone?: boolean;
-  /** The program of this folder that works, instead of `worker.ts`. */
+  /** The program of this folder that works, on Bun, instead of `worker.ts`. */
   worker?: string;
+  /** Of `worker.ts`; Bun unless it says so. */
+  how?: Omit<WorkerHow, "strict">;
   /** Of libSQL, instead of a new one. */
   file?: string;
   /** Settings of the server. */
@@ -196,23 +198,34 @@ export async function startBench(
     });
     const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
     if (options.alone) return { url, key, keyFile, store, server, worker: server, stop };
-    const worker = start([join(here, options.worker ?? "worker.ts"), JSON.stringify({ url, key })], "stdout");
-    stops.unshift(worker.program.stop);
-    const ready = () => worker.lines.includes("ready");
-    await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });
-    return { url, key, keyFile, store, server, worker: worker.program, stop };
+    const worker =
+      options.worker === undefined
+        ? await startWorker({ url, key }, options.how ?? {})
+        : await startProgram(options.worker, { url, key }, { first: "ready" });
+    stops.unshift(worker.stop);
+    return { url, key, keyFile, store, server, worker, stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-/**
- * A further worker of the same server, whose steps are strict. Node is of the newest line that the SDK promises to run on,
- * and gets it as one built file.
- */
-export async function startStrictWorker({ url, key }: Bench, runtime: "bun" | "node"): Promise<Program> {
-  const options = { url, key, strict: true };
+export type Runtime = "bun" | "node";
+
+export interface WorkerHow {
+  runtime?: Runtime;
+  /** Runs that it works on at once. */
+  jobs?: number;
+  /** Of a function of its own, whose steps are stored one after the other. */
+  strict?: boolean;
+}
+
+/** Node is of the newest line that the SDK promises to run on, and gets the worker as one built file. */
+export async function startWorker(
+  { url, key }: Pick<Bench, "url" | "key">,
+  { runtime = "bun", ...how }: WorkerHow,
+): Promise<Program> {
+  const options = { url, key, ...how };
   if (runtime === "bun") return startProgram("worker.ts", options, { first: "ready" });
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-worker-"));
   const built = await Bun.build({ entrypoints: [join(here, "worker.ts")], target: "node", outdir: folder });

@@ -10,7 +10,8 @@ const {
   url,
   key,
   strict = false,
-} = JSON.parse(process.argv[2]!) as { url: string; key: string; strict?: boolean };
+  jobs = 200,
+} = JSON.parse(process.argv[2]!) as { url: string; key: string; strict?: boolean; jobs?: number };
 const client = createClient({ url, apiKey: key });
 
 /** When the emit of each run was sent that has not been reported yet. */
@@ -76,7 +77,7 @@ process.on("SIGUSR2", () => {
 const worker = createWorker({
   client: watched,
   functions: strict ? [strictSteps] : [three, keyed],
-  maxConcurrentJobs: 200,
+  maxConcurrentJobs: jobs,
   ...(strict && { checkpointMs: 0 }),
   handleSignals: false,
 });
