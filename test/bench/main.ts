@@ -1,10 +1,11 @@
 /**
  * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|r|runs|steady|latency|one|callers|batches|queued|grown|lone|strict-bun|recovery|…,…]
- *   [--rounds 3] [--seconds N] [--stored 100000] [--worker node|bun] [--jobs 100] [--json FILE] [--analyze]`
+ *   [--rounds 3] [--seconds N] [--stored 100000] [--worker node|bun] [--jobs 100] [--json FILE] [--analyze] [--profile]`
  *
  * Every round stands between two floors taken right before and after it: single-row commits with 64 callers. A round
  * whose floors differ by more than 15 % is void and repeated once. Medians over the rounds that are not. PostgreSQL is as
- * a user finds it in the first minute, without statistics; `--analyze` has it take them after the warm-up.
+ * a user finds it in the first minute, without statistics; `--analyze` has it take them after the warm-up. `--profile` says where the
+ * time went: the statements of PostgreSQL behind each scenario, and the server's functions at its end. Its figures are not to be compared.
  */
 import { appendFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,6 +15,7 @@ import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { driftMax, type Engine, type Figures, type Round, resultOf, show } from "./figures.ts";
 import { grow } from "./grown.ts";
 import { type Bench, type Runtime, runToEnd, startBench, startWorker, stopAll } from "./processes.ts";
+import { countingSettings, openStatements, profileText } from "./profile.ts";
 import { recovery, recoveryScenario } from "./recovery-scenario.ts";
 import { type Place, runs, type Scenario, scenarios } from "./scenarios.ts";
 
@@ -27,6 +29,7 @@ const { values: given } = parseArgs({
     stored: { type: "string", default: "100000" },
     worker: { type: "string", default: "node" },
     jobs: { type: "string", default: "100" },
+    profile: { type: "boolean", default: false },
     json: { type: "string" },
     analyze: { type: "boolean", default: false },
   },
@@ -114,7 +117,8 @@ async function tell(
   if (given.json !== undefined) await appendFile(given.json, `${JSON.stringify({ ...result, drifts })}\n`);
 }
 
-async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
+/** Answers how many runs or events there were in all rounds. */
+async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<number> {
   const done: Round[] = [];
   for (let number = 0; number < rounds; number++) {
     const round = await roundOf(place, scenario, floor);
@@ -122,18 +126,19 @@ async function measure(place: Place, scenario: Scenario, floor: Floor): Promise<
     if (round.drift > driftMax) done.push(await roundOf(place, scenario, floor));
   }
   await tell(place.engine, scenario, done);
+  return done.reduce((sum, { figures }) => sum + figures.count!, 0);
 }
 
 const strictWorker = (bench: Bench, { strictOn }: Scenario) =>
   startWorker(bench, { runtime: strictOn!, jobs: how.jobs, strict: true });
 
 /** The same with a strict worker, which runs for this scenario alone. */
-async function measureStrict(place: Place, scenario: Scenario, floor: Floor): Promise<void> {
+async function measureStrict(place: Place, scenario: Scenario, floor: Floor): Promise<number> {
   const worker = await strictWorker(place.bench, scenario);
   try {
     const own = { ...place, bench: { ...place.bench, worker } };
     await runs({ ...own, seconds: 2 }, { event: "bench.strict", seconds: 2 });
-    await measure(own, scenario, floor);
+    return await measure(own, scenario, floor);
   } finally {
     await worker.stop();
   }
@@ -151,21 +156,33 @@ const chosen = scenarios.filter(
 );
 
 async function benchOf(engine: Engine): Promise<void> {
-  const postgres = engine === "postgres" ? await startPostgres() : undefined;
+  const settings = given.profile ? countingSettings : {};
+  const postgres = engine === "postgres" ? await startPostgres({ settings }) : undefined;
   if (postgres) undo.push(postgres.stop);
   const floor = await floorOf(postgres);
   const plain = chosen.filter(({ grown }) => !grown);
   const grown = chosen.filter((scenario) => scenario.grown);
   if (plain.length > 0) {
     const databaseUrl = await postgres?.createDatabase();
-    const bench = await startBench(databaseUrl, { how });
+    const folder = given.profile ? await mkdtemp(join(tmpdir(), "svc-profile-")) : undefined;
+    const bench = await startBench(databaseUrl, { how, ...(folder !== undefined && { profile: folder }) });
     undo.push(bench.stop);
+    const statements = given.profile && databaseUrl ? await openStatements(databaseUrl) : undefined;
     const place: Place = { engine, bench, postgresPid: postgres?.pid(), seconds };
     // What is compiled on the first thousand runs is not what is measured.
     await runs({ ...place, seconds: 2 }, { event: "bench.run", seconds: 2 });
     if (databaseUrl !== undefined && given.analyze) await analyze(databaseUrl);
-    for (const scenario of plain) await (scenario.strictOn ? measureStrict : measure)(place, scenario, floor);
+    for (const scenario of plain) {
+      await statements?.reset();
+      const done = await (scenario.strictOn ? measureStrict : measure)(place, scenario, floor);
+      if (statements) console.log(`${await statements.text(done)}\n`);
+    }
+    await statements?.close();
     await bench.stop();
+    if (folder !== undefined) {
+      console.log(`${await profileText(folder)}\n`);
+      await rm(folder, { recursive: true });
+    }
   }
   if (grown.length > 0) await measureGrown(grown, { engine, postgres, floor });
   if (!onlyWanted || onlyWanted.includes("r") || onlyWanted.includes("recovery")) {

@@ -46,6 +46,10 @@ export function machineCpu(): number {
 }
 
 const running = new Set<Subprocess>();
+const endsWithParent = `--preload=${join(here, "ends-with-parent.ts")}`;
+const profiled = (folder: string) => [
+  ...[process.execPath, "--cpu-prof", `--cpu-prof-dir=${folder}`, endsWithParent],
+];
 
 export async function stopAll(): Promise<void> {
   for (const one of running) one.kill("SIGKILL");
@@ -64,7 +68,7 @@ function start(
   script: string[],
   stream: "stdout" | "stderr",
   env: Record<string, string> = {},
-  runtime = [process.execPath, "run", `--preload=${join(here, "ends-with-parent.ts")}`],
+  runtime = [process.execPath, "run", endsWithParent],
 ) {
   const child = Bun.spawn([...runtime, ...script], {
     // Never written to: it ends with this process.
@@ -158,6 +162,8 @@ export interface BenchOptions {
   alone?: boolean;
   /** The program of this folder that works, on Bun, instead of `worker.ts`. */
   worker?: string;
+  /** The server samples its own calls and leaves its profile in this folder. */
+  profile?: string;
   /** Of `worker.ts`; Bun unless it says so. */
   how?: Omit<WorkerHow, "strict">;
   /** Of libSQL, instead of a new one. */
@@ -185,6 +191,7 @@ export async function startBench(
     ],
     "stderr",
     { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0", ...options.env },
+    options.profile === undefined ? undefined : profiled(options.profile),
   );
   const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
   const stop = async () => {

@@ -118,6 +118,7 @@ export async function runs(place: Place, wanted: Load): Promise<Figures> {
     ...growthOf(sizeBefore, await sizeOf(place.bench.store), done),
     refused: sent.refused!,
     late: sent.late!,
+    count: done,
   };
 }
 
@@ -140,6 +141,7 @@ async function events(place: Place, wanted: Omit<Load, "event"> & { event?: stri
     lagP99: lag.p99,
     ...growthOf(sizeBefore, await sizeOf(place.bench.store), accepted!),
     refused: refused!,
+    count: accepted!,
   };
 }
 
