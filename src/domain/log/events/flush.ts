@@ -201,7 +201,8 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const skipped = gated ? sql`, ${skippedRuns}` : sql.empty;
     const unanswered = sql.raw(", NULL".repeat((limited ? 1 : 0) + (gated ? 1 : 0)));
     const started = runs.length === 0 ? sql.empty : runsStarted(seams, runs, { limited, gated, now });
-    const charge = metered.length === 0 ? sql.empty : chargedFor(metered, runs.length > 0, now);
+    const charge =
+      metered.length === 0 ? sql.empty : chargedFor(seams, metered, { hasRuns: runs.length > 0, now });
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events, further),
