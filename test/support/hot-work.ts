@@ -294,7 +294,7 @@ async function write({ server, rpc }: Hands, round: number): Promise<void> {
 
 /** Answers the runs whose time shall be over. */
 async function report({ server, worker, rpc }: Hands, jobs: readonly Assignment[], round: number) {
-  const [nap, wait, call, fail, lost, cancelled, tagged, ...others] = jobs;
+  const [nap, wait, call, fail, lost, cancelled, tagged, untagged, ...others] = jobs;
   const sleepUntil = new Date(Date.now() + 60_000).toISOString();
   await rpc(
     "AppendEvent",
@@ -318,6 +318,7 @@ async function report({ server, worker, rpc }: Hands, jobs: readonly Assignment[
         jobs: [{ job_id: lost!.job_id, run_id: lost!.run_id, execution_seq: lost!.execution_seq }],
       },
     }),
+    worker.report(untagged!, { status: "completed", output: null, attributes: { place: null } }),
     ...others.map((job) => worker.complete(job)),
   ]);
   return [nap!.run_id, lost!.run_id];
