@@ -48,14 +48,20 @@ export const closeFlush: Flush<CloseInput, { ord: number }> = {
         ? sql.empty
         : sql`run AS MATERIALIZED (
       SELECT r.* FROM ${seams.rowsFrom("r", runColumns(closes))} JOIN held ON held.id = r.batch_id ORDER BY r.id),
-    ${newRunsInserted(seams, runs, now)}given AS (
-      UPDATE batch_events b SET run_id = n.id FROM run n WHERE b.environment_id = n.environment_id
-        AND b.batch_id = n.batch_id AND b.position >= n.from_position AND b.position <= n.position),
+    ${newRunsInserted(seams, runs, now)}place AS MATERIALIZED (
+      SELECT n.id AS run_id, x.ctid AS at FROM run n CROSS JOIN LATERAL (
+        SELECT b.ctid FROM batch_events b WHERE b.environment_id = n.environment_id AND b.batch_id = n.batch_id
+          AND b.position >= n.from_position AND b.position <= n.position ORDER BY b.position) x),
+    given AS (
+      UPDATE batch_events b SET run_id = p.run_id FROM place p
+      WHERE b.ctid = p.at AND b.ctid = ANY (ARRAY(SELECT at FROM place))),
     `;
     const dropped = closes.some(({ isDropped }) => isDropped)
       ? sql`dropped AS (
-      DELETE FROM batch_events b USING held h WHERE h.is_dropped = 1 AND b.environment_id = h.environment_id
-        AND b.batch_id = h.id AND b.run_id IS NULL),
+      DELETE FROM batch_events WHERE ctid = ANY (ARRAY(
+        SELECT x.ctid FROM held h CROSS JOIN LATERAL (
+          SELECT b.ctid FROM batch_events b WHERE h.is_dropped = 1 AND b.environment_id = h.environment_id
+            AND b.batch_id = h.id AND b.run_id IS NULL ORDER BY b.position) x))),
     `
       : sql.empty;
     return sql`WITH held AS MATERIALIZED (

@@ -66,7 +66,7 @@ async function endDue(
   now: Instant,
   slice: Slice,
 ): Promise<{ rows: { turn: number }[]; cancelled: CancelledRow[]; undone: QueueHint[] }> {
-  const { rowsFrom, skipLocked, holdRow } = session.seams;
+  const { among, rowsFrom, skipLocked, holdRow } = session.seams;
   const rows = await session.all<{ run_id: string; cause: Deadline; turn: number }>(
     sliceOf(session.seams, { ...due(now), lock: skipLocked }, slice),
   );
@@ -78,7 +78,7 @@ async function endDue(
   const held = await session.all<
     CancelledRow & { execution_seq: number; ending: string | null }
   >(sql`SELECT run_id, environment_id, function_id,
-      lane_id, state, execution_seq, ending FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", columns)})
+      lane_id, state, execution_seq, ending FROM executions WHERE run_id ${among(columns.run_id)}
     ORDER BY run_id ${holdRow}`);
   const replaced = new Set(rows.flatMap(({ run_id, cause }) => (cause === ofSingleton ? run_id : [])));
   // A run that is being undone is over already but for that.

@@ -63,7 +63,7 @@ const runColumns = (seams: Pick<Seams, "objectOf">): Sql => sql`${plainColumns},
   ${attributesOfRun(seams)} AS attributes`;
 
 const runTables = sql.raw(`runs r LEFT JOIN executions e ON e.run_id = r.id
-  LEFT JOIN events v ON v.id = r.event_id AND v.environment_id = r.environment_id`);
+  LEFT JOIN events v ON v.id = r.event_id AND v.environment_id || '' = r.environment_id`);
 
 export interface RunFilter {
   environmentId: string;
@@ -243,12 +243,13 @@ export async function completedSteps(
   runIds: readonly string[],
   now: Instant,
 ): Promise<Map<string, CompletedStep[]>> {
+  const ids = column.text(runIds);
   const rows = await store.all<
     CompletedStep & { retry_at: number | null }
   >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
       CASE WHEN s.status <> 'completed' THEN s.error END AS error,
       CASE WHEN s.status = 'failed' THEN s.sleep_until END AS retry_at
-    FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
+    FROM ${store.seams.rowsFrom("i", { run_id: ids })} JOIN steps s ON s.run_id = i.run_id ${store.seams.byKey("s.run_id", ids)}
     WHERE s.status = 'completed'
       OR (s.status = 'failed' AND (s.failure_told_at IS NOT NULL OR s.sleep_until IS NOT NULL))
       OR (s.status = 'timed_out' AND s.on_timeout IS NOT NULL)

@@ -88,7 +88,7 @@ export const lockExecution = (
 ): Promise<ExecutionRow | undefined> =>
   session.one(sql`SELECT run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id,
       waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending
-    FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
+    FROM executions WHERE run_id = ${runId} AND environment_id || '' = ${environmentId} ${session.seams.holdRow}`);
 
 export const lockRun = (
   session: Session,

@@ -201,7 +201,8 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const skipped = gated ? sql`, ${skippedRuns}` : sql.empty;
     const unanswered = sql.raw(", NULL".repeat((limited ? 1 : 0) + (gated ? 1 : 0)));
     const started = runs.length === 0 ? sql.empty : runsStarted(seams, runs, { limited, gated, now });
-    const charge = metered.length === 0 ? sql.empty : chargedFor(metered, runs.length > 0, now);
+    const charge =
+      metered.length === 0 ? sql.empty : chargedFor(seams, metered, { hasRuns: runs.length > 0, now });
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events, further),
@@ -219,7 +220,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${charge}${lateStarts(seams, events)}place AS (
+    ${appends && hasRuns(events) ? linkRuns : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${charge}${lateStarts(seams, events)}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}${skipped}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(`ord, position, at${limited ? ", denied" : ""}${gated ? ", skipped" : ""}`)} FROM place

@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
-import type { StoreError, SyncSession } from "../../../store/store.ts";
+import type { Seams, StoreError, SyncSession } from "../../../store/store.ts";
 import { chargeQuotas, chargeQuotasSync } from "../../engine/quotas/charge.ts";
 import { charged, type Demand, overrun, quotaFault, quotaSpent } from "../../engine/quotas/rules.ts";
 import type { Quotas } from "../../engine/quotas/service.ts";
@@ -24,14 +24,18 @@ export const meteredColumns = (events: readonly MeteredEvent[]) => ({
 });
 
 /** As further expressions of the flush, behind the gates of its runs. */
-export const chargedFor = (environmentIds: readonly string[], hasRuns: boolean, now: Instant): Sql => {
+export const chargedFor = (
+  { among }: Pick<Seams, "among">,
+  environmentIds: readonly string[],
+  { hasRuns, now }: { hasRuns: boolean; now: Instant },
+): Sql => {
   const runs = hasRuns
     ? "(SELECT count(*) FROM run n WHERE n.environment_id = a.environment_id)"
     : "CAST(0 AS BIGINT)";
   return sql`demand AS MATERIALIZED (
       SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, ${sql.raw(runs)} AS runs
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id
-      WHERE a.environment_id IN ${sql.list([...environmentIds])} GROUP BY a.environment_id ORDER BY a.environment_id),
+      WHERE a.environment_id ${among(column.text(environmentIds))} GROUP BY a.environment_id ORDER BY a.environment_id),
     charged AS (${chargeQuotas(now)}),
     `;
 };

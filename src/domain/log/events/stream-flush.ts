@@ -93,13 +93,20 @@ export const hasRuns = (events: readonly PlacedEvent[]): boolean =>
   events.some(({ entity, runId }) => entity !== null && runId !== null);
 
 /** Links the streams with the live runs that appended to them. */
-const linkFrom = (source: Sql): Sql => sql`INSERT INTO run_streams (run_id, entity_id, environment_id)
+const linkFrom = (
+  source: Sql,
+  isRun: Sql,
+): Sql => sql`INSERT INTO run_streams (run_id, entity_id, environment_id)
       SELECT DISTINCT i.run_id, i.entity_id, i.environment_id FROM ${source}
-      JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id
+      JOIN executions e ON ${isRun} AND e.environment_id || '' = i.environment_id
       WHERE i.entity_id IS NOT NULL ORDER BY 1, 2
       ON CONFLICT (run_id, entity_id) DO NOTHING`;
 
-export const linkRuns = (source: Sql): Sql => sql`linked AS (${linkFrom(source)}),
+/** On PostgreSQL, from `item`: executions are found by their key, where a join would read all of them. */
+export const linkRuns = sql`linked AS (${linkFrom(
+  sql.raw("item i"),
+  sql.raw("e.run_id || '' = i.run_id AND e.run_id = ANY (ARRAY(SELECT x.run_id FROM item x))"),
+)}),
     `;
 
 export function linkRunsSync(session: SyncSession, events: readonly PlacedEvent[]): void {
@@ -110,6 +117,7 @@ export function linkRunsSync(session: SyncSession, events: readonly PlacedEvent[
         run_id: column.text(events.map(({ runId }) => runId)),
         environment_id: column.text(events.map(({ environmentId }) => environmentId)),
       }),
+      sql.raw("e.run_id = i.run_id"),
     ),
   );
 }

@@ -217,7 +217,7 @@ export function append<Entry extends AppendEntry, Further extends object = objec
   const heads = new Map(
     session
       .all<HeadRow & Further>(
-        sql`SELECT ${columns} FROM ${sql.raw(log.heads)} WHERE environment_id IN ${sql.list([...environmentIds])}`,
+        sql`SELECT ${columns} FROM ${sql.raw(log.heads)} WHERE environment_id ${session.seams.among(column.text([...environmentIds]))}`,
       )
       .map((head) => [head.environment_id, head]),
   );

@@ -49,8 +49,8 @@ export function attributesSet(
   const taken = changes.some(({ attributes }) => attributes?.some((one) => !isSet(one)))
     ? sql.raw(`unmarked AS (
       DELETE FROM run_attributes x USING attributed a, valid v
-      WHERE a.value IS NULL AND v.ord = a.report AND x.run_id = v.run_id AND x.name = a.name
-        AND x.environment_id || '' = v.environment_id),
+      WHERE a.value IS NULL AND v.ord = a.report AND x.run_id || '' = v.run_id AND x.name = a.name
+        AND x.run_id = ANY (ARRAY(SELECT run_id FROM valid)) AND x.environment_id || '' = v.environment_id),
     `)
     : sql.empty;
   return sql`attributed AS MATERIALIZED (
@@ -64,7 +64,8 @@ export function attributesSet(
             AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}))
           + (SELECT count(*) FROM attributed b WHERE b.report = a.report AND b.value IS NOT NULL) > ${sql.bigint(attributesMax)}
         THEN ${raiseMark(attributesFull, sql.raw("v.run_id"))} ELSE r.created_at END
-      FROM attributed a JOIN valid v ON v.ord = a.report JOIN runs r ON r.id = v.run_id
+      FROM attributed a JOIN valid v ON v.ord = a.report
+        CROSS JOIN LATERAL (SELECT n.created_at FROM runs n WHERE n.id = v.run_id LIMIT 1) r
       WHERE a.value IS NOT NULL AND COALESCE(a.standing, 1) = 1
       ORDER BY v.run_id, a.name
       ${conflict}),

@@ -51,7 +51,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
       FROM (
         SELECT a.*, c.free, GREATEST(LEAST(a.quota, c.free), 0) AS most,
           GREATEST(COALESCE(l.paced_until_us, 0) - ${nowUs}, 0) AS owed_us
-        FROM asked a LEFT JOIN lanes l ON l.id = a.lane_id
+        FROM asked a LEFT JOIN LATERAL (SELECT x.id, x.paced_until_us FROM lanes x WHERE x.id = a.lane_id LIMIT 1) l ON true
           CROSS JOIN LATERAL (SELECT a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free) c
         WHERE a.lane_id IN (SELECT lane_id FROM open) AND (a.gap_us IS NULL OR l.id IS NOT NULL)) n),
     fresh AS MATERIALIZED (
@@ -87,7 +87,8 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
       UPDATE lanes l SET claims = l.claims + 1, last_used_at = ${now}::bigint,
         paced_until_us = CASE WHEN f.gap_us IS NULL OR t.starts = 0 THEN l.paced_until_us
           ELSE ${nowUs} + f.owed_us + t.starts * f.gap_us END
-      FROM taken t JOIN free f ON f.lane_id = t.lane_id WHERE l.id = t.lane_id),
+      FROM taken t JOIN free f ON f.lane_id = t.lane_id
+      WHERE l.id || '' = t.lane_id AND l.id = ANY (ARRAY(SELECT lane_id FROM taken))),
     ${leasePicked(now)}
     SELECT ${leasedAnswer}, NULL AS lane_id, CAST(NULL AS bigint) AS free, CAST(NULL AS bigint) AS taken,
       CAST(NULL AS bigint) AS more, CAST(NULL AS bigint) AS wait_us FROM ${leasedTables}

@@ -327,7 +327,9 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
     const isUndone = hasUndo(ending.map((v) => v.change));
     const watched = ending.filter((v) => v.row.watched_at !== null);
     if (watched.length > 0)
-      session.run(sql`DELETE FROM waits WHERE run_id IN ${sql.list(watched.map((v) => v.change.runId))}`);
+      session.run(
+        sql`DELETE FROM waits WHERE run_id ${session.seams.among(column.text(watched.map((v) => v.change.runId)))}`,
+      );
     const children = ending.filter((v) => v.row.parent_run_id !== null);
     if (children.length > 0)
       session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)

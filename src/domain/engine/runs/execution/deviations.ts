@@ -17,7 +17,7 @@ export async function noteDeviations(
     SET nondeterminism = ${JSON.stringify(steps)}
     WHERE id = ${runId} AND environment_id = ${environmentId} AND EXISTS (
       SELECT 1 FROM executions e
-      WHERE e.run_id = ${runId} AND e.environment_id = ${environmentId} AND e.state = 'leased'
+      WHERE e.run_id = ${runId} AND e.environment_id || '' = ${environmentId} AND e.state = 'leased'
         AND e.execution_seq = ${executionSeq} AND e.lease_hash = ${leaseHash})
     RETURNING function_id, function_version`);
   return row && { functionId: row.function_id, functionVersion: row.function_version };

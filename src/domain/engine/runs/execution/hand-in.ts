@@ -24,7 +24,7 @@ export async function handIn(
 ): Promise<void> {
   for (const change of [...changes].sort((a, b) => (a.runId < b.runId ? -1 : 1))) {
     const lease = await session.one<EndedLease>(sql`SELECT run_id, ending, attempt, step_count FROM executions
-      WHERE run_id = ${change.runId} AND environment_id = ${change.environmentId} AND state = 'queued'
+      WHERE run_id = ${change.runId} AND environment_id || '' = ${change.environmentId} AND state = 'queued'
         AND ending IS NOT NULL AND execution_seq = ${change.executionSeq} AND lease_hash = ${change.leaseHash}
       ${session.seams.holdRow}`);
     if (lease) await storeLate(session, change, lease, now);

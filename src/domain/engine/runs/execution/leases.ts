@@ -27,6 +27,8 @@ export async function leaseStates(
   }: { environmentId: string; workerId: string; leases: readonly HeldLease[] },
 ): Promise<LeaseState[]> {
   if (leases.length === 0) return [];
+  const { rowsFrom, byKey } = store.seams;
+  const run_id = column.text(leases.map((lease) => lease.runId));
   const rows = await store.all<{
     run_id: string;
     execution_seq: number | null;
@@ -34,9 +36,9 @@ export async function leaseStates(
     worker_id: string | null;
     lease_hash: string | null;
   }>(sql`SELECT r.id AS run_id, e.execution_seq, e.state, e.worker_id, e.lease_hash
-    FROM ${store.seams.rowsFrom("v", { run_id: column.text(leases.map((lease) => lease.runId)) })}
-    JOIN runs r ON r.id = v.run_id AND r.environment_id = ${environmentId}
-    LEFT JOIN executions e ON e.run_id = r.id`);
+    FROM ${rowsFrom("v", { run_id })}
+    JOIN runs r ON r.id = v.run_id AND r.environment_id || '' = ${environmentId} ${byKey("r.id", run_id)}
+    LEFT JOIN executions e ON e.run_id = r.id ${byKey("e.run_id", run_id)}`);
   const byRun = new Map(rows.map((row) => [row.run_id, row]));
   return leases.map(({ runId, executionSeq, leaseHash }) => {
     const row = byRun.get(runId);
@@ -149,7 +151,7 @@ export async function ackExecution(
 ): Promise<boolean> {
   const changed = await session.run(sql`UPDATE executions SET acked_at = ${now},
       wake_at = CASE WHEN wake_at < ${sql.bigint(leaseUntil)} THEN ${sql.bigint(leaseUntil)} ELSE wake_at END
-    WHERE run_id = ${fence.runId} AND environment_id = ${fence.environmentId} AND state = 'leased'
+    WHERE run_id = ${fence.runId} AND environment_id || '' = ${fence.environmentId} AND state = 'leased'
       AND execution_seq = ${fence.executionSeq} AND lease_hash = ${fence.leaseHash}`);
   return changed === 1;
 }

@@ -41,7 +41,7 @@ export async function noteRefusal(session: Session, refusal: ReportRefusal, now:
     history_count: number;
     wake_at: number;
   }>(sql`SELECT history_count, wake_at FROM executions
-    WHERE run_id = ${runId} AND environment_id = ${environmentId} AND execution_seq = ${executionSeq}
+    WHERE run_id = ${runId} AND environment_id || '' = ${environmentId} AND execution_seq = ${executionSeq}
       AND ${isHeld} AND state = 'leased' ${session.seams.holdRow}`);
   if (!held) return false;
   const note: RefusalNote = { execution_seq: executionSeq, message, code, lease_until: held.wake_at };

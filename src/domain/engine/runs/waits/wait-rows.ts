@@ -155,7 +155,9 @@ export async function readEvents(
 /** When the event at a position was logged; 0 when it has expired. Time order is position order. */
 export async function timeAt(store: Store, environmentId: string, position: number): Promise<number> {
   const row = await store.one<{ at: number }>(
-    sql`SELECT at FROM events WHERE environment_id = ${environmentId} AND position = ${position}`,
+    // A range and its order: an equal position would be looked for in any index that begins with the environment.
+    sql`SELECT at FROM events WHERE environment_id = ${environmentId} AND position >= ${position} AND position <= ${position}
+      ORDER BY position LIMIT 1`,
   );
   return row?.at ?? 0;
 }
