@@ -317,11 +317,11 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
     ...read,
     ...shows,
     summary: "What providers sent, newest first, with the beginning of each body.",
-    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count }),
+    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count, cursor: text }),
     about: aboutId(({ sourceId }: { sourceId: string }) => sourceId),
     rpc: rpc(
       WebhookService.method.listWebhookDeliveries,
-      ({ sourceId, status, limit, offset }) => ({ sourceId, status, limit, offset }),
+      ({ sourceId, status, limit, offset, cursor }) => ({ sourceId, status, limit, offset, cursor }),
       toDeliveries,
     ),
     lists: listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" }),

@@ -165,23 +165,27 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
       includeDeleted: Type.Optional(Type.Boolean()),
       limit: count,
       offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+      cursor: Type.Optional(Type.String({ maxLength: 2_000 })),
     }),
     lists: listed(({ entity_id }: StreamInfo) => [entity_id], { under: "streams", also: "streams:read" }),
     rpc: rpc(
       EntityStreamService.method.listStreams,
-      ({ entityType, search, includeDeleted, limit, offset }) => ({
-        ...{ entityType, search, includeDeleted, limit, offset },
+      ({ entityType, search, includeDeleted, limit, offset, cursor }) => ({
+        ...{ entityType, search, includeDeleted, limit, offset, cursor },
       }),
       (page: Awaited<ReturnType<Streams["list"]>>) => ({
         streams: page.streams.map(toInfo),
-        totalCount: page.totalCount,
+        nextCursor: page.nextCursor ?? "",
+        ...{ totalCount: page.totalCount, totalCountCapped: page.isTotalCut },
+        ...{ truncated: page.scanned > 0, scanned: page.scanned },
       }),
       { decode: (body) => withNumbers(body, ["limit", "offset"]) },
     ),
-    handle: ({ entityType, search, includeDeleted = false, limit, offset = 0 }, call) =>
+    handle: ({ entityType, search, includeDeleted = false, limit, offset = 0, cursor }, call) =>
       streams.list(call.environmentId, {
         ...(entityType && { entityType }),
         ...(search && { search }),
+        ...(cursor && { cursor }),
         ...{ includeDeleted, limit, offset },
       }),
   }),
