@@ -25,7 +25,7 @@ export interface BoundedPage<Row, Place = Row> {
   scanned: number;
 }
 
-interface Reader {
+interface LookReader {
   all<Row extends object>(query: Sql): Promise<Row[]>;
   one<Row extends object>(query: Sql): Promise<Row | undefined>;
 }
@@ -38,7 +38,7 @@ const window = ({ columns, from, served, order }: BoundedList, most: number, ski
  * what is looked at and not on what is found: a filter without a hit would otherwise read the whole table.
  */
 export async function lookThrough<Row extends object>(
-  reader: Reader,
+  reader: LookReader,
   list: BoundedList,
   { limit, offset = 0 }: { limit: number; offset?: number },
 ): Promise<BoundedPage<Row>> {
@@ -60,7 +60,7 @@ export interface BoundedCount {
 }
 
 /** How many of the first `countCap` rows match. */
-export async function countLooked(reader: Pick<Reader, "one">, list: BoundedList): Promise<BoundedCount> {
+export async function countLooked(reader: Pick<LookReader, "one">, list: BoundedList): Promise<BoundedCount> {
   const matches =
     list.asked.length === 0 ? sql.raw("*") : sql`CASE WHEN ${sql.join(list.asked, " AND ")} THEN 1 END`;
   const row = await reader.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,

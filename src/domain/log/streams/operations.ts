@@ -170,9 +170,7 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
     lists: listed(({ entity_id }: StreamInfo) => [entity_id], { under: "streams", also: "streams:read" }),
     rpc: rpc(
       EntityStreamService.method.listStreams,
-      ({ entityType, search, includeDeleted, limit, offset, cursor }) => ({
-        ...{ entityType, search, includeDeleted, limit, offset, cursor },
-      }),
+      ({ $typeName: _type, $unknown: _unknown, ...asked }) => asked,
       (page: Awaited<ReturnType<Streams["list"]>>) => ({
         streams: page.streams.map(toInfo),
         nextCursor: page.nextCursor ?? "",

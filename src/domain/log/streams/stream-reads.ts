@@ -215,10 +215,8 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       const to = since === undefined && until === undefined ? undefined : lastLooked(range.direction, from);
       const found = await rows.eventsOf(store, { ...range, environmentId, from, to, since, until }, most + 1);
       const page = found.slice(0, most);
-      const started = await runs.ofEvents(
-        environmentId,
-        page.map(({ id }) => id),
-      );
+      const ids = page.map(({ id }) => id);
+      const started = await runs.ofEvents(environmentId, ids);
       return {
         info,
         entries: page.map((event) => ({ event, runs: started.get(event.id) ?? [] })),
