@@ -181,6 +181,23 @@ describe.each(engines)("lists with a filter that no index serves on %s", (engine
     expect((await page({ offset: planted })).streams.length).toBe(1);
   });
 
+  test("who may not see some streams learns by no cursor that a search has found them", async () => {
+    const { body: role } = await server.api("/api/v1/roles", { body: { name: "half", base: "admin" } });
+    const { body: policy } = await server.api("/api/v1/policies", {
+      body: { name: "p", effect: "deny", actions: "*", resources: "irn:svc:*:*:stream:*:busy.*" },
+    });
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    const { body: made } = await server.api("/api/v1/apikeys", {
+      body: { name: "half", role_ids: [role.id], env_id: "env_default" },
+    });
+    for (const search of ["busy.0000000", "no such stream"]) {
+      const asked = { limit: 1, search };
+      const answer = await server.rpc("EntityStreamService", "ListStreams", asked, { key: made.key });
+      expect(answer).toMatchObject({ status: 200, body: {} });
+      expect(answer.body).toEqual({});
+    }
+  });
+
   test("the history of a stream goes on behind the versions that it looked at", async () => {
     const page = (more: object) =>
       rpc("EntityStreamService", "GetEntityHistory", { entityId: "long", ...more });

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
+import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { described } from "../../../kit/described.ts";
 import {
   type Call,
@@ -324,7 +325,7 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
       ({ sourceId, status, limit, offset, cursor }) => ({ sourceId, status, limit, offset, cursor }),
       toDeliveries,
     ),
-    lists: listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" }),
+    lists: withoutPlace(listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" })),
     async handle(input, call, permit) {
       const { sourceId } = input;
       const source = sourceId === "" ? undefined : await sources.find(call.environmentId, sourceId);
