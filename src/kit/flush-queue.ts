@@ -9,10 +9,10 @@ export const combineLanes = 4;
  * Group-commit window: a flush of a busy lane may start this many ms after the previous one began, to gather the
  * callers that there are.
  */
-const combinePaceMs = 16;
+export const combinePaceMs = 16;
 /** The same for a flush with an item that a run waits for before it goes on. */
 const awaitedPaceMs = 4;
-const flushItemsMax = 128;
+export const flushItemsMax = 128;
 
 /**
  * This many characters of payload weigh as much as one small item, so that a flush stays small in bytes too.

@@ -130,7 +130,9 @@ const readCalls = (
     const answer = await call("ListStreams", options, safe);
     return {
       streams: ((answer.streams ?? []) as Message[]).map(readInfo),
+      ...(answer.nextCursor ? { nextCursor: text(answer.nextCursor) } : {}),
       totalCount: count(answer.totalCount),
+      ...(answer.truncated ? { truncated: true, scanned: count(answer.scanned) } : {}),
     };
   },
 

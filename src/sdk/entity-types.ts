@@ -150,7 +150,17 @@ export interface StreamCalls<Events extends EventMap = EventMap> {
     includeDeleted?: boolean;
     limit?: number;
     offset?: number;
-  }): Promise<{ streams: EntityStream[]; totalCount: number }>;
+    /** Instead of `offset`: `nextCursor` of the page before. */
+    cursor?: string;
+  }): Promise<{
+    streams: EntityStream[];
+    /** Absent on the last page. A page may be short, or empty, and have one. */
+    nextCursor?: string;
+    totalCount: number;
+    /** The page ended because `scanned` streams had been looked at. */
+    truncated?: boolean;
+    scanned?: number;
+  }>;
   /** The latest snapshot at or before a version; undefined when there is none. */
   snapshot<State = unknown>(
     entityId: string,

@@ -1,6 +1,6 @@
 import { rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
-import { offsetPage, type RowsPage } from "./pages.ts";
+import type { RowsPage } from "./pages.ts";
 
 /** The stream of an entity, as the pages show it. */
 export interface StreamView {
@@ -31,13 +31,13 @@ export async function listStreams(
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<StreamView>> {
-  const { streams = [], totalCount = 0 } = await rpc<{ streams?: EntityAnswer[]; totalCount?: number }>(
+  const { streams = [], nextCursor } = await rpc<{ streams?: EntityAnswer[]; nextCursor?: string }>(
     "EntityStreamService",
     "ListStreams",
-    { ...asked, limit: 100, offset: Number(cursor || 0) },
+    { ...asked, limit: 100, cursor },
     signal,
   );
-  return offsetPage(cursor, streams.map(streamOf), totalCount);
+  return { rows: streams.map(streamOf), next: nextCursor || undefined };
 }
 
 export const getStream = async (entityId: string, signal: AbortSignal): Promise<StreamView> =>

@@ -133,11 +133,12 @@ export async function listDeliveries(
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<DeliveryView>> {
-  const { deliveries = [], totalCount = 0 } = await call<{
-    deliveries?: DeliveryAnswer[];
-    totalCount?: number;
-  }>("ListWebhookDeliveries", { ...asked, limit: 50, offset: Number(cursor || 0) }, signal);
-  return offsetPage(cursor, deliveries.map(deliveryOf), totalCount);
+  const { deliveries = [], nextCursor } = await call<{ deliveries?: DeliveryAnswer[]; nextCursor?: string }>(
+    "ListWebhookDeliveries",
+    { ...asked, limit: 50, cursor },
+    signal,
+  );
+  return { rows: deliveries.map(deliveryOf), next: nextCursor || undefined };
 }
 
 export const getDelivery = async (id: string, signal: AbortSignal): Promise<DeliveryView> =>

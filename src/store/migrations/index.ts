@@ -51,6 +51,7 @@ import { oneWay } from "./0058_one_way.ts";
 import { room } from "./0062_room.ts";
 import { attributeDeletion } from "./0063_attribute_deletion.ts";
 import { sessionsListed } from "./0064_sessions_listed.ts";
+import { lettersListed } from "./0065_letters_listed.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -107,4 +108,5 @@ export const migrations = [
   room,
   attributeDeletion,
   sessionsListed,
+  lettersListed,
 ];

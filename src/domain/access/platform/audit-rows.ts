@@ -1,7 +1,13 @@
+import {
+  type BoundedCount,
+  type BoundedList,
+  type BoundedPage,
+  countLooked,
+  lookThrough,
+} from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 /** One line of the platform's audit; ids are empty where there is none. */
@@ -65,41 +71,42 @@ export async function insertEvents(session: Session, events: readonly PlatformEv
   );
 }
 
-function conditionsOf(filter: PlatformEventFilter): Sql[] {
-  const { type, from, to, keyId, impersonatedOrgId } = filter;
-  return [
-    ...(type === undefined ? [] : [sql`event_type = ${type}`]),
+/** By the index of the first of these that is asked for; the others are asked of each row. */
+function listOf(
+  { type, from, to, keyId, impersonatedOrgId }: PlatformEventFilter,
+  after?: Cursor,
+): BoundedList {
+  const [first, ...asked] = [
     ...(keyId === undefined ? [] : [sql`platform_key_id = ${keyId}`]),
     ...(impersonatedOrgId === undefined ? [] : [sql`impersonated_org_id = ${impersonatedOrgId}`]),
-    ...(from === undefined ? [] : [sql`created_at >= ${from}`]),
-    ...(to === undefined ? [] : [sql`created_at <= ${to}`]),
+    ...(type === undefined ? [] : [sql`event_type = ${type}`]),
   ];
+  return {
+    columns: fields,
+    from: sql.raw("platform_audit"),
+    served: [
+      ...(first ? [first] : []),
+      ...(from === undefined ? [] : [sql`created_at >= ${from}`]),
+      ...(to === undefined ? [] : [sql`created_at <= ${to}`]),
+      ...(after ? [sql`(created_at, id) < (${sql.bigint(after.at)}, ${after.id})`] : []),
+    ],
+    asked,
+    order: sql.raw("created_at DESC, id DESC"),
+  };
 }
 
-/** Newest first, after the cursor. */
+/** Newest first, after the cursor; of two conditions one is asked of so many rows only. */
 export async function eventsOf(
-  store: Pick<Store, "all">,
+  store: Pick<Store, "all" | "one">,
   filter: PlatformEventFilter,
-  page: { after: Cursor | undefined; limit: number },
-): Promise<PlatformEvent[]> {
-  const { after, limit } = page;
-  const conditions = conditionsOf(filter);
-  if (after) conditions.push(sql`(created_at, id) < (${sql.bigint(after.at)}, ${after.id})`);
-  const rows = await store.all<PlatformEventColumns>(
-    sql`SELECT ${fields} FROM platform_audit ${sql.where(conditions)}
-        ORDER BY created_at DESC, id DESC LIMIT ${limit}`,
-  );
-  return rows.map(toEvent);
+  { after, limit }: { after: Cursor | undefined; limit: number },
+): Promise<BoundedPage<PlatformEvent>> {
+  const page = await lookThrough<PlatformEventColumns>(store, listOf(filter, after), { limit });
+  return { ...page, found: page.found.map(toEvent), end: page.end && toEvent(page.end) };
 }
 
-/** Counted up to `countCap`. */
-export async function countEvents(store: Pick<Store, "one">, filter: PlatformEventFilter): Promise<number> {
-  const row = await store.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM (
-          SELECT id FROM platform_audit ${sql.where(conditionsOf(filter))} LIMIT ${countCap}) AS counted`,
-  );
-  return row?.count ?? 0;
-}
+export const countEvents = (store: Pick<Store, "one">, filter: PlatformEventFilter): Promise<BoundedCount> =>
+  countLooked(store, listOf(filter));
 
 /** Answers how many went. */
 export const forgetBefore = (session: Session, before: Instant, most: number): Promise<number> =>

@@ -1,9 +1,10 @@
+import { boundedPageOf } from "../../../kit/bounded-look.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { countedPage, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 import * as rows from "./audit-rows.ts";
@@ -26,9 +27,13 @@ export interface ImpersonatedCall {
 
 export interface PlatformEventPage {
   events: PlatformEvent[];
-  /** Of all that match, counted up to `countCap`. */
+  /** Of all that match, counted up to `countCap` and among as many. */
   total: number;
+  /** There may be more than were counted. */
+  isTotalCut: boolean;
   nextCursor: string | undefined;
+  /** How many rows were looked at, when that ended the page; else 0. */
+  scanned: number;
 }
 
 export interface PlatformAudit {
@@ -153,13 +158,14 @@ export function openPlatformAudit(deps: {
       const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
       // Lines that this node has not written yet would be missing from the answer.
       await writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
-      const { items, totalCount, nextCursor } = await countedPage(
-        most,
-        (rowsMax) => rows.eventsOf(store, filter, { after, limit: rowsMax }),
-        () => rows.countEvents(store, filter),
-        ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
+      const [found, { count, isCut }] = await Promise.all([
+        rows.eventsOf(store, filter, { after, limit: most + 1 }),
+        rows.countEvents(store, filter),
+      ]);
+      const { items, ...page } = boundedPageOf(found, most, ({ createdAt, id }) =>
+        writeCursor({ at: createdAt, id }),
       );
-      return { events: items, total: totalCount, nextCursor };
+      return { events: items, total: count, isTotalCut: isCut, ...page };
     },
   };
 }

@@ -246,6 +246,12 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
     output: Type.Object({
       events: Type.Array(EventShape, { description: "Rows, newest first." }),
       total: Type.Integer({ description: "How many rows the whole list has." }),
+      total_capped: Type.Boolean({ description: "There may be more than were counted." }),
+      truncated: Type.Boolean({
+        description:
+          "The page ended because so many rows had been looked at: its cursor goes on behind them.",
+      }),
+      scanned: Type.Integer({ description: "How many rows were looked at, where truncated." }),
       next_cursor: Type.Optional(text),
     }),
     rest: "GET /api/v1/platform/audit",
@@ -261,6 +267,7 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
       return {
         events: page.events.map(eventJson),
         total: page.total,
+        ...{ total_capped: page.isTotalCut, truncated: page.scanned > 0, scanned: page.scanned },
         ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
       };
     },

@@ -77,7 +77,7 @@ export interface SessionsPage {
 
 const newest = ({ now, after, limit, orgId }: SessionsPage) => sql`expires_at > ${now}
   ${orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`}
-  ${after ? sql`AND (created_at < ${after.at} OR (created_at = ${after.at} AND id < ${after.id}))` : sql``}
+  ${after ? sql`AND (created_at, id) < (${sql.bigint(after.at)}, ${after.id})` : sql``}
   ORDER BY created_at DESC, id DESC LIMIT ${limit}`;
 
 /** Newest first, of all kinds: ids of subjects tell them apart. */

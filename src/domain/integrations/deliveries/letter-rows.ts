@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { gaugeCountMax } from "../../../kit/limits.ts";
+import { countCap, gaugeCountMax } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 
@@ -44,13 +44,13 @@ export const listLetters = (
   reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)}
     ORDER BY position, event_id LIMIT ${limit} OFFSET ${offset}`);
 
+/** Counted up to `countCap`. */
 export async function countLetters(
   reader: StoreReader,
   key: Pick<LetterKey, "environment_id" | "endpoint_id">,
 ): Promise<number> {
-  const row = await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM webhook_dead_letters WHERE ${ofEndpoint(key)}`,
-  );
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM webhook_dead_letters WHERE ${ofEndpoint(key)} LIMIT ${countCap}) counted`);
   return row?.count ?? 0;
 }
 

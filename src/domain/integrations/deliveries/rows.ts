@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { gaugeCountMax } from "../../../kit/limits.ts";
+import { countCap, gaugeCountMax } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
@@ -47,15 +47,15 @@ const prefixed = sql.raw(names.replace(/(\w+)/g, "e.$1"));
 const its = ({ environment_id, id }: EndpointKey): Sql =>
   sql`environment_id = ${environment_id} AND id = ${id}`;
 
-/** An endpoint as it is shown: with the end of its log and its dead letters. */
+/** An endpoint as it is shown: with the end of its log and its dead letters, counted up to `countCap`. */
 export interface ShownRow extends EndpointRow {
   head: number;
   letters: number;
 }
 
 const shown = sql`SELECT ${prefixed}, h.position AS head,
-    (SELECT count(*) FROM webhook_dead_letters d
-      WHERE d.environment_id = e.environment_id AND d.endpoint_id = e.id) AS letters
+    (SELECT count(*) FROM (SELECT 1 FROM webhook_dead_letters d
+      WHERE d.environment_id = e.environment_id AND d.endpoint_id = e.id LIMIT ${countCap}) counted) AS letters
   FROM webhook_endpoints e JOIN heads h ON h.environment_id = e.environment_id`;
 
 export const showEndpoint = (reader: StoreReader, key: EndpointKey): Promise<ShownRow | undefined> =>

@@ -1,8 +1,9 @@
+import { boundedPageOf } from "../../../kit/bounded-look.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import { pageOffset, pageSize } from "../../../kit/page.ts";
+import { pageOffset, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../log/events/service.ts";
@@ -26,6 +27,29 @@ export interface KeptDeliveriesDeps {
   keptMs: number;
   /** Called after the commit, for subscribers of frames. */
   announce: (change: SourceChange) => void;
+}
+
+export interface DeliveryList {
+  deliveries: rows.DeliveryRow[];
+  nextCursor: string | undefined;
+  /** Counted up to `countCap`, and among as many deliveries. */
+  totalCount: number;
+  /** There may be more than were counted. */
+  isTotalCut: boolean;
+  /** How many deliveries were looked at, when that ended the page; else 0. */
+  scanned: number;
+}
+
+interface PageInput {
+  limit?: number | undefined;
+  offset?: number | undefined;
+  cursor?: string | undefined;
+}
+
+function pageIn({ limit, offset, cursor }: PageInput) {
+  if (cursor && offset) throw invalid("cursor", "cannot be combined with offset");
+  const before = cursor ? readNameCursor("cursor", cursor) : undefined;
+  return { size: pageSize(limit), offset: pageOffset(offset), before };
 }
 
 /** What sources see of the newest deliveries of an environment. */
@@ -71,23 +95,21 @@ export function openKeptDeliveries(deps: KeptDeliveriesDeps) {
 
     async list(
       environmentId: string,
-      input: {
-        sourceId?: string | undefined;
-        status?: string | undefined;
-        limit?: number | undefined;
-        offset?: number | undefined;
-      },
-    ): Promise<{ deliveries: rows.DeliveryRow[]; totalCount: number }> {
+      input: PageInput & { sourceId?: string | undefined; status?: string | undefined },
+    ): Promise<DeliveryList> {
       const { sourceId, status } = input;
       if (status && !(deliveryStatuses as readonly string[]).includes(status))
         throw invalid("status", `must be one of ${deliveryStatuses.join(", ")}`);
       const filter = { environmentId, sourceId: sourceId || undefined, status: status || undefined };
-      const page = { limit: pageSize(input.limit), offset: pageOffset(input.offset) };
-      const [deliveries, totalCount] = await Promise.all([
-        rows.listDeliveries(store, filter, { ...page, bodyCharsMax: listedBodyCharsMax }),
+      const { size, offset, before } = pageIn(input);
+      const [found, { count, isCut }] = await Promise.all([
+        rows.listDeliveries(store, filter, {
+          ...{ before, limit: size + 1, offset, bodyCharsMax: listedBodyCharsMax },
+        }),
         rows.countDeliveries(store, filter),
       ]);
-      return { deliveries, totalCount };
+      const { items, ...page } = boundedPageOf(found, size, ({ id }) => writeNameCursor(id));
+      return { deliveries: items, ...page, totalCount: count, isTotalCut: isCut };
     },
 
     /** Emits the event of a kept body again, under no key, as a delivery that names the first. */

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
+import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { described } from "../../../kit/described.ts";
 import {
   type Call,
@@ -317,14 +318,14 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
     ...read,
     ...shows,
     summary: "What providers sent, newest first, with the beginning of each body.",
-    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count }),
+    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count, cursor: text }),
     about: aboutId(({ sourceId }: { sourceId: string }) => sourceId),
     rpc: rpc(
       WebhookService.method.listWebhookDeliveries,
-      ({ sourceId, status, limit, offset }) => ({ sourceId, status, limit, offset }),
+      ({ sourceId, status, limit, offset, cursor }) => ({ sourceId, status, limit, offset, cursor }),
       toDeliveries,
     ),
-    lists: listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" }),
+    lists: withoutPlace(listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" })),
     async handle(input, call, permit) {
       const { sourceId } = input;
       const source = sourceId === "" ? undefined : await sources.find(call.environmentId, sourceId);

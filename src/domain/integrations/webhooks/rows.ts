@@ -1,5 +1,11 @@
+import {
+  type BoundedCount,
+  type BoundedList,
+  type BoundedPage,
+  countLooked,
+  lookThrough,
+} from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import { flowDeliveriesMax } from "./limits.ts";
@@ -149,28 +155,36 @@ export interface DeliveryFilter {
   status: string | undefined;
 }
 
-const conditions = ({ environmentId, sourceId, status }: DeliveryFilter): Sql[] => [
-  sql`environment_id = ${environmentId}`,
-  ...(sourceId === undefined ? [] : [sql`source_id = ${sourceId}`]),
-  ...(status === undefined ? [] : [sql`status = ${status}`]),
-];
+/** By id, of all sources or of one: no index has statuses, so that a webhook writes one less. */
+const listOf = ({ environmentId, sourceId, status }: DeliveryFilter, before?: string): BoundedList => ({
+  columns: sql.raw("id, status"),
+  from: sql.raw("webhook_deliveries"),
+  served: [
+    sql`environment_id = ${environmentId}`,
+    ...(sourceId === undefined ? [] : [sql`source_id = ${sourceId}`]),
+    ...(before === undefined ? [] : [sql`id < ${before}`]),
+  ],
+  asked: status === undefined ? [] : [sql`status = ${status}`],
+  order: sql.raw("id DESC"),
+});
 
-/** Newest first, each with the beginning of its body. */
-export const listDeliveries = (
+/** Newest first, behind `before`, each with the beginning of its body. */
+export async function listDeliveries(
   reader: StoreReader,
   filter: DeliveryFilter,
-  { limit, offset, bodyCharsMax }: { limit: number; offset: number; bodyCharsMax: number },
-): Promise<DeliveryRow[]> =>
-  reader.all(sql`SELECT ${sql.raw(deliveryFields)}, substr(request_body, 1, ${bodyCharsMax + 1}) AS request_body
-    FROM webhook_deliveries ${sql.where(conditions(filter))}
-    ORDER BY id DESC LIMIT ${limit} OFFSET ${offset}`);
-
-/** Counted up to the cap that all lists share. */
-export async function countDeliveries(reader: StoreReader, filter: DeliveryFilter): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM webhook_deliveries ${sql.where(conditions(filter))} LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
+  page: { before: string | undefined; limit: number; offset: number; bodyCharsMax: number },
+): Promise<BoundedPage<DeliveryRow, { id: string }>> {
+  const { found, ...look } = await lookThrough<{ id: string }>(reader, listOf(filter, page.before), page);
+  const ids = found.map(({ id }) => id);
+  const rows = await reader.all<DeliveryRow>(sql`SELECT ${sql.raw(deliveryFields)},
+      substr(request_body, 1, ${page.bodyCharsMax + 1}) AS request_body
+    FROM webhook_deliveries WHERE environment_id = ${filter.environmentId} AND id IN ${sql.list(ids)}
+    ORDER BY id DESC`);
+  return { found: rows, ...look };
 }
+
+export const countDeliveries = (reader: StoreReader, filter: DeliveryFilter): Promise<BoundedCount> =>
+  countLooked(reader, listOf(filter));
 
 /** What a repeat is answered; of an event that has expired nothing but its id. */
 export interface FirstEvent {

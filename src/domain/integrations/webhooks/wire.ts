@@ -2,7 +2,7 @@ import type { WebhookVerifyConfig } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Received } from "./ingest.ts";
-import type { DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
+import type { DeliveryList, DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
 import { listedBodyCharsMax } from "./limits.ts";
 import type { VerifyConfig } from "./presets.ts";
 import type { ShownSource, SourceRow } from "./sources.ts";
@@ -73,9 +73,11 @@ export const toListed = (row: DeliveryRow) => {
   };
 };
 
-export const toDeliveries = (page: { deliveries: DeliveryRow[]; totalCount: number }) => ({
+export const toDeliveries = (page: DeliveryList) => ({
   deliveries: page.deliveries.map(toListed),
-  totalCount: page.totalCount,
+  nextCursor: page.nextCursor ?? "",
+  ...{ totalCount: page.totalCount, totalCountCapped: page.isTotalCut },
+  ...{ truncated: page.scanned > 0, scanned: page.scanned },
 });
 
 export const toTrial = (trial: Trial) => ({

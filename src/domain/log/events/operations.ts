@@ -335,8 +335,13 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
         }),
         { description: "Names with their counts, most frequent first." },
       ),
-      scanned: Type.Integer({ description: "How many events were looked at." }),
-      truncated: Type.Boolean(),
+      scanned: Type.Integer({
+        description:
+          "How many events were looked at, the newest of the time asked for, whether they match or not.",
+      }),
+      truncated: Type.Boolean({
+        description: "There are older events that were not looked at, or more names than are shown.",
+      }),
       scan_cap: Type.Integer({ description: "How many events are looked at, at most." }),
     }),
     rest: "GET /api/v1/events/names",

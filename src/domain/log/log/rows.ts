@@ -63,18 +63,27 @@ export function getEvent(store: Store, environmentId: string, id: string): Promi
 }
 
 /**
- * Names of the newest matching events with counts, most frequent first; one more of each than the caps allow.
+ * Names with their counts among the newest events of the filter's time, most frequent first, one more than are shown. A
+ * source is asked of each event that is looked at: the index has no events by their source.
  */
 export async function countNames(
   store: Store,
-  filter: EventFilter,
-): Promise<{ names: { name: string; count: number }[]; scanned: number }> {
-  const rows = await store.all<{ name: string; count: number }>(sql`SELECT name, count(*) AS count FROM (
-      SELECT name FROM events ${sql.where(conditions(filter))} ORDER BY at DESC, id DESC LIMIT ${namesScanCap}) newest
-    GROUP BY name ORDER BY count(*) DESC, name LIMIT ${namesMax + 1}`);
-  const scanned = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM events ${sql.where(conditions(filter))} LIMIT ${namesScanCap + 1}) counted`);
-  return { names: rows, scanned: scanned?.count ?? 0 };
+  { environmentId, since, until, ...asked }: EventFilter,
+): Promise<{ names: { name: string; count: number }[]; looked: number }> {
+  const times = conditions({
+    environmentId,
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+  });
+  const newest = (most: number) => sql`SELECT name, source FROM events ${sql.where(times)}
+    ORDER BY at DESC, id DESC LIMIT ${most}`;
+  const [names, row] = await Promise.all([
+    store.all<{ name: string; count: number }>(sql`SELECT name, count(*) AS count
+      FROM (${newest(namesScanCap)}) newest ${sql.where(conditionsBeside({ environmentId, ...asked }))}
+      GROUP BY name ORDER BY count(*) DESC, name LIMIT ${namesMax + 1}`),
+    store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (${newest(namesScanCap + 1)}) counted`),
+  ]);
+  return { names, looked: Number(row?.count ?? 0) };
 }
 
 /** The events after a position, in order; up to and including `last` when it is given. */

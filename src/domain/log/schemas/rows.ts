@@ -151,5 +151,5 @@ export const trafficOf = (
   reader.all(sql`SELECT at, id, version, data, schema_hash FROM events
     ${sql.where([
       sql`environment_id = ${environmentId} AND name = ${name} AND at >= ${since} AND redacted_at IS NULL`,
-      ...(before ? [sql`(at < ${before.at} OR (at = ${before.at} AND id < ${before.id}))`] : []),
+      ...(before ? [sql`(at, id) < (${sql.bigint(before.at)}, ${before.id})`] : []),
     ])} ORDER BY at DESC, id DESC LIMIT ${limit}`);

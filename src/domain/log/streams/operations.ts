@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
+import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
@@ -32,6 +33,7 @@ import {
   toAppendedBody,
   toHistory,
   toInfo,
+  toList,
   toPage,
   toPageBody,
   toSnapshot,
@@ -40,6 +42,7 @@ import {
 const text = Type.Optional(Type.String());
 const count = Type.Optional(Type.Integer());
 const entityId = Type.String();
+const idOf = ({ entity_id }: StreamInfo) => [entity_id];
 
 const newEvent = {
   eventName: Type.String(),
@@ -165,23 +168,20 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
       includeDeleted: Type.Optional(Type.Boolean()),
       limit: count,
       offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+      cursor: Type.Optional(Type.String({ maxLength: 2_000 })),
     }),
-    lists: listed(({ entity_id }: StreamInfo) => [entity_id], { under: "streams", also: "streams:read" }),
+    lists: withoutPlace(listed(idOf, { under: "streams", also: "streams:read" })),
     rpc: rpc(
       EntityStreamService.method.listStreams,
-      ({ entityType, search, includeDeleted, limit, offset }) => ({
-        ...{ entityType, search, includeDeleted, limit, offset },
-      }),
-      (page: Awaited<ReturnType<Streams["list"]>>) => ({
-        streams: page.streams.map(toInfo),
-        totalCount: page.totalCount,
-      }),
+      ({ $typeName: _type, $unknown: _unknown, ...asked }) => asked,
+      toList,
       { decode: (body) => withNumbers(body, ["limit", "offset"]) },
     ),
-    handle: ({ entityType, search, includeDeleted = false, limit, offset = 0 }, call) =>
+    handle: ({ entityType, search, includeDeleted = false, limit, offset = 0, cursor }, call) =>
       streams.list(call.environmentId, {
         ...(entityType && { entityType }),
         ...(search && { search }),
+        ...(cursor && { cursor }),
         ...{ includeDeleted, limit, offset },
       }),
   }),

@@ -1,5 +1,11 @@
+import {
+  type BoundedCount,
+  type BoundedList,
+  type BoundedPage,
+  countLooked,
+  lookThrough,
+} from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -84,36 +90,44 @@ export interface StreamFilter {
   includeDeleted: boolean;
 }
 
-function conditions({ environmentId, entityType, search, includeDeleted }: StreamFilter): Sql {
-  const where = [sql`environment_id = ${environmentId}`];
-  if (entityType !== undefined) where.push(sql`entity_type = ${entityType}`);
-  if (search !== undefined) where.push(containsIgnoringCase("entity_id", search));
-  if (!includeDeleted) where.push(sql`deleted_at IS NULL`);
-  return sql.where(where);
+/** By the index of ids, or of a type's ids. A text is asked of each id that is looked at. */
+function listOf(
+  { environmentId, entityType, search, includeDeleted }: StreamFilter,
+  after?: string,
+): BoundedList {
+  return {
+    columns: streamColumns,
+    from: sql.raw("streams"),
+    served: [
+      sql`environment_id = ${environmentId}`,
+      ...(entityType === undefined ? [] : [sql`entity_type = ${entityType}`]),
+      ...(after === undefined ? [] : [sql`entity_id > ${after}`]),
+    ],
+    asked: [
+      ...(search === undefined ? [] : [containsIgnoringCase("entity_id", search)]),
+      ...(includeDeleted ? [] : [sql`deleted_at IS NULL`]),
+    ],
+    order: sql.raw("entity_id"),
+  };
 }
 
-/** By id. */
+/** By id, behind `after`. */
 export const listStreams = (
   reader: Reader,
   filter: StreamFilter,
-  page: { limit: number; offset: number },
-): Promise<StreamRow[]> =>
-  reader.all(sql`SELECT ${streamColumns} FROM streams ${conditions(filter)}
-    ORDER BY entity_id LIMIT ${page.limit} OFFSET ${page.offset}`);
+  { after, ...page }: { after: string | undefined; limit: number; offset: number },
+): Promise<BoundedPage<StreamRow>> => lookThrough<StreamRow>(reader, listOf(filter, after), page);
 
-/** How many match, counted up to the cap. */
-export async function countStreams(reader: Reader, filter: StreamFilter): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM streams ${conditions(filter)} LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
-}
+export const countStreams = (reader: Reader, filter: StreamFilter): Promise<BoundedCount> =>
+  countLooked(reader, listOf(filter));
 
 export interface EventRange {
   environmentId: string;
   entityId: string;
   direction: Direction;
-  /** The first version to read. */
+  /** The first version to read, and the last one. */
   from: number;
+  to?: number | undefined;
   since?: Instant | undefined;
   until?: Instant | undefined;
 }
@@ -121,11 +135,13 @@ export interface EventRange {
 /** Events of a stream by version. */
 export function eventsOf(
   reader: Reader,
-  { environmentId, entityId, direction, from, since, until }: EventRange,
+  { environmentId, entityId, direction, from, to, since, until }: EventRange,
   limit: number,
 ): Promise<StreamEventRow[]> {
   const where = [ofStream(environmentId, entityId)];
-  where.push(direction === "forward" ? sql`entity_version >= ${from}` : sql`entity_version <= ${from}`);
+  const [low, high] = direction === "forward" ? [from, to] : [to, from];
+  if (low !== undefined) where.push(sql`entity_version >= ${low}`);
+  if (high !== undefined) where.push(sql`entity_version <= ${high}`);
   if (since !== undefined) where.push(sql`at >= ${since}`);
   if (until !== undefined) where.push(sql`at <= ${until}`);
   return reader.all(sql`SELECT ${eventColumns} FROM events ${sql.where(where)}

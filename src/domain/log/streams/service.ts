@@ -16,13 +16,14 @@ import {
   type Snapshot,
   type StreamEvent,
   type StreamInfo,
+  type StreamList,
   type StreamPage,
   type StreamReads,
   type StreamReadsDeps,
   streamNotFound,
 } from "./stream-reads.ts";
 
-export type { Emitted, EventRun, HistoryPage, Snapshot, StreamEvent, StreamInfo, StreamPage };
+export type { Emitted, EventRun, HistoryPage, Snapshot, StreamEvent, StreamInfo, StreamList, StreamPage };
 
 /** What happened to a stream, for those who follow it. */
 export interface StreamFrame {

@@ -1,7 +1,8 @@
+import { boundedPageOf, looksMax } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
-import { pageSize } from "../../../kit/page.ts";
+import { pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Store } from "../../../store/store.ts";
@@ -19,6 +20,17 @@ import {
 
 export type StreamInfo = rows.StreamRow;
 export type StreamEvent = rows.StreamEventRow;
+
+export interface StreamList {
+  streams: StreamInfo[];
+  nextCursor: string | undefined;
+  /** Counted up to `countCap`, and among as many streams. */
+  totalCount: number;
+  /** There may be more than were counted. */
+  isTotalCut: boolean;
+  /** How many streams were looked at, when that ended the page; else 0. */
+  scanned: number;
+}
 
 export interface StreamPage {
   events: StreamEvent[];
@@ -46,6 +58,17 @@ export interface ReadRange {
   direction: Direction;
 }
 
+/** The last version that a page of times looks at. */
+const lastLooked = (direction: Direction, from: number): number =>
+  direction === "forward" ? from + looksMax - 1 : Math.max(1, from - looksMax + 1);
+
+/** The version that goes on behind the last one looked at; 0 where that was the stream's last. */
+function behindLook(direction: Direction, to: number | undefined, version: number): number {
+  if (to === undefined) return 0;
+  if (direction === "backward") return to - 1;
+  return to < version ? to + 1 : 0;
+}
+
 /** What callers read of streams. Ids of streams that a caller may not have are like missing ones. */
 export interface StreamReads {
   list(
@@ -56,8 +79,9 @@ export interface StreamReads {
       includeDeleted: boolean;
       limit: number | undefined;
       offset: number;
+      cursor?: string;
     },
-  ): Promise<{ streams: StreamInfo[]; totalCount: number }>;
+  ): Promise<StreamList>;
   /** `not_found`, `stream not found`. */
   info(environmentId: string, entityId: string): Promise<StreamInfo>;
   /**
@@ -154,13 +178,17 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
   }
 
   return {
-    async list(environmentId, { limit, offset, ...input }) {
+    async list(environmentId, { limit, offset, cursor, ...input }) {
+      if (cursor !== undefined && offset > 0) throw invalid("cursor", "cannot be combined with offset");
+      const after = cursor === undefined ? undefined : readNameCursor("cursor", cursor);
       const filter = { environmentId, ...input };
-      const [streams, totalCount] = await Promise.all([
-        rows.listStreams(store, filter, { limit: pageSize(limit), offset }),
+      const size = pageSize(limit);
+      const [found, { count, isCut }] = await Promise.all([
+        rows.listStreams(store, filter, { after, limit: size + 1, offset }),
         rows.countStreams(store, filter),
       ]);
-      return { streams, totalCount };
+      const { items, ...page } = boundedPageOf(found, size, (last) => writeNameCursor(last.entity_id));
+      return { streams: items, ...page, totalCount: count, isTotalCut: isCut };
     },
 
     info: required,
@@ -183,16 +211,16 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       const info = await required(environmentId, range.entityId);
       const most = Math.min(pageSize(limit, historyLimitDefault), historyLimitMax);
       const from = firstOf(range, info.version);
-      const found = await rows.eventsOf(store, { ...range, environmentId, from, since, until }, most + 1);
+      // The index of versions has no times.
+      const to = since === undefined && until === undefined ? undefined : lastLooked(range.direction, from);
+      const found = await rows.eventsOf(store, { ...range, environmentId, from, to, since, until }, most + 1);
       const page = found.slice(0, most);
-      const started = await runs.ofEvents(
-        environmentId,
-        page.map(({ id }) => id),
-      );
+      const ids = page.map(({ id }) => id);
+      const started = await runs.ofEvents(environmentId, ids);
       return {
         info,
         entries: page.map((event) => ({ event, runs: started.get(event.id) ?? [] })),
-        nextVersion: found[most]?.entity_version ?? 0,
+        nextVersion: found[most]?.entity_version ?? behindLook(range.direction, to, info.version),
       };
     },
 

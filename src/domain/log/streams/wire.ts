@@ -27,6 +27,7 @@ import type {
   Snapshot,
   StreamEvent,
   StreamInfo,
+  StreamList,
   StreamPage,
 } from "./service.ts";
 
@@ -198,6 +199,13 @@ export const toInfo = (stream: StreamInfo): MessageInitShape<typeof GetStreamInf
   createdAt: at(stream.created_at),
   updatedAt: at(stream.updated_at),
   deleted: stream.deleted_at !== null,
+});
+
+export const toList = (page: StreamList) => ({
+  streams: page.streams.map(toInfo),
+  nextCursor: page.nextCursor ?? "",
+  ...{ totalCount: page.totalCount, totalCountCapped: page.isTotalCut },
+  ...{ truncated: page.scanned > 0, scanned: page.scanned },
 });
 
 const durationOf = (durationMs: number | null) =>

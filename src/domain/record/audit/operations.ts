@@ -78,7 +78,7 @@ const VerifiedShape = Type.Object({
 
 const anyFields = Type.Record(Type.String(), Type.Unknown());
 const cursor = described(text, "`cursor` of the page that follows; empty on the last one.");
-const count = described(row, "How many rows there are, whatever the page.");
+const count = described(row, "How many rows match, counted among the newest 10,000 that an index finds.");
 
 /** One client reads the snake_case names, another the camelCase ones and `entries`. */
 const AuthTrailShape = Type.Object({
@@ -108,6 +108,11 @@ const AuthTrailShape = Type.Object({
   total_count: count,
   nextCursor: described(cursor, "The same as `next_cursor`."),
   totalCount: described(count, "The same as `total_count`."),
+  total_count_capped: Type.Boolean({ description: "There may be more than were counted." }),
+  truncated: Type.Boolean({
+    description: "The page ended because so many rows had been looked at: its cursor goes on behind them.",
+  }),
+  scanned: described(row, "How many rows were looked at, where truncated."),
   entries: Type.Array(
     Type.Object({
       id: described(text, "Id of the row (`aud_…`)."),
@@ -154,6 +159,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
         events: page.events.map(auditEventMessage),
         totalCount: page.totalCount,
         nextCursor: page.nextCursor ?? "",
+        ...{ totalCountCapped: page.isTotalCut, truncated: page.scanned > 0, scanned: page.scanned },
       }),
       { encode: authTrailRpcJson, answer: AuthTrailShape },
     ),

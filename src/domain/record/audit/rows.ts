@@ -1,6 +1,12 @@
+import {
+  type BoundedCount,
+  type BoundedList,
+  type BoundedPage,
+  countLooked,
+  lookThrough,
+} from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap } from "../../../kit/limits.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import type { AuditHead, AuditRow } from "./rules.ts";
 
@@ -212,36 +218,52 @@ export interface AuditQuery {
   limit: number;
 }
 
-function conditionsOf(query: AuditQuery): Sql[] {
-  const { callerId, action, eventTypes, environmentId, from, to } = query;
-  return [
-    sql`org_id = ${query.orgId}`,
-    ...(callerId === undefined ? [] : [sql`caller_id = ${callerId}`]),
-    ...(action === undefined ? [] : [sql`(action = ${action} OR operation = ${action})`]),
-    ...(eventTypes === undefined ? [] : [sql`event_type IN ${sql.list(eventTypes)}`]),
-    ...(environmentId === undefined ? [] : [sql`environment_id = ${environmentId}`]),
-    ...(from === undefined ? [] : [sql`at >= ${from}`]),
-    ...(to === undefined ? [] : [sql`at <= ${to}`]),
-  ];
+export interface AuditPlace {
+  at: number;
+  sequence: number;
 }
 
-/** Newest first. */
-export async function listRows(reader: StoreReader, query: AuditQuery): Promise<StoredRow[]> {
-  const { before, limit } = query;
-  const conditions = conditionsOf(query);
-  if (before)
-    conditions.push(sql`at <= ${before.at} AND (at < ${before.at} OR sequence < ${before.sequence})`);
-  const rows = await reader.all<AuditColumns>(sql`SELECT ${fields} FROM auth_audit ${sql.where(conditions)}
-    ORDER BY at DESC, sequence DESC LIMIT ${limit}`);
-  return rows.map(toRow);
+/** By the index of times, or of a caller's times. It has neither actions nor environments. */
+function listOf(query: AuditQuery): BoundedList {
+  const { callerId, action, eventTypes, environmentId, from, to, before } = query;
+  return {
+    columns: sql.raw("org_id, at, sequence, action, operation, event_type, environment_id"),
+    from: sql.raw("auth_audit"),
+    served: [
+      sql`org_id = ${query.orgId}`,
+      ...(callerId === undefined ? [] : [sql`caller_id = ${callerId}`]),
+      ...(from === undefined ? [] : [sql`at >= ${from}`]),
+      ...(to === undefined ? [] : [sql`at <= ${to}`]),
+      ...(before ? [sql`(at, sequence) < (${sql.bigint(before.at)}, ${sql.bigint(before.sequence)})`] : []),
+    ],
+    asked: [
+      ...(action === undefined ? [] : [sql`(action = ${action} OR operation = ${action})`]),
+      ...(eventTypes === undefined ? [] : [sql`event_type IN ${sql.list(eventTypes)}`]),
+      ...(environmentId === undefined ? [] : [sql`environment_id = ${environmentId}`]),
+    ],
+    order: sql.raw("at DESC, sequence DESC"),
+  };
 }
 
-/** At most `countCap`. */
-export async function countRows(reader: StoreReader, query: AuditQuery): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 AS one FROM auth_audit ${sql.where(conditionsOf(query))} LIMIT ${countCap}) counted`);
-  return Number(row?.count ?? 0);
+/** Newest first; a filter that no index serves is asked of so many rows only. */
+export async function listRows(
+  reader: StoreReader,
+  query: AuditQuery,
+): Promise<BoundedPage<StoredRow, AuditPlace>> {
+  const list = listOf(query);
+  if (list.asked.length === 0) {
+    const page = await lookThrough<AuditColumns>(reader, { ...list, columns: fields }, query);
+    return { ...page, found: page.found.map(toRow), end: undefined };
+  }
+  const page = await lookThrough<AuditPlace>(reader, list, query);
+  const sequences = page.found.map(({ sequence }) => sequence);
+  const rows = await reader.all<AuditColumns>(sql`SELECT ${fields} FROM auth_audit
+    WHERE org_id = ${query.orgId} AND sequence IN ${sql.list(sequences)} ORDER BY at DESC, sequence DESC`);
+  return { ...page, found: rows.map(toRow) };
 }
+
+export const countRows = (reader: StoreReader, { before: _, ...query }: AuditQuery): Promise<BoundedCount> =>
+  countLooked(reader, listOf(query));
 
 export async function lastRow(reader: StoreReader, orgId: string): Promise<StoredRow | undefined> {
   const row = await reader.one<AuditColumns>(

@@ -1,9 +1,10 @@
 import type { ConditionFacts } from "../../../access/condition.ts";
+import { boundedPageOf } from "../../../kit/bounded-look.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
-import { countedPage, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { openChain, type ScopeOf } from "./chain.ts";
 import { auditVerifyRowsMax } from "./limits.ts";
@@ -24,8 +25,12 @@ export interface AuditListQuery extends Omit<rows.AuditQuery, "before" | "limit"
 export interface AuditPage {
   events: AuditRow[];
   nextCursor: string | undefined;
-  /** At most `countCap`. */
+  /** At most `countCap`, among as many rows. */
   totalCount: number;
+  /** There may be more than were counted. */
+  isTotalCut: boolean;
+  /** How many rows were looked at, when that ended the page; else 0. */
+  scanned: number;
   retentionDays: number;
 }
 
@@ -133,17 +138,20 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
       const before = place && { at: place.at, sequence: Number(place.id) };
       if (before && !Number.isSafeInteger(before.sequence))
         throw invalid("cursor", "is not a cursor of this list");
-      const { items, ...page } = await countedPage(
-        pageSize(limit),
-        (rowsMax) => rows.listRows(store, { ...query, ...(before && { before }), limit: rowsMax }),
-        () => rows.countRows(store, { ...query, limit: 0 }),
-        ({ at, sequence }) => writeCursor({ at, id: String(sequence) }),
+      const size = pageSize(limit);
+      const [found, { count, isCut }] = await Promise.all([
+        rows.listRows(store, { ...query, ...(before && { before }), limit: size + 1 }),
+        rows.countRows(store, { ...query, limit: 0 }),
+      ]);
+      const { items, ...page } = boundedPageOf(found, size, ({ at, sequence }) =>
+        writeCursor({ at, id: String(sequence) }),
       );
-      return { events: items.map(fromStored), ...page, retentionDays: settings.retentionDays };
+      const counted = { totalCount: count, isTotalCut: isCut };
+      return { events: items.map(fromStored), ...page, ...counted, retentionDays: settings.retentionDays };
     },
 
     async pastDecisions(orgId, { limit, since }) {
-      const found = await rows.listRows(store, {
+      const { found } = await rows.listRows(store, {
         ...{ orgId, limit },
         ...(since !== undefined && { from: since }),
       });

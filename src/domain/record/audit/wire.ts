@@ -73,6 +73,7 @@ export const authTrailRpcJson = (page: AuditPage) => ({
   total_count: page.totalCount,
   nextCursor: page.nextCursor ?? "",
   totalCount: page.totalCount,
+  ...{ truncated: page.scanned > 0, scanned: page.scanned, total_count_capped: page.isTotalCut },
   entries: page.events.map((row) => ({
     id: row.id,
     type: row.eventType,

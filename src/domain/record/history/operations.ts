@@ -148,6 +148,11 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       events: Type.Array(AuditEvent, { description: "Rows, newest first." }),
       next_cursor: Type.String(),
       total_count: Type.Integer(),
+      truncated: Type.Boolean({
+        description:
+          "The page ended because so many runs or calls had been looked at: its cursor goes on behind them.",
+      }),
+      scanned: Type.Integer({ description: "How many runs or calls were looked at, where truncated." }),
       retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
     }),
     rest: {
@@ -168,6 +173,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
         events: trail.events.map(auditMessage),
         totalCount: trail.totalCount,
         nextCursor: trail.nextCursor ?? "",
+        ...{ truncated: trail.scanned > 0, scanned: trail.scanned },
         retentionDays: trail.retentionDays,
       }),
       { encode: trailRpcJson },

@@ -1,3 +1,4 @@
+import { type BoundedList, type BoundedPage, lookThrough } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
@@ -21,21 +22,31 @@ export interface TrailFilter {
   to?: Instant;
 }
 
-/** Runs that may have history, newest first by (created, id), from the given position on, inclusive. */
+/**
+ * Runs that may have history, newest first by (created, id), from the given position on, inclusive. No index knows when a run
+ * was last changed, so that `from` is asked of so many runs only.
+ */
 export function trailRuns(
   store: Store,
   { environmentId, functionId, from, to }: TrailFilter,
   start: Cursor | undefined,
   limit: number,
-): Promise<TrailRun[]> {
-  const where = [sql`environment_id = ${environmentId}`];
-  if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
-  // A run has no history before it was created. After its end only changes that set `updated_at` add some.
-  if (to !== undefined) where.push(sql`created_at <= ${to}`);
-  if (from !== undefined) where.push(sql`(ended_at IS NULL OR ended_at >= ${from} OR updated_at >= ${from})`);
-  if (start) where.push(sql`(created_at < ${start.at} OR (created_at = ${start.at} AND id <= ${start.id}))`);
-  return store.all(sql`SELECT id, function_id, created_at FROM runs ${sql.where(where)}
-    ORDER BY created_at DESC, id DESC LIMIT ${limit}`);
+): Promise<BoundedPage<TrailRun>> {
+  const list: BoundedList = {
+    columns: sql.raw("id, function_id, created_at, ended_at, updated_at"),
+    from: sql.raw("runs"),
+    served: [
+      sql`environment_id = ${environmentId}`,
+      ...(functionId === undefined ? [] : [sql`function_id = ${functionId}`]),
+      // A run has no history before it was created. After its end only changes that set `updated_at` add some.
+      ...(to === undefined ? [] : [sql`created_at <= ${to}`]),
+      ...(start ? [sql`(created_at, id) <= (${sql.bigint(start.at)}, ${start.id})`] : []),
+    ],
+    asked:
+      from === undefined ? [] : [sql`(ended_at IS NULL OR ended_at >= ${from} OR updated_at >= ${from})`],
+    order: sql.raw("created_at DESC, id DESC"),
+  };
+  return lookThrough<TrailRun>(store, list, { limit });
 }
 
 /** History of several runs, by the primary key. */

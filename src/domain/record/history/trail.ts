@@ -1,3 +1,4 @@
+import type { BoundedPage } from "../../../kit/bounded-look.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { pageSize, readCursor, timeBound, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
@@ -35,6 +36,8 @@ export interface Trail {
    * (`auditRunsMax`) and the last page is not reached.
    */
   totalCount: number;
+  /** How many runs or calls were looked at, when that ended the page; else 0. */
+  scanned: number;
   /** Zero: kept without end. */
   retentionDays: number;
 }
@@ -57,13 +60,13 @@ export async function readTrail(
   const limit = pageSize(query.limit);
   const place = query.cursor ? trailPositionOf(query.cursor) : undefined;
   if (query.action || query.api_key_id)
-    return { events: [], nextCursor: undefined, totalCount: 0, retentionDays };
+    return { events: [], nextCursor: undefined, totalCount: 0, scanned: 0, retentionDays };
   const wanted = (event: HistoryEvent) =>
     (!query.event_type || event.type === query.event_type) &&
     (from === undefined || event.at >= from) &&
     (to === undefined || event.at <= to);
 
-  const found = query.run_id
+  const { found, end, scanned } = query.run_id
     ? await oneRun(getRun, environmentId, query.run_id, query.function_id)
     : await rows.trailRuns(
         store,
@@ -93,14 +96,15 @@ export async function readTrail(
   // For one run all events were read, so they are counted, whatever count the cursor has.
   const before = query.run_id ? all.length - rest.length : (place?.before ?? 0);
   const seen = before + page.length;
-  // A page may be short when `auditRunsMax` runs had too few matches. The cursor continues after these runs.
+  // A page may be short when `auditRunsMax` runs had too few matches, or when too many runs had been looked at. The cursor
+  // continues after these runs.
+  const reached = !query.run_id && found.length === auditRunsMax ? last : end;
   const nextCursor = next
     ? cursorOf({ ...next, before: seen })
-    : !query.run_id && found.length === auditRunsMax && last
-      ? cursorOf({ run: last, sequence: 0, place: 0, before: seen })
-      : undefined;
+    : reached && cursorOf({ run: reached, sequence: 0, place: 0, before: seen });
   const events = page.map(({ event, run }) => ({ ...event, functionId: run.function_id, environmentId }));
-  return { events, nextCursor, totalCount: before + rest.length, retentionDays };
+  const looked = next ? 0 : scanned;
+  return { events, nextCursor, totalCount: before + rest.length, scanned: looked, retentionDays };
 }
 
 /**
@@ -112,13 +116,17 @@ async function oneRun(
   environmentId: string,
   runId: string,
   functionId: string | undefined,
-): Promise<rows.TrailRun[]> {
+): Promise<BoundedPage<rows.TrailRun>> {
+  const nothing = { end: undefined, scanned: 0 };
   const run = await getRun(environmentId, runId).catch((error: unknown) => {
     if (error instanceof Fault && error.kind === "not_found") return undefined;
     throw error;
   });
-  if (!run || (functionId && functionId !== run.functionId)) return [];
-  return [{ id: run.id, function_id: run.functionId, created_at: run.createdAt }];
+  if (!run || (functionId && functionId !== run.functionId)) return { found: [], ...nothing };
+  return {
+    found: [{ id: run.id, function_id: run.functionId, created_at: run.createdAt }],
+    ...nothing,
+  };
 }
 
 /**

@@ -162,6 +162,7 @@ export const trailJson = (trail: Trail) => ({
   events: trail.events.map(auditJson),
   next_cursor: trail.nextCursor ?? "",
   total_count: trail.totalCount,
+  ...{ truncated: trail.scanned > 0, scanned: trail.scanned },
   retention_days: trail.retentionDays,
 });
 

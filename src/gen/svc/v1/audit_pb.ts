@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/audit.proto.
  */
 export const file_svc_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvYXVkaXQucHJvdG8SBnN2Yy52MSLHAwoKQXVkaXRFdmVudBIKCgJpZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSDwoHc3RlcF9pZBgEIAEoCRISCgpldmVudF90eXBlGAUgASgJEigKB3BheWxvYWQYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjIKCG1ldGFkYXRhGAcgAygLMiAuc3ZjLnYxLkF1ZGl0RXZlbnQuTWV0YWRhdGFFbnRyeRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCg1wYXlsb2FkX3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhYKDmVudmlyb25tZW50X2lkGCggASgJEg0KBXNjb3BlGCkgASgJEhcKD3BsYXRmb3JtX2tleV9pZBgqIAEoCRIYChBwbGF0Zm9ybV91c2VyX2lkGCsgASgJEhsKE2ltcGVyc29uYXRlZF9vcmdfaWQYLCABKAkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIocBChRHZXRBdWRpdFRyYWlsUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKZXZlbnRfdHlwZRgCIAEoCRIWCg5mcm9tX3RpbWVzdGFtcBgDIAEoCRIUCgx0b190aW1lc3RhbXAYBCABKAkSDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJIn0KFUdldEF1ZGl0VHJhaWxSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zdmMudjEuQXVkaXRFdmVudBITCgt0b3RhbF9jb3VudBgCIAEoBRITCgtuZXh0X2N1cnNvchgDIAEoCRIWCg5yZXRlbnRpb25fZGF5cxgoIAEoBSKbAQoYR2V0QXV0aEF1ZGl0VHJhaWxSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRISCgphcGlfa2V5X2lkGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIWCg5mcm9tX3RpbWVzdGFtcBgEIAEoCRIUCgx0b190aW1lc3RhbXAYBSABKAkSDQoFbGltaXQYBiABKAUSDgoGY3Vyc29yGAcgASgJImkKGUdldEF1dGhBdWRpdFRyYWlsUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuc3ZjLnYxLkF1ZGl0RXZlbnQSEwoLdG90YWxfY291bnQYAiABKAUSEwoLbmV4dF9jdXJzb3IYAyABKAkywAEKDEF1ZGl0U2VydmljZRJRCg1HZXRBdWRpdFRyYWlsEhwuc3ZjLnYxLkdldEF1ZGl0VHJhaWxSZXF1ZXN0Gh0uc3ZjLnYxLkdldEF1ZGl0VHJhaWxSZXNwb25zZSIDkAIBEl0KEUdldEF1dGhBdWRpdFRyYWlsEiAuc3ZjLnYxLkdldEF1dGhBdWRpdFRyYWlsUmVxdWVzdBohLnN2Yy52MS5HZXRBdXRoQXVkaXRUcmFpbFJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvYXVkaXQucHJvdG8SBnN2Yy52MSLHAwoKQXVkaXRFdmVudBIKCgJpZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSDwoHc3RlcF9pZBgEIAEoCRISCgpldmVudF90eXBlGAUgASgJEigKB3BheWxvYWQYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjIKCG1ldGFkYXRhGAcgAygLMiAuc3ZjLnYxLkF1ZGl0RXZlbnQuTWV0YWRhdGFFbnRyeRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCg1wYXlsb2FkX3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhYKDmVudmlyb25tZW50X2lkGCggASgJEg0KBXNjb3BlGCkgASgJEhcKD3BsYXRmb3JtX2tleV9pZBgqIAEoCRIYChBwbGF0Zm9ybV91c2VyX2lkGCsgASgJEhsKE2ltcGVyc29uYXRlZF9vcmdfaWQYLCABKAkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIocBChRHZXRBdWRpdFRyYWlsUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKZXZlbnRfdHlwZRgCIAEoCRIWCg5mcm9tX3RpbWVzdGFtcBgDIAEoCRIUCgx0b190aW1lc3RhbXAYBCABKAkSDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJIqEBChVHZXRBdWRpdFRyYWlsUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuc3ZjLnYxLkF1ZGl0RXZlbnQSEwoLdG90YWxfY291bnQYAiABKAUSEwoLbmV4dF9jdXJzb3IYAyABKAkSFgoOcmV0ZW50aW9uX2RheXMYKCABKAUSEQoJdHJ1bmNhdGVkGCkgASgIEg8KB3NjYW5uZWQYKiABKAUimwEKGEdldEF1dGhBdWRpdFRyYWlsUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSEgoKYXBpX2tleV9pZBgCIAEoCRIOCgZhY3Rpb24YAyABKAkSFgoOZnJvbV90aW1lc3RhbXAYBCABKAkSFAoMdG9fdGltZXN0YW1wGAUgASgJEg0KBWxpbWl0GAYgASgFEg4KBmN1cnNvchgHIAEoCSKpAQoZR2V0QXV0aEF1ZGl0VHJhaWxSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zdmMudjEuQXVkaXRFdmVudBITCgt0b3RhbF9jb3VudBgCIAEoBRITCgtuZXh0X2N1cnNvchgDIAEoCRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYKCABKAgSEQoJdHJ1bmNhdGVkGCkgASgIEg8KB3NjYW5uZWQYKiABKAUywAEKDEF1ZGl0U2VydmljZRJRCg1HZXRBdWRpdFRyYWlsEhwuc3ZjLnYxLkdldEF1ZGl0VHJhaWxSZXF1ZXN0Gh0uc3ZjLnYxLkdldEF1ZGl0VHJhaWxSZXNwb25zZSIDkAIBEl0KEUdldEF1dGhBdWRpdFRyYWlsEiAuc3ZjLnYxLkdldEF1dGhBdWRpdFRyYWlsUmVxdWVzdBohLnN2Yy52MS5HZXRBdXRoQXVkaXRUcmFpbFJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.AuditEvent
@@ -319,6 +319,20 @@ export type GetAuditTrailResponse = Message<"svc.v1.GetAuditTrailResponse"> & {
    * @generated from field: int32 retention_days = 40;
    */
   retentionDays: number;
+
+  /**
+   * The page ended because so many runs or calls had been looked at: the cursor goes on behind them.
+   *
+   * @generated from field: bool truncated = 41;
+   */
+  truncated: boolean;
+
+  /**
+   * How many runs or calls were looked at, where truncated.
+   *
+   * @generated from field: int32 scanned = 42;
+   */
+  scanned: number;
 };
 
 /**
@@ -348,6 +362,20 @@ export type GetAuditTrailResponseJson = {
    * @generated from field: int32 retention_days = 40;
    */
   retentionDays?: number;
+
+  /**
+   * The page ended because so many runs or calls had been looked at: the cursor goes on behind them.
+   *
+   * @generated from field: bool truncated = 41;
+   */
+  truncated?: boolean;
+
+  /**
+   * How many runs or calls were looked at, where truncated.
+   *
+   * @generated from field: int32 scanned = 42;
+   */
+  scanned?: number;
 };
 
 /**
@@ -460,6 +488,8 @@ export type GetAuthAuditTrailResponse = Message<"svc.v1.GetAuthAuditTrailRespons
   events: AuditEvent[];
 
   /**
+   * Capped at 10,000, and counted among the newest 10,000 that an index finds.
+   *
    * @generated from field: int32 total_count = 2;
    */
   totalCount: number;
@@ -468,6 +498,27 @@ export type GetAuthAuditTrailResponse = Message<"svc.v1.GetAuthAuditTrailRespons
    * @generated from field: string next_cursor = 3;
    */
   nextCursor: string;
+
+  /**
+   * There may be more than were counted.
+   *
+   * @generated from field: bool total_count_capped = 40;
+   */
+  totalCountCapped: boolean;
+
+  /**
+   * The page ended because so many rows had been looked at: the cursor goes on behind them.
+   *
+   * @generated from field: bool truncated = 41;
+   */
+  truncated: boolean;
+
+  /**
+   * How many rows were looked at, where truncated.
+   *
+   * @generated from field: int32 scanned = 42;
+   */
+  scanned: number;
 };
 
 /**
@@ -482,6 +533,8 @@ export type GetAuthAuditTrailResponseJson = {
   events?: AuditEventJson[];
 
   /**
+   * Capped at 10,000, and counted among the newest 10,000 that an index finds.
+   *
    * @generated from field: int32 total_count = 2;
    */
   totalCount?: number;
@@ -490,6 +543,27 @@ export type GetAuthAuditTrailResponseJson = {
    * @generated from field: string next_cursor = 3;
    */
   nextCursor?: string;
+
+  /**
+   * There may be more than were counted.
+   *
+   * @generated from field: bool total_count_capped = 40;
+   */
+  totalCountCapped?: boolean;
+
+  /**
+   * The page ended because so many rows had been looked at: the cursor goes on behind them.
+   *
+   * @generated from field: bool truncated = 41;
+   */
+  truncated?: boolean;
+
+  /**
+   * How many rows were looked at, where truncated.
+   *
+   * @generated from field: int32 scanned = 42;
+   */
+  scanned?: number;
 };
 
 /**

@@ -1,0 +1,95 @@
+import { countCap } from "./limits.ts";
+import type { Listing } from "./operation.ts";
+import { pageOf } from "./page.ts";
+import { type Sql, sql } from "./sql.ts";
+
+/** Rows that a page looks at, where no index has all that its filter asks for. Behind them it goes on by its cursor. */
+export const looksMax = 10_000;
+
+/** A list whose filter only partly stands in an index. */
+export interface BoundedList {
+  /** Columns that name a row, place it in the order, or are filtered by: all rows that are looked at are read with them. */
+  columns: Sql;
+  from: Sql;
+  /** Conditions that the index of the order serves: it reads no row that does not meet them. */
+  served: readonly Sql[];
+  /** Conditions that each row is looked at for; none where the index serves all. */
+  asked: readonly Sql[];
+  order: Sql;
+}
+
+export interface BoundedPage<Row, Place = Row> {
+  found: Row[];
+  /** The last row looked at, where the look ended at its bound; there may be more behind it. */
+  end: Place | undefined;
+  /** How many rows were looked at then; else 0. */
+  scanned: number;
+}
+
+/**
+ * A listing for callers from whom deny policies hide items: a cursor would name the last item that was found or looked at, hidden
+ * or not, and with a search its presence alone would say that there are hidden matches. Such a caller goes on by offset.
+ */
+export const withoutPlace = <O>(listing: Listing<O>): Listing<O> => ({
+  ...listing,
+  only: (output, items) => ({
+    ...listing.only(output, items),
+    ...{ nextCursor: undefined, isTotalCut: false, scanned: 0 },
+  }),
+});
+
+interface LookReader {
+  all<Row extends object>(query: Sql): Promise<Row[]>;
+  one<Row extends object>(query: Sql): Promise<Row | undefined>;
+}
+
+const window = ({ columns, from, served, order }: BoundedList, most: number, skip = 0): Sql =>
+  sql`SELECT ${columns} FROM ${from} ${sql.where(served)} ORDER BY ${order} LIMIT ${most - skip} OFFSET ${skip}`;
+
+/**
+ * The first `limit` rows that match behind `offset` others, among as many rows as the bound lets it look at. The bound is on
+ * what is looked at and not on what is found: a filter without a hit would otherwise read the whole table.
+ */
+export async function lookThrough<Row extends object>(
+  reader: LookReader,
+  list: BoundedList,
+  { limit, offset = 0 }: { limit: number; offset?: number },
+): Promise<BoundedPage<Row>> {
+  if (list.asked.length === 0)
+    return { found: await reader.all<Row>(window(list, offset + limit, offset)), end: undefined, scanned: 0 };
+  const most = looksMax + offset;
+  const found = await reader.all<Row>(sql`SELECT ${list.columns} FROM (${window(list, most)}) looked
+    ${sql.where(list.asked)} ORDER BY ${list.order} LIMIT ${limit} OFFSET ${offset}`);
+  if (found.length === limit) return { found, end: undefined, scanned: 0 };
+  const end = await reader.one<Row>(window(list, most, most - 1));
+  return { found, end, scanned: end ? most : 0 };
+}
+
+export interface BoundedCount {
+  /** At most `countCap`. */
+  count: number;
+  /** Only the first `countCap` rows were looked at, and there are more. */
+  isCut: boolean;
+}
+
+/** How many of the first `countCap` rows match. */
+export async function countLooked(reader: Pick<LookReader, "one">, list: BoundedList): Promise<BoundedCount> {
+  const matches =
+    list.asked.length === 0 ? sql.raw("*") : sql`CASE WHEN ${sql.join(list.asked, " AND ")} THEN 1 END`;
+  const row = await reader.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
+    count(*) AS looked FROM (${window(list, countCap + 1)}) looked`);
+  return {
+    count: Math.min(countCap, Number(row?.count ?? 0)),
+    isCut: Number(row?.looked ?? 0) > countCap,
+  };
+}
+
+/** Of up to `size + 1` rows that were found those of the page, and where the next one begins. */
+export function boundedPageOf<Row extends Place, Place>(
+  { found, end, scanned }: BoundedPage<Row, Place>,
+  size: number,
+  cursorOf: (last: Place) => string,
+): { items: Row[]; nextCursor: string | undefined; scanned: number } {
+  const { items, nextCursor } = pageOf(found, size, cursorOf);
+  return { items, nextCursor: nextCursor ?? (end && cursorOf(end)), scanned };
+}
