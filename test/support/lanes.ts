@@ -47,6 +47,7 @@ export const judgedByTime: readonly string[] = [
   "cluster/pages",
   "cluster/stuck",
   "dashboard/load",
+  "fault/disk-full-times",
   "operations/authenticate",
   "operations/cel-budgets",
   "operations/hostile-policies",
