@@ -20,18 +20,28 @@ export interface Disk {
 
 const tool = (name: string, debianPackage: string) => findProgram([name, `/usr/sbin/${name}`], debianPackage);
 
-const pieceBytes = 256 * 1024;
+/** The second is a block: a large piece may be refused while there is room for less. */
+const pieceBytes = [256 * 1024, 4 * 1024];
 
 function fillFile(path: string, but: number): void {
   const file = openSync(path, "w");
   let bytes = 0;
   try {
-    for (const piece = new Uint8Array(pieceBytes); ; ) bytes += writeSync(file, piece);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+    for (const size of pieceBytes) bytes += writeAll(file, new Uint8Array(size));
     if (but > 0) ftruncateSync(file, Math.max(0, bytes - but));
   } finally {
     closeSync(file);
+  }
+}
+
+/** Writes that piece until there is no room for it; answers how many bytes were written. */
+function writeAll(file: number, piece: Uint8Array): number {
+  let bytes = 0;
+  try {
+    for (;;) bytes += writeSync(file, piece);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+    return bytes;
   }
 }
 
