@@ -9,7 +9,8 @@ import type { ServerHost } from "./host.ts";
 /** Whether the database can be written, and what the log says of it. */
 export const troubleLoop = (store: Pick<Store, "ping">, troubles: Troubles): LoopOptions => ({
   name: "store.watch",
-  about: "Commits something small twice a second on PostgreSQL, for `/ready`, `/health` and the log.",
+  about:
+    "Commits something small twice a second on PostgreSQL, and takes 128 kB of room on either store, for `/ready`, `/health` and the log.",
   everyMs: 250,
   async tick() {
     await store.ping().then(

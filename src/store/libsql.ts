@@ -1,3 +1,4 @@
+import { rm, writeFile } from "node:fs/promises";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { Bound, Sql } from "../kit/sql.ts";
@@ -7,7 +8,7 @@ import { claimFile } from "./libsql-lock.ts";
 import { asyncSession, statements, syncSession } from "./libsql-session.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import { writer } from "./libsql-writer.ts";
-import { type Flush, type Session, type Store, StoreError } from "./store.ts";
+import { type Flush, NotWritable, type Session, type Store, StoreError } from "./store.ts";
 import { WriteProbe } from "./write-probe.ts";
 
 export interface LibsqlOptions {
@@ -32,6 +33,11 @@ const writerSetup = `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGM
   PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 500;
   PRAGMA journal_size_limit = 8388608`;
 const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000";
+
+/** As much as a look tries to take beside the file: as PostgreSQL does, and not synced, so that the disk has no work. */
+const room = new Uint8Array(128 * 1024);
+/** Of a folder where this process may make no file nothing can be found out so. */
+const mayNotMake = /^(EACCES|EPERM)$/;
 
 /** Two commits: SQLite writes no pages that the same commit gives back. */
 const takeRoom = [
@@ -92,6 +98,9 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     clock,
     commit: async () => void read({ strings: ["SELECT 1"], values: [] }, oneOf),
     giveUp: () => {},
+    tryRoom: async () => {
+      if (!closed) await tryRoom(`${claim.path}-room`);
+    },
     async takeRoom() {
       for (const text of takeRoom) await queue.submit({ run: () => writing.exec(text) });
     },
@@ -136,6 +145,19 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
       shut();
     },
   };
+}
+
+async function tryRoom(path: string): Promise<void> {
+  try {
+    await writeFile(path, room, { mode: 0o600 });
+  } catch (error) {
+    const code = String((error as NodeJS.ErrnoException).code);
+    if (mayNotMake.test(code)) return;
+    if (code === "EROFS") throw new NotWritable("the database only reads", code, error);
+    throw new StoreError(/^(ENOSPC|EDQUOT)$/.test(code) ? "full" : "unavailable", code, error);
+  } finally {
+    await rm(path, { force: true }).catch(() => {});
+  }
 }
 
 /** An interactive write as a unit of the writer, which waits for it and cuts it off when it idles. */

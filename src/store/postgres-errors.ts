@@ -18,6 +18,9 @@ export function codeOf(error: unknown): string | undefined {
 /** The server undid the whole transaction by itself, and the same again may succeed. */
 export const isConflict = (error: unknown): boolean => ["40001", "40P01"].includes(codeOf(error) ?? "");
 
+/** A role that lacks a right or a function, and a server that lacks it, as some services do. */
+export const mayNotAsk = (error: unknown): boolean => /^(42|0A)/.test(codeOf(error) ?? "");
+
 /** Not an answer of the server: the connection is of no use any more. */
 export function isConnectionLoss(error: unknown): boolean {
   const code = codeOf(error);

@@ -4,7 +4,7 @@ import { systemIds } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import { ConnectGate } from "./connect-gate.ts";
 import { type DatabaseTls, openClient, type PostgresClient } from "./postgres-client.ts";
-import { codeOf } from "./postgres-errors.ts";
+import { codeOf, mayNotAsk } from "./postgres-errors.ts";
 import { Lineage, type PrimaryServer } from "./postgres-lineage.ts";
 import { NotWritable, StoreError } from "./store.ts";
 
@@ -24,8 +24,6 @@ const identity = `SELECT pg_is_in_recovery() AS standby, current_database() AS d
   CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal FROM pg_control_system()`;
 const withoutIdentity = "SELECT pg_is_in_recovery() AS standby";
 
-/** The driver's roles that lack a function, and servers that lack it. */
-const mayNotAsk = (error: unknown) => /^(42|0A)/.test(codeOf(error) ?? "");
 /** A role or a password that is refused is no outage of the server. */
 const refusesLogin = (error: unknown) => /^(28|3D)/.test(codeOf((error as { cause?: unknown }).cause) ?? "");
 

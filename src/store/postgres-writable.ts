@@ -1,12 +1,16 @@
 import type { Clock } from "../kit/clock.ts";
 import type { PostgresClient } from "./postgres-client.ts";
-import { codeOf, toPostgresTrouble } from "./postgres-errors.ts";
+import { mayNotAsk, toPostgresTrouble } from "./postgres-errors.ts";
+import { RoomTable } from "./postgres-room.ts";
 import { NotWritable, StoreError } from "./store.ts";
 import { WriteProbe } from "./write-probe.ts";
 
-/** Waits for the disk, and for the standby where commits do, and leaves no row behind. */
-const smallCommit =
-  "SELECT pg_logical_emit_message(true, 'svc', ''), current_setting('transaction_read_only') AS read_only";
+/**
+ * Waits for the disk, and for the standby where commits do, and leaves no row behind. It says itself how it waits, since for
+ * the room the same session does not.
+ */
+const smallCommit = `SELECT current_setting('transaction_read_only') AS read_only,
+  set_config('synchronous_commit', $1, true), pg_logical_emit_message(true, 'svc', '')`;
 
 /** 128 kB of pages that are given back at once; unlogged, since the log shares the disk. */
 const takeRoom = (suffix: string) => [
@@ -30,6 +34,7 @@ export interface PostgresWritable extends Pick<WriteProbe, "ping" | "note"> {
 /** Whether PostgreSQL can be written: its server may be up, and a standby, frozen or full. */
 export function postgresWritable({ clock, connect, suffix }: PostgresWritableOptions): PostgresWritable {
   let client: PostgresClient | undefined;
+  let room: RoomTable | undefined;
   let isClosed = false;
 
   const connected = async (): Promise<PostgresClient> => {
@@ -45,12 +50,12 @@ export function postgresWritable({ clock, connect, suffix }: PostgresWritableOpt
       const asked = await connected();
       onAsked();
       try {
-        const [row] = await asked.askRaw(smallCommit, []);
-        if (String(row?.[1]) === "on")
+        const [row] = await asked.askRaw(smallCommit, [asked.synchronousCommit]);
+        if (String(row?.[0]) === "on")
           throw new NotWritable("the database only reads", "transaction_read_only");
       } catch (error) {
         // A server without the function answers, which is all that can be known of it.
-        if (!/^(42|0A)/.test(codeOf(error) ?? "")) throw toPostgresTrouble(error);
+        if (!mayNotAsk(error)) throw toPostgresTrouble(error);
       }
     },
     giveUp() {
@@ -59,6 +64,13 @@ export function postgresWritable({ clock, connect, suffix }: PostgresWritableOpt
       const given = client;
       clock.after(100, () => given?.destroy());
       client = undefined;
+    },
+    async tryRoom() {
+      const asked = await connected();
+      if (room?.client !== asked) room = new RoomTable(asked, clock);
+      await room.fill().catch((error: unknown) => {
+        throw toPostgresTrouble(error);
+      });
     },
     async takeRoom() {
       const asked = await connected();

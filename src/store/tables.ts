@@ -66,7 +66,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",
     endsWith:
-      "`SVC_EVENT_RETENTION_DAYS` or the environment's own days, below `heads.retention_floor`, loop `events.expire`",
+      "`SVC_EVENT_RETENTION` or `SVC_EVENT_RETENTION_DAYS`, or the environment's own days, below `heads.retention_floor`, loop `events.expire`",
     purge: { at: 260, key: ["environment_id", "position"] },
     texts: { id: ours, name: eventNameBytes },
   },
@@ -266,7 +266,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "runs, also those that are over",
     scope: "environment",
     endsWith:
-      "the function's `recordingRetention`, the environment's days or `SVC_RUN_RETENTION_DAYS` after their end, loop `runs.expire`",
+      "the function's `recordingRetention`, the environment's days, `SVC_RUN_RETENTION` or `SVC_RUN_RETENTION_DAYS` after their end, loop `runs.expire`",
     purge: { at: 250, key: ["id"] },
     texts: { id: ours, trouble: ours, error_group: ours },
   },
@@ -327,7 +327,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "published messages",
     scope: "environment",
     endsWith:
-      "`SVC_TOPIC_RETENTION_HOURS`, below `topic_heads.retention_floor` and never past what a group still has to handle, loop `topics.expire`",
+      "`SVC_TOPIC_RETENTION` or `SVC_TOPIC_RETENTION_HOURS`, below `topic_heads.retention_floor` and never past what a group still has to handle, loop `topics.expire`",
     purge: { at: 270, key: ["environment_id", "position"] },
     texts: { idempotency_key: idempotencyKeyBytesMax, topic: eventNameBytesMax },
   },

@@ -20,7 +20,9 @@ export interface WriteProbeOptions {
   commit(onAsked: () => void): Promise<void>;
   /** Ends a commit that hangs. */
   giveUp(): void;
-  /** Takes some room and gives it back. */
+  /** Takes some room and gives it back, at each look: it has to cost next to nothing. */
+  tryRoom(): Promise<void>;
+  /** The same as work takes it; asked once a write was refused. */
   takeRoom(): Promise<void>;
 }
 
@@ -45,7 +47,7 @@ export class WriteProbe {
     this.#options = options;
   }
 
-  /** Told of what a write met: small commits go on where there is no room for an event. */
+  /** Told of what a write met: it may have needed more than a look tries. */
   note(error: unknown): void {
     if (!(error instanceof StoreError) || error.trouble !== "full") return;
     this.#isRoomDoubtful = true;
@@ -111,10 +113,12 @@ export class WriteProbe {
   }
 
   async #write(look: WriteLook): Promise<void> {
-    const { commit, takeRoom } = this.#options;
+    const { commit, tryRoom, takeRoom } = this.#options;
     await commit(() => {
       look.isAsked = true;
     });
+    // Small commits go on where there is no room for an event, and a node that nobody writes to is refused nothing.
+    await tryRoom();
     if (!this.#isRoomDoubtful) return;
     await takeRoom();
     this.#isRoomDoubtful = false;

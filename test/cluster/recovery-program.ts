@@ -2,7 +2,7 @@ import { appendFileSync, existsSync } from "node:fs";
 import { createFunction, createWorker } from "../../src/sdk/index.ts";
 
 // A worker as a user's process: `recovery-program.ts NAME JOURNAL FUNCTION TRANSPORT JOBS`, server and key by
-// SVC_SERVER_URL and SVC_API_KEY. It notes in JOURNAL which step begins, and what the server refused. Step "two" holds up
+// SVC_SERVER_URL and SVC_API_KEY. Runs of FUNCTION-NAME are its alone and return at once. It notes in JOURNAL which step begins, and what the server refused. Step "two" holds up
 // the whole thread for `blockMs` of the event, or waits for the file JOURNAL.FUNCTION.
 const [name, journal, id, transport, jobs] = process.argv.slice(2);
 if (!name || !journal || !id)
@@ -25,8 +25,10 @@ const two = createFunction<{ [event: string]: { blockMs?: number } }>(
   },
 );
 
+const own = createFunction({ id: `${id}-${name}`, event: `go.${id}-${name}` }, async () => name);
+
 const worker = createWorker({
-  functions: [two],
+  functions: [two, own],
   workerId: name,
   transport: transport === "stream" ? "stream" : "rest",
   maxConcurrentJobs: Number(jobs ?? 4),

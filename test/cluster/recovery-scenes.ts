@@ -53,6 +53,14 @@ export function recoveryScenes({ server, journal, leaseMs }: SceneOptions) {
     const { runIds } = await client().emit(`go.${functionId}`, data);
     return runIds[0]!;
   }
+  const untilLeased = (runId: string) =>
+    until(
+      async () => {
+        const { body } = await server.rpc("SvcService", "GetRun", { id: runId });
+        return (body.run ?? body).status === "RUN_STATUS_RUNNING";
+      },
+      { about: "the run to be leased" },
+    );
   async function completed(runId: string): Promise<unknown> {
     const run = await client().waitForRun(runId, { timeoutMs: 60_000 });
     return run.status === "completed" ? run.output : run;
@@ -137,7 +145,10 @@ export function recoveryScenes({ server, journal, leaseMs }: SceneOptions) {
       return { ms, output: await completed(runId) };
     },
 
-    /** The stream is cut; its worker opens another one and keeps its run, although another worker waits. */
+    /**
+     * The stream is cut; its worker opens another one and keeps its run, although another worker waits. Milliseconds until
+     * the worker has done a job that came by the other stream.
+     */
     async streamCut() {
       const proxy = await openProxy(() => Number(new URL(server.url).port));
       const { port } = proxy;
@@ -145,14 +156,58 @@ export function recoveryScenes({ server, journal, leaseMs }: SceneOptions) {
       const runId = await begin("cut");
       await noted(`cut-1 start ${runId} two`);
       await start("cut-2", "cut", { transport: "stream" });
+      const since = performance.now();
       proxy.cut();
+      const isBack = begin("cut-cut-1").then(completed);
       await noted("cut-1 warn the stream has ended");
+      await isBack;
+      const ms = performance.now() - since;
       await Bun.sleep(patienceMsOf(leaseMs) + 1_500);
       const starts = await startsOf([runId]);
       await open("cut");
       const output = await completed(runId);
       await proxy.stop();
-      return { starts, output };
+      return { ms, starts, output };
+    },
+
+    /** The stream is cut and none comes in its place. Milliseconds until another worker goes on with a run that had begun. */
+    async streamGone() {
+      const proxy = await openProxy(() => Number(new URL(server.url).port));
+      const { port } = proxy;
+      await start("gone-1", "gone", { transport: "stream", port });
+      const runId = await begin("gone");
+      await noted(`gone-1 start ${runId} two`);
+      await start("gone-2", "gone", { transport: "stream" });
+      proxy.closed = true;
+      const since = performance.now();
+      proxy.cut();
+      await noted(`gone-2 start ${runId} two`);
+      const ms = performance.now() - since;
+      await open("gone");
+      const output = await completed(runId);
+      await proxy.stop();
+      return { ms, output };
+    },
+
+    /** The stream is cut before its worker has heard of a run. Milliseconds until another worker begins it. */
+    async streamUnheard() {
+      const proxy = await openProxy(() => Number(new URL(server.url).port));
+      const { port } = proxy;
+      await start("unheard-1", "unheard", { transport: "stream", port });
+      proxy.deaf.down = true;
+      const runId = await begin("unheard");
+      await untilLeased(runId);
+      await start("unheard-2", "unheard", { transport: "stream" });
+      const before = await startsOf([runId]);
+      proxy.closed = true;
+      const since = performance.now();
+      proxy.cut();
+      await noted(`unheard-2 start ${runId} two`);
+      const ms = performance.now() - since;
+      await open("unheard");
+      const output = await completed(runId);
+      await proxy.stop();
+      return { ms, before, output };
     },
 
     /** A handler holds up its thread for longer than a lease lasts. */

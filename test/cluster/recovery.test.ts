@@ -7,6 +7,8 @@ import { type Journal, makeJournal, stepsRepeated } from "./workers.ts";
 
 /** For processes to begin, polls to be answered and loops to tick. */
 const slackMs = 2_000;
+/** For what goes on at once: sooner than after any time that the server waits for a sign of life. */
+const atOnceMs = 1_000;
 
 describe.each(engines)("on %s", (engine) => {
   // The times that ship, once; the other engine keeps to the same shares of a shorter lease.
@@ -42,11 +44,23 @@ describe.each(engines)("on %s", (engine) => {
     expect(succeeded.output).toBe("same");
     expect(succeeded.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
     expect(beside).toEqual({ starts: ["twin"], output: "twin" });
+    expect(frozen.ms).toBeLessThan(leaseMs + slackMs);
     expect(frozen).toMatchObject({ starts: ["frozen-1", "frozen-2"], output: "frozen-2" });
     expect(streamKilled.output).toBe("dead-stream-2");
     expect(streamKilled.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
-    expect(streamCut).toEqual({ starts: ["cut-1"], output: "cut-1" });
+    expect(streamCut.ms).toBeLessThan(slackMs);
+    expect(streamCut).toMatchObject({ starts: ["cut-1"], output: "cut-1" });
     expect(blocked).toEqual({ starts: ["blocked-1"], output: "blocked-1" });
+  }, 120_000);
+
+  test("a stream that stays away gives back at once what its worker has not heard of, and the rest in time", async () => {
+    const unheard = await scenes.streamUnheard();
+    expect(unheard).toMatchObject({ before: [], output: "unheard-2" });
+    expect(unheard.ms).toBeLessThan(atOnceMs);
+    const gone = await scenes.streamGone();
+    expect(gone.output).toBe("gone-2");
+    expect(gone.ms).toBeGreaterThanOrEqual(patienceMsOf(leaseMs));
+    expect(gone.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
   }, 120_000);
 
   test("64 runs that were lost on the way when the server was killed go on in time, and those held stay", async () => {

@@ -1,78 +1,25 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
-import { mkdtemp } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { isRunning, type ProcessMark } from "../../cluster/processes.ts";
-import { nodeUrlOf, partsOf, readState, type State } from "../../cluster/state.ts";
-import { removeFolder } from "../support/process.ts";
-import { callerOf, readKey } from "../support/server.ts";
+import { join } from "node:path";
+import { isRunning } from "../../cluster/processes.ts";
 import { until } from "../support/until.ts";
-
-const tools = resolve(import.meta.dir, "../../cluster");
-let home: string;
-let folder: string;
-let guard: { kill(): void };
-
-async function tool(name: "up.ts" | "down.ts", ...args: string[]) {
-  const child = Bun.spawn([process.execPath, "run", join(tools, name), "--dir", folder, ...args], {
-    cwd: home,
-    env: { PATH: process.env.PATH ?? "", SVC_POLL_HOLD_MS: "1234" },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const [out, err] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-  ]);
-  return { out, err, code: await child.exited };
-}
-
-const state = (): State => readState(folder) as State;
-const marks = (): Map<string, ProcessMark | undefined> =>
-  new Map(partsOf(state()).map(({ name, process }) => [name, process]));
-const markOf = (name: string): ProcessMark => marks().get(name) as ProcessMark;
-const running = (): string[] => [...marks()].filter(([, mark]) => isRunning(mark)).map(([name]) => name);
-const nodes = () => {
-  const key = readKey(state().keyFile);
-  return key.then((text) =>
-    partsOf(state(), "node").map((part) =>
-      callerOf(
-        () => nodeUrlOf(part),
-        () => text,
-      ),
-    ),
-  );
-};
+import { type ClusterFolder, openClusterFolder, tools } from "./up-tools.ts";
 
 const all = ["postgres", "nats-1", "nats-2", "nats-3", "node-1", "node-2", "node-3"];
 
+let cluster: ClusterFolder;
+
 beforeAll(async () => {
-  // Nobody but us may enter it, as below /root: PostgreSQL's user neither.
-  home = await mkdtemp(join(tmpdir(), "svc-up-"));
-  folder = join(home, "cluster");
-  // However this process ends, nothing stays behind.
-  guard = Bun.spawn(
-    [
-      ...["sh", "-c", 'cat >/dev/null; "$1" run "$2" --dir "$3" --wipe; rm -rf "$4"', "guard"],
-      ...[process.execPath, join(tools, "down.ts"), folder, home],
-    ],
-    { stdin: "pipe", stdout: "ignore", stderr: "ignore" },
-  );
-  const { out, err, code } = await tool("up.ts", "--detach", "--ports", "0");
+  cluster = await openClusterFolder();
+  const { out, err, code } = await cluster.tool("up.ts", "--detach", "--ports", "0");
   expect({ err, code }).toEqual({ err: "", code: 0 });
   for (const name of all) expect(out).toMatch(new RegExp(`^${name} .* started `, "m"));
 }, 120_000);
-
-afterAll(async () => {
-  await tool("down.ts", "--wipe");
-  guard.kill();
-  await removeFolder(home);
-}, 60_000);
+afterAll(() => cluster?.close(), 60_000);
 
 test("three nodes answer, and an event that one takes is read on another", async () => {
-  expect(running()).toEqual(all);
-  const [first, second, third] = await nodes();
+  expect(cluster.running()).toEqual(all);
+  const [first, second, third] = await cluster.nodes();
   for (const node of [first, second, third]) {
     expect(await node?.api("/ready", { key: null })).toMatchObject({
       status: 200,
@@ -84,65 +31,65 @@ test("three nodes answer, and an event that one takes is read on another", async
   const read = await third?.api(`/api/v1/events/${emitted?.body.eventId}`);
   expect(read).toMatchObject({ status: 200, body: { id: emitted?.body.eventId } });
   // What the shell says goes to every node, and stays said.
-  expect(state().settings).toEqual({ SVC_POLL_HOLD_MS: "1234" });
+  expect(cluster.state().settings).toEqual({ SVC_POLL_HOLD_MS: "1234" });
 });
 
 test("up again changes nothing, and starts only what died", async () => {
-  const before = marks();
-  const again = await tool("up.ts", "--detach");
+  const before = cluster.marks();
+  const again = await cluster.tool("up.ts", "--detach");
   expect(again).toMatchObject({ err: "", code: 0 });
   expect(again.out).not.toContain(" started ");
-  expect(marks()).toEqual(before);
+  expect(cluster.marks()).toEqual(before);
 
-  process.kill(markOf("node-2").pid, "SIGKILL");
-  await until(() => !running().includes("node-2"), { about: "the kill" });
-  expect(await tool("up.ts", "--detach")).toMatchObject({ err: "", code: 0 });
-  expect(running()).toEqual(all);
-  const after = marks();
+  process.kill(cluster.markOf("node-2").pid, "SIGKILL");
+  await until(() => !cluster.running().includes("node-2"), { about: "the kill" });
+  expect(await cluster.tool("up.ts", "--detach")).toMatchObject({ err: "", code: 0 });
+  expect(cluster.running()).toEqual(all);
+  const after = cluster.marks();
   expect(after.get("node-2")).not.toEqual(before.get("node-2"));
   for (const name of all.filter((one) => one !== "node-2")) expect(after.get(name)).toEqual(before.get(name));
 }, 90_000);
 
 test("a process that has the number of ours, but started at another time, is left alone", async () => {
   const stranger = Bun.spawn(["sleep", "60"]);
-  const mark = { pid: stranger.pid, startedAt: markOf("node-1").startedAt };
+  const mark = { pid: stranger.pid, startedAt: cluster.markOf("node-1").startedAt };
   expect(isRunning(mark)).toBe(false);
   stranger.kill();
   await stranger.exited;
 });
 
 test("one part at a time: a node is added and leaves again, a NATS server is replaced", async () => {
-  expect(await tool("up.ts", "--only", "node-4")).toMatchObject({ err: "", code: 0 });
-  expect(running()).toEqual([...all, "node-4"]);
-  const drained = await tool("down.ts", "--only", "node-4", "--wipe");
+  expect(await cluster.tool("up.ts", "--only", "node-4")).toMatchObject({ err: "", code: 0 });
+  expect(cluster.running()).toEqual([...all, "node-4"]);
+  const drained = await cluster.tool("down.ts", "--only", "node-4", "--wipe");
   expect(drained).toMatchObject({ err: "", code: 0 });
   expect(drained.out).toMatch(/^node-4 \(process \d+\) stopped\nnode-4 forgotten\n$/);
-  expect(running()).toEqual(all);
+  expect(cluster.running()).toEqual(all);
 
-  expect(await tool("down.ts", "--only", "nats-1", "--wipe")).toMatchObject({ err: "", code: 0 });
-  expect(existsSync(join(folder, "nats-1"))).toBe(false);
-  const [first] = await nodes();
+  expect(await cluster.tool("down.ts", "--only", "nats-1", "--wipe")).toMatchObject({ err: "", code: 0 });
+  expect(existsSync(join(cluster.folder, "nats-1"))).toBe(false);
+  const [first] = await cluster.nodes();
   expect(await first?.rpc("SvcService", "Emit", { event: "meanwhile" })).toMatchObject({ status: 200 });
-  expect(await tool("up.ts", "--only", "nats-1")).toMatchObject({ err: "", code: 0 });
-  expect(running()).toEqual(all);
+  expect(await cluster.tool("up.ts", "--only", "nats-1")).toMatchObject({ err: "", code: 0 });
+  expect(cluster.running()).toEqual(all);
   await until(async () => (await first?.api("/ready", { key: null }))?.status === 200, { about: "node-1" });
 }, 120_000);
 
 test("what stands is not moved, and unknown parts are named", async () => {
-  expect(await tool("up.ts", "--detach", "--ports", "9123")).toMatchObject({
+  expect(await cluster.tool("up.ts", "--detach", "--ports", "9123")).toMatchObject({
     code: 2,
     err: expect.stringContaining("holds a cluster with other ports of nodes"),
   });
-  expect(await tool("down.ts", "--only", "nats-7")).toMatchObject({
+  expect(await cluster.tool("down.ts", "--only", "nats-7")).toMatchObject({
     code: 2,
     err: "there is no part nats-7; there are postgres, nats-1, nats-2, nats-3, node-1, node-2, node-3\n",
   });
 });
 
 test("down --wipe leaves no process and no folder", async () => {
-  const { postgresFolder } = state();
-  const ours = [...marks().values()];
-  const { out, err, code } = await tool("down.ts", "--wipe");
+  const { postgresFolder } = cluster.state();
+  const ours = [...cluster.marks().values()];
+  const { out, err, code } = await cluster.tool("down.ts", "--wipe");
   expect({ err, code }).toEqual({ err: "", code: 0 });
   expect(out).not.toContain("killed");
   // Nodes leave first, the database last.
@@ -153,8 +100,11 @@ test("down --wipe leaves no process and no folder", async () => {
       .map((line) => line.split("-")[0]?.split(" ")[0]),
   ).toEqual([...["node", "node", "node", "nats", "nats", "nats", "postgres"]]);
   expect(ours.filter((mark) => isRunning(mark))).toEqual([]);
-  expect([existsSync(folder), existsSync(postgresFolder as string)]).toEqual([false, false]);
-  expect(await tool("down.ts")).toMatchObject({ code: 2, err: `there is no cluster in ${folder}\n` });
+  expect([existsSync(cluster.folder), existsSync(postgresFolder as string)]).toEqual([false, false]);
+  expect(await cluster.tool("down.ts")).toMatchObject({
+    code: 2,
+    err: `there is no cluster in ${cluster.folder}\n`,
+  });
 }, 60_000);
 
 test("the commands of package.json are these", () => {

@@ -19,6 +19,8 @@ export interface Fault {
   run(world: World, chance: Chance): Promise<void>;
   /** Too long for the short mode. */
   slow?: boolean;
+  /** No other fault goes on meanwhile in the short mode. */
+  alone?: boolean;
 }
 
 const sleep = (ms: number) => Bun.sleep(ms);
@@ -87,7 +89,8 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "PostgreSQL fails over to a standby",
-    slow: true,
+    // A node that begins while no server can be written ends, and the whole promotion is such a time.
+    alone: true,
     run: (world, chance) => world.failOver(one(world.nodes, chance)),
   },
   {

@@ -1,7 +1,4 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { closeSync, openSync, writeSync } from "node:fs";
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { makeDisk, mayMount } from "../support/disk.ts";
 import { seed } from "../support/soak.ts";
 import { until } from "../support/until.ts";
@@ -10,18 +7,6 @@ import { startLibsqlWorld } from "./libsql-world.ts";
 
 const leaseMs = 1_500;
 const settings = { leaseMs, drainNoticeMs: 0, drainMs: 2_000 };
-
-/** As much as there is room for: the file system says no at its end. */
-function fill(path: string): void {
-  const file = openSync(path, "w");
-  try {
-    for (;;) writeSync(file, new Uint8Array(256 * 1024));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
-  } finally {
-    closeSync(file);
-  }
-}
 
 // What stays of the engine's promises when the one node over a database file meets the faults that one node can meet.
 describe("the engine on libSQL under load", () => {
@@ -91,15 +76,14 @@ describe("the engine on libSQL under load", () => {
       const disk = await makeDisk({ megabytes: 48 });
       undo.push(disk.remove);
       const made = await world(disk.folder);
-      const ballast = join(disk.folder, "ballast");
       await made.load(chanceOf(seed), async () => {
         await Bun.sleep(2_000);
-        fill(ballast);
+        const makeRoom = disk.fill();
         const emit = () =>
           made.server.rpc("SvcService", "Emit", { event: "big.one", data: { text: "x".repeat(60_000) } });
         await until(async () => (await emit()).status === 503, { about: "a full disk", deadlineMs: 60_000 });
         await Bun.sleep(3_000);
-        await rm(ballast);
+        await makeRoom();
         await until(async () => (await emit()).status === 200, { about: "room again", deadlineMs: 60_000 });
         await Bun.sleep(1_000);
       });

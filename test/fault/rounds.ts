@@ -35,9 +35,12 @@ export async function runRound(
 const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|node/.exec(fault.name)?.[0];
 const areApart = (one: Fault, other: Fault) => aboutOf(one) !== aboutOf(other);
 
-/** Each of them once, with one that harms another thing as long as there is one: first of what most of those left harm. */
+/**
+ * Each of them once, with one that harms another thing as long as there is one: first of what most of those left harm; then
+ * those that go alone.
+ */
 export function pairsOf(list: readonly Fault[]): Fault[][] {
-  const left = [...list];
+  const left = list.filter((fault) => !fault.alone);
   const alike = (fault: Fault) => left.filter((other) => !areApart(fault, other)).length;
   const take = (among: readonly Fault[]): Fault | undefined => {
     const found = among.toSorted((one, other) => alike(other) - alike(one))[0];
@@ -49,7 +52,7 @@ export function pairsOf(list: readonly Fault[]): Fault[][] {
     const other = take(left.filter((fault) => areApart(one, fault)));
     rounds.push(other ? [one, other] : [one]);
   }
-  return rounds;
+  return [...rounds, ...list.filter((fault) => fault.alone).map((fault) => [fault])];
 }
 
 /** One or two faults for a round of the long mode. */

@@ -1,5 +1,5 @@
-import { chmodSync, existsSync } from "node:fs";
-import { mkdtemp } from "node:fs/promises";
+import { chmodSync, closeSync, existsSync, ftruncateSync, openSync, writeSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findProgram, removeFolder, run } from "./process.ts";
@@ -13,10 +13,37 @@ export interface Disk {
    * must be frozen meanwhile.
    */
   cut(): Promise<Disk>;
+  /** Takes all room that there is, but so many bytes; answers how to give it back. */
+  fill(but?: number): () => Promise<void>;
   remove(): Promise<void>;
 }
 
 const tool = (name: string, debianPackage: string) => findProgram([name, `/usr/sbin/${name}`], debianPackage);
+
+/** The second is a block: a large piece may be refused while there is room for less. */
+const pieceBytes = [256 * 1024, 4 * 1024];
+
+function fillFile(path: string, but: number): void {
+  const file = openSync(path, "w");
+  let bytes = 0;
+  try {
+    for (const size of pieceBytes) bytes += writeAll(file, new Uint8Array(size));
+    if (but > 0) ftruncateSync(file, Math.max(0, bytes - but));
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Writes that piece until there is no room for it; answers how many bytes were written. */
+function writeAll(file: number, piece: Uint8Array): number {
+  let bytes = 0;
+  try {
+    for (;;) bytes += writeSync(file, piece);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+    return bytes;
+  }
+}
 
 async function mounted(place: string): Promise<Disk> {
   const folder = join(place, "disk");
@@ -30,6 +57,11 @@ async function mounted(place: string): Promise<Disk> {
       const other = await newPlace();
       await run(["cp", "--sparse=always", image, join(other, "image")]);
       return mounted(other);
+    },
+    fill(but = 0) {
+      const ballast = join(folder, "ballast");
+      fillFile(ballast, but);
+      return () => rm(ballast);
     },
     async remove() {
       if (existsSync(folder)) await run([tool("umount", "mount"), "--lazy", folder]);
@@ -49,7 +81,8 @@ async function newPlace(): Promise<string> {
 export async function makeDisk({ megabytes }: { megabytes: number }): Promise<Disk> {
   const place = await newPlace();
   await run(["truncate", "-s", `${megabytes}M`, join(place, "image")]);
-  await run([tool("mkfs.ext4", "e2fsprogs"), "-q", "-F", join(place, "image")]);
+  // No blocks for root alone: what is free is free for PostgreSQL's user, too.
+  await run([tool("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-m", "0", join(place, "image")]);
   return mounted(place);
 }
 

@@ -127,7 +127,7 @@ describe("whether the database can be written", () => {
     const clock = testClock();
     let commits = 0;
     let gaveUp = 0;
-    const state = { commit: async () => {}, room: async () => {} };
+    const state = { commit: async () => {}, little: async () => {}, room: async () => {} };
     const probe = new WriteProbe({
       clock,
       async commit(onAsked) {
@@ -136,6 +136,7 @@ describe("whether the database can be written", () => {
         await state.commit();
       },
       giveUp: () => gaveUp++,
+      tryRoom: () => state.little(),
       takeRoom: () => state.room(),
     });
     const ask = () =>
@@ -173,7 +174,21 @@ describe("whether the database can be written", () => {
     expect(gaveUp()).toBe(0);
   });
 
-  test("is no where there is no room, until some can be taken", async () => {
+  test("is no where there is no room although nobody writes, and yes with the first look that finds some", async () => {
+    const { clock, state, ask } = world();
+    expect(await ask()).toBe("yes");
+    state.little = async () => {
+      throw new StoreError("full", "could not extend file");
+    };
+    await clock.advance(399);
+    expect(await ask()).toBe("yes");
+    await clock.advance(1);
+    expect(await ask()).toBe("the database has no room left");
+    state.little = async () => {};
+    expect(await ask()).toBe("yes");
+  });
+
+  test("is no once a write found no room, until as much can be taken", async () => {
     const { clock, probe, state, ask } = world();
     expect(await ask()).toBe("yes");
     const full = new StoreError("full", "could not extend file");
