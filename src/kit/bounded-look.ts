@@ -5,6 +5,8 @@ import { type Sql, sql } from "./sql.ts";
 
 /** Rows that a page looks at, where no index has all that its filter asks for. Behind them it goes on by its cursor. */
 export const looksMax = 10_000;
+/** The same of a first page whose callers may know of no cursors. */
+export const firstLooksMax = 100_000;
 
 /** A list whose filter only partly stands in an index. */
 export interface BoundedList {
@@ -53,11 +55,11 @@ const window = ({ columns, from, served, order }: BoundedList, most: number, ski
 export async function lookThrough<Row extends object>(
   reader: LookReader,
   list: BoundedList,
-  { limit, offset = 0 }: { limit: number; offset?: number },
+  { limit, offset = 0, looks = looksMax }: { limit: number; offset?: number; looks?: number },
 ): Promise<BoundedPage<Row>> {
   if (list.asked.length === 0)
     return { found: await reader.all<Row>(window(list, offset + limit, offset)), end: undefined, scanned: 0 };
-  const most = looksMax + offset;
+  const most = looks + offset;
   const found = await reader.all<Row>(sql`SELECT ${list.columns} FROM (${window(list, most)}) looked
     ${sql.where(list.asked)} ORDER BY ${list.order} LIMIT ${limit} OFFSET ${offset}`);
   if (found.length === limit) return { found, end: undefined, scanned: 0 };
@@ -68,20 +70,24 @@ export async function lookThrough<Row extends object>(
 export interface BoundedCount {
   /** At most `countCap`. */
   count: number;
-  /** Only the first `countCap` rows were looked at, and there are more. */
+  /** There may be more: so many match, or so many were looked at. */
   isCut: boolean;
 }
 
-/** How many of the first `countCap` rows match. */
-export async function countLooked(reader: Pick<LookReader, "one">, list: BoundedList): Promise<BoundedCount> {
-  const matches =
-    list.asked.length === 0 ? sql.raw("*") : sql`CASE WHEN ${sql.join(list.asked, " AND ")} THEN 1 END`;
-  const row = await reader.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
-    count(*) AS looked FROM (${window(list, countCap + 1)}) looked`);
-  return {
-    count: Math.min(countCap, Number(row?.count ?? 0)),
-    isCut: Number(row?.looked ?? 0) > countCap,
-  };
+/** How many of the first `looks` rows match, counted up to `countCap`. */
+export async function countLooked(
+  reader: Pick<LookReader, "one">,
+  list: BoundedList,
+  looks = countCap,
+): Promise<BoundedCount> {
+  const most = Math.max(looks, countCap + 1);
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 AS one FROM (${window(list, list.asked.length === 0 ? countCap + 1 : most)}) looked
+    ${sql.where(list.asked)} LIMIT ${countCap + 1}) matched`);
+  const count = Number(row?.count ?? 0);
+  if (count > countCap || list.asked.length === 0)
+    return { count: Math.min(countCap, count), isCut: count > countCap };
+  return { count, isCut: (await reader.one(window(list, most, most - 1))) !== undefined };
 }
 
 /** Of up to `size + 1` rows that were found those of the page, and where the next one begins. */

@@ -70,9 +70,10 @@ import("node:worker_threads").then(({ workerData }) => {
         const slice = jobs.slice(done, done + jobsMax);
         const text = JSON.stringify({ ...body, active_jobs: jobs.length, jobs: slice });
         const signal = AbortSignal.timeout(silenceMs);
-        const answer = await fetch(url, { method: "POST", headers, body: text, signal });
-        await answer.arrayBuffer();
-        isRenewed &&= answer.ok;
+        // One that is not answered holds up the others no longer than that.
+        const answer = await fetch(url, { method: "POST", headers, body: text, signal }).catch(() => undefined);
+        await answer?.arrayBuffer().catch(() => {});
+        isRenewed &&= answer?.ok === true;
       }
       if (isRenewed) renewedAt = now;
     } catch {

@@ -3,8 +3,8 @@ import { median } from "../bench/figures.ts";
 import { longestComputation } from "../support/held.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
-/** No decision may hold the event loop longer. */
-const heldMsMax = 10;
+/** No decision may hold the event loop longer: 10 ms, on a machine that computes half as much in them, too. */
+const heldMsMax = 20;
 const turns = 9;
 
 const any = (text: string, count: number) => Array.from({ length: count }, () => text).join(" || ");

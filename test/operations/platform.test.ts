@@ -369,7 +369,8 @@ describe.each(engines)("the platform on %s", (engine) => {
       let total = 0;
       for (const day of days) total += (await asAdmin(`/audit?from=${day}&to=${day}`)).body.total;
       expect(total).toBeGreaterThan(3);
-      expect((await asAdmin("/audit?to=2001-01-01T00:00:00Z")).body).toEqual({ events: [], total: 0 });
+      const none = (await asAdmin("/audit?to=2001-01-01T00:00:00Z")).body;
+      expect(none).toMatchObject({ events: [], total: 0, truncated: false });
       for (const query of ["from=yesterday", "to=1", "cursor=x", "event_type=other", "limit=many"])
         expect((await asAdmin(`/audit?${query}`)).status).toBe(400);
     });

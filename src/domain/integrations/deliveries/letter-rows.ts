@@ -57,14 +57,14 @@ export async function countLetters(
 export const getLetter = (reader: StoreReader, key: LetterKey): Promise<LetterRow | undefined> =>
   reader.one(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${its(key)}`);
 
-/** In the order of the log. */
+/** In the order of the log, by the index of those that are due: the bound and `+ 0` keep it from those that have all letters. */
 export const dueLetters = (
   reader: StoreReader,
   key: Pick<LetterKey, "environment_id" | "endpoint_id">,
   limit: number,
 ): Promise<LetterRow[]> =>
-  reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)} AND due_at IS NOT NULL
-    ORDER BY position LIMIT ${limit}`);
+  reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)} AND due_at IS NOT NULL AND due_at >= 0
+    ORDER BY position + 0 LIMIT ${limit}`);
 
 export const setDue = (session: Session, key: LetterKey, at: Instant): Promise<number> =>
   session.run(sql`UPDATE webhook_dead_letters SET due_at = ${at} WHERE ${its(key)}`);

@@ -3,6 +3,8 @@ import {
   type BoundedList,
   type BoundedPage,
   countLooked,
+  firstLooksMax,
+  looksMax,
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
@@ -174,7 +176,10 @@ export async function listDeliveries(
   filter: DeliveryFilter,
   page: { before: string | undefined; limit: number; offset: number; bodyCharsMax: number },
 ): Promise<BoundedPage<DeliveryRow, { id: string }>> {
-  const { found, ...look } = await lookThrough<{ id: string }>(reader, listOf(filter, page.before), page);
+  const { found, ...look } = await lookThrough<{ id: string }>(reader, listOf(filter, page.before), {
+    ...page,
+    looks: page.before === undefined ? firstLooksMax : looksMax,
+  });
   const ids = found.map(({ id }) => id);
   const rows = await reader.all<DeliveryRow>(sql`SELECT ${sql.raw(deliveryFields)},
       substr(request_body, 1, ${page.bodyCharsMax + 1}) AS request_body
@@ -184,7 +189,7 @@ export async function listDeliveries(
 }
 
 export const countDeliveries = (reader: StoreReader, filter: DeliveryFilter): Promise<BoundedCount> =>
-  countLooked(reader, listOf(filter));
+  countLooked(reader, listOf(filter), firstLooksMax);
 
 /** What a repeat is answered; of an event that has expired nothing but its id. */
 export interface FirstEvent {

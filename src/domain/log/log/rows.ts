@@ -62,28 +62,38 @@ export function getEvent(store: Store, environmentId: string, id: string): Promi
   return store.one(sql`SELECT ${columns} FROM events WHERE id = ${id} AND environment_id = ${environmentId}`);
 }
 
+/** Events that are looked at for those of a source, which no index has. */
+const sourceLooksMax = 30_000;
+
 /**
- * Names with their counts among the newest events of the filter's time, most frequent first, one more than are shown. A
- * source is asked of each event that is looked at: the index has no events by their source.
+ * Names with their counts among the newest `namesScanCap` matching events, most frequent first, one more than are shown. `matched`
+ * goes one beyond that; where a source is asked for, it is asked of so many events only, and `isCut` says that there are older ones.
  */
 export async function countNames(
   store: Store,
   { environmentId, since, until, ...asked }: EventFilter,
-): Promise<{ names: { name: string; count: number }[]; looked: number }> {
+): Promise<{ names: { name: string; count: number }[]; matched: number; isCut: boolean }> {
   const times = conditions({
     environmentId,
     ...(since !== undefined && { since }),
     ...(until !== undefined && { until }),
   });
-  const newest = (most: number) => sql`SELECT name, source FROM events ${sql.where(times)}
-    ORDER BY at DESC, id DESC LIMIT ${most}`;
-  const [names, row] = await Promise.all([
-    store.all<{ name: string; count: number }>(sql`SELECT name, count(*) AS count
-      FROM (${newest(namesScanCap)}) newest ${sql.where(conditionsBeside({ environmentId, ...asked }))}
+  const beside = conditionsBeside({ environmentId, ...asked });
+  const looksMost = beside.length === 0 ? namesScanCap + 1 : sourceLooksMax;
+  const looked = sql`SELECT name, source FROM events ${sql.where(times)} ORDER BY at DESC, id DESC LIMIT ${looksMost}`;
+  const matching = (most: number) =>
+    sql`SELECT name FROM (${looked}) looked ${sql.where(beside)} LIMIT ${most}`;
+  const [names, row, behind] = await Promise.all([
+    store.all<{
+      name: string;
+      count: number;
+    }>(sql`SELECT name, count(*) AS count FROM (${matching(namesScanCap)}) newest
       GROUP BY name ORDER BY count(*) DESC, name LIMIT ${namesMax + 1}`),
-    store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (${newest(namesScanCap + 1)}) counted`),
+    store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (${matching(namesScanCap + 1)}) counted`),
+    store.one(sql`SELECT 1 AS there FROM events ${sql.where(times)} ORDER BY at DESC, id DESC
+      LIMIT 1 OFFSET ${sourceLooksMax}`),
   ]);
-  return { names, looked: Number(row?.count ?? 0) };
+  return { names, matched: Number(row?.count ?? 0), isCut: beside.length > 0 && behind !== undefined };
 }
 
 /** The events after a position, in order; up to and including `last` when it is given. */

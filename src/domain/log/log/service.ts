@@ -71,11 +71,11 @@ export function openEventLog(store: Store): EventLog {
     },
 
     async names(environmentId, query) {
-      const { names, looked } = await rows.countNames(store, readFilter(environmentId, query));
+      const { names, matched, isCut } = await rows.countNames(store, readFilter(environmentId, query));
       return {
         names: names.slice(0, rows.namesMax),
-        scanned: Math.min(looked, rows.namesScanCap),
-        truncated: looked > rows.namesScanCap || names.length > rows.namesMax,
+        scanned: Math.min(matched, rows.namesScanCap),
+        truncated: isCut || matched > rows.namesScanCap || names.length > rows.namesMax,
         scan_cap: rows.namesScanCap,
       };
     },

@@ -3,6 +3,8 @@ import {
   type BoundedList,
   type BoundedPage,
   countLooked,
+  firstLooksMax,
+  looksMax,
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
@@ -116,10 +118,14 @@ export const listStreams = (
   reader: Reader,
   filter: StreamFilter,
   { after, ...page }: { after: string | undefined; limit: number; offset: number },
-): Promise<BoundedPage<StreamRow>> => lookThrough<StreamRow>(reader, listOf(filter, after), page);
+): Promise<BoundedPage<StreamRow>> =>
+  lookThrough<StreamRow>(reader, listOf(filter, after), {
+    ...page,
+    looks: after === undefined ? firstLooksMax : looksMax,
+  });
 
 export const countStreams = (reader: Reader, filter: StreamFilter): Promise<BoundedCount> =>
-  countLooked(reader, listOf(filter));
+  countLooked(reader, listOf(filter), firstLooksMax);
 
 export interface EventRange {
   environmentId: string;
