@@ -117,7 +117,7 @@ export class WriteProbe {
     await commit(() => {
       look.isAsked = true;
     });
-    // Small commits go on where there is no room for an event, and a node that nobody writes to is refused nothing.
+    // A full disk still takes small commits. Only an attempt to take room shows it at a node that nobody writes to.
     await tryRoom();
     if (!this.#isRoomDoubtful) return;
     await takeRoom();

@@ -9,21 +9,9 @@ import { trailRuns } from "../../src/domain/record/history/rows.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { storeOf } from "../cluster/load.ts";
+import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
 import { plant } from "../support/plant.ts";
 import { type Home, makeHome } from "../support/server.ts";
-
-interface Node {
-  "Actual Rows": number;
-  "Actual Loops": number;
-  "Rows Removed by Filter"?: number;
-  Plans?: Node[];
-}
-
-/** Rows that the leaves of a plan have looked at. */
-function rowsRead(node: Node): number {
-  if (node.Plans?.length) return node.Plans.reduce((sum, one) => sum + rowsRead(one), 0);
-  return (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
-}
 
 const stored = 60_000;
 describe("rows that lists read of 60,000, of which none matches", () => {
@@ -64,7 +52,7 @@ describe("rows that lists read of 60,000, of which none matches", () => {
         sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
       );
       const text = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: Node }];
+      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: PlanNode }];
       read += rowsRead(Plan);
     };
     reader = {

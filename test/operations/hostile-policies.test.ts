@@ -3,8 +3,10 @@ import { median } from "../bench/figures.ts";
 import { longestComputation } from "../support/held.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
-/** No decision may hold the event loop longer: 10 ms, on a machine that computes half as much in them, too. */
-const heldMsMax = 20;
+/** No decision may hold the event loop longer. */
+const heldMsMax = 10;
+/** Some kernels tell a thread's time in steps of 4 ms: a difference that is over the bound is measured again. */
+const measuresMax = 3;
 const turns = 9;
 
 const any = (text: string, count: number) => Array.from({ length: count }, () => text).join(" || ");
@@ -105,13 +107,16 @@ describe("hostile conditions", () => {
       for (const event of texts) {
         // What a request of this size costs with no policy is the edge's business, and no decision.
         const ask = (by: string) => () => server.rpc("SvcService", "Emit", { event }, { key: by });
-        const holds: number[] = [];
-        const without: number[] = [];
-        for (let turn = 0; turn < turns; turn++) {
-          without.push(await longestComputation(ask(server.adminKey)));
-          holds.push(await longestComputation(ask(key)));
+        let decisionMs = Number.POSITIVE_INFINITY;
+        for (let measures = 0; decisionMs >= heldMsMax && measures < measuresMax; measures++) {
+          const holds: number[] = [];
+          const without: number[] = [];
+          for (let turn = 0; turn < turns; turn++) {
+            without.push(await longestComputation(ask(server.adminKey)));
+            holds.push(await longestComputation(ask(key)));
+          }
+          decisionMs = median(holds) - median(without);
         }
-        const decisionMs = median(holds) - median(without);
         expect([what, event.length, decisionMs < heldMsMax, decisionMs]).toEqual([
           what,
           event.length,

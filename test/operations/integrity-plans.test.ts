@@ -20,21 +20,8 @@ import { testClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { storeOf } from "../cluster/load.ts";
+import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
 import { type Home, makeHome } from "../support/server.ts";
-
-interface Node {
-  "Node Type": string;
-  "Actual Rows": number;
-  "Actual Loops": number;
-  "Rows Removed by Filter"?: number;
-  Plans?: Node[];
-}
-
-/** Rows that the leaves of a plan have looked at. */
-function rowsRead(node: Node): number {
-  if (node.Plans?.length) return node.Plans.reduce((sum, one) => sum + rowsRead(one), 0);
-  return (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
-}
 
 const rowsMax = 200_000;
 const now = 1_700_000_000_000;
@@ -116,7 +103,7 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
         sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
       );
       const text = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: Node }];
+      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: PlanNode }];
       read += rowsRead(Plan);
     };
     const reader: Store = {

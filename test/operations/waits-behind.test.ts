@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { compareAgain } from "../../src/domain/engine/runs/waits/compare-again.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
-import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
+import { openWakes, type Wakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { type ExecutionRow, undoResume } from "../../src/domain/engine/steering/rows.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
@@ -87,6 +87,17 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
         sql`SELECT state FROM executions WHERE run_id = ${`${run}_${environment}`}`,
       )
     )?.state;
+
+  /** Each try finds it due at once, however far the last one put it off. */
+  const timedOut = (wakes: Pick<Wakes, "moveDue">, run = "w") =>
+    until(
+      async () => {
+        await shared.bare.write((session) => session.run(sql`UPDATE executions SET wake_at = 1`));
+        await wakes.moveDue(undefined);
+        return (await stateOf(modest, run)) === undefined;
+      },
+      { about: "the wait is over" },
+    );
 
   test("its event is thousands behind the cursor", async () => {
     await plantWait(modest, 1);
@@ -190,14 +201,7 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
     const { wakes } = nodeOn(slow, { waits: hasty });
     await wakes.moveDue(undefined);
     expect(await stateOf(modest)).toBe("waiting");
-    await until(
-      async () => {
-        await shared.bare.write((session) => session.run(sql`UPDATE executions SET wake_at = 1`));
-        await wakes.moveDue(undefined);
-        return (await stateOf(modest)) === undefined;
-      },
-      { about: "the wait is over" },
-    );
+    await timedOut(wakes);
   });
 
   test("more held runs than a pass moves wait for the same event, and others for a later one", async () => {
@@ -239,14 +243,7 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
       },
     };
     const { wakes } = nodeOn(growing);
-    await until(
-      async () => {
-        await shared.bare.write((session) => session.run(sql`UPDATE executions SET wake_at = 1`));
-        await wakes.moveDue(undefined);
-        return (await stateOf(modest)) === undefined;
-      },
-      { about: "the wait is over" },
-    );
+    await timedOut(wakes);
   });
 
   test("a resume that could not be published is undone while a run waits for streams alone: met waits end, others time out", async () => {
@@ -277,14 +274,7 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
       });
     }
     const { wakes } = nodeOn(shared.bare);
-    await until(
-      async () => {
-        await shared.bare.write((session) => session.run(sql`UPDATE executions SET wake_at = 1`));
-        await wakes.moveDue(undefined);
-        return (await stateOf(modest, "nowhere")) === undefined;
-      },
-      { about: "the wait that nothing meets is over" },
-    );
+    await timedOut(wakes, "nowhere");
     expect(await stateOf(modest, "there")).toBe("queued");
   });
 

@@ -5,6 +5,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { render, type Sql, sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Session, Store } from "../../src/store/store.ts";
+import { type PlanNode, rowsRead } from "./plan-rows.ts";
 import { plant } from "./plant.ts";
 import { type EngineName, makeHome } from "./server.ts";
 
@@ -126,19 +127,6 @@ export async function sharedStore(engine: EngineName): Promise<SharedStore> {
   };
 }
 
-interface Node {
-  "Actual Rows": number;
-  "Actual Loops": number;
-  "Rows Removed by Filter"?: number;
-  Plans?: Node[];
-}
-
-/** Rows that the leaves of a plan have looked at. */
-function rowsRead(node: Node): number {
-  if (node.Plans?.length) return node.Plans.reduce((sum, one) => sum + rowsRead(one), 0);
-  return (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
-}
-
 /** Looks at how the store goes about the questions of turns: where something is due, and the first of each place. */
 function watchPlans(store: Store) {
   let worst = 0;
@@ -157,7 +145,7 @@ function watchPlans(store: Store) {
         sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
       );
       const plan = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof plan === "string" ? JSON.parse(plan) : plan) as [{ Plan: Node }];
+      const [{ Plan }] = (typeof plan === "string" ? JSON.parse(plan) : plan) as [{ Plan: PlanNode }];
       worst = Math.max(worst, rowsRead(Plan));
     },
     /** Rows read for the worst of them on Postgres; on libSQL, what is read as a whole or sorted. */

@@ -108,7 +108,7 @@ export class LookAhead {
     });
   }
 
-  /** The group's position has passed these: nobody can claim them any more, and they are not read either. */
+  /** Drops the candidates up to the group's position, and reads on behind it. Nobody can claim an entry that the position has passed. */
   passTo(position: number): void {
     this.#reached = Math.max(this.#reached, position);
     this.#found = this.#found.filter((one) => one.position > position);

@@ -21,7 +21,7 @@ const laterMsMax = 60_000;
 const placeOf = (key: GenerationKey): string =>
   JSON.stringify([key.environment_id, key.name, key.generation]);
 
-/** Behind the last one and not from the beginning: those that could not be deleted would be read for ever. */
+/** Each slice begins behind the last row of the one before. From the beginning, generations that cannot be deleted would come again for ever. */
 async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneration> {
   let last: DroppedGeneration | undefined;
   for (;;) {

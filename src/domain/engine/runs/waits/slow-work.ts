@@ -2,7 +2,7 @@ import type { Clock } from "../../../../kit/clock.ts";
 
 /** Slow passes at once: each holds a slice of a log in memory. */
 export const slowWorkMax = 32;
-/** Wakes wait so long for what is read for them. */
+/** The wake loop waits this long, in milliseconds, for the look at one environment. */
 export const catchUpMsMax = 250;
 
 /** Work that a caller waits for while it is short, and that goes on in the background when it is not. */
