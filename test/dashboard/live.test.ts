@@ -6,7 +6,7 @@ import { engines, startTestServer, type TestServer } from "../support/server.ts"
 import { until } from "../support/until.ts";
 import { holdsWithin } from "../support/within.ts";
 import { makeSource, sendToSource, signed } from "./furnish-data.ts";
-import { emit, functionWithWorker, sessionOf, visit } from "./visit.ts";
+import { emit, functionWithWorker, scrolledThrough, sessionOf, visit } from "./visit.ts";
 
 /** A frame is on its way for a fifth of a second at most, and a page reads at most once a second. */
 const seenMs = 1_500;
@@ -166,6 +166,84 @@ describe.each(engines)("pages that move by their own frames, on %s", (engine) =>
       await until(() => ends > 0 && late.length > 0, { about: "the frames of both ends" });
       for (const release of late) release();
       await seen(page.locator(`[data-run="${id}"]`).getByText("Completed"), "the run as it is");
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  /** More than a page of the list has. */
+  const many = 300;
+  const emitMany = async (event: string): Promise<string[]> => {
+    const ids: string[] = [];
+    const events = Array.from({ length: 100 }, () => ({ event, data: {} }));
+    while (ids.length < many) {
+      const { results } = await rpc("SvcService", "TriggerBatch", { events });
+      for (const { runIds } of results) ids.push(runIds[0]);
+    }
+    return ids;
+  };
+
+  test("runs that a page has counted are not counted again when they are told of late", async () => {
+    await functionWithWorker(server, "tardy", "tardy.asked");
+    await inChrome(async (browser) => {
+      const late: (() => void)[] = [];
+      let isHolding = true;
+      const holdCreated = (page: Page) =>
+        page.routeWebSocket(/\/ws/, (socket) => {
+          socket.connectToServer().onMessage((message) => {
+            if (isHolding && /"system\.run\.[^"]*\.created"/.test(String(message)))
+              late.push(() => socket.send(message));
+            else socket.send(message);
+          });
+        });
+      const path = "runs?function=tardy";
+      const { page, complaints } = await visit(browser, server, { path, session, before: holdCreated });
+      await page.getByText("Live", { exact: true }).waitFor();
+      // Not before the subscription is there.
+      await until(
+        async () => {
+          await emit(server, "tardy.asked");
+          return late.length > 0;
+        },
+        { about: "a frame of a run" },
+      );
+      await emitMany("tardy.asked");
+      const { totalCount } = await rpc("SvcService", "ListRuns", { functionId: "tardy" });
+      await until(() => late.length >= many, { about: "the frames of the runs" });
+      await page.getByRole("button", { name: "Read again" }).click();
+      await page.getByText(`${totalCount} runs · newest first`).waitFor();
+      isHolding = false;
+      for (const release of late) release();
+      // Drawn behind all that was told before it.
+      const last = await emit(server, "tardy.asked");
+      await page.locator(`[data-run="${last}"]`).waitFor();
+      expect(await page.getByText(`${totalCount + 1} runs · newest first`).isVisible()).toBe(true);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  test("runs from between the first page and the subscription are read where they are more than a page", async () => {
+    await functionWithWorker(server, "between", "between.asked");
+    await inChrome(async (browser) => {
+      let asked: (() => void) | undefined;
+      const holdSubscription = (page: Page) =>
+        page.routeWebSocket(/\/ws/, (socket) => {
+          const upstream = socket.connectToServer();
+          socket.onMessage((message) => {
+            if (asked === undefined && String(message).includes("system.run.*.*"))
+              asked = () => upstream.send(message);
+            else upstream.send(message);
+          });
+        });
+      const path = "runs?function=between";
+      const { page, complaints } = await visit(browser, server, { path, session, before: holdSubscription });
+      await page.getByText("0 runs").waitFor();
+      await until(() => asked !== undefined, { about: "the page to subscribe" });
+      const ids = await emitMany("between.asked");
+      asked?.();
+      await page.getByText(`${many} runs · newest first`).waitFor();
+      expect(await scrolledThrough(page)).toEqual(ids.toSorted().reverse());
       expect(complaints).toEqual([]);
       await page.context().close();
     });

@@ -39,12 +39,14 @@ export class RunList {
   #gathered: LiveFrame[] = [];
   #gathering: ReturnType<typeof setTimeout> | undefined;
   #head: ReturnType<typeof setTimeout> | undefined;
-  #headAt = 0;
+  #headAt = -headPauseMs;
   /** Rows behind it were given up: the next page begins there, as no cursor does. */
   #cutAt: string | undefined;
   #lastInSight = 0;
-  /** The newest row when a lost connection was back: what came meanwhile is before it. */
-  #newestKnown: RunView | undefined;
+  /** The newest row, if any, when the connection was there: what came meanwhile is before it. */
+  #known: { newest: RunView | undefined } | undefined;
+  /** The end of the page that was counted, unless nothing is behind it: what is behind it is in the total, told of or not. */
+  #countedFrom: RunView | undefined;
   #isHeadRead = false;
   #isHeadOld = false;
   #pagesAsked = 0;
@@ -127,7 +129,8 @@ export class RunList {
     this.hasMore.value = true;
   }
 
-  #count({ totalCount, totalCountCapped }: RunPage): void {
+  #count({ runs, nextCursor, totalCount, totalCountCapped }: RunPage): void {
+    this.#countedFrom = nextCursor === "" ? undefined : runs.at(-1);
     this.total.value = totalCount;
     this.isTotalCut.value = totalCountCapped;
   }
@@ -143,9 +146,9 @@ export class RunList {
     else this.rows.value = [...rows, ...runs].sort((one, other) => (isBefore(one, other) ? -1 : 1));
   }
 
-  /** After a lost connection. */
+  /** Frames come from now on, at first or again. */
   back(): void {
-    this.#newestKnown ??= this.rows.value[0];
+    this.#known ??= { newest: this.rows.value[0] };
     this.refreshHead();
   }
 
@@ -179,10 +182,14 @@ export class RunList {
     const last = page.runs.at(-1);
     const found = new Set(page.runs.map(({ id }) => id));
     const isWhole = page.nextCursor === "";
-    const known = this.#newestKnown;
-    this.#newestKnown = undefined;
-    // More runs came while the connection was lost than the page has: the list goes on behind the page.
-    const isApart = !isWhole && last !== undefined && known !== undefined && isBefore(last, known);
+    const known = this.#known;
+    this.#known = undefined;
+    // More runs came while there was no connection than the page has: the list goes on behind the page.
+    const isApart =
+      !isWhole &&
+      last !== undefined &&
+      known !== undefined &&
+      (!known.newest || isBefore(last, known.newest));
     const goesOn = !isWhole && !isApart;
     const stays = (row: RunView) => found.has(row.id) || (goesOn && (!last || isBefore(last, row)));
     this.rows.value = this.rows.value.filter((row) => stays(row));
@@ -237,7 +244,8 @@ export class RunList {
       const all = created.map(({ id }) => this.#byId.get(id)!).concat(rows);
       this.rows.value =
         created.length === 0 ? rows : all.sort((one, other) => (isBefore(one, other) ? -1 : 1));
-      this.total.value += created.length;
+      const counted = this.#countedFrom;
+      this.total.value += counted ? created.filter((run) => isBefore(run, counted)).length : created.length;
       this.#trim();
     }
     return isMoved || isUnknown;
