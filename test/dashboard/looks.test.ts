@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { RunOnly } from "axe-core";
-import type { Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { breachesOf, standards } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
@@ -195,17 +195,22 @@ describe("every page of the dashboard", () => {
     return login.body.token;
   }
 
-  test("is for everyone: light, dark and on a phone", async () => {
-    const tenants = paths.map(({ name, path }) => ({
-      ...{ name, session, url: `${server.url}/dashboard/org_default/${server.env}/${path}` },
-    }));
-    const platformUrls = await inChrome(async (browser) => {
+  /** The pages of the platform's navigation. */
+  const platformUrls = async (): Promise<string[]> => {
+    const urls = await inChrome(async (browser) => {
       const { page } = await visit(browser, server, { path: "~", session: platformSession });
       await page.getByRole("heading", { name: "Tenants" }).waitFor();
       return offeredUrls(page);
     });
-    expect(platformUrls.length).toBeGreaterThan(4);
-    const ofPlatform = platformUrls.map((url) => ({
+    expect(urls.length).toBeGreaterThan(4);
+    return urls;
+  };
+
+  test("is for everyone: light, dark and on a phone", async () => {
+    const tenants = paths.map(({ name, path }) => ({
+      ...{ name, session, url: `${server.url}/dashboard/org_default/${server.env}/${path}` },
+    }));
+    const ofPlatform = (await platformUrls()).map((url) => ({
       ...{ name: `platform-${url.replace(/^.*\//, "")}`, session: platformSession, url },
     }));
     const breaches: string[] = [];
@@ -229,13 +234,9 @@ describe("every page of the dashboard", () => {
     const viewer = await sessionOf(server, "viewer");
     const platform = await platformViewer();
     const inTenant = paths.map(({ path }) => `${server.url}/dashboard/org_default/${server.env}/${path}`);
-    const urlsOfPlatform = await inChrome(async (browser) => {
-      const { page } = await visit(browser, server, { path: "~", session: platformSession });
-      return offeredUrls(page);
-    });
     const looks = [
       { path: "overview", reader: viewer, writer: session, urls: inTenant, writtenMin: 60 },
-      { path: "~", reader: platform, writer: platformSession, urls: urlsOfPlatform, writtenMin: 3 },
+      { path: "~", reader: platform, writer: platformSession, urls: await platformUrls(), writtenMin: 3 },
     ];
     for (const { path, reader, writer, urls, writtenMin } of looks) {
       const offered = async (session: string): Promise<string[]> => {
@@ -261,42 +262,42 @@ describe("every page of the dashboard", () => {
     const empty = await startTestServer({ engine: "libsql" });
     try {
       const session = await sessionOf(empty, "admin");
-      await inChrome(
-        async (browser) => {
-          const wordless: string[] = [];
-          const { page } = await visit(browser, empty, { path: "overview", session, colorScheme: "light" });
-          const urls = await offeredUrls(page);
-          const look = async (url: string, name: string) => {
-            await page.goto(url);
-            await page.getByRole("heading", { level: 1 }).waitFor();
-            await page.locator("main[aria-busy=false]").waitFor();
-            if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}.png` });
-          };
-          for (const url of urls) {
-            const name = url.replace(/^.*\//, "");
-            await look(url, `${name}-empty`);
-            const titles = page.locator(".page > .empty:not(:has(.empty-title ~ *))");
-            for (const title of await titles.allTextContents()) wordless.push(`${name}: ${title}`);
-          }
-          expect(wordless).toEqual([]);
-          await page.route(/\/api\/v1\/|\/svc\.v1\./, (route) =>
-            /auth|environments$|capabilities/.test(route.request().url())
-              ? route.continue()
-              : route.fulfill({
-                  status: 503,
-                  json: { error: "the database does not answer", code: "unavailable" },
-                }),
-          );
-          for (const url of urls) {
-            const name = url.replace(/^.*\//, "");
-            await page.goto(url);
-            await page.locator("main[aria-busy=false]").waitFor();
-            if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}-failed.png` });
-          }
-          await page.context().close();
-        },
-        { patienceMs: 200_000 },
-      );
+      const opened = (browser: Browser) =>
+        visit(browser, empty, { path: "overview", session, colorScheme: "light" });
+      const nameOf = (url: string) => url.replace(/^.*\//, "");
+      const urls = await inChrome(async (browser) => {
+        const wordless: string[] = [];
+        const { page } = await opened(browser);
+        const urls = await offeredUrls(page);
+        for (const url of urls) {
+          await page.goto(url);
+          await page.getByRole("heading", { level: 1 }).waitFor();
+          await page.locator("main[aria-busy=false]").waitFor();
+          if (shots !== undefined) await page.screenshot({ path: `${shots}/${nameOf(url)}-empty.png` });
+          const titles = page.locator(".page > .empty:not(:has(.empty-title ~ *))");
+          for (const title of await titles.allTextContents()) wordless.push(`${nameOf(url)}: ${title}`);
+        }
+        expect(wordless).toEqual([]);
+        await page.context().close();
+        return urls;
+      });
+      await inChrome(async (browser) => {
+        const { page } = await opened(browser);
+        await page.route(/\/api\/v1\/|\/svc\.v1\./, (route) =>
+          /auth|environments$|capabilities/.test(route.request().url())
+            ? route.continue()
+            : route.fulfill({
+                status: 503,
+                json: { error: "the database does not answer", code: "unavailable" },
+              }),
+        );
+        for (const url of urls) {
+          await page.goto(url);
+          await page.locator("main[aria-busy=false]").waitFor();
+          if (shots !== undefined) await page.screenshot({ path: `${shots}/${nameOf(url)}-failed.png` });
+        }
+        await page.context().close();
+      });
     } finally {
       await empty.stop();
     }

@@ -11,7 +11,7 @@ const flags = [
   "--disable-sync",
   // /dev/shm is small in containers; without this a page with many pictures crashes there.
   "--disable-dev-shm-usage",
-  // Fewer processes: what they tell each other costs a tenth of a test's time on a machine of two cores.
+  // Fewer processes, which have less to tell each other.
   "--in-process-gpu",
   "--enable-features=NetworkServiceInProcess2",
 ];

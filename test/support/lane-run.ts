@@ -69,8 +69,8 @@ async function runBatch(
     [
       process.execPath,
       "test",
-      // Of tests and hooks that set none: on a slow machine a second of work takes several, and two browsers may hang.
-      "--timeout=180000",
+      // Of tests and hooks that set none: with six processes on two cores a second of work takes several.
+      "--timeout=60000",
       "--reporter=junit",
       `--reporter-outfile=${report}`,
       ...extra,
