@@ -65,7 +65,7 @@ export interface Bounds {
   wide?: readonly { text: RegExp; scanned: number; rows?: number }[];
 }
 
-/** Statements that are not hot. They run beside the work when their loop's time has come, and read each row once at most. */
+/** Statements that are not hot: of loops that run at times. They read each row once at most. */
 const apart: readonly { text: RegExp; why: string }[] = [
   {
     text: /\) slice$|ORDER BY (run_id|id) LIMIT \$\d+\) [er] WHERE|UNION SELECT run_id, environment_id FROM/,
@@ -116,6 +116,7 @@ const functions: Record<string, object> = {
   debounced: { debounce: { periodMs: 60_000, key: "data.n" } },
 };
 
+/** Loops whose statements meet what was just done, in this order; all others run once behind them. */
 const loops = [
   "runs.matcher",
   "runs.children",
@@ -184,7 +185,13 @@ async function plantOwn(store: Store, count: number, first = 1): Promise<void> {
   const { environment_id } = own;
   const [runId, eventId] = ["'run_own' || n", "'evt_own' || n"];
   await plant(store, "events", count, { environment_id, id: eventId, position: "-n", data: "'{}'" }, first);
-  await plant(store, "runs", count, { ...own, id: runId, event_id: eventId, status: "'active'" }, first);
+  await plant(
+    store,
+    "runs",
+    count,
+    { ...own, id: runId, event_id: eventId, status: "'active'", created_at: `${begunAt}` },
+    first,
+  );
   await plant(
     store,
     "executions",
@@ -272,7 +279,8 @@ async function work(hands: Hands, round: number): Promise<void> {
   await store.write((session) =>
     session.run(sql`UPDATE executions SET wake_at = 1 WHERE run_id IN ${sql.list(held)}`),
   );
-  for (const loop of loops) await server.running.tick(loop);
+  const others = server.running.loops.map(({ name }) => name).filter((name) => !loops.includes(name));
+  for (const loop of [...loops, ...others]) await server.running.tick(loop);
 }
 
 async function write({ server, rpc }: Hands, round: number): Promise<void> {

@@ -28,5 +28,6 @@ export const endsOf = (
   environmentId: string,
 ): Promise<{ position: number; retention_floor: number; last: number | null; at: number } | undefined> =>
   store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at,
-      (SELECT max(v.position) FROM events v WHERE v.environment_id = ${environmentId}) AS last
+      (SELECT v.position FROM events v WHERE v.environment_id = ${environmentId}
+        ORDER BY v.position DESC LIMIT 1) AS last
     FROM heads h WHERE h.environment_id = ${environmentId}`);
