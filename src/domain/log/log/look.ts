@@ -104,10 +104,13 @@ async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Pr
   if (wanted.length === 0) return nothing;
   // On libSQL the source lies behind the payload.
   if (sources !== undefined) return undefined;
+  // Ids are read by position: with them libSQL takes the index of times, which has ids and names, and reads all of it.
   const list = sql.join(
     wanted.map(
-      (one) => sql`SELECT * FROM (SELECT at, id, position, name FROM events
-        WHERE environment_id = ${environmentId} AND name = ${one} LIMIT ${fewEventsMax + 1}) one`,
+      (one) => sql`SELECT at, (SELECT v.id FROM events v
+          WHERE v.environment_id = ${environmentId} AND v.position = one.position) AS id, position, name
+        FROM (SELECT at, position, name FROM events
+          WHERE environment_id = ${environmentId} AND name = ${one} LIMIT ${fewEventsMax + 1}) one`,
     ),
     " UNION ALL ",
   );

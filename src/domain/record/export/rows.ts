@@ -29,14 +29,17 @@ export const auditEnd = async (reader: StoreReader, orgId: string): Promise<numb
   (await reader.one<{ sequence: number }>(sql`SELECT sequence FROM auth_audit_heads WHERE org_id = ${orgId}`))
     ?.sequence ?? 0;
 
-/** The position of the last event before a time; 0 when there is none. The times of a log never fall. */
+/**
+ * The position of the last event before a time; 0 when there is none. The times of a log never fall. `+ 0` keeps the planner from
+ * reading the log by position for one time.
+ */
 export const positionBefore = async (
   reader: StoreReader,
   environmentId: string,
   at: Instant,
 ): Promise<number> =>
   (
-    await reader.one<{ position: number | null }>(sql`SELECT max(position) AS position FROM events
+    await reader.one<{ position: number | null }>(sql`SELECT max(position + 0) AS position FROM events
     WHERE environment_id = ${environmentId} AND at = (SELECT max(at) FROM events
       WHERE environment_id = ${environmentId} AND at < ${at})`)
   )?.position ?? 0;

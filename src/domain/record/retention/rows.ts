@@ -34,12 +34,15 @@ export const setDays = (
   session.run(sql`UPDATE environments SET retention_days = CAST(${days} AS BIGINT), updated_at = ${now}
     WHERE id = ${environmentId}`);
 
-/** The lowest position at or after the instant `at`; the position after the end when there is none. */
+/**
+ * The lowest position at or after the instant `at`; the position after the end when there is none. `+ 0` keeps the planner from
+ * reading the log by position for one time.
+ */
 export async function positionAt(store: Store, environmentId: string, at: Instant): Promise<number> {
   const first = await store.one<{ at: number }>(sql`SELECT at FROM events
     WHERE environment_id = ${environmentId} AND at >= ${at} ORDER BY at, id LIMIT 1`);
   const row = first
-    ? await store.one<{ position: number }>(sql`SELECT min(position) AS position FROM events
+    ? await store.one<{ position: number }>(sql`SELECT min(position + 0) AS position FROM events
         WHERE environment_id = ${environmentId} AND at = ${first.at}`)
     : await store.one<{ position: number }>(sql`SELECT position + 1 AS position FROM heads
         WHERE environment_id = ${environmentId}`);

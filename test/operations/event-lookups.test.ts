@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { firstSince, lastUntil } from "../../src/domain/engine/repairs/replays/rows.ts";
+import { openLook } from "../../src/domain/log/log/look.ts";
+import { namesScanCap } from "../../src/domain/log/log/rows.ts";
+import { positionBefore } from "../../src/domain/record/export/rows.ts";
+import { positionAt } from "../../src/domain/record/retention/rows.ts";
+import { render, type Sql, sql } from "../../src/kit/sql.ts";
+import type { Store } from "../../src/store/store.ts";
+import { storeOf } from "../cluster/load.ts";
+import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
+import { plant } from "../support/plant.ts";
+import { engines, type Home, makeHome } from "../support/server.ts";
+
+const stored = namesScanCap + 2_000;
+const rare = 3;
+const environmentId = "env_1";
+
+describe.each(engines)("lookups of events on %s", (engine) => {
+  let home: Home;
+  let store: Store;
+  let explained: Pick<Store, "all" | "one">;
+  /** What each statement reads that has the text: rows on PostgreSQL, its searches of `events` on libSQL. */
+  let looks: { text: string; rows: number; searches: string[] }[] = [];
+
+  async function explain(query: Sql): Promise<void> {
+    const { text } = render(query, () => "?", "shown");
+    const isPostgres = engine === "postgres";
+    const how = isPostgres ? sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON)` : sql`EXPLAIN QUERY PLAN`;
+    const rows = await store.all<{ "QUERY PLAN"?: unknown; detail?: string }>(sql`${how} ${query}`);
+    const plan = rows[0]?.["QUERY PLAN"];
+    const [top] = (typeof plan === "string" ? JSON.parse(plan) : (plan ?? [])) as { Plan: PlanNode }[];
+    const searches = rows.flatMap(({ detail }) =>
+      detail && /^(SEARCH|SCAN) (events|v)\b/.test(detail) ? detail : [],
+    );
+    looks.push({ text, rows: top ? rowsRead(top.Plan) : 0, searches });
+  }
+
+  beforeAll(async () => {
+    home = await makeHome(engine);
+    store = await storeOf(home);
+    const plantEvents = (name: string, count: number, first: number) =>
+      plant(
+        store,
+        "events",
+        count,
+        {
+          ...{ environment_id: `'${environmentId}'`, position: "n", at: "n", name: `'${name}'` },
+          ...{
+            id: "'evt_0' || substr(CAST(100000000 + n AS TEXT), 2)",
+            version: "1",
+            data: "'{}'",
+            source: "'api'",
+          },
+        },
+        first,
+      );
+    await plantEvents("shop.rare", rare, 1);
+    await plantEvents("shop.busy", stored, rare + 1);
+    explained = {
+      async all<Row extends object>(query: Sql) {
+        await explain(query);
+        return store.all<Row>(query);
+      },
+      async one<Row extends object>(query: Sql) {
+        await explain(query);
+        return store.one<Row>(query);
+      },
+    };
+  }, 60_000);
+  afterAll(async () => {
+    await store?.close();
+    await home?.remove();
+  });
+
+  /** The looks at whole environments: by none of name, time and position. */
+  const wide = () =>
+    looks.flatMap(({ text, rows, searches }) =>
+      rows > 4 * rare || searches.some((search) => !/environment_id=\? AND (name|at|position)\b/.test(search))
+        ? `${rows} rows, ${searches}: ${text}`
+        : [],
+    );
+
+  test("few events of a name behind many others are read by their name", async () => {
+    looks = [];
+    const look = openLook(explained, { environmentId, name: "RARE" });
+    const { keys } = await look.keys(undefined, 20);
+    expect(keys.map(({ position }) => Number(position))).toEqual([3, 2, 1]);
+    expect(keys[0]!.id).toBe("evt_000000003");
+    expect(await look.count()).toEqual({ count: rare, isCut: false });
+    looks = looks.filter(({ text }) => text.includes("name = "));
+    expect(looks.length).toBe(3);
+    expect(wide()).toEqual([]);
+  });
+
+  test("positions of a time are read by the time", async () => {
+    looks = [];
+    const middle = stored / 2;
+    const reader = { ...store, ...explained } as Store;
+    expect(await positionAt(reader, environmentId, middle)).toBe(middle);
+    expect(await positionBefore(reader, environmentId, middle)).toBe(middle - 1);
+    expect(await firstSince(reader, environmentId, middle)).toBe(middle);
+    expect(await lastUntil(reader, environmentId, middle)).toBe(middle);
+    expect(looks.length).toBe(5);
+    expect(wide()).toEqual([]);
+  });
+});
