@@ -6,10 +6,10 @@ import { openEventLog } from "../../src/domain/log/log/service.ts";
 import { listStreams } from "../../src/domain/log/streams/rows.ts";
 import { countRows, listRows } from "../../src/domain/record/audit/rows.ts";
 import { trailRuns } from "../../src/domain/record/history/rows.ts";
-import { type Sql, sql } from "../../src/kit/sql.ts";
+import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { storeOf } from "../cluster/load.ts";
-import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
+import { lookingAt, rowsReadFor } from "../support/plan-rows.ts";
 import { plant } from "../support/plant.ts";
 import { type Home, makeHome } from "../support/server.ts";
 
@@ -47,25 +47,9 @@ describe("rows that lists read of 60,000, of which none matches", () => {
       ...{ ended_at: "n", updated_at: "n" },
     });
     await store.write((session) => session.run(sql`ANALYZE`));
-    const explained = async (query: Sql): Promise<void> => {
-      const [row] = await store.all<{ "QUERY PLAN": unknown }>(
-        sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
-      );
-      const text = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: PlanNode }];
-      read += rowsRead(Plan);
-    };
-    reader = {
-      ...store,
-      async all<Row extends object>(query: Sql) {
-        await explained(query);
-        return store.all<Row>(query);
-      },
-      async one<Row extends object>(query: Sql) {
-        await explained(query);
-        return store.one<Row>(query);
-      },
-    };
+    reader = lookingAt(store, async (query) => {
+      read += await rowsReadFor(store, query);
+    });
   }, 60_000);
   afterAll(async () => {
     await store?.close();

@@ -7,7 +7,7 @@ import { positionAt } from "../../src/domain/record/retention/rows.ts";
 import { render, type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { storeOf } from "../cluster/load.ts";
-import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
+import { lookingAt, rowsReadFor } from "../support/plan-rows.ts";
 import { plant } from "../support/plant.ts";
 import { engines, type Home, makeHome } from "../support/server.ts";
 
@@ -18,21 +18,21 @@ const environmentId = "env_1";
 describe.each(engines)("lookups of events on %s", (engine) => {
   let home: Home;
   let store: Store;
-  let explained: Pick<Store, "all" | "one">;
-  /** What each statement reads that has the text: rows on PostgreSQL, its searches of `events` on libSQL. */
+  let reader: Store;
+  /** Of each question: the rows that it reads on PostgreSQL, and how it finds events on libSQL. */
   let looks: { text: string; rows: number; searches: string[] }[] = [];
 
-  async function explain(query: Sql): Promise<void> {
+  async function look(query: Sql): Promise<void> {
     const { text } = render(query, () => "?", "shown");
-    const isPostgres = engine === "postgres";
-    const how = isPostgres ? sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON)` : sql`EXPLAIN QUERY PLAN`;
-    const rows = await store.all<{ "QUERY PLAN"?: unknown; detail?: string }>(sql`${how} ${query}`);
-    const plan = rows[0]?.["QUERY PLAN"];
-    const [top] = (typeof plan === "string" ? JSON.parse(plan) : (plan ?? [])) as { Plan: PlanNode }[];
-    const searches = rows.flatMap(({ detail }) =>
-      detail && /^(SEARCH|SCAN) (events|v)\b/.test(detail) ? detail : [],
-    );
-    looks.push({ text, rows: top ? rowsRead(top.Plan) : 0, searches });
+    if (engine === "postgres") {
+      looks.push({ text, rows: await rowsReadFor(store, query), searches: [] });
+      return;
+    }
+    const steps = await store.all<{ detail: string }>(sql`EXPLAIN QUERY PLAN ${query}`);
+    const searches = steps
+      .map(({ detail }) => detail)
+      .filter((detail) => /^(SEARCH|SCAN) (events|v)\b/.test(detail));
+    looks.push({ text, rows: 0, searches });
   }
 
   beforeAll(async () => {
@@ -56,16 +56,7 @@ describe.each(engines)("lookups of events on %s", (engine) => {
       );
     await plantEvents("shop.rare", rare, 1);
     await plantEvents("shop.busy", stored, rare + 1);
-    explained = {
-      async all<Row extends object>(query: Sql) {
-        await explain(query);
-        return store.all<Row>(query);
-      },
-      async one<Row extends object>(query: Sql) {
-        await explain(query);
-        return store.one<Row>(query);
-      },
-    };
+    reader = lookingAt(store, look);
   }, 60_000);
   afterAll(async () => {
     await store?.close();
@@ -82,11 +73,11 @@ describe.each(engines)("lookups of events on %s", (engine) => {
 
   test("few events of a name behind many others are read by their name", async () => {
     looks = [];
-    const look = openLook(explained, { environmentId, name: "RARE" });
-    const { keys } = await look.keys(undefined, 20);
+    const found = openLook(reader, { environmentId, name: "RARE" });
+    const { keys } = await found.keys(undefined, 20);
     expect(keys.map(({ position }) => Number(position))).toEqual([3, 2, 1]);
     expect(keys[0]!.id).toBe("evt_000000003");
-    expect(await look.count()).toEqual({ count: rare, isCut: false });
+    expect(await found.count()).toEqual({ count: rare, isCut: false });
     looks = looks.filter(({ text }) => text.includes("name = "));
     expect(looks.length).toBe(3);
     expect(wide()).toEqual([]);
@@ -95,7 +86,6 @@ describe.each(engines)("lookups of events on %s", (engine) => {
   test("positions of a time are read by the time", async () => {
     looks = [];
     const middle = stored / 2;
-    const reader = { ...store, ...explained } as Store;
     expect(await positionAt(reader, environmentId, middle)).toBe(middle);
     expect(await positionBefore(reader, environmentId, middle)).toBe(middle - 1);
     expect(await firstSince(reader, environmentId, middle)).toBe(middle);

@@ -17,10 +17,10 @@ import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";
 import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
 import { testClock } from "../../src/kit/clock.ts";
-import { type Sql, sql } from "../../src/kit/sql.ts";
+import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { storeOf } from "../cluster/load.ts";
-import { type PlanNode, rowsRead } from "../support/plan-rows.ts";
+import { lookingAt, rowsReadFor } from "../support/plan-rows.ts";
 import { type Home, makeHome } from "../support/server.ts";
 
 const rowsMax = 200_000;
@@ -98,25 +98,9 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       ] as const)
         for (const statement of fill(environmentId, count)) await session.run(statement);
     });
-    const explained = async (query: Sql): Promise<void> => {
-      const [row] = await store.all<{ "QUERY PLAN": unknown }>(
-        sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
-      );
-      const text = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof text === "string" ? JSON.parse(text) : text) as [{ Plan: PlanNode }];
-      read += rowsRead(Plan);
-    };
-    const reader: Store = {
-      ...store,
-      async all<Row extends object>(query: Sql) {
-        await explained(query);
-        return store.all<Row>(query);
-      },
-      async one<Row extends object>(query: Sql) {
-        await explained(query);
-        return store.one<Row>(query);
-      },
-    };
+    const reader = lookingAt(store, async (query) => {
+      read += await rowsReadFor(store, query);
+    });
     const clock = testClock(now);
     checks = [
       logCheck(reader),

@@ -5,7 +5,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { render, type Sql, sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Session, Store } from "../../src/store/store.ts";
-import { type PlanNode, rowsRead } from "./plan-rows.ts";
+import { rowsReadFor } from "./plan-rows.ts";
 import { plant } from "./plant.ts";
 import { type EngineName, makeHome } from "./server.ts";
 
@@ -141,12 +141,7 @@ function watchPlans(store: Store) {
       if (!text.includes(" AS turn") && !text.includes('"environmentId"')) return;
       asked.set(text, query);
       if (store.engine !== "postgres") return;
-      const [row] = await reader.all<{ "QUERY PLAN": unknown }>(
-        sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
-      );
-      const plan = row!["QUERY PLAN"];
-      const [{ Plan }] = (typeof plan === "string" ? JSON.parse(plan) : plan) as [{ Plan: PlanNode }];
-      worst = Math.max(worst, rowsRead(Plan));
+      worst = Math.max(worst, await rowsReadFor(reader, query));
     },
     /** Rows read for the worst of them on Postgres; on libSQL, what is read as a whole or sorted. */
     async found(): Promise<{ asked: number; worst: number; scans: string[] }> {
