@@ -27,9 +27,9 @@ export function openLog(
   host: Host,
   { runsPart, schemas, flow }: { runsPart: RunsPart; schemas: Upcasts; flow: Flow },
 ): LogPart {
-  const { store, clock, ids, log, watch, bus, frames } = host;
+  const { store, clock, ids, log, watch, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued, serving } = runsPart;
-  const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
+  const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
   const tellAppended = appendFrames(frames);
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, quotas, serving },

@@ -21,10 +21,10 @@ export interface TopicsPart extends Part {
 
 /** Developer topics, and their log in every environment. */
 export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
-  const { config, store, clock, ids, log, watch, bus } = host;
+  const { config, store, clock, ids, log, watch } = host;
   const topicFeeds = openFeeds({
     ...{ reads: topicReads(store), log },
-    ...feedHints<TopicMessage>(bus, "topics"),
+    ...feedHints<TopicMessage>(host, "topics"),
   });
   const topics = openTopics({
     ...{ store, clock, ids, watch, feeds: topicFeeds },

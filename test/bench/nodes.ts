@@ -3,18 +3,21 @@ import { startNats } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { type Bench, runToEnd, startBench, stopAll } from "./processes.ts";
 
-// bun run bench:nodes [--rounds N] [--seconds N] [--nodes N]: what several nodes accept together, in relation to one before and
-// after, with the same callers in all and on the same cores. A round whose two lone figures differ by more than 15 % is void.
+// bun run bench:nodes [--rounds N] [--seconds N] [--nodes N] [--callers N]: what several nodes accept together, in relation to one before and
+// another after, with the same callers in all and on the same cores. A round whose two lone figures differ by more than 15 % is
+// void. Each node first has the whole load for as long as a server compiles its code under load; a node that still does is slower.
 const { values: given } = parseArgs({
   options: {
     rounds: { type: "string", default: "3" },
     seconds: { type: "string", default: "5" },
     nodes: { type: "string", default: "3" },
+    callers: { type: "string", default: "64" },
   },
 });
 const rounds = Number(given.rounds);
 const seconds = Number(given.seconds);
-const callers = 64;
+const callers = Number(given.callers);
+const warmUpS = 10;
 const driftMax = 0.15;
 
 const [postgres, nats] = await Promise.all([startPostgres(), startNats()]);
@@ -33,12 +36,13 @@ async function accepted(asked: readonly Bench[]): Promise<number> {
 }
 
 try {
+  for (let warmed = 0; warmed < warmUpS; warmed += seconds) for (const node of nodes) await accepted([node]);
   await accepted(nodes);
   const ratios: number[] = [];
   for (let round = 1; ratios.length < rounds && round <= 3 * rounds; round++) {
-    const before = await accepted([first]);
+    const before = await accepted([nodes[round % nodes.length]!]);
     const together = await accepted(nodes);
-    const after = await accepted([first]);
+    const after = await accepted([nodes[(round + 1) % nodes.length]!]);
     const alone = (before + after) / 2;
     const isVoid = Math.abs(before - after) / alone > driftMax;
     if (!isVoid) ratios.push(together / alone);

@@ -22,8 +22,11 @@ let files = 0;
 describe("feed", () => {
   let store: Store;
   let reads = 0;
+  /** How often events were made for those who read them. */
+  let made = 0;
   let nodes: { feeds: Feeds; deaf: boolean; listeners: Map<string, (hint: LogHint) => void> }[];
   let hints: LogHint[] = [];
+  let isReadElsewhere: boolean;
 
   beforeEach(async () => {
     store = await openStore({ clock: testClock(), log: silentLog, file: join(folder, `${++files}.db`) });
@@ -31,8 +34,9 @@ describe("feed", () => {
       session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
         VALUES (${env}, 0, 0, 0, 0, 1)`),
     );
-    reads = 0;
+    reads = made = 0;
     hints = [];
+    isReadElsewhere = true;
     nodes = [0, 1].map((place) => {
       const listeners = new Map<string, (hint: LogHint) => void>();
       const counted: Pick<Store, "all"> = {
@@ -48,6 +52,7 @@ describe("feed", () => {
           reads: eventReads(counted),
           log: silentLog,
           hasOthers: () => true,
+          hasReadersElsewhere: () => isReadElsewhere,
           publishHint(hint) {
             hints.push(hint);
             for (const [other, node] of nodes.entries())
@@ -80,7 +85,11 @@ describe("feed", () => {
       });
     });
     await commitEvents(store, env, events);
-    if (!silent) nodes[0]!.feeds.committed(env, events);
+    if (!silent)
+      nodes[0]!.feeds.committed(env, events.at(-1)!.position, () => {
+        made++;
+        return events;
+      });
     return events;
   };
   const reader = () => {
@@ -132,6 +141,19 @@ describe("feed", () => {
     await settled();
     expect(there.got).toEqual(upTo(2));
     expect(hints.at(-1)!.events).toBeUndefined();
+  });
+
+  test("a commit that no other node is known to read is told by its head alone, and read there", async () => {
+    isReadElsewhere = false;
+    await commit(2);
+    expect([hints.at(-1), made]).toEqual([{ environmentId: env, head: 2 }, 0]);
+    const [here, there] = [reader(), reader()];
+    await nodes[0]!.feeds.follow(env, here);
+    await nodes[1]!.feeds.follow(env, there);
+    await commit(2);
+    await settled();
+    expect(hints.at(-1)).toEqual({ environmentId: env, head: 4 });
+    expect([here.got, there.got]).toEqual([upTo(4, 3), upTo(4, 3)]);
   });
 
   test("a lost hint costs order nothing: the next one brings what is missing, in order", async () => {

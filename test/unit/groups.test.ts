@@ -52,7 +52,10 @@ describe("members of a group", () => {
       session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
         VALUES (${env}, 0, 0, 0, 0, 1)`),
     );
-    const alone = { log: silentLog, hasOthers: () => false, publishHint: () => {}, listen: () => () => {} };
+    const alone = {
+      ...{ log: silentLog, publishHint: () => {}, listen: () => () => {} },
+      ...{ hasOthers: () => false, hasReadersElsewhere: () => false },
+    };
     const topicFeeds = openFeeds({ ...alone, reads: topicReads(store) });
     beforeRead = async () => {};
     const topicsPast = openTopicsPast(store);

@@ -52,6 +52,7 @@ describe("subscriptions", () => {
     const alone = {
       log: silentLog,
       hasOthers: () => false,
+      hasReadersElsewhere: () => false,
       publishHint: () => {},
       listen: () => () => {},
     };
@@ -94,7 +95,7 @@ describe("subscriptions", () => {
       });
     });
     await commitEvents(store, env, events);
-    if (!elsewhere) feeds.committed(env, events);
+    if (!elsewhere) feeds.committed(env, position, () => events);
   }
 
   async function subscribe(input: SubscribeInput, full: () => void | Promise<void> = () => {}) {

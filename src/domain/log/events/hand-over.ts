@@ -73,8 +73,7 @@ export function openHandOver(deps: HandOverDeps) {
     const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
     for (const [environmentId, own] of byEnvironment) {
       own.sort((a, b) => a.position - b.position);
-      feeds.committed(
-        environmentId,
+      feeds.committed(environmentId, own.at(-1)!.position, () =>
         own.map(({ ord, position, at }) => loggedEvent(events[ord - 1]!, position, at)),
       );
     }

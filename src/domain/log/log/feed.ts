@@ -5,6 +5,8 @@ import type { LoggedEvent } from "./rows.ts";
 
 /** A commit's events travel with its hint up to this size; readers of larger ones read the store. */
 export const feedHintBytesMax = 64 * 1024;
+/** What an event has beside its payloads, in a hint. */
+const entryBytes = 300;
 
 /** A reader that has joined a feed. */
 export interface Following {
@@ -24,8 +26,8 @@ export interface Feeds<Event = LoggedEvent> {
   follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following>;
   /** Whether a commit in this environment has readers, here or perhaps on another node. */
   wanted(environmentId: string): boolean;
-  /** Passes a commit of this node on: the events of one environment, in order. */
-  committed(environmentId: string, events: readonly Event[]): void;
+  /** Passes a commit of this node on: the events of one environment up to `head`, in order, made only where somebody reads them. */
+  committed(environmentId: string, head: number, events: () => readonly Event[]): void;
   /**
    * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.
    */
@@ -39,7 +41,7 @@ export interface Feeds<Event = LoggedEvent> {
  * position.
  */
 export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds<Event> {
-  const { reads, publishHint, hasOthers } = deps;
+  const { reads, publishHint, hasOthers, hasReadersElsewhere } = deps;
   const feeds: OpenFeeds<Event> = new Map();
   const opening = new Map<string, Promise<EnvironmentFeed<Event>>>();
 
@@ -73,16 +75,14 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
 
     wanted: (environmentId) => feeds.has(environmentId) || hasOthers(),
 
-    committed(environmentId, events) {
-      const head = events.at(-1)?.position;
-      if (head === undefined) return;
-      feeds.get(environmentId)?.applyHint({ environmentId, head, events: [...events] });
+    committed(environmentId, head, events) {
+      const feed = feeds.get(environmentId);
+      const isReadElsewhere = hasOthers() && hasReadersElsewhere(environmentId);
+      const made = feed || isReadElsewhere ? events() : [];
+      feed?.applyHint({ environmentId, head, events: [...made] });
       if (!hasOthers()) return;
-      const bytes = events.reduce(
-        (sum, event) => sum + event.data.length + (event.metadata?.length ?? 0) + 300,
-        0,
-      );
-      publishHint({ environmentId, head, ...(bytes <= feedHintBytesMax && { events: [...events] }) });
+      const isCarried = isReadElsewhere && bytesOf(made) <= feedHintBytesMax;
+      publishHint({ environmentId, head, ...(isCarried && { events: [...made] }) });
     },
 
     async compareOnce() {
@@ -100,4 +100,10 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
 
     size: () => feeds.size,
   };
+}
+
+function bytesOf(events: readonly LogEntry[]): number {
+  let bytes = 0;
+  for (const { data, metadata } of events) bytes += data.length + (metadata?.length ?? 0) + entryBytes;
+  return bytes;
 }

@@ -79,19 +79,18 @@ export function openPublishQueue({ store, clock, ids, feeds, watch, onPublished 
     const wanted = [...placed].filter(([{ environmentId }]) => feeds.wanted(environmentId));
     const byEnvironment = Map.groupBy(wanted, ([{ environmentId }]) => environmentId);
     for (const [environmentId, own] of byEnvironment) {
-      const messages = own.map(
-        ([{ id, topic, data, metadata }, { position, at }]): TopicMessage => ({
-          id,
-          position,
-          topic,
-          data,
-          metadata,
-          at,
-        }),
-      );
-      feeds.committed(
-        environmentId,
-        messages.sort((a, b) => a.position - b.position),
+      own.sort(([, a], [, b]) => a.position - b.position);
+      feeds.committed(environmentId, own.at(-1)![1].position, () =>
+        own.map(
+          ([{ id, topic, data, metadata }, { position, at }]): TopicMessage => ({
+            id,
+            position,
+            topic,
+            data,
+            metadata,
+            at,
+          }),
+        ),
       );
     }
   }
