@@ -1,10 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { expireSliceMax } from "./limits.ts";
 
-/**
- * A transaction that deletes in the background should block other writers no longer than this; the next slice is sized to
- * fit.
- */
+/** The deletion of a slice should keep other writers waiting no longer than this; the next slice is sized to fit. */
 const expireSliceMs = 10;
 const expireSliceMin = 10;
 /** The least and the longest pause between slices: one that waited for a lock tells nothing of the store. */
@@ -16,6 +13,9 @@ export function nextSlice(rows: number, tookMs: number): number {
   if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
   return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;
 }
+
+/** A store's `write`, or a leader's. */
+type Write<Session> = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** Fits slices to the time that the last ones took: a run may have one step or ten thousand. */
 export class SliceSize {
@@ -32,21 +32,31 @@ export class SliceSize {
     return this.#rows;
   }
 
-  async timed(work: () => Promise<number>): Promise<number> {
+  /**
+   * Deletes a slice in a transaction of its own. Its size goes by the deletion alone: the way to the store and the commit take as
+   * long for ten rows as for two hundred, and on a slow disk longer than a slice may.
+   */
+  async delete<Session>(
+    write: Write<Session>,
+    deletion: (session: Session) => Promise<number>,
+  ): Promise<number> {
     const from = this.#clock.elapsed();
+    // After a failure the same rows may have been too many for one transaction.
+    let deletedMs = Number.POSITIVE_INFINITY;
     try {
-      const gone = await work();
-      this.#tookMs = this.#clock.elapsed() - from;
-      this.#rows = nextSlice(this.#rows, this.#tookMs);
+      const [gone, ms] = await write(async (session) => {
+        const begunAt = this.#clock.elapsed();
+        return [await deletion(session), this.#clock.elapsed() - begunAt];
+      });
+      deletedMs = ms;
       return gone;
-    } catch (error) {
-      // The same rows may have been too many for one transaction.
-      this.#rows = nextSlice(this.#rows, Number.POSITIVE_INFINITY);
-      throw error;
+    } finally {
+      this.#rows = nextSlice(this.#rows, deletedMs);
+      this.#tookMs = this.#clock.elapsed() - from;
     }
   }
 
-  /** Between two slices other writers have the store for as long as the last one took. */
+  /** Between two slices other writers have the store for as long as the last one took, its commit included. */
   rest(): Promise<void> {
     const restMs = Math.min(restMsMax, Math.max(breathMs, this.#tookMs));
     this.#tookMs = 0;

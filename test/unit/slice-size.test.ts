@@ -1,36 +1,82 @@
 import { expect, test } from "bun:test";
+import { expireSliceMax } from "../../src/kit/limits.ts";
 import { SliceSize } from "../../src/kit/slice-size.ts";
 
-test("a slice of rows is followed by a rest as long as it took, at least a breath and at most a second", async () => {
+/** A store that takes `rowMs` for a row, and `commitMs` for the way to it and the commit. */
+function storeOf({ rowMs, commitMs }: { rowMs: number; commitMs: number }) {
   let now = 0;
   const rests: number[] = [];
   const size = new SliceSize({
     elapsed: () => now,
-    sleep: async (ms) => void rests.push(ms),
-  });
-  const takes = (ms: number) =>
-    size.timed(async () => {
+    sleep: async (ms) => {
+      rests.push(ms);
       now += ms;
-      return 1;
+    },
+  });
+  const write = async <T>(work: (session: string) => Promise<T>): Promise<T> => {
+    now += commitMs / 2;
+    const done = await work("session");
+    now += commitMs / 2;
+    return done;
+  };
+  const slice = () =>
+    size.delete(write, async () => {
+      const { rows } = size;
+      now += rows * rowMs;
+      return rows;
     });
-  for (const ms of [12, 0.2, 30_000]) {
-    await takes(ms);
+  return { size, rests, slice };
+}
+
+test("a slice of rows is followed by a rest as long as it took, its commit included, at least a breath and at most a second", async () => {
+  for (const [commitMs, restMs] of [
+    [12, 12],
+    [0.2, 1],
+    [30_000, 1_000],
+  ] as const) {
+    const { size, rests, slice } = storeOf({ rowMs: 0, commitMs });
+    await slice();
     await size.rest();
+    // A slice in which nothing had to be deleted.
+    await size.rest();
+    expect(rests).toEqual([restMs, 1]);
   }
-  // A slice in which nothing had to be deleted.
-  await size.rest();
-  expect(rests).toEqual([12, 1, 1_000, 1]);
 });
 
-test("a slice that fails is half as large when it is tried again, down to the least", async () => {
-  const size = new SliceSize({ elapsed: () => 0, sleep: async () => {} });
-  const sizes: number[] = [];
-  for (let tried = 0; tried < 8; tried++) {
-    sizes.push(size.rows);
-    const work = async () => {
-      throw new Error("the statement took too long");
+test("a slice that fails is half as large when it is tried again, down to the least, wherever it failed", async () => {
+  for (const failsAt of ["deletion", "commit"] as const) {
+    const size = new SliceSize({ elapsed: () => 0, sleep: async () => {} });
+    const sizes: number[] = [];
+    const write = async <T>(work: (session: string) => Promise<T>): Promise<T> => {
+      const done = await work("session");
+      if (failsAt === "commit") throw new Error("the statement took too long");
+      return done;
     };
-    await expect(size.timed(work)).rejects.toThrow("too long");
+    for (let tried = 0; tried < 8; tried++) {
+      sizes.push(size.rows);
+      const deletion = async () => {
+        if (failsAt === "deletion") throw new Error("the statement took too long");
+        return 1;
+      };
+      await expect(size.delete(write, deletion)).rejects.toThrow("too long");
+    }
+    expect(sizes).toEqual([200, 100, 50, 25, 12, 10, 10, 10]);
   }
-  expect(sizes).toEqual([200, 100, 50, 25, 12, 10, 10, 10]);
+});
+
+test("a slow commit makes no slice smaller: a slice is as large as its deletion lets it", async () => {
+  for (const [rowMs, least, most] of [
+    [0.01, expireSliceMax, expireSliceMax],
+    [0.2, 25, 50],
+    [4, 10, 10],
+  ] as const)
+    for (const commitMs of [0, 15, 300]) {
+      const { size, slice } = storeOf({ rowMs, commitMs });
+      for (let turn = 0; turn < 10; turn++) await slice();
+      for (let turn = 0; turn < 10; turn++) {
+        expect(size.rows).toBeGreaterThanOrEqual(least);
+        expect(size.rows).toBeLessThanOrEqual(most);
+        await slice();
+      }
+    }
 });

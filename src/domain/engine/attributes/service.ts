@@ -102,7 +102,7 @@ export function openAttributes({
         if (leaving.length === 0) return;
         for (const one of leaving) {
           const limit = size.rows;
-          const found = await size.timed(() => write((session) => rows.deleteValues(session, one, limit)));
+          const found = await size.delete(write, (session) => rows.deleteValues(session, one, limit));
           if (found < limit) await write((session) => rows.deleteName(session, one));
           await size.rest();
         }

@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
+import { whenDue } from "../../../kit/when-due.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
@@ -53,9 +54,6 @@ export interface BatchStartsDeps {
   /** Whether the node's clock can be trusted: without that it closes nothing. */
   knowsTime: () => boolean;
 }
-
-/** What is locked stays due: the loop comes back after this, and does not spin. */
-const againMsMin = 20;
 
 export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
   const { store, clock, log, starts, quotas, onQueued, onCreated } = deps;
@@ -136,9 +134,10 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
     async closeOnce() {
       if (!deps.knowsTime()) return {};
       const work = workOnSome(closeSlice, () => rows.environmentsDueNow(store, clock.now()));
-      await roundRobin([work], { clock, limit: batchSliceMax });
-      const next = await rows.nextCloseAt(store);
-      return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
+      return whenDue(clock, {
+        nextAt: () => rows.nextCloseAt(store),
+        move: () => roundRobin([work], { clock, limit: batchSliceMax }),
+      });
     },
   };
 }

@@ -3,6 +3,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
+import { whenDue } from "../../../kit/when-due.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Quotas } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
@@ -59,9 +60,6 @@ export interface DebounceDeps {
   /** Whether the node's clock can be trusted: without that it fires nothing. */
   knowsTime: () => boolean;
 }
-
-/** A locked entry stays due: the loop comes back after this, and does not spin. */
-const fireEveryMsMin = 20;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
   const { store, clock, log, starts, onQueued } = deps;
@@ -137,9 +135,10 @@ export function openDebounce(deps: DebounceDeps): Debounce {
     async fireOnce() {
       if (!deps.knowsTime()) return {};
       const work = workOnSome(fireSlice, () => rows.environmentsDueNow(store, clock.now()));
-      await roundRobin([work], { clock, limit: debounceSliceMax });
-      const next = await rows.nextFireAt(store);
-      return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };
+      return whenDue(clock, {
+        nextAt: () => rows.nextFireAt(store),
+        move: () => roundRobin([work], { clock, limit: debounceSliceMax }),
+      });
     },
   };
 }

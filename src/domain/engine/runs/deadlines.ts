@@ -9,6 +9,7 @@ import {
   workOn,
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { whenDue } from "../../../kit/when-due.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
 import { wakeSliceMax } from "./limits.ts";
 import type { NewRun, QueueHint } from "./run.ts";
@@ -116,6 +117,10 @@ export interface DeadlinesDeps {
 
 /** The tick of loop `runs.deadlines`; answers in how many milliseconds the next is due. */
 export function openDeadlines({ store, clock, onCancelled, onQueued }: DeadlinesDeps) {
+  const nextAt = async (): Promise<Instant | undefined> => {
+    const next = await store.one<{ at: number | null }>(sql`SELECT min(due_at) AS at FROM run_deadlines`);
+    return next?.at ?? undefined;
+  };
   const work = workOn(
     async (slice) => {
       const { rows, cancelled, undone } = await store.write((session) => endDue(session, clock.now(), slice));
@@ -131,12 +136,6 @@ export function openDeadlines({ store, clock, onCancelled, onQueued }: Deadlines
     },
     () => store.all<WorkScope>(environmentsDue(due(clock.now()))),
   );
-  return async (): Promise<{ againInMs?: number }> => {
-    await roundRobin([work], { clock, limit: wakeSliceMax });
-    const next = await store.one<{ at: number | null }>(sql`SELECT min(due_at) AS at FROM run_deadlines`);
-    return next?.at == null ? {} : { againInMs: Math.max(againMsMin, next.at - clock.now()) };
-  };
+  return (): Promise<{ againInMs?: number }> =>
+    whenDue(clock, { nextAt, move: () => roundRobin([work], { clock, limit: wakeSliceMax }) });
 }
-
-/** A row that another node holds stays due: the loop comes back after this, and does not spin. */
-const againMsMin = 20;

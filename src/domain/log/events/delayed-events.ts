@@ -8,6 +8,7 @@ import { roundRobin, workOn } from "../../../kit/round-robin.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Watch } from "../../../kit/watch.ts";
+import { whenDue } from "../../../kit/when-due.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import * as rows from "./delayed-rows.ts";
 import {
@@ -54,8 +55,6 @@ export interface DelayedDeps {
   knowsTime: () => boolean;
 }
 
-/** An event that another node has taken stays due: the loop comes back after this, and does not spin. */
-const againMsMin = 20;
 const environmentsKept = 1_000;
 
 /** Throws the fault that names the field. */
@@ -176,9 +175,10 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
 
     async emitOnce() {
       if (!deps.knowsTime()) return {};
-      await roundRobin([work], { clock, limit: delayedSliceMax });
-      const next = await rows.nextWakeAt(store);
-      return next === undefined ? {} : { againInMs: Math.max(againMsMin, next - clock.now()) };
+      return whenDue(clock, {
+        nextAt: () => rows.nextWakeAt(store),
+        move: () => roundRobin([work], { clock, limit: delayedSliceMax }),
+      });
     },
   };
 

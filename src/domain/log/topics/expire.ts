@@ -45,9 +45,7 @@ export function openExpiry({ store, clock, log, keptMs, floorGuards }: ExpiryDep
       const limit = size.rows;
       const floor = await horizon(environmentId, needed, limit);
       if (floor === undefined) break;
-      gone += await size.timed(() =>
-        write((session) => expireMessages(session, environmentId, floor, limit)),
-      );
+      gone += await size.delete(write, (session) => expireMessages(session, environmentId, floor, limit));
       await size.rest();
     }
     return { gone, used, isMore: used > slices };

@@ -37,11 +37,9 @@ export function openEventExpiry(deps: {
       const isLast = found.needed === null && found.count < limit;
       const floor = found.needed ?? (isLast ? below : last + 1);
       await write((session) => rows.raiseFloor(session, environmentId, floor));
-      gone += await size.timed(() =>
-        write((session) =>
-          rows.deleteEvents(session, environmentId, { last, limit }, (which) =>
-            forgetBytes(session, environmentId, which),
-          ),
+      gone += await size.delete(write, (session) =>
+        rows.deleteEvents(session, environmentId, { last, limit }, (which) =>
+          forgetBytes(session, environmentId, which),
         ),
       );
       if (found.needed !== null || isLast) break;

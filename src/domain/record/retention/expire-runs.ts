@@ -52,13 +52,11 @@ export function openRunExpiry(deps: {
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
       }
       if (old.length > 0)
-        gone += await size.timed(() =>
-          write(async (session) => {
-            const deleted = await rows.deleteRuns(session, old);
-            await rows.deleteErrorGroups(session, { environmentId, before, limit });
-            return deleted;
-          }),
-        );
+        gone += await size.delete(write, async (session) => {
+          const deleted = await rows.deleteRuns(session, old);
+          await rows.deleteErrorGroups(session, { environmentId, before, limit });
+          return deleted;
+        });
       const last = found.at(-1);
       if (found.length < limit || !last) {
         places.delete(environmentId);
