@@ -5,6 +5,8 @@ import type { Host } from "./part.ts";
 
 /** What every log's entries have; older nodes may lack what a newer log adds to them. */
 const AnyLogHint = Type.Object({
+  /** Older nodes do not say it. */
+  from: Type.Optional(Type.String()),
   environmentId: Type.String(),
   head: Type.Integer(),
   events: Type.Optional(
@@ -18,25 +20,24 @@ const AnyLogHint = Type.Object({
   ),
 });
 
-/** The node `from` follows this log, and a hint came to it without events. */
+/** The node `from` follows this log. */
 const FollowedLog = Type.Object({ from: Type.String(), log: Type.String(), environmentId: Type.String() });
 
-/** For so long other nodes send it the events themselves. The first hint behind that has none, so that it says so again. */
+/** For so long other nodes send it the events with their hints. It says so again with the first hint after half of that. */
 const followedMs = 10_000;
-/** Hints of large commits never have events: it says so no more often than this. */
 const repeatMs = followedMs / 2;
 /** Logs whose followers on other nodes are known; of others a hint names the head alone. */
-const followedMax = 1_000;
+const followedMax = 10_000;
 
 /**
- * How nodes hear of each other's commits to one log, on `{log}.{environmentId}`. Events cost their sender more than a whole
- * emit, and most logs have no reader on any other node: a hint without them is the rule, until a reader asks for them.
+ * How nodes hear of each other's commits to one log, on `{log}.{environmentId}`. Most logs have no reader on any other node, and
+ * writing the events out would be a third of what a commit costs its sender: a hint has none until a reader asks for them.
  */
 export function feedHints<Entry extends LogEntry>(
   { bus, clock, nodeId }: Pick<Host, "bus" | "clock" | "nodeId">,
   log: "log" | "topics",
 ): Pick<FeedsDeps<Entry>, "hasOthers" | "hasReadersElsewhere" | "publishHint" | "listen"> {
-  const hints = bus.channels(log, Type.Unsafe<LogHint<Entry>>(AnyLogHint));
+  const hints = bus.channels(log, Type.Unsafe<LogHint<Entry> & { from?: string }>(AnyLogHint));
   const followed = bus.channel("feeds.followed", FollowedLog);
   const followedUntil = new Map<string, number>();
   if (bus.kind === "nats")
@@ -50,12 +51,13 @@ export function feedHints<Entry extends LogEntry>(
   return {
     hasOthers: () => hasOthers(bus),
     hasReadersElsewhere: (environmentId) => (followedUntil.get(environmentId) ?? 0) > clock.elapsed(),
-    publishHint: (hint) => hints.publish(hint.environmentId, hint),
+    publishHint: (hint) => hints.publish(hint.environmentId, { from: nodeId, ...hint }),
     listen(environmentId, onHint) {
-      let askedAt = Number.NEGATIVE_INFINITY;
-      return hints.listen(environmentId, (hint) => {
-        if (hint.events === undefined && clock.elapsed() - askedAt >= repeatMs) {
-          askedAt = clock.elapsed();
+      let saidAt = Number.NEGATIVE_INFINITY;
+      return hints.listen(environmentId, ({ from, ...hint }) => {
+        // Its own hints reach a feed that was being opened at their commit.
+        if (from !== nodeId && clock.elapsed() - saidAt >= repeatMs) {
+          saidAt = clock.elapsed();
           followed.publish({ from: nodeId, log, environmentId });
         }
         onHint(hint);

@@ -33,8 +33,9 @@ export class SliceSize {
   }
 
   /**
-   * Deletes a slice in a transaction of its own. Its size goes by the deletion alone: the way to the store and the commit take as
-   * long for ten rows as for two hundred, and on a slow disk longer than a slice may.
+   * Deletes a slice in a transaction of its own. Its size goes by the deletion, and not by what begins and commits the
+   * transaction: that takes as long for ten rows as for two hundred, and on a slow disk longer than a slice may. A deletion of
+   * many round trips has the same fault, so it should have few.
    */
   async delete<Session>(
     write: Write<Session>,

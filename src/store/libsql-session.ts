@@ -70,6 +70,7 @@ export function asyncSession(session: SyncSession): Session {
     all: async (query) => asked().all(query),
     one: async (query) => asked().one(query),
     run: async (query) => asked().run(query),
+    runAll: async (queries) => queries.map((query) => asked().run(query)),
     together: async (reads) => reads.map((query) => asked().all(query)),
     async last(query) {
       asked().run(query);

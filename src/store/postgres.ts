@@ -270,6 +270,11 @@ async function transaction<T>(
     all: <R extends object>(query: Sql) => statement(query).then(rowsOf<R>, rethrow),
     one: (query) => statement(query).then((rows) => rows[0] as never, rethrow),
     run: (query) => statement(query).then((answer) => answer.count ?? 0, rethrow),
+    runAll: (queries) =>
+      inTurn(() => allOf(queries.map((query) => ask(client, query))), last ?? begun).then(
+        (answers) => answers.map(({ count }) => count ?? 0),
+        rethrow,
+      ),
     // These go with BEGIN: outside a transaction they would have read in vain, where a write would be committed.
     together: (reads) =>
       inTurn(() => allOf(reads.map((query) => ask(client, query))), last).then(

@@ -46,6 +46,8 @@ export interface Session {
   one<R extends object = Row>(query: Sql): Promise<R | undefined>;
   /** Rows changed. */
   run(query: Sql): Promise<number>;
+  /** Writes in one round trip, in their order: the rows that each changed. */
+  runAll(queries: readonly Sql[]): Promise<number[]>;
   /** Reads in one round trip, one after the other: each sees what the locks of those before it waited for. */
   together(reads: readonly Sql[]): Promise<Row[][]>;
   /** The last statement of the transaction: it travels with the commit, so its count stays unknown. */

@@ -26,6 +26,21 @@ export function togetherConformance(store: () => Store, newCounter: () => Promis
     expect(await store().one(sql`SELECT n FROM counters WHERE id = ${id}`)).toEqual({ n: 40 });
   });
 
+  test("what is written together is written in its order, and undone together", async () => {
+    const insertOf = (id: string) => sql`INSERT INTO things (id) VALUES (${id})`;
+    const likeMany = sql`DELETE FROM things WHERE id LIKE 'many-%'`;
+    const counts = await store().write((session) =>
+      session.runAll([insertOf("many-1"), insertOf("many-2"), likeMany, insertOf("many-3"), likeMany]),
+    );
+    expect(counts).toEqual([1, 1, 2, 1, 1]);
+    const refused = store().write(async (session) => {
+      await session.runAll([insertOf("many-4"), insertOf("many-4"), insertOf("many-5")]);
+    });
+    expect((await troubleOf(refused)).trouble).toBe("unique");
+    expect(await store().write((session) => session.runAll([]))).toEqual([]);
+    expect(await idsLike("many-")).toEqual([]);
+  });
+
   test("a last write that fails undoes the others; nothing is asked after it, and reads that fail undo too", async () => {
     const trouble = await troubleOf(
       store().write(async (session) => {

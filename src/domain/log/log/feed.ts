@@ -77,12 +77,13 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
 
     committed(environmentId, head, events) {
       const feed = feeds.get(environmentId);
-      const isReadElsewhere = hasOthers() && hasReadersElsewhere(environmentId);
-      const made = feed || isReadElsewhere ? events() : [];
-      feed?.applyHint({ environmentId, head, events: [...made] });
-      if (!hasOthers()) return;
+      const isTold = hasOthers();
+      const isReadElsewhere = isTold && hasReadersElsewhere(environmentId);
+      const made = feed || isReadElsewhere ? [...events()] : [];
+      feed?.applyHint({ environmentId, head, events: made });
+      if (!isTold) return;
       const isCarried = isReadElsewhere && bytesOf(made) <= feedHintBytesMax;
-      publishHint({ environmentId, head, ...(isCarried && { events: [...made] }) });
+      publishHint({ environmentId, head, ...(isCarried && { events: made }) });
     },
 
     async compareOnce() {

@@ -115,12 +115,15 @@ export function oldRuns(
 /** Runs that are over, with their steps, their history and their links to streams. */
 export async function deleteRuns(session: Session, runIds: readonly string[]): Promise<number> {
   const among = sql`(SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})`;
-  await session.run(sql`DELETE FROM steps WHERE run_id IN ${among}`);
-  await session.run(sql`DELETE FROM run_history WHERE run_id IN ${among}`);
-  await session.run(sql`DELETE FROM run_streams WHERE run_id IN ${among}`);
-  await session.run(sql`DELETE FROM batch_events WHERE run_id IN ${among}`);
-  await session.run(sql`DELETE FROM run_attributes WHERE run_id IN ${among}`);
-  return session.run(sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`);
+  const counts = await session.runAll([
+    sql`DELETE FROM steps WHERE run_id IN ${among}`,
+    sql`DELETE FROM run_history WHERE run_id IN ${among}`,
+    sql`DELETE FROM run_streams WHERE run_id IN ${among}`,
+    sql`DELETE FROM batch_events WHERE run_id IN ${among}`,
+    sql`DELETE FROM run_attributes WHERE run_id IN ${among}`,
+    sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`,
+  ]);
+  return counts.at(-1)!;
 }
 
 /**
