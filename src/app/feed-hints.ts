@@ -23,8 +23,9 @@ const AnyLogHint = Type.Object({
 /** The node `from` follows this log. */
 const FollowedLog = Type.Object({ from: Type.String(), log: Type.String(), environmentId: Type.String() });
 
-/** For so long other nodes send it the events with their hints. It says so again with the first hint after half of that. */
+/** A node that said that it follows a log gets events with the hints of the next ten seconds. */
 const followedMs = 10_000;
+/** A follower repeats that at the first hint after five seconds, so that a busy log always comes with its events. */
 const repeatMs = followedMs / 2;
 /** Logs whose followers on other nodes are known; of others a hint names the head alone. */
 const followedMax = 10_000;
@@ -55,7 +56,7 @@ export function feedHints<Entry extends LogEntry>(
     listen(environmentId, onHint) {
       let saidAt = Number.NEGATIVE_INFINITY;
       return hints.listen(environmentId, ({ from, ...hint }) => {
-        // Its own hints reach a feed that was being opened at their commit.
+        // A node's own hints come back to it. A feed needs them that was still being opened at the commit; no other node has to know.
         if (from !== nodeId && clock.elapsed() - saidAt >= repeatMs) {
           saidAt = clock.elapsed();
           followed.publish({ from: nodeId, log, environmentId });

@@ -3,9 +3,9 @@ import { startNats } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { type Bench, runToEnd, startBench, stopAll } from "./processes.ts";
 
-// bun run bench:nodes [--rounds N] [--seconds N] [--nodes N] [--callers N]: what several nodes accept together, in relation to one before and
-// another after, with the same callers in all and on the same cores. A round whose two lone figures differ by more than 15 % is
-// void. Each node first has the whole load for as long as a server compiles its code under load; a node that still does is slower.
+// bun run bench:nodes [--rounds N] [--seconds N] [--nodes N] [--callers N]: what several nodes accept together, in relation to one
+// before and another after, with the same callers in all and on the same cores. A round whose two lone figures differ by more than
+// 15 % is void. Each node first has the whole load for `warmUpS`: a server that still compiles most of its code is slower.
 const { values: given } = parseArgs({
   options: {
     rounds: { type: "string", default: "3" },

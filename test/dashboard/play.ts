@@ -28,7 +28,6 @@ interface Playing {
 
 /** How long each page took to show what was made by the API. */
 export type Seen = Record<string, number>;
-export const nameOf = ({ area, path }: Scene): string => (area ? `${area} ${path}` : path);
 
 /** The nets under the frames are taken away: what a page shows came by a frame. */
 const withoutNets = (page: Page) =>
@@ -95,7 +94,7 @@ async function play(
       const since = lived.now();
       const shown = await scene.make?.(stage);
       await shown?.waitFor();
-      if (shown) seen[nameOf(scene)] = Math.round(lived.now() - since);
+      if (shown) seen[area ? `${area} ${path}` : path] = Math.round(lived.now() - since);
       await scene.act(stage);
       await until(() => scene.found(stage), { about: `the API to say what was done in ${path}` });
       expect([path, complaints, breaches]).toEqual([path, [], []]);
