@@ -1,6 +1,7 @@
 #!/usr/bin/env bun
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
 import { exitCodes, withPointer } from "./cli/io.ts";
+import { keepMemory } from "./cli/kept-memory.ts";
 import { processIo } from "./cli/process-io.ts";
 import { rawCommands } from "./cli/raw-commands.ts";
 import type { Installed } from "./cli/run.ts";
@@ -13,6 +14,7 @@ function say(lines: readonly string[]): void {
 }
 
 async function serve(argv: readonly string[]): Promise<number | undefined> {
+  keepMemory();
   const parsed = await serveArguments(argv, process.env, process.cwd());
   if (!parsed.ok) {
     say(withPointer(parsed.errors, "svc help"));

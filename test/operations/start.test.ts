@@ -183,3 +183,21 @@ test("SIGTERM to the command that the README starts a server with ends all that 
     await removeFolder(folder);
   }
 }, 90_000);
+
+test("a server keeps its free memory, in the process that was started, unless it is told what to keep", async () => {
+  const unset = ["env", "-u", "MIMALLOC_PURGE_DELAY", "-u", "MIMALLOC_PURGE_HOLES"];
+  const server = await spawnServer({ engine: "libsql", command: unset });
+  const told = await spawnServer({ engine: "libsql", command: [...unset, "MIMALLOC_PURGE_DELAY=100"] });
+  const variables = ({ pid }: { pid(): number }) =>
+    readFileSync(`/proc/${pid()}/environ`, "utf8")
+      .split("\0")
+      .filter((one) => one.startsWith("MIMALLOC_"))
+      .sort();
+  try {
+    expect(variables(server)).toEqual(["MIMALLOC_PURGE_DELAY=60000", "MIMALLOC_PURGE_HOLES=0"]);
+    expect(variables(told)).toEqual(["MIMALLOC_PURGE_DELAY=100"]);
+    expect(await server.terminate()).toBe(0);
+  } finally {
+    await Promise.all([server.stop(), told.stop()]);
+  }
+}, 90_000);
