@@ -62,7 +62,7 @@ async function initialize(folder: string, data: string, adminUrl: string): Promi
     passwordFile,
     "-E",
     "UTF8",
-    "--no-locale",
+    "--locale=C.UTF-8",
   ];
   try {
     await run(asServerUser([findPostgresProgram("initdb"), "-D", making, ...options]));

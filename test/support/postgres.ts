@@ -141,7 +141,7 @@ function newDataDir(): Promise<string> {
     guard.unref();
     const dataDir = join(folder, "data");
     // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
-    const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
+    const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
     await run(asServerUser([findInitdb(), "-D", dataDir, ...options]));
     return dataDir;
   })();

@@ -36,14 +36,16 @@ export interface WaitedPlace {
 
 /** Every place that is waited for: a few index probes each, however many wait there. */
 export function placesWaited(store: Store): Promise<WaitedPlace[]> {
-  const next = (name: string) => sql`(SELECT ${sql.raw(`w.${name}`)} FROM waits w WHERE ${open}
-      AND (w.environment_id, w.place) > (found.environment_id, found.place)
+  const next = (name: string, behind: Sql) => sql`(SELECT ${sql.raw(`w.${name}`)} FROM waits w WHERE ${open} ${behind}
       ORDER BY w.environment_id, w.place LIMIT 1)`;
+  const behind = sql.raw("AND (w.environment_id, w.place) > (found.environment_id, found.place)");
+  // Begins at a row of the table: a constant would have the collation of the database, and the columns have their own.
   return store.all<WaitedPlace>(sql`WITH RECURSIVE found(environment_id, place) AS (
-      SELECT '', ''
+      SELECT ${next("environment_id", sql.empty)}, ${next("place", sql.empty)}
       UNION ALL
-      SELECT ${next("environment_id")}, ${next("place")} FROM found WHERE found.environment_id IS NOT NULL)
-    ${placesFrom(sql.raw("f.environment_id <> ''"))}`);
+      SELECT ${next("environment_id", behind)}, ${next("place", behind)} FROM found
+      WHERE found.environment_id IS NOT NULL)
+    ${placesFrom(sql.raw("f.environment_id IS NOT NULL"))}`);
 }
 
 /** The same of one environment. */

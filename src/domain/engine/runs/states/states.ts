@@ -42,6 +42,16 @@ export function openStates(deps: StatesDeps): States {
   async function look(): Promise<string[]> {
     const early = [...woken];
     woken.clear();
+    try {
+      return await placesToLookAt(early);
+    } catch (error) {
+      // The hints are still to be followed.
+      for (const environmentId of early) woken.add(environmentId);
+      throw error;
+    }
+  }
+
+  async function placesToLookAt(early: readonly string[]): Promise<string[]> {
     const places = await rows.placesWaited(store);
     // Woken during the read: their waits may be younger than it.
     known = new Set([...places.map((place) => place.environment_id), ...early, ...woken]);
