@@ -41,8 +41,7 @@ const programs: readonly Needed[] = [
   { find: findInitdb, debianPackage: "postgresql-15" },
   { find: findNats, debianPackage: "nats-server" },
   { find: findChrome, debianPackage: "chromium" },
-  { find: findGo, debianPackage: "golang-go" },
-  ...goLibraries.map((debianPackage) => ({ find: () => requireGoLibrary(debianPackage), debianPackage })),
+  // Those Debian's base and PostgreSQL bring along on most machines.
   ...[
     ["openssl", "openssl"],
     ["mkfs.ext4", "e2fsprogs"],
@@ -51,11 +50,17 @@ const programs: readonly Needed[] = [
     find: () => findProgram([name!], debianPackage!),
     debianPackage: debianPackage!,
   })),
+];
+
+/** What no user of svc needs. */
+const programsOfNight: readonly Needed[] = [
+  { find: findGo, debianPackage: "golang-go" },
+  ...goLibraries.map((debianPackage) => ({ find: () => requireGoLibrary(debianPackage), debianPackage })),
   promtool,
 ];
 
 function missing(): (Needed & { why: string })[] {
-  return programs.flatMap((needed) => {
+  return [...programs, ...(isNight ? programsOfNight : [])].flatMap((needed) => {
     try {
       needed.find();
       return [];
