@@ -32,26 +32,19 @@ export interface Share {
 }
 
 /**
- * Files with a bound in milliseconds that a loaded machine would break. Those that count lived time alone (support/lived.ts)
- * are not among them: no pause makes them fail.
+ * Files with a bound in milliseconds that a loaded machine would break. Those that count lived time (support/lived.ts), what a
+ * thread computed (support/held.ts) or what is asked after the bound (support/within.ts) are not among them.
  */
 export const judgedByTime: readonly string[] = [
   "attack/neighbours",
   "attack/races",
   "cluster/recovery",
-  "cluster/failover-times",
   "cluster/pages",
   "cluster/stuck",
   "dashboard/load",
-  "fault/disk-full-times",
-  "operations/cel-budgets",
   "operations/hostile-policies",
   "operations/nesting",
   "operations/push-moves",
-  "operations/shares-cron",
-  "operations/shares-runs",
-  "operations/slow-neighbours",
-  "operations/traces",
 ].map((name) => `test/${name}.test.ts`);
 
 /** What drives Chromium all the time and stands outside dashboard/. */
