@@ -18,7 +18,11 @@ export async function recordTimes(root: string): Promise<void> {
   if (!existsSync(keptIn(root))) return;
   const measured: Times = await Bun.file(keptIn(root)).json();
   const before: Times = await Bun.file(recordedIn(root)).json();
-  const rows = Object.entries({ ...before, ...measured })
+  // Of a file that has moved to another lane, what the other lane took is no more.
+  const shareOf = (key: string) => key.slice(key.indexOf(" "));
+  const known = new Set(Object.keys(measured).map(shareOf));
+  const left = Object.entries(before).filter(([key]) => !known.has(shareOf(key)));
+  const rows = [...left, ...Object.entries(measured)]
     .filter(([key, [seconds]]) => seconds >= toldSeconds && existsSync(join(root, key.split(" ")[2]!)))
     .sort(([one], [other]) => (one < other ? -1 : 1))
     .map(
