@@ -2,13 +2,17 @@ import { describe, expect, test } from "bun:test";
 import { Type } from "@sinclair/typebox";
 import { unary } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { isNight } from "../support/night.ts";
 import { engines } from "../support/server.ts";
 import { tryDoors } from "./doors.suite.ts";
 
 const options = { seed: 1, long: false, engines, log: () => {} };
 
+/** On libSQL all doors are tried by day too, with planted breaches. */
+const enginesAsked = engines.filter((engine) => isNight || engine === "postgres");
+
 describe("what comes in by any door leaves by every door", () => {
-  test.each(engines)(
+  test.each(enginesAsked)(
     "on %s",
     async (engine) => {
       const { attempts, breaches } = await tryDoors(engine, options);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { startNats } from "../support/nats.ts";
+import { isNight } from "../support/night.ts";
 import { freePort } from "../support/process.ts";
 import {
   type Caller,
@@ -13,7 +14,7 @@ import { until } from "../support/until.ts";
 import { concurrently, type Tenant, tenantsIn } from "./load.ts";
 
 const environments = 20;
-const functionsEach = 50;
+const functionsEach = isNight ? 50 : 12;
 
 /** A bus's address, and what happens to the bus once the nodes are up. */
 const buses: { bus: string; open(): Promise<{ url?: string; stop?(): Promise<void> }> }[] = [

@@ -3,6 +3,7 @@ import type { RunOnly } from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { breachesOf, standards } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
+import { inTurn } from "../support/night.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { dataPaths, furnishData } from "./furnish-data.ts";
@@ -15,7 +16,7 @@ const shots = process.env.DASHBOARD_SHOTS;
 const window = { width: 1_360, height: 860 };
 
 /** The looks of one page, and what each is asked: the dark one differs from the light one in its colours alone. */
-const looks: readonly {
+const allLooks: readonly {
   look: string;
   colorScheme: "light" | "dark";
   viewport: typeof window;
@@ -29,6 +30,9 @@ const looks: readonly {
   },
 ];
 
+/** One look a page by day, in turn: each page has had all of them at night. */
+const looksOf = inTurn(allLooks, 1);
+
 /** A browser that hangs costs what was seen of so many pages. */
 const pagesABrowser = 12;
 
@@ -40,7 +44,7 @@ async function breachesAt(page: Page, { name, url }: { name: string; url: string
   await page.goto(url);
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.locator("main[aria-busy=false]").waitFor();
-  for (const { look, colorScheme, viewport, only } of looks) {
+  for (const { look, colorScheme, viewport, only } of looksOf()) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(viewport);
     await page.evaluate(drawnAnew);

@@ -3,6 +3,7 @@ import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { rpcBindings } from "../../src/edge/rpc.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { everyWay, go, type Visitor, type Way } from "./every-route.ts";
+import { inTurn } from "./night.ts";
 import type { TestServer } from "./server.ts";
 
 const idName = /^(id|.*_ids?|.*Ids?)$/;
@@ -146,6 +147,11 @@ function shown(answer: Shown, sent: string): string {
   return `${answer.status} ${text}`;
 }
 
+/** Ids that each way is tried with by each visitor but the first, who tries all. */
+const idsByDay = 8;
+/** Own ids that stand beside one of the victim's. */
+const besideByDay = 3;
+
 export interface Intrusion {
   way: string;
   visitor: string;
@@ -171,6 +177,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
+  const some = inTurn([...ids], idsByDay);
   for (const way of everyWay(server.running.registry)) {
     const ask = async (visitor: Visitor, id: string) => {
       calls++;
@@ -178,13 +185,13 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
     };
     if (choosesIds.has(way.operation.name) || endsVisits.has(way.operation.name)) continue;
     const isDeaf = (id: string) => !way.path.includes("{") && !JSON.stringify(probe(way, id)).includes(id);
-    for (const [name, visitor] of Object.entries(visitors)) {
+    for (const [at, [name, visitor]] of Object.entries(visitors).entries()) {
       const tell = (why: string) => intrusions.push({ way: `${way.method} ${way.path}`, visitor: name, why });
       const leaks = (text: string, sent: string) => {
         for (const secret of secrets)
           if (secret !== sent && text.includes(secret)) tell(`answers ${secret}: ${text.slice(0, 200)}`);
       };
-      for (const [kind, id] of ids) {
+      for (const [kind, id] of at === 0 ? ids : some()) {
         const other = nobodys(id);
         if (isDeaf(id)) {
           const { text } = await ask(visitor, id);
@@ -215,14 +222,15 @@ export async function intrudeBeside(
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
+  const some = inTurn([...own.values()], besideByDay);
   for (const way of everyWay(server.running.registry)) {
     const places = placesOf(way);
     // The trail tells an org again what its people have sent.
     if (places.length < 2 || way.operation.name.startsWith("audit.")) continue;
     for (const [name, visitor] of Object.entries(visitors))
       for (const place of places)
-        for (const beside of own.values())
-          for (const [kind, id] of ids) {
+        for (const [kind, id] of ids)
+          for (const beside of some()) {
             const idAt = (at: Place["in"], field: string, sent: string) =>
               at === place.in && field === place.name ? sent : beside;
             const ask = (sent: string) => {

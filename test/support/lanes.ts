@@ -1,6 +1,6 @@
 import type { EngineName } from "./engines.ts";
 
-// Which test runs where. Lanes run beside each other, so that those who wait leave the processor to those who compute.
+// Which test runs in which lane, with which PostgreSQL. When it runs: schedule.ts. Whether it waits for the night: night.ts.
 // Nothing here imports a package: run-all.ts reads it before any is installed.
 
 export type LaneName = "house" | "postgres" | "cluster" | "fault" | "browser" | "timing";
@@ -8,14 +8,10 @@ export type LaneName = "house" | "postgres" | "cluster" | "fault" | "browser" | 
 export interface Lane {
   name: LaneName;
   about: string;
-  /** Processes beside each other. */
-  width: number;
-  /** As many files one process takes at most. */
-  filesAProcess: number;
-  /** Off where nobody cuts the power and asks what is left. */
+  /** Off where no test cuts the power and asks what is left. */
   fsync: boolean;
-  /** Lanes of one phase run beside each other; a phase begins when the one before is done. */
-  phase: number;
+  /** One file at a time, after all others: nothing computes beside it. */
+  isAlone?: boolean;
   /** Which halves of a halved file it runs, a share each. */
   halves?: readonly EngineName[];
   takes(file: TestFile): boolean;
@@ -36,88 +32,24 @@ export interface Share {
 }
 
 /**
- * Files with a bound in milliseconds that a loaded machine would break. Those that count lived time alone (support/lived.ts)
- * are not among them: no pause makes them fail.
+ * Files with a bound in milliseconds that a loaded machine would break. Those that count lived time (support/lived.ts), what a
+ * thread computed (support/held.ts) or what is asked after the bound (support/within.ts) are not among them.
  */
 export const judgedByTime: readonly string[] = [
   "attack/neighbours",
   "attack/races",
   "cluster/recovery",
-  "cluster/failover-times",
   "cluster/pages",
   "cluster/stuck",
   "dashboard/load",
-  "fault/disk-full-times",
-  "operations/authenticate",
-  "operations/cel-budgets",
   "operations/hostile-policies",
-  "operations/impersonation",
   "operations/nesting",
-  "operations/people",
-  "operations/platform",
-  "operations/policies",
   "operations/push-moves",
-  "operations/shares-cron",
-  "operations/shares-runs",
-  "operations/slow-neighbours",
-  "operations/traces",
 ].map((name) => `test/${name}.test.ts`);
 
 /** What drives Chromium all the time and stands outside dashboard/. */
 export const inBrowser: readonly string[] = ["attack/browsers", "cluster/dashboard"].map(
   (name) => `test/${name}.test.ts`,
-);
-
-/** Seconds of the files that take long, as they were measured: the longest begin first, and no lane waits for them at its end. */
-export const longFiles: Record<string, number> = Object.fromEntries(
-  Object.entries({
-    "fault/short": 80,
-    "cluster/recovery": 55,
-    "cluster/standby": 40,
-    "fault/disk-full-times": 40,
-    "fault/demo": 55,
-    "simulate/simulate": 40,
-    "fault/readers": 34,
-    "cluster/revocations": 32,
-    "fault/leader": 27,
-    "fault/libsql": 26,
-    "cluster/definitions": 25,
-    "operations/hot-plans-counted": 30,
-    "operations/intruder": 24,
-    "operations/hot-plans": 24,
-    "operations/hot-plans-held": 20,
-    "fault/partition": 22,
-    "cluster/mirror": 20,
-    "operations/cli-tail": 19,
-    "operations/shares-upkeep": 18,
-    "cluster/outbox": 18,
-    "cluster/groups": 18,
-    "attack/browsers": 17,
-    "operations/backup": 16,
-    "operations/integrity-plans": 15,
-    "cluster/dashboard": 18,
-    "dashboard/looks": 95,
-    "dashboard/intruder": 80,
-    "dashboard/pages": 70,
-    "dashboard/actions-connections": 50,
-    "dashboard/actions-data": 45,
-    "dashboard/actions-runs": 30,
-    "dashboard/actions-functions": 30,
-    "dashboard/actions-access": 25,
-    "dashboard/actions-platform": 25,
-    "dashboard/operating": 30,
-    "dashboard/data": 30,
-    "dashboard/hostile": 30,
-    "dashboard/shell": 25,
-    "fault/deaf-stop": 15,
-    "attack/doors": 14,
-    "operations/sdk-stream": 13,
-    "operations/integrity": 12,
-    "operations/sdk-subscribe": 11,
-    "operations/carried-roles": 11,
-    "cluster/frozen-worker": 11,
-    "contract/clients": 9,
-  }).map(([name, seconds]) => [`test/${name}.test.ts`, seconds]),
 );
 
 const within = (...folders: string[]) => {
@@ -148,7 +80,8 @@ export const lanes: readonly Lane[] = [
   {
     name: "house",
     about: "unit, contract, conformance, simulate, tidy; operations on libSQL",
-    ...{ width: 2, filesAProcess: 8, fsync: true, phase: 1, halves: ["libsql"] },
+    fsync: true,
+    halves: ["libsql"],
     takes: (file) =>
       isPlaced(file) &&
       !whole(file) &&
@@ -158,31 +91,34 @@ export const lanes: readonly Lane[] = [
   {
     name: "postgres",
     about: "operations on PostgreSQL, those that ask both engines at once, and the attacks",
-    ...{ width: 1, filesAProcess: 8, fsync: false, phase: 1, halves: ["postgres"] },
+    fsync: false,
+    halves: ["postgres"],
     takes: (file) => isPlaced(file) && (halved(file) || whole(file) || within("attack")(file)),
   },
   {
     name: "cluster",
     about: "several nodes",
-    ...{ width: 1, filesAProcess: 1, fsync: false, phase: 2 },
+    fsync: false,
     takes: (file) => isPlaced(file) && within("cluster")(file),
   },
   {
     name: "fault",
     about: "what breaks under load",
-    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 2 },
+    fsync: true,
     takes: (file) => isPlaced(file) && within("fault")(file),
   },
   {
     name: "browser",
-    about: "what people see: as many browsers as there are cores, and nothing beside them",
-    ...{ width: 2, filesAProcess: 1, fsync: false, phase: 3, halves: ["libsql", "postgres"] },
+    about: "what people see",
+    fsync: false,
+    halves: ["libsql", "postgres"],
     takes: (file) => !isJudgedByTime(file) && isForBrowser(file),
   },
   {
     name: "timing",
     about: "bounds in milliseconds, alone and one at a time",
-    ...{ width: 1, filesAProcess: 1, fsync: true, phase: 4 },
+    fsync: true,
+    isAlone: true,
     takes: isJudgedByTime,
   },
 ];
@@ -207,30 +143,4 @@ export function deal(
           shares.push({ file: file.path, lane: lane.name, ...(engine && { engine }) });
   }
   return { shares, wrong };
-}
-
-/** What one process runs: files of one lane with the same engines. */
-export interface Batch {
-  lane: LaneName;
-  engine: EngineName | undefined;
-  files: string[];
-}
-
-const weightOf = (file: string) => longFiles[file] ?? 1;
-
-/** The longest first; a long file has a process of its own. */
-export function batchesOf(lane: Lane, shares: readonly Share[]): Batch[] {
-  const own = shares.filter((share) => share.lane === lane.name);
-  const batches: Batch[] = [];
-  for (const engine of [undefined, "libsql", "postgres"] as const) {
-    const files = own.filter((share) => share.engine === engine).map(({ file }) => file);
-    const long = files.filter((file) => longFiles[file] !== undefined);
-    const short = files.filter((file) => longFiles[file] === undefined);
-    for (const file of long) batches.push({ lane: lane.name, engine, files: [file] });
-    for (let from = 0; from < short.length; from += lane.filesAProcess)
-      batches.push({ lane: lane.name, engine, files: short.slice(from, from + lane.filesAProcess) });
-  }
-  const weight = ({ files }: Batch) => files.reduce((sum, file) => sum + weightOf(file), 0);
-  const longest = ({ files }: Batch) => Math.max(...files.map(weightOf));
-  return batches.sort((one, other) => longest(other) - longest(one) || weight(other) - weight(one));
 }

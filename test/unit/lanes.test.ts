@@ -1,16 +1,11 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import {
-  batchesOf,
-  deal,
-  inBrowser,
-  judgedByTime,
-  type Lane,
-  lanes,
-  longFiles,
-  type TestFile,
-} from "../support/lanes.ts";
+import { deal, inBrowser, judgedByTime, type Lane, lanes, type TestFile } from "../support/lanes.ts";
+import { leftToNight, waitsForNight } from "../support/night.ts";
+import { type Batch, batchesOf, keyOf, schedule } from "../support/schedule.ts";
+import { reachingTests } from "../support/since.ts";
+import recorded from "../support/times.json" with { type: "json" };
 
 const root = resolve(import.meta.dir, "../..");
 const paths = [...new Bun.Glob("test/**/*.test.ts").scanSync({ cwd: root })]
@@ -32,15 +27,75 @@ test("each test file is dealt once, or each of its two halves", () => {
   }
 });
 
-test("a process is given each of its lane's shares once", () => {
+test("a process is given each share once, and long files have one of their own", () => {
   const { shares } = deal(files);
-  const given = lanes.flatMap((lane) =>
-    batchesOf(lane, shares).flatMap(({ engine, files }) =>
-      files.map((file) => ({ file, lane: lane.name, ...(engine && { engine }) })),
-    ),
+  const batches = batchesOf(shares);
+  const given = batches.flatMap(({ lane, engine, files }) =>
+    files.map((file) => ({ file, lane, ...(engine && { engine }) })),
   );
   const sorted = (list: object[]) => list.map((one) => JSON.stringify(one)).sort();
   expect(sorted(given)).toEqual(sorted(shares));
+  const [one, other] = ["a", "b"].map((name) => ({ file: name, lane: "house" as const }));
+  const long = { [keyOf(one!)]: [30, 15] } as const;
+  expect(batchesOf([one!, other!], long).map(({ files, load }) => [files, load])).toEqual([
+    [["a"], 0.5],
+    [["b"], 0.6],
+  ]);
+});
+
+test("the processors are filled with what computes and what waits, and what is alone comes last", async () => {
+  const batch = (name: string, seconds: number, load: number): Batch => ({
+    ...{ lane: name === "alone" ? "timing" : "house", engine: undefined, files: [name], seconds, load },
+  });
+  const given = [
+    batch("busy", 9, 1.5),
+    batch("alone", 8, 1),
+    batch("also busy", 7, 1),
+    batch("idle", 5, 0.4),
+  ];
+  const events: string[] = [];
+  const ends: Record<string, () => void> = {};
+  const scheduled = schedule(given, {
+    cores: 2,
+    run({ files: [name] }) {
+      events.push(name!);
+      return new Promise<void>((end) => (ends[name!] = end));
+    },
+    isAlone: ({ lane }) => lane === "timing",
+  });
+  const turn = async (name: string) => {
+    ends[name]!();
+    for (let count = 0; count < 5; count++) await Promise.resolve();
+    return events;
+  };
+  expect(events).toEqual(["busy", "idle"]);
+  expect(await turn("idle")).toEqual(["busy", "idle"]);
+  expect(await turn("busy")).toEqual(["busy", "idle", "also busy"]);
+  expect(await turn("also busy")).toEqual(["busy", "idle", "also busy", "alone"]);
+  ends.alone!();
+  await scheduled;
+});
+
+test("what is left to the night exists, and of a half the other half runs by day", () => {
+  const { shares } = deal(files);
+  const day = shares.filter((share) => !waitsForNight(share));
+  for (const { engine, files: named } of leftToNight)
+    for (const name of named) {
+      const path = `test/${name}.test.ts`;
+      expect(paths).toContain(path);
+      if (engine) expect([path, day.filter(({ file }) => file === path).length]).toEqual([path, 1]);
+    }
+});
+
+test("a change reaches the tests that import it, and no others", () => {
+  const reaches = (...changed: string[]) => reachingTests(root, new Set(changed), paths);
+  const lanesAlone = reaches("test/support/lanes.ts");
+  expect(lanesAlone).toContain("test/unit/lanes.test.ts");
+  expect(lanesAlone).not.toContain("test/operations/runs.test.ts");
+  const store = reaches("src/store/postgres.ts");
+  expect(store).toContain("test/operations/runs.test.ts");
+  expect(store).toContain("test/cluster/heads.test.ts");
+  expect(store).not.toContain("test/unit/cron.test.ts");
 });
 
 test("a file with a half an engine runs in two lanes, one that holds more in one", () => {
@@ -57,7 +112,7 @@ test("a file with a half an engine runs in two lanes, one that holds more in one
   ]);
 });
 
-test("what drives a browser runs when nothing else does, each half by itself", () => {
+test("what drives a browser has a lane, each half by itself", () => {
   expect(dealt("test/dashboard/a.test.ts", halved).shares).toEqual([
     { file: "test/dashboard/a.test.ts", lane: "browser", engine: "libsql" },
     { file: "test/dashboard/a.test.ts", lane: "browser", engine: "postgres" },
@@ -65,8 +120,6 @@ test("what drives a browser runs when nothing else does, each half by itself", (
   expect(dealt("test/cluster/dashboard.test.ts", "").shares).toEqual([
     { file: "test/cluster/dashboard.test.ts", lane: "browser" },
   ]);
-  const { phase } = lanes.find(({ name }) => name === "browser")!;
-  expect(lanes.filter((lane) => lane.phase === phase)).toHaveLength(1);
 });
 
 test("a file in no lane, and one in two, are told", () => {
@@ -77,6 +130,6 @@ test("a file in no lane, and one in two, are told", () => {
 });
 
 test("the files that are named exist", () => {
-  for (const path of [...judgedByTime, ...inBrowser, ...Object.keys(longFiles)])
-    expect(paths).toContain(path);
+  const timed = Object.keys(recorded).map((key) => key.split(" ")[2]!);
+  for (const path of [...judgedByTime, ...inBrowser, ...timed]) expect(paths).toContain(path);
 });

@@ -36,7 +36,10 @@ export interface WaitedPlace {
 
 /** Every place that is waited for: a few index probes each, however many wait there. */
 export function placesWaited(store: Store): Promise<WaitedPlace[]> {
-  const next = (name: string, behind: Sql) => sql`(SELECT ${sql.raw(`w.${name}`)} FROM waits w WHERE ${open} ${behind}
+  const next = (
+    name: string,
+    behind: Sql,
+  ) => sql`(SELECT ${sql.raw(`w.${name}`)} FROM waits w WHERE ${open} ${behind}
       ORDER BY w.environment_id, w.place LIMIT 1)`;
   const behind = sql.raw("AND (w.environment_id, w.place) > (found.environment_id, found.place)");
   // Begins at a row of the table: a constant would have the collation of the database, and the columns have their own.

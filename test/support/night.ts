@@ -1,0 +1,93 @@
+import type { EngineName } from "./engines.ts";
+import type { Share } from "./lanes.ts";
+
+// What waits for `test:night`. Every claim of it is held by day too, at the place that test/README.md names.
+// Nothing here imports a package: run-all.ts reads it before any is installed.
+
+export const nightVariable = "SVC_TEST_NIGHT";
+/** For tests that try more of the same at night: more rounds, pages, themes. */
+export const isNight = process.env[nightVariable] === "1";
+
+/** By day so many of a list at each call, others the next time, so that many calls have had all; at night all at each call. */
+export function inTurn<Item>(all: readonly Item[], byDay: number): () => readonly Item[] {
+  let begin = 0;
+  return () => {
+    if (isNight || all.length <= byDay) return all;
+    const some = Array.from({ length: byDay }, (_, at) => all[(begin + at) % all.length]!);
+    begin = (begin + byDay) % all.length;
+    return some;
+  };
+}
+
+interface Left {
+  why: string;
+  /** Alone the half of this engine; without one, the whole file. */
+  engine?: EngineName;
+  files: readonly string[];
+}
+
+export const leftToNight: readonly Left[] = [
+  {
+    why: "clients, the command line, words and sign-in, in which the engines cannot differ: their libSQL half runs by day",
+    engine: "postgres",
+    files: [
+      "contract/policy-doors",
+      ...[
+        ...["agent-tools", "attribute-names", "cli", "cli-commands", "cli-mcp", "cli-tail", "client-words"],
+        ...["sdk", "sdk-groups", "sdk-kv", "sdk-projections", "sdk-sequences", "sdk-steps", "sdk-streams"],
+        ...["sdk-subscribe", "sdk-waits", "sign-in-link", "sign-in-sessions", "hostile-names", "frames"],
+        ...["sockets-join", "changed-frames", "moved-frames", "worker-stream-rough", "streams-protocols"],
+        ...["streams-rough", "schemas-rough", "webhook-input", "emit-shapes", "other-doors", "policy-doors"],
+        ...[
+          "bare-roles",
+          "actors",
+          "carried-roles",
+          "credentials",
+          "standing",
+          "provenance",
+          "push",
+          "config",
+        ],
+        ...["joined-traces", "guarded-store", "intruder-groups", "intruder-live", "refused-reports"],
+        ...["unsent-jobs", "worker-leases", "workers", "large-pages", "made-under-deleted"],
+      ].map((name) => `operations/${name}`),
+    ],
+  },
+  {
+    why: "what people do on the pages, in which the engines cannot differ: all of it by keys on libSQL by day",
+    engine: "postgres",
+    files: [
+      ...["actions-access", "actions-connections", "actions-data", "actions-functions", "actions-platform"],
+      ...["actions-runs", "behind", "live", "runs", "shell", "steering"],
+    ].map((name) => `dashboard/${name}`),
+  },
+  {
+    why: "the scenes of all pages by keys, and at three nodes: by the mouse on PostgreSQL by day",
+    engine: "libsql",
+    files: ["dashboard/pages"],
+  },
+  {
+    why: "the scenes of all pages at three nodes: at one by day",
+    files: ["cluster/pages"],
+  },
+  {
+    why: "plans beneath statistics of another table and a held snapshot: by day beneath what was counted and nothing at all",
+    files: ["hot-plans-counted", "hot-plans-held", "integrity-plans"].map((name) => `operations/${name}`),
+  },
+  {
+    why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, generators of clients",
+    files: ["unit/helm", "unit/observability", "contract/package", "contract/clients"],
+  },
+  {
+    why: "the same promises as elsewhere by day, played once more in another form",
+    files: ["dashboard/executable", "fault/demo"],
+  },
+];
+
+/** Whether a share waits for the night. */
+export const waitsForNight = ({ file, engine }: Share): boolean =>
+  leftToNight.some(
+    (left) =>
+      (left.engine === undefined || left.engine === engine) &&
+      left.files.some((name) => file === `test/${name}.test.ts`),
+  );
