@@ -1,4 +1,4 @@
-import { mkdtemp, readFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { SystemClock } from "../../src/kit/clock.ts";
@@ -10,7 +10,7 @@ import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EngineName } from "./engines.ts";
 import { guardedStore } from "./guarded-store.ts";
-import { migratedTemplate } from "./migrated.ts";
+import { migratedFile, migratedTemplate } from "./migrated.ts";
 import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
@@ -90,6 +90,7 @@ export interface Home {
 }
 
 let template: Promise<string> | undefined;
+let templateFile: Promise<Uint8Array> | undefined;
 
 /** `isEmpty`: without the tables, which the first node then has to make. */
 export async function makeHome(engine: EngineName, { isEmpty = false } = {}): Promise<Home> {
@@ -97,6 +98,10 @@ export async function makeHome(engine: EngineName, { isEmpty = false } = {}): Pr
   if (databases && !isEmpty) template ??= migratedTemplate(databases);
   const databaseUrl = await databases?.createDatabase(isEmpty ? {} : { template: (await template)! });
   const home = await makeHomeAt(databaseUrl);
+  if (!databases && !isEmpty) {
+    templateFile ??= migratedFile();
+    await writeFile(home.place.db, await templateFile, { mode: 0o600 });
+  }
   return {
     ...home,
     async remove() {
