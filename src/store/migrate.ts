@@ -16,7 +16,7 @@ export interface Migration {
   compatible?: boolean;
 }
 
-export interface Schema {
+export interface StoreSchema {
   /** How an empty database is made, and what is recorded as landed on it. */
   base: {
     statements(engine: StoreEngine): readonly string[];
@@ -81,7 +81,7 @@ const refused = (message: string, cause?: unknown): Fault =>
   new Fault("failed_precondition", message, { cause });
 
 /** What is still to land. */
-export function missingOf(landed: readonly Landed[], { migrations }: Schema): Migration[] {
+export function missingOf(landed: readonly Landed[], { migrations }: StoreSchema): Migration[] {
   const known = new Set(landed.map(({ version }) => version));
   return migrations.filter(({ version }) => !known.has(version)).sort((a, b) => a.version - b.version);
 }
@@ -89,7 +89,7 @@ export function missingOf(landed: readonly Landed[], { migrations }: Schema): Mi
 /** Refuses what this program must not run on; nothing may have landed yet. */
 export function requireFamiliar(
   landed: readonly Landed[],
-  { base, migrations }: Schema,
+  { base, migrations }: StoreSchema,
   engine: StoreEngine,
 ): void {
   const own = new Map(migrations.map((migration) => [migration.version, landedBy(migration, engine)]));
@@ -143,7 +143,7 @@ const record = (session: Session, rows: readonly Landed[], clock: Clock): Promis
       compatible: column.bigint(rows.map(({ compatible }) => compatible)),
     })} WHERE true ORDER BY version`);
 
-async function make(session: Session, { base }: Schema, clock: Clock): Promise<void> {
+async function make(session: Session, { base }: StoreSchema, clock: Clock): Promise<void> {
   const { engine } = session.seams;
   try {
     await runAll(session, base.statements(engine));
@@ -157,14 +157,14 @@ async function make(session: Session, { base }: Schema, clock: Clock): Promise<v
   await record(session, base.landed(engine), clock);
 }
 
-interface Done {
+interface MigrationStep {
   event: "store.made" | "store.migrated" | "store.sorted_by_bytes";
   fields: Record<string, unknown>;
   isLast: boolean;
 }
 
 /** The next thing that is to be done to the database; each caller waits for the one before. */
-async function step(session: Session, schema: Schema, clock: Clock): Promise<Done | undefined> {
+async function step(session: Session, schema: StoreSchema, clock: Clock): Promise<MigrationStep | undefined> {
   const { engine } = session.seams;
   await runAll(session, [...(engine === "postgres" ? [waitForOthers] : []), createTable]);
   const landed = await session.all<Landed>(landedRows);
@@ -207,7 +207,11 @@ async function analyse(session: Session): Promise<void> {
  * Makes an empty database, and brings another one to this program's version, one transaction a migration. Several nodes may
  * call it at once.
  */
-export async function migrate(store: Store, schema: Schema, { clock, log }: MigrateContext): Promise<void> {
+export async function migrate(
+  store: Store,
+  schema: StoreSchema,
+  { clock, log }: MigrateContext,
+): Promise<void> {
   const versions = schema.migrations.map(({ version }) => version);
   const repeated = versions.find((version, place) => versions.indexOf(version) < place);
   if (repeated !== undefined) throw new Error(`two migrations have the version ${repeated}`);

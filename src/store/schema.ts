@@ -1,4 +1,4 @@
-import { landedBy, type Schema } from "./migrate.ts";
+import { landedBy, type StoreSchema } from "./migrate.ts";
 import { migrations } from "./migrations/index.ts";
 import { landedOf040 } from "./migrations/of-0.40.0.ts";
 import type { StoreEngine } from "./store.ts";
@@ -16,7 +16,7 @@ function statementsOf(name: string, table: Table, engine: StoreEngine): string[]
 }
 
 /** The product's: a database of 0.40.0 with these migrations is what `base` makes. */
-export const schema: Schema = {
+export const schema: StoreSchema = {
   base: {
     statements: (engine) => [
       ...Object.entries(tables).flatMap(([name, table]) => statementsOf(name, table, engine)),

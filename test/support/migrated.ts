@@ -1,4 +1,4 @@
-import { mkdtemp, readFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../src/kit/clock.ts";
@@ -18,8 +18,16 @@ const lockKey = 5_120_077_431;
 const make = async (place: { databaseUrl: string } | { file: string }) =>
   (await openStore({ clock: systemClock(), log: silentLog, poolSize: 2, ...place })).close();
 
-/** The name of a database with all tables and no rows, on each server one, made by whoever first asks. */
-export async function migratedTemplate(databases: Databases): Promise<string> {
+let template: Promise<string> | undefined;
+let bytes: Promise<Uint8Array> | undefined;
+
+/** The name of a database with all tables and no rows, on each server one, made by who first asks. */
+export function migratedTemplate(databases: Databases): Promise<string> {
+  template ??= makeTemplate(databases);
+  return template;
+}
+
+async function makeTemplate(databases: Databases): Promise<string> {
   const sql = new Bun.SQL(databases.url, { max: 1, connectionTimeout: 30 });
   try {
     await sql.unsafe(`SELECT pg_advisory_lock(${lockKey})`);
@@ -36,8 +44,13 @@ export async function migratedTemplate(databases: Databases): Promise<string> {
   }
 }
 
-/** The same of libSQL, as the bytes of a file. */
-export async function migratedFile(): Promise<Uint8Array> {
+/** The same of libSQL: the file is made once a process. */
+export async function copyMigrated(to: string): Promise<void> {
+  bytes ??= makeBytes();
+  await writeFile(to, await bytes, { mode: 0o600 });
+}
+
+async function makeBytes(): Promise<Uint8Array> {
   const folder = await mkdtemp(join(tmpdir(), "svc-migrated-"));
   const file = join(folder, "svc.db");
   try {

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { SystemClock } from "../../src/kit/clock.ts";
@@ -10,7 +10,7 @@ import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EngineName } from "./engines.ts";
 import { guardedStore } from "./guarded-store.ts";
-import { migratedFile, migratedTemplate } from "./migrated.ts";
+import { copyMigrated, migratedTemplate } from "./migrated.ts";
 import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
@@ -89,19 +89,14 @@ export interface Home {
   remove(): Promise<void>;
 }
 
-let template: Promise<string> | undefined;
-let templateFile: Promise<Uint8Array> | undefined;
-
 /** `isEmpty`: without the tables, which the first node then has to make. */
 export async function makeHome(engine: EngineName, { isEmpty = false } = {}): Promise<Home> {
   const databases = engine === "postgres" ? await sharedPostgres() : undefined;
-  if (databases && !isEmpty) template ??= migratedTemplate(databases);
-  const databaseUrl = await databases?.createDatabase(isEmpty ? {} : { template: (await template)! });
+  const databaseUrl = await databases?.createDatabase(
+    isEmpty ? {} : { template: await migratedTemplate(databases) },
+  );
   const home = await makeHomeAt(databaseUrl);
-  if (!databases && !isEmpty) {
-    templateFile ??= migratedFile();
-    await writeFile(home.place.db, await templateFile, { mode: 0o600 });
-  }
+  if (!databases && !isEmpty) await copyMigrated(home.place.db);
   return {
     ...home,
     async remove() {

@@ -11,6 +11,7 @@ export const tablesOfAccess: Tables = {
     columns: `id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
       access_version BIGINT NOT NULL DEFAULT 0, preferences TEXT`,
     texts: { id: ours },
+    exported: "the first line has it",
   },
   projects: {
     holds: "projects",
@@ -20,6 +21,13 @@ export const tablesOfAccess: Tables = {
       updated_at BIGINT NOT NULL, description TEXT`,
     indexes: ["projects_by_org (org_id)"],
     texts: { id: ours },
+    exported: {
+      in: "environments",
+      of: "org",
+      key: "id",
+      ids: "id",
+      leaves: "id name description created_at updated_at",
+    },
   },
   environments: {
     holds: "environments",
@@ -33,6 +41,14 @@ export const tablesOfAccess: Tables = {
       compat_key_id TEXT, schema_mode TEXT`,
     indexes: ["UNIQUE environments_by_name (org_id, name)", "environments_by_project (project_id)"],
     texts: { id: ours, name: 63 },
+    exported: {
+      in: "environments",
+      of: "org",
+      key: "id",
+      ids: "id project_id",
+      leaves: "id project_id name color schema_mode created_at updated_at retention_days",
+      stays: "compat_key_id",
+    },
   },
   deleted_environments: {
     holds: "tombstones",
@@ -47,6 +63,7 @@ export const tablesOfAccess: Tables = {
       "deleted_environments_unpurged_by_org (org_id, deleted_at) WHERE purged_at IS NULL",
     ],
     texts: { id: ours },
+    exported: "what was deleted",
   },
   api_keys: {
     holds: "API keys, by the hash of their value",
@@ -64,6 +81,7 @@ export const tablesOfAccess: Tables = {
     ],
     purge: { at: 30 },
     texts: { id: ours, key_hash: ours },
+    exported: "credentials",
   },
   users: {
     holds: "users of orgs",
@@ -78,6 +96,15 @@ export const tablesOfAccess: Tables = {
       role_ids_of TEXT`,
     indexes: ["UNIQUE users_by_email (email)", "users_by_org (org_id, created_at, id)"],
     texts: { id: ours, email: utf8(254) },
+    exported: {
+      in: "users",
+      of: "org",
+      key: "id",
+      ids: "id",
+      leaves: "id email name created_at updated_at last_login_at",
+      json: "roles role_ids",
+      stays: "password_hash role_ids_of tokens_after",
+    },
   },
   sessions: {
     holds: "logins, by the hash of their secret part, with address and client",
@@ -95,6 +122,7 @@ export const tablesOfAccess: Tables = {
       "sessions_by_org_newest (org_id, created_at, id)",
     ],
     texts: { id: ours, kind: ours, subject_id: callerIdBytes },
+    exported: "credentials",
   },
   login_attempts: {
     holds: "counts of logins, under hashes",
@@ -105,6 +133,7 @@ export const tablesOfAccess: Tables = {
     indexes: ["login_attempts_by_end (ends_at)"],
     room: changing,
     texts: { key: ours },
+    exported: "of the installation",
   },
   platform_users: {
     holds: "users of the platform",
@@ -115,6 +144,7 @@ export const tablesOfAccess: Tables = {
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, last_login_at BIGINT`,
     indexes: ["UNIQUE platform_users_by_email (email)"],
     texts: { id: ours, email: utf8(254) },
+    exported: "of the platform",
   },
   roles: {
     holds: "custom roles",
@@ -125,6 +155,7 @@ export const tablesOfAccess: Tables = {
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL`,
     indexes: ["UNIQUE roles_by_name (org_id, name)"],
     texts: { id: ours, name: utf8(100) },
+    exported: { in: "roles", of: "org", key: "id", ids: "id", leaves: "id name base created_at updated_at" },
   },
   role_policies: {
     holds: "which policies a role carries",
@@ -134,6 +165,13 @@ export const tablesOfAccess: Tables = {
     columns: `org_id TEXT NOT NULL, role_id TEXT NOT NULL, policy_id TEXT NOT NULL,
       created_at BIGINT NOT NULL, PRIMARY KEY (org_id, role_id, policy_id)`,
     indexes: ["role_policies_by_policy (policy_id)"],
+    exported: {
+      in: "roles",
+      of: "org",
+      key: "role_id policy_id",
+      ids: "role_id policy_id",
+      leaves: "role_id policy_id created_at",
+    },
   },
   policies: {
     holds: "deny policies",
@@ -145,6 +183,14 @@ export const tablesOfAccess: Tables = {
       template_version TEXT, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL`,
     indexes: ["UNIQUE policies_by_name (org_id, name)"],
     texts: { id: ours, name: utf8(100) },
+    exported: {
+      in: "policies",
+      of: "org",
+      key: "id",
+      ids: "id",
+      leaves:
+        "id name actions resources condition template_id template_version version created_at updated_at",
+    },
   },
   policy_versions: {
     holds: "versions of policies",
@@ -154,5 +200,13 @@ export const tablesOfAccess: Tables = {
       actions TEXT NOT NULL, resources TEXT NOT NULL, condition TEXT NOT NULL, author_id TEXT NOT NULL,
       change_reason TEXT, template_id TEXT, template_version TEXT, created_at BIGINT NOT NULL,
       PRIMARY KEY (policy_id, version)`,
+    exported: {
+      in: "policies",
+      of: "org",
+      key: "policy_id version",
+      ids: "policy_id",
+      leaves:
+        "policy_id name actions resources condition author_id change_reason template_id template_version version created_at",
+    },
   },
 };

@@ -11,6 +11,7 @@ export const tablesOfCluster: Tables = {
     columns: `kind TEXT NOT NULL, version BIGINT NOT NULL, sealed TEXT NOT NULL, fingerprint TEXT NOT NULL,
       created_at BIGINT NOT NULL, created_by TEXT NOT NULL, retired_at BIGINT, PRIMARY KEY (kind, version)`,
     texts: { kind: ours },
+    exported: "secrets of the installation",
   },
   leaders: {
     holds: "who leads which duty",
@@ -18,6 +19,7 @@ export const tablesOfCluster: Tables = {
     endsWith: "nothing: one row a duty",
     columns: `duty TEXT PRIMARY KEY, epoch BIGINT NOT NULL, node_id TEXT NOT NULL, lease_until BIGINT NOT NULL`,
     texts: { duty: ours },
+    exported: "of the installation",
   },
   nodes: {
     holds: "nodes and their heartbeats",
@@ -26,6 +28,7 @@ export const tablesOfCluster: Tables = {
     columns: `id TEXT PRIMARY KEY, version TEXT NOT NULL, url TEXT NOT NULL, started_at BIGINT NOT NULL,
       heartbeat_at BIGINT NOT NULL, draining_at BIGINT, facts TEXT NOT NULL`,
     texts: { id: nodeIdBytes },
+    exported: "of the installation",
   },
   primary_server: {
     holds: "the server of PostgreSQL that the database was last written on, and its timeline",
@@ -34,6 +37,7 @@ export const tablesOfCluster: Tables = {
     columns: `id TEXT PRIMARY KEY, system_identifier TEXT NOT NULL, timeline BIGINT NOT NULL,
       seen_at BIGINT NOT NULL`,
     texts: { id: ours },
+    exported: "of the installation",
   },
   rotations: {
     holds: "rotations of secrets that nodes still take up",
@@ -47,5 +51,6 @@ export const tablesOfCluster: Tables = {
       "rotations_by_time (rotated_at)",
     ],
     texts: { id: ours, idempotency_key: idempotencyKeyBytesMax },
+    exported: "of the installation",
   },
 };

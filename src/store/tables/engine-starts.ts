@@ -16,6 +16,7 @@ export const tablesOfEngineStarts: Tables = {
     ],
     room: changing,
     purge: { at: 80 },
+    exported: "made from functions",
   },
   debounces: {
     holds: "starts that wait for repetitions to cease",
@@ -35,6 +36,7 @@ export const tablesOfEngineStarts: Tables = {
     room: changing,
     purge: { at: 70 },
     texts: { id: ours },
+    exported: "starts that are still to come",
   },
   batches: {
     holds: "how many events of a function, and of a value of its key, wait",
@@ -50,6 +52,7 @@ export const tablesOfEngineStarts: Tables = {
     ],
     purge: { at: 71 },
     texts: { id: ours },
+    exported: "starts that are still to come",
   },
   batch_events: {
     holds: "events that wait to start one run together, and the run that they were given to",
@@ -64,6 +67,7 @@ export const tablesOfEngineStarts: Tables = {
     ],
     purge: { at: 72 },
     texts: { batch_id: ours },
+    exported: "runs name their first event",
   },
   delayed_events: {
     holds: "events that are emitted later",
@@ -79,6 +83,7 @@ export const tablesOfEngineStarts: Tables = {
     ],
     purge: { at: 75 },
     texts: { id: ours },
+    exported: "events that are still to come",
   },
   start_gates: {
     holds: "what a rate limit, an idempotency or a singleton counts, for each value of its key",
@@ -91,6 +96,7 @@ export const tablesOfEngineStarts: Tables = {
     indexes: ["start_gates_by_expiry (expires_at)", "start_gates_by_environment (environment_id)"],
     purge: { at: 155 },
     texts: { id: ours },
+    exported: "starts of a moment ago",
   },
   run_deadlines: {
     holds:
@@ -105,6 +111,7 @@ export const tablesOfEngineStarts: Tables = {
     ],
     purge: { at: 235, ofRun: "run_id" },
     texts: { run_id: ours, cause: 32 },
+    exported: "of runs that are not over",
   },
   lanes: {
     holds: "lanes of functions with a concurrency limit",
@@ -118,6 +125,7 @@ export const tablesOfEngineStarts: Tables = {
     room: restless,
     purge: { at: 150 },
     texts: { id: laneIdBytes },
+    exported: "of runs that are not over",
   },
   quotas: {
     holds: "what an environment may use, and what of it is used",
@@ -130,6 +138,7 @@ export const tablesOfEngineStarts: Tables = {
       minute_runs BIGINT NOT NULL, active_runs BIGINT NOT NULL, bytes BIGINT NOT NULL,
       updated_at BIGINT NOT NULL`,
     purge: { at: 76 },
+    exported: "of this installation",
   },
   breakers: {
     holds: "endpoints in trouble",
@@ -142,6 +151,7 @@ export const tablesOfEngineStarts: Tables = {
     indexes: ["breakers_by_time (last_failure_at)"],
     purge: { at: 130 },
     texts: { endpoint_url: 1_024 },
+    exported: "what this installation sees of endpoints",
   },
   secrets: {
     holds: "sealed secrets of functions",
@@ -152,6 +162,7 @@ export const tablesOfEngineStarts: Tables = {
       PRIMARY KEY (environment_id, name)`,
     purge: { at: 120 },
     texts: { name: utf8(200) },
+    exported: "secrets",
   },
   secret_revisions: {
     holds: "what was known of a secret at each of its values",
@@ -162,5 +173,6 @@ export const tablesOfEngineStarts: Tables = {
     isClustered: true,
     purge: { at: 119, under: "secrets" },
     texts: { secret_id: ours },
+    exported: "of secrets",
   },
 };

@@ -20,6 +20,13 @@ export const tablesOfEngine: Tables = {
     ],
     purge: { at: 40 },
     texts: { id: functionIdBytesMax, slug: functionIdBytesMax },
+    exported: {
+      in: "functions",
+      key: "id",
+      leaves:
+        "id slug name status mode version lane_limit paced throttle_us throttle_burst undo_on cron_count definition_bytes created_at updated_at",
+      json: "definition",
+    },
   },
   function_versions: {
     holds: "definitions",
@@ -29,6 +36,12 @@ export const tablesOfEngine: Tables = {
       PRIMARY KEY (environment_id, function_id, version)`,
     isClustered: true,
     purge: { at: 300 },
+    exported: {
+      in: "functions",
+      key: "function_id version",
+      leaves: "function_id actor_id version recorded_at",
+      json: "definition",
+    },
   },
   function_history: {
     holds: "each change of a function",
@@ -40,6 +53,13 @@ export const tablesOfEngine: Tables = {
       entity_version)`,
     isClustered: true,
     purge: { at: 310 },
+    exported: {
+      in: "functions",
+      key: "function_id entity_version",
+      ids: "event_id",
+      leaves: "function_id event_id change_type change_reason actor_id entity_version recorded_at",
+      json: "snapshot",
+    },
   },
   runs: {
     holds: "runs, also those that are over",
@@ -68,6 +88,15 @@ export const tablesOfEngine: Tables = {
     room: `fillfactor = 42, ${kept}`,
     purge: { at: 250 },
     texts: { id: ours, trouble: ours, error_group: ours },
+    exported: {
+      in: "runs",
+      key: "created_at id",
+      ids: "id event_id parent_run_id",
+      leaves:
+        "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause error_group parent_run_id parent_step_id function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed",
+      json: "output error nondeterminism",
+      stays: "lease_hash",
+    },
   },
   executions: {
     holds: "runs that are not over, with their next wake",
@@ -100,6 +129,7 @@ export const tablesOfEngine: Tables = {
     room: `${changing}, autovacuum_vacuum_cost_delay = 0`,
     purge: { at: 50, under: "runs" },
     texts: { state: ours, expr: ours },
+    exported: "of runs that are not over",
   },
   steps: {
     holds: "steps of runs",
@@ -117,6 +147,15 @@ export const tablesOfEngine: Tables = {
     isClustered: true,
     room: kept,
     purge: { at: 230, ofRun: "run_id" },
+    exported: {
+      in: "steps",
+      of: "runs",
+      key: "run_id step_id",
+      ids: "run_id child_run_id",
+      leaves:
+        "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at",
+      json: "output error original_output input",
+    },
   },
   run_history: {
     holds: "what happened to runs",
@@ -126,6 +165,14 @@ export const tablesOfEngine: Tables = {
     isClustered: true,
     room: kept,
     purge: { at: 240, ofRun: "run_id" },
+    exported: {
+      in: "steps",
+      of: "runs",
+      key: "run_id sequence",
+      ids: "run_id",
+      leaves: "run_id type sequence at",
+      json: "detail",
+    },
   },
   run_streams: {
     holds: "which entity streams a run appended to or read",
@@ -134,6 +181,7 @@ export const tablesOfEngine: Tables = {
       PRIMARY KEY (run_id, entity_id)`,
     isClustered: true,
     purge: { at: 245, ofRun: "run_id" },
+    exported: { in: "steps", of: "runs", key: "run_id entity_id", ids: "run_id", leaves: "run_id entity_id" },
   },
   run_attribute_names: {
     holds: "names of attributes, each with its type",
@@ -143,6 +191,7 @@ export const tablesOfEngine: Tables = {
     indexes: ["run_attribute_names_deleted (environment_id, name) WHERE deleted_at IS NOT NULL"],
     purge: { at: 249 },
     texts: { name: 64 },
+    exported: { in: "runs", key: "name", leaves: "name type created_at deleted_at" },
   },
   run_attributes: {
     holds: "what runs are found by",
@@ -154,6 +203,13 @@ export const tablesOfEngine: Tables = {
     indexes: ["run_attributes_by_value (environment_id, name, value, created_at, run_id)"],
     purge: { at: 246, ofRun: "run_id" },
     texts: { name: 64, value: utf8(65) },
+    exported: {
+      in: "runs",
+      of: "runs",
+      key: "run_id name",
+      ids: "run_id",
+      leaves: "run_id name value created_at",
+    },
   },
   error_groups: {
     holds: "failures of functions that look alike, counted",
@@ -168,6 +224,12 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 247, under: "runs" },
     texts: { id: ours, function_id: functionIdBytesMax },
+    exported: {
+      in: "runs",
+      key: "id",
+      ids: "sample_run_id",
+      leaves: "id function_id code message frame sample_run_id count first_seen_at last_seen_at",
+    },
   },
   waits: {
     holds: "events, versions of entities, changes of keys and ends of children that runs wait for",
@@ -194,6 +256,7 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 60, under: "runs" },
     texts: { kind: ours, match_path: 512, value_hash: ours, place: ours, subject: 512 },
+    exported: "of runs that are not over",
   },
   matchers: {
     holds: "how far waits were compared with a log",
@@ -203,6 +266,7 @@ export const tablesOfEngine: Tables = {
     columns: `environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL, generation BIGINT NOT NULL DEFAULT 0`,
     room: changing,
     purge: { at: 160 },
+    exported: "of runs that are not over",
   },
   invocations: {
     holds: "children that are still to be started",
@@ -218,6 +282,7 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 200, ofRun: "parent_run_id" },
     texts: { parent_run_id: ours },
+    exported: "of runs that are not over",
   },
   child_ends: {
     holds: "children that ended and whose parents are still to be told",
@@ -230,6 +295,7 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 210, ofRun: "child_run_id" },
     texts: { child_run_id: ours },
+    exported: "of runs that are not over",
   },
   resumes: {
     holds: "resumes of the last two minutes",
@@ -240,6 +306,7 @@ export const tablesOfEngine: Tables = {
       resumed_by TEXT NOT NULL, plan TEXT`,
     indexes: ["resumes_by_time (resumed_at)"],
     purge: { at: 220, ofRun: "run_id" },
+    exported: "of two minutes",
   },
   repairs: {
     holds: "actions on many runs: who started them, why, and how far they are",
@@ -260,6 +327,7 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 128 },
     texts: { id: ours },
+    exported: "runs are named by their ids here",
   },
   repair_items: {
     holds: "what a repair is to do with each of its runs, and what became of it",
@@ -275,6 +343,7 @@ export const tablesOfEngine: Tables = {
     room: changing,
     purge: { at: 129, under: "repairs" },
     texts: { repair_id: ours, outcome: ours },
+    exported: "runs are named by their ids here",
   },
   workers: {
     holds: "workers and their heartbeats",
@@ -289,5 +358,6 @@ export const tablesOfEngine: Tables = {
     indexes: ["workers_by_heartbeat (last_heartbeat_at)"],
     purge: { at: 140 },
     texts: { id: functionIdBytesMax },
+    exported: "who is connected here",
   },
 };

@@ -17,6 +17,13 @@ export const tablesOfIntegrations: Tables = {
     ],
     purge: { at: 133 },
     texts: { id: ours },
+    exported: {
+      in: "webhooks",
+      key: "id",
+      leaves: "id name event_prefix source_type verify_header verify_algorithm created_at updated_at",
+      json: "verify_config metadata",
+      stays: "sealed prev_sealed prev_expires_at token_hash token_prefix",
+    },
   },
   webhook_deliveries: {
     holds: "what providers sent to sources of inbound webhooks",
@@ -34,6 +41,7 @@ export const tablesOfIntegrations: Tables = {
     ],
     purge: { at: 134, under: "webhook_sources" },
     texts: { id: ours, source_id: ours },
+    exported: "bodies with signatures, which are kept for days",
   },
   webhook_endpoints: {
     holds: "endpoints of outbound webhooks, how far each is, and who sends to it",
@@ -55,6 +63,14 @@ export const tablesOfIntegrations: Tables = {
     room: restless,
     purge: { at: 131 },
     texts: { id: ours },
+    exported: {
+      in: "webhooks",
+      key: "id",
+      leaves:
+        "id name url pattern filter status disabled_reason last_error position last_delivered_at created_at updated_at",
+      stays:
+        "sealed prev_sealed prev_expires_at holder fence lease_until due_at attempts failing_event_id tried_since failing_since stopped_at",
+    },
   },
   webhook_dead_letters: {
     holds: "events that an endpoint of outbound webhooks did not take",
@@ -71,6 +87,7 @@ export const tablesOfIntegrations: Tables = {
     ],
     purge: { at: 132, under: "webhook_endpoints" },
     texts: { endpoint_id: ours },
+    exported: "what this installation could not send",
   },
   agents: {
     holds: "agents whose tools are called, with their URLs and sealed secrets",
@@ -80,6 +97,7 @@ export const tablesOfIntegrations: Tables = {
       sealed TEXT NOT NULL, registered_at BIGINT NOT NULL, PRIMARY KEY (environment_id, name)`,
     purge: { at: 135 },
     texts: { name: 100 },
+    exported: "they have secrets, and register when they start",
   },
   agent_tools: {
     holds: "tools of agents, with the schemas of their inputs",
@@ -91,5 +109,6 @@ export const tablesOfIntegrations: Tables = {
     indexes: ["agent_tools_agent (environment_id, agent_name)"],
     purge: { at: 136, under: "agents" },
     texts: { qualified_name: 201, agent_name: 100 },
+    exported: "agents register them when they start",
   },
 };

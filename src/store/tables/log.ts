@@ -3,17 +3,6 @@ import { changing, eventNameBytes, kept, ours, type Tables } from "./table.ts";
 
 /** The log of events, their schemas, and streams of entities. */
 export const tablesOfLog: Tables = {
-  heads: {
-    holds: "the end of each log, its epoch and its floor",
-    endsWith: "the environment is deleted, in the same commit",
-    // `schedules_version`: the definitions that the schedules of the environment were last made from.
-    columns: `environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL, last_at BIGINT NOT NULL,
-      definitions_version BIGINT NOT NULL, retention_floor BIGINT NOT NULL, epoch BIGINT NOT NULL,
-      schedules_version BIGINT NOT NULL DEFAULT -1`,
-    indexes: ["heads_unscheduled (environment_id) WHERE schedules_version <> definitions_version"],
-    room: changing,
-    purge: { at: 10 },
-  },
   events: {
     holds: "the log of each environment; events of entities are kept with their stream",
     endsWith:
@@ -37,6 +26,32 @@ export const tablesOfLog: Tables = {
     room: kept,
     purge: { at: 260 },
     texts: { id: ours, name: eventNameBytes },
+    exported: {
+      in: "events",
+      key: "position",
+      ids: "id run_id",
+      leaves:
+        "id name source idempotency_key entity_id entity_type run_id schema_hash schema_breach position version at entity_version redacted_at",
+      json: "data metadata",
+    },
+  },
+  // After the events in an export: retention may have gone on while they were read.
+  heads: {
+    holds: "the end of each log, its epoch and its floor",
+    endsWith: "the environment is deleted, in the same commit",
+    // `schedules_version`: the definitions that the schedules of the environment were last made from.
+    columns: `environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL, last_at BIGINT NOT NULL,
+      definitions_version BIGINT NOT NULL, retention_floor BIGINT NOT NULL, epoch BIGINT NOT NULL,
+      schedules_version BIGINT NOT NULL DEFAULT -1`,
+    indexes: ["heads_unscheduled (environment_id) WHERE schedules_version <> definitions_version"],
+    room: changing,
+    purge: { at: 10 },
+    exported: {
+      in: "events",
+      key: "environment_id",
+      leaves: "position last_at retention_floor",
+      stays: "definitions_version schedules_version epoch",
+    },
   },
   idempotency_keys: {
     holds: "keys of emits, invokes and publishes",
@@ -48,6 +63,7 @@ export const tablesOfLog: Tables = {
     isClustered: true,
     purge: { at: 190 },
     texts: { key: 1 + idempotencyKeyBytesMax },
+    exported: "of a day",
   },
   event_schemas: {
     holds: "schemas of events, by name and version",
@@ -57,6 +73,11 @@ export const tablesOfLog: Tables = {
       created_at BIGINT NOT NULL, PRIMARY KEY (environment_id, event_name, version)`,
     purge: { at: 125 },
     texts: { event_name: eventNameBytes },
+    exported: {
+      in: "schemas",
+      key: "event_name version",
+      leaves: "event_name hash schema_json description version bytes created_at",
+    },
   },
   streams: {
     holds: "one row an entity: the type and version of its stream",
@@ -74,6 +95,11 @@ export const tablesOfLog: Tables = {
     room: "fillfactor = 70",
     purge: { at: 262 },
     texts: { entity_type: 128 },
+    exported: {
+      in: "streams",
+      key: "entity_id",
+      leaves: "entity_id entity_type version created_at updated_at deleted_at purge_from",
+    },
   },
   snapshots: {
     holds: "states of entities at versions of their streams",
@@ -84,5 +110,12 @@ export const tablesOfLog: Tables = {
       entity_id, entity_version)`,
     isClustered: true,
     purge: { at: 264, under: "streams" },
+    exported: {
+      in: "snapshots",
+      key: "entity_id entity_version",
+      ids: "id",
+      leaves: "entity_id id entity_version created_at",
+      json: "state",
+    },
   },
 };

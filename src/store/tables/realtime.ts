@@ -10,6 +10,7 @@ export const tablesOfRealtime: Tables = {
       retention_floor BIGINT NOT NULL`,
     room: changing,
     purge: { at: 20 },
+    exported: "of topics",
   },
   topic_messages: {
     holds: "published messages",
@@ -27,6 +28,7 @@ export const tablesOfRealtime: Tables = {
     isClustered: true,
     purge: { at: 270 },
     texts: { idempotency_key: idempotencyKeyBytesMax, topic: eventNameBytesMax },
+    exported: "messages, which are kept for hours",
   },
   topics: {
     holds: "topics and their counts",
@@ -37,6 +39,7 @@ export const tablesOfRealtime: Tables = {
     room: changing,
     purge: { at: 280 },
     texts: { name: eventNameBytesMax },
+    exported: "of topics",
   },
   consumer_groups: {
     holds: "groups and their positions",
@@ -59,6 +62,7 @@ export const tablesOfRealtime: Tables = {
     room: restless,
     purge: { at: 90 },
     texts: { id: ours, namespace: 128, name: 128 },
+    exported: "places of readers that are connected here",
   },
   group_members: {
     holds: "members of groups and their heartbeats",
@@ -70,6 +74,7 @@ export const tablesOfRealtime: Tables = {
     room: restless,
     purge: { at: 100, under: "consumer_groups" },
     texts: { id: ours },
+    exported: "of consumer groups",
   },
   group_deliveries: {
     holds: "deliveries that are not acknowledged",
@@ -83,5 +88,6 @@ export const tablesOfRealtime: Tables = {
     indexes: ["UNIQUE group_deliveries_by_event (environment_id, group_id, event_id)"],
     room: restless,
     purge: { at: 110, under: "consumer_groups" },
+    exported: "of consumer groups",
   },
 };

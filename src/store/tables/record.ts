@@ -20,6 +20,7 @@ export const tablesOfRecord: Tables = {
     room: changing,
     purge: { at: 180 },
     texts: { id: ours, kind: ours },
+    exported: "what is still to be sent",
   },
   mirrors: {
     holds: "how far a log was mirrored",
@@ -28,6 +29,7 @@ export const tablesOfRecord: Tables = {
     columns: `environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL`,
     room: changing,
     purge: { at: 170 },
+    exported: "of the installation",
   },
   auth_audit: {
     holds: "the signed chain of what callers did",
@@ -45,6 +47,13 @@ export const tablesOfRecord: Tables = {
       "auth_audit_by_caller (org_id, caller_id, at, sequence)",
     ],
     texts: { caller_id: callerIdBytes },
+    exported: {
+      in: "audit",
+      of: "org",
+      key: "sequence",
+      leaves:
+        "id event_type operation action environment_id resource rule outcome caller_kind caller_id roles impersonated_org_id request_id payload removed key_id hash sequence at reads allowed",
+    },
   },
   auth_audit_heads: {
     holds: "the signed end of each chain",
@@ -53,6 +62,7 @@ export const tablesOfRecord: Tables = {
     // Where the chain ends and, after retention, begins; signed as a whole.
     columns: `org_id TEXT PRIMARY KEY, sequence BIGINT NOT NULL, hash TEXT NOT NULL,
       floor_sequence BIGINT NOT NULL, floor_hash TEXT NOT NULL, key_id TEXT NOT NULL, signature TEXT NOT NULL`,
+    exported: "the signature of this installation",
   },
   platform_audit: {
     holds: "what platform credentials did",
@@ -69,6 +79,7 @@ export const tablesOfRecord: Tables = {
       "platform_audit_by_org (impersonated_org_id, created_at, id)",
     ],
     texts: { id: ours, event_type: ours, impersonated_org_id: ours, platform_key_id: callerIdBytes },
+    exported: "of the platform",
   },
   healings: {
     holds: "how often the sweeper healed",
@@ -77,6 +88,7 @@ export const tablesOfRecord: Tables = {
       last_at BIGINT NOT NULL, PRIMARY KEY (environment_id, name)`,
     purge: { at: 290 },
     texts: { name: ours },
+    exported: "of this installation",
   },
   flow_edges: {
     holds: "what led to what, and how often: an hour a row",
@@ -88,6 +100,7 @@ export const tablesOfRecord: Tables = {
     indexes: ["flow_edges_age ((hour + 0))"],
     purge: { at: 286 },
     texts: { kind: ours, source: eventNameBytes, target: eventNameBytes },
+    exported: "counts of this installation",
   },
   flow_minutes: {
     holds: "how many events were logged, and runs started and ended: a minute a row",
@@ -97,12 +110,14 @@ export const tablesOfRecord: Tables = {
       PRIMARY KEY (environment_id, minute)`,
     indexes: ["flow_minutes_age ((minute + 0))"],
     purge: { at: 288 },
+    exported: "counts of this installation",
   },
   exports: {
     holds: "leases of exports under way",
     scope: "org",
     endsWith: "the export ends; what a dead node left is taken over by the next export, or goes with the org",
     columns: `org_id TEXT PRIMARY KEY, holder TEXT NOT NULL, lease_until BIGINT NOT NULL`,
+    exported: "leases",
   },
   imports: {
     holds: "imports that are not finished",
@@ -112,5 +127,6 @@ export const tablesOfRecord: Tables = {
     // rows of them are there before the environments are.
     columns: `org_id TEXT PRIMARY KEY, sum TEXT NOT NULL, line_count BIGINT NOT NULL,
       environment_ids TEXT NOT NULL, started_at BIGINT NOT NULL`,
+    exported: "of imports under way",
   },
 };

@@ -15,6 +15,15 @@ export const tablesOfState: Tables = {
       PRIMARY KEY (environment_id, name)`,
     purge: { at: 112 },
     texts: { name: 128 },
+    exported: {
+      in: "projections",
+      key: "name",
+      ids: "error_event_id",
+      leaves:
+        "name mode status partition_path error_message error_event_id error_partition version generation error_position created_at updated_at",
+      json: "events",
+      stays: "stale_holder refuses_save",
+    },
   },
   projection_generations: {
     holds: "how far each fold of a projection is, and its runner's lease",
@@ -34,6 +43,30 @@ export const tablesOfState: Tables = {
     room: restless,
     purge: { at: 114, under: "projections" },
     texts: { name: 128 },
+    exported: {
+      in: "projections",
+      key: "name generation",
+      leaves: "name generation definition_version cursor_position saved_at recorded_since",
+      stays:
+        "position delivered offered target return_to holder stream_id fence lease_until asked_at dropped_at",
+    },
+  },
+  sql_projections: {
+    holds: "what projections of mode `sql` were made from",
+    endsWith: "the projection is deleted",
+    // `admitted`: what the projection was admitted as.
+    columns: `environment_id TEXT NOT NULL, name TEXT NOT NULL, table_name TEXT NOT NULL,
+      table_sql TEXT NOT NULL, event_handlers TEXT NOT NULL, description TEXT NOT NULL,
+      admitted TEXT NOT NULL, PRIMARY KEY (environment_id, name)`,
+    indexes: ["UNIQUE sql_projections_by_table (environment_id, table_name)"],
+    purge: { at: 113, under: "projections" },
+    texts: { name: 128, table_name: ours },
+    exported: {
+      in: "projections",
+      key: "name",
+      leaves: "name table_name table_sql description",
+      json: "event_handlers admitted",
+    },
   },
   projection_pending: {
     holds: "partitions with delivered events that are not saved",
@@ -44,6 +77,7 @@ export const tablesOfState: Tables = {
     room: restless,
     purge: { at: 115, under: "projections" },
     texts: { name: 128, partition_key: 512 },
+    exported: "delivered again from the cursor",
   },
   projection_rebuilds: {
     holds: "the last rebuild of each projection",
@@ -55,6 +89,7 @@ export const tablesOfState: Tables = {
       ended_at BIGINT, error TEXT, PRIMARY KEY (environment_id, name)`,
     purge: { at: 116, under: "projections" },
     texts: { name: 128 },
+    exported: "what was",
   },
   projection_states: {
     holds: "the state of each partition of a managed projection",
@@ -70,6 +105,14 @@ export const tablesOfState: Tables = {
     ],
     purge: { at: 117, under: "projections" },
     texts: { name: 128, partition_key: 512 },
+    exported: {
+      in: "projections",
+      key: "name generation partition_key",
+      ids: "last_event_id error_event_id",
+      leaves:
+        "name partition_key last_event_id error_message error_event_id generation last_position last_event_at version error_position skipped_position updated_at",
+      json: "state",
+    },
   },
   projection_history: {
     holds: "states of recording projections as they were",
@@ -83,17 +126,13 @@ export const tablesOfState: Tables = {
     indexes: ["projection_history_by_time (at)"],
     purge: { at: 118, under: "projections" },
     texts: { name: 128, partition_key: 512 },
-  },
-  sql_projections: {
-    holds: "what projections of mode `sql` were made from",
-    endsWith: "the projection is deleted",
-    // `admitted`: what the projection was admitted as.
-    columns: `environment_id TEXT NOT NULL, name TEXT NOT NULL, table_name TEXT NOT NULL,
-      table_sql TEXT NOT NULL, event_handlers TEXT NOT NULL, description TEXT NOT NULL,
-      admitted TEXT NOT NULL, PRIMARY KEY (environment_id, name)`,
-    indexes: ["UNIQUE sql_projections_by_table (environment_id, table_name)"],
-    purge: { at: 113, under: "projections" },
-    texts: { name: 128, table_name: ours },
+    exported: {
+      in: "projections",
+      key: "name generation partition_key at position",
+      ids: "event_id",
+      leaves: "name partition_key event_id generation at position version saved_at",
+      json: "state",
+    },
   },
   environment_databases: {
     holds: "what the SQL of each environment runs in: a schema with two roles, or a file",
@@ -103,6 +142,7 @@ export const tablesOfState: Tables = {
     columns: `environment_id TEXT PRIMARY KEY, name TEXT NOT NULL, reader_sealed TEXT NOT NULL,
       writer_sealed TEXT NOT NULL, made_of TEXT NOT NULL`,
     purge: { at: 320 },
+    exported: "folded from events, with credentials",
   },
   kv_buckets: {
     holds: "buckets of the key-value store",
@@ -121,6 +161,13 @@ export const tablesOfState: Tables = {
     room: changing,
     purge: { at: 124 },
     texts: { id: ours, name: 64 },
+    exported: {
+      in: ["kv", "config"],
+      key: "id",
+      leaves:
+        "id name description ttl_ms value_bytes_max bytes_max history_max revision value_count bytes forgotten_revision created_at",
+      stays: "deleted_at",
+    },
   },
   kv_keys: {
     holds: "the newest value of each key, and markers of deleted keys",
@@ -142,6 +189,11 @@ export const tablesOfState: Tables = {
     room: changing,
     purge: { at: 122, under: "kv_buckets" },
     texts: { bucket_id: ours, key: 512, expr: ours },
+    exported: {
+      in: ["kv", "config"],
+      key: "bucket_id key",
+      leaves: "bucket_id key operation value revision bytes created_at expires_at",
+    },
   },
   kv_history: {
     holds: "values of keys that were replaced",
@@ -154,5 +206,10 @@ export const tablesOfState: Tables = {
     isClustered: true,
     purge: { at: 123, under: "kv_buckets" },
     texts: { bucket_id: ours, key: 512, expr: ours },
+    exported: {
+      in: ["kv", "config"],
+      key: "bucket_id key revision",
+      leaves: "bucket_id key value revision bytes created_at expires_at",
+    },
   },
 };

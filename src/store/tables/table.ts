@@ -1,5 +1,6 @@
 import { eventNameBytesMax, functionIdBytesMax } from "../../kit/limits.ts";
 import { stepIdBytesMax } from "../../kit/step-id.ts";
+import type { ExportSection } from "../exported-tables.ts";
 import type { StoreEngine } from "../store.ts";
 
 /** What the rows of a table belong to: each is in one environment, in one org, or of the whole installation. */
@@ -25,6 +26,22 @@ export interface Table {
   purge?: PurgePlace;
   /** The most bytes that each text in its indexes may have, besides `sharedTexts`. */
   texts?: Readonly<Record<string, number>>;
+  /** What of it leaves by an export, or why nothing does. */
+  exported: Exported | string;
+}
+
+/** See `ExportedTable`; names of columns stand apart by a space. */
+export interface Exported {
+  in: ExportSection | readonly ExportSection[];
+  /** `environment` when left out. */
+  of?: "org" | "runs";
+  key: string;
+  ids?: string;
+  leaves: string;
+  /** What leaves, too, and is JSON. */
+  json?: string;
+  /** What does not, besides the column that says whose the row is. */
+  stays?: string;
 }
 
 /** The columns of its primary key. */
