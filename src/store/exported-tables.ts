@@ -1,26 +1,7 @@
 import { tables } from "./tables/index.ts";
-import type { Exported, Table } from "./tables/table.ts";
+import { type Exported, type ExportSection, exportSections, type Table } from "./tables/table.ts";
 
-/** Sections of an export, in the order in which they stand in the file. */
-export const exportSections = [
-  "environments",
-  "functions",
-  "events",
-  "streams",
-  "snapshots",
-  "runs",
-  "steps",
-  "projections",
-  "schemas",
-  "kv",
-  "config",
-  "policies",
-  "roles",
-  "users",
-  "audit",
-  "webhooks",
-] as const;
-export type ExportSection = (typeof exportSections)[number];
+export { type ExportSection, exportSections } from "./tables/table.ts";
 
 /** `json`: the column holds JSON text, and the file has the value itself. */
 export type ExportedKind = "text" | "number" | "json";

@@ -1,6 +1,5 @@
 import { eventNameBytesMax, functionIdBytesMax } from "../../kit/limits.ts";
 import { stepIdBytesMax } from "../../kit/step-id.ts";
-import type { ExportSection } from "../exported-tables.ts";
 import type { StoreEngine } from "../store.ts";
 
 /** What the rows of a table belong to: each is in one environment, in one org, or of the whole installation. */
@@ -29,6 +28,27 @@ export interface Table {
   /** What of it leaves by an export, or why nothing does. */
   exported: Exported | string;
 }
+
+/** Sections of an export, in the order in which they stand in the file. */
+export const exportSections = [
+  "environments",
+  "functions",
+  "events",
+  "streams",
+  "snapshots",
+  "runs",
+  "steps",
+  "projections",
+  "schemas",
+  "kv",
+  "config",
+  "policies",
+  "roles",
+  "users",
+  "audit",
+  "webhooks",
+] as const;
+export type ExportSection = (typeof exportSections)[number];
 
 /** See `ExportedTable`; names of columns stand apart by a space. */
 export interface Exported {
