@@ -19,7 +19,9 @@ export function explained(
   if (error instanceof StartFailure) return error;
   if (error instanceof Fault) return new StartFailure(error.message, error);
   if (error instanceof FileProblem) return new StartFailure(error.message, error.cause);
-  const code = (error as { code?: unknown }).code;
+  const { code, path } = error as NodeJS.ErrnoException;
+  if (code !== undefined && path !== undefined)
+    return new StartFailure(`a file cannot be opened: ${(error as Error).message}`, error);
   const address = `${place.host}:${place.port}`;
   if (code === "EADDRINUSE") {
     return new StartFailure(
@@ -30,8 +32,15 @@ export function explained(
   if (code === "EACCES" || code === "EADDRNOTAVAIL") {
     return new StartFailure(`cannot listen on ${address}: ${(error as Error).message}`, error);
   }
-  if (error instanceof StoreError && error.trouble === "unavailable") {
-    return new StartFailure(`the database cannot be reached: ${error.detail}`, error);
+  if (!(error instanceof StoreError)) return error;
+  if (error.trouble === "full")
+    return new StartFailure(
+      `the database has no room left: make some, and start again (${error.detail})`,
+      error,
+    );
+  if (error.trouble === "unavailable") {
+    const what = /read-?only/.test(error.detail) ? "written" : "reached";
+    return new StartFailure(`the database cannot be ${what}: ${error.detail}`, error);
   }
   return error;
 }

@@ -7,9 +7,9 @@ import { boolean, matching } from "../kit/setting-kinds.ts";
 import { sql } from "../kit/sql.ts";
 import { settings } from "../settings/settings.ts";
 import { openLibsql } from "../store/libsql.ts";
-import { type Landed, requireFamiliar } from "../store/migrate.ts";
-import { migrations } from "../store/migrations/index.ts";
+import { type Landed, landedRows, missingOf, requireFamiliar } from "../store/migrate.ts";
 import { openPostgres } from "../store/postgres.ts";
+import { schema } from "../store/schema.ts";
 import type { Session, Store } from "../store/store.ts";
 import type { Command, CommandOutcome } from "./backup.ts";
 import { BadFile, type CheckedFile, linesOf, parsedLine, requireWhole } from "./import-file.ts";
@@ -71,11 +71,9 @@ async function openMigrated(
       ? await openLibsql({ file, clock, log, driver })
       : await openPostgres({ url, clock, log, poolSize: 1, hotPoolSize: 1, applicationName: ownName });
   try {
-    const landed = await store.all<Landed>(
-      sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`,
-    );
-    requireFamiliar(landed, migrations, store.engine);
-    if (landed.length < migrations.length)
+    const landed = await store.all<Landed>(landedRows);
+    requireFamiliar(landed, schema, store.engine);
+    if (missingOf(landed, schema).length > 0)
       throw new ImportRefusal("the database is of an older version: start the server of this version once");
     return store;
   } catch (error) {

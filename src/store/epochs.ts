@@ -1,7 +1,7 @@
 import type { Instant } from "../kit/clock.ts";
 import { sql } from "../kit/sql.ts";
-import { type Landed, requireFamiliar } from "./migrate.ts";
-import { migrations } from "./migrations/index.ts";
+import { type Landed, landedRows, requireFamiliar } from "./migrate.ts";
+import { schema } from "./schema.ts";
 import type { Store } from "./store.ts";
 
 /**
@@ -18,10 +18,8 @@ export const raiseEpochsText = "UPDATE heads SET epoch = CASE WHEN epoch + 1 > ?
  */
 export async function raiseEpochs(store: Store, now: Instant): Promise<number> {
   const floor = epochFloorAt(now);
-  const landed = await store.all<Landed>(
-    sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`,
-  );
-  requireFamiliar(landed, migrations, store.engine);
+  const landed = await store.all<Landed>(landedRows);
+  requireFamiliar(landed, schema, store.engine);
   return store.write((session) =>
     session.run(
       sql`UPDATE heads SET epoch = CASE WHEN epoch + 1 > ${floor} THEN epoch + 1 ELSE ${floor} END`,

@@ -15,7 +15,7 @@ import type { Connection, Driver } from "./libsql-drivers.ts";
 import { copyEnvironments } from "./libsql-files.ts";
 import { keepSynced } from "./libsql-syncer.ts";
 import { type Landed, requireFamiliar } from "./migrate.ts";
-import { migrations } from "./migrations/index.ts";
+import { schema } from "./schema.ts";
 
 /** What was asked for is not done, and nothing was changed; the message is for the operator. */
 export class BackupRefusal extends Error {}
@@ -70,7 +70,7 @@ function readContent(connection: Connection, { path, name }: { path: string; nam
   const landed = all(
     "SELECT version, name, hash, compatible FROM migrations ORDER BY version",
   ) as unknown as Landed[];
-  requireFamiliar(landed, migrations, "libsql");
+  requireFamiliar(landed, schema, "libsql");
 
   const problems = all(`PRAGMA integrity_check(${problemsShown})`).map((row) => String(row.integrity_check));
   if (problems.join() !== "ok") throw new BackupRefusal(`${name} is damaged: ${problems.join("; ")}`);

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../kit/clock.ts";
+import { Fault } from "../kit/fault.ts";
 import type { Log } from "../kit/log.ts";
 import { column, sql } from "../kit/sql.ts";
 import { sortByBytes } from "./postgres-collation.ts";
@@ -13,6 +14,16 @@ export interface Migration {
   statements: readonly string[] | ((engine: StoreEngine) => readonly string[]);
   /** A program of the version before this one keeps working on the migrated tables (two-phase upgrade). */
   compatible?: boolean;
+}
+
+export interface StoreSchema {
+  /** How an empty database is made, and what is recorded as landed on it. */
+  base: {
+    statements(engine: StoreEngine): readonly string[];
+    landed(engine: StoreEngine): readonly Landed[];
+  };
+  /** What lands on a database that lacks it. Whatever else the base has as landed, a database must have. */
+  migrations: readonly Migration[];
 }
 
 export interface MigrateContext {
@@ -33,7 +44,7 @@ const lockKey = 7_236_419_551;
 const tableLockMs = 5_000;
 const attemptsMax = 10;
 
-const createTable = sql`CREATE TABLE IF NOT EXISTS migrations (
+const createTable = `CREATE TABLE IF NOT EXISTS migrations (
   version BIGINT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, compatible BIGINT NOT NULL, landed_at BIGINT NOT NULL)`;
 
 export function textOf(migration: Migration, engine: StoreEngine): readonly string[] {
@@ -41,8 +52,19 @@ export function textOf(migration: Migration, engine: StoreEngine): readonly stri
   return typeof statements === "function" ? statements(engine) : statements;
 }
 
-export const hashOf = (statements: readonly string[]): string =>
+const hashOf = (statements: readonly string[]): string =>
   createHash("sha256").update(statements.join(";\n")).digest("hex");
+
+export const landedBy = (migration: Migration, engine: StoreEngine): Landed => ({
+  ...{ version: migration.version, name: migration.name },
+  ...{ hash: hashOf(textOf(migration, engine)), compatible: migration.compatible ? 1 : 0 },
+});
+
+/** Texts sort and fold by their bytes on PostgreSQL of any locale, as they do in libSQL and in our own code. */
+const sortedByBytes = (statement: string, engine: StoreEngine): string =>
+  engine === "postgres" && /^(CREATE|ALTER) TABLE /.test(statement)
+    ? statement.replace(/\bTEXT\b(?! COLLATE)/g, 'TEXT COLLATE "C"')
+    : statement;
 
 /** SQLite would run the first statement of a text and pass over the rest. */
 function requireSingle(migration: Migration, statement: string): void {
@@ -50,97 +72,121 @@ function requireSingle(migration: Migration, statement: string): void {
   if (/;\s*\S/.test(code)) throw new Error(`migration ${label(migration)} holds two statements in one text`);
 }
 
-const label = ({ version, name }: { version: number; name: string }) =>
+const label = ({ version, name }: Pick<Landed, "version" | "name">) =>
   `${String(version).padStart(4, "0")}_${name}`;
 
-/** Refuses what this program must not run on. */
+export const landedRows = sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`;
+
+const refused = (message: string, cause?: unknown): Fault =>
+  new Fault("failed_precondition", message, { cause });
+
+/** What is still to land. */
+export function missingOf(landed: readonly Landed[], { migrations }: StoreSchema): Migration[] {
+  const known = new Set(landed.map(({ version }) => version));
+  return migrations.filter(({ version }) => !known.has(version)).sort((a, b) => a.version - b.version);
+}
+
+/** Refuses what this program must not run on; nothing may have landed yet. */
 export function requireFamiliar(
   landed: readonly Landed[],
-  migrations: readonly Migration[],
+  { base, migrations }: StoreSchema,
   engine: StoreEngine,
 ): void {
+  const own = new Map(migrations.map((migration) => [migration.version, landedBy(migration, engine)]));
+  const needed = base.landed(engine).filter(({ version }) => !own.has(version));
+  for (const row of needed) own.set(row.version, row);
+  const oldest = needed.at(-1)?.version ?? 0;
   for (const row of landed) {
-    const own = migrations.find((migration) => migration.version === row.version);
-    if (own) {
-      if (own.name === row.name && hashOf(textOf(own, engine)) === row.hash) continue;
-      throw new Error(
-        `migration ${label(own)} has changed since it landed on this database (as ${label(row)}); a landed migration is never edited, add a new one`,
+    const known = own.get(row.version);
+    if (known && (known.name !== row.name || known.hash !== row.hash))
+      throw refused(
+        `migration ${label(known)} has changed since it landed on this database (as ${label(row)}); a landed migration is never edited, add a new one`,
       );
-    }
-    if (row.compatible === 0) {
-      throw new Error(
+    if (!known && row.version < oldest)
+      throw refused(
+        `the database's record of migrations has ${label(row)}, which no version of this program ever had: restore a backup`,
+      );
+    if (!known && row.compatible === 0)
+      throw refused(
         `the database is newer than this program: ${label(row)} is unknown here and does not work with older programs`,
       );
-    }
   }
+  const last = landed.at(-1);
+  const lacks = needed.find(({ version }) => !landed.some((row) => row.version === version));
+  if (!last || !lacks) return;
+  throw refused(
+    last.version > lacks.version
+      ? `the database's record of migrations lacks ${label(lacks)} and has ${label(last)}: restore a backup`
+      : `the database is at ${label(last)}, and this program goes on with databases of 0.40.0 and later: start 0.40.0 on it once, ` +
+          "by `git checkout cd3b9f12 && bun install` and `bun run start`, then this program",
+  );
 }
 
 /** One node at a time; the tables themselves are not waited for so patiently. */
-async function waitForOthers(session: Session): Promise<void> {
-  await session.run(sql`SET LOCAL lock_timeout = 0`);
-  await session.run(sql`SELECT pg_advisory_xact_lock(${lockKey})`);
-  await session.run(sql.raw(`SET LOCAL lock_timeout = ${tableLockMs}`));
-}
+const waitForOthers = `SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(${lockKey});
+  SET LOCAL lock_timeout = ${tableLockMs}`;
 
-/**
- * Lands the first migration that is missing, and on a database without any all of them; answers which. Every caller waits
- * for the one before.
- */
-async function landNext(
-  session: Session,
-  migrations: readonly Migration[],
-  clock: Clock,
-): Promise<Migration[]> {
+/** PostgreSQL takes them in one round trip. */
+async function runAll(session: Session, statements: readonly string[]): Promise<void> {
   const { engine } = session.seams;
-  if (engine === "postgres") await waitForOthers(session);
-  await session.run(createTable);
-  const landed = await session.all<Landed>(
-    sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`,
-  );
-  requireFamiliar(landed, migrations, engine);
-  const known = new Set(landed.map((row) => row.version));
-  const missing = migrations.filter((migration) => !known.has(migration.version));
-  const next = landed.length === 0 ? missing : missing.slice(0, 1);
-  const texts = next.map((migration) => textOf(migration, engine));
-  for (const [at, statements] of texts.entries())
-    for (const statement of statements) requireSingle(next[at]!, statement);
-  const all = texts.flat();
-  // PostgreSQL takes them in one round trip.
-  for (const text of engine === "postgres" && all.length > 0 ? [all.join(";\n")] : all)
+  const texts = statements.map((statement) => sortedByBytes(statement, engine));
+  for (const text of engine === "postgres" && texts.length > 0 ? [texts.join(";\n")] : texts)
     await session.run(sql.raw(text));
-  if (next.length > 0)
-    await session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at)
-      SELECT version, name, hash, compatible, ${sql.bigint(clock.now())} FROM ${session.seams.rowsFrom("m", {
-        version: column.bigint(next.map(({ version }) => version)),
-        name: column.text(next.map(({ name }) => name)),
-        hash: column.text(texts.map(hashOf)),
-        compatible: column.bigint(next.map(({ compatible }) => (compatible ? 1 : 0))),
-      })} WHERE true ORDER BY version`);
-  return next;
 }
 
-/** One transaction a step until a step finds nothing more to do; answers how many things were done. */
-async function stepByStep(
-  store: Store,
-  { clock, log }: MigrateContext,
-  event: string,
-  step: (session: Session) => Promise<Record<string, unknown>[]>,
-): Promise<number> {
-  for (let count = 0, failures = 0; ; ) {
-    try {
-      const startedAt = clock.elapsed();
-      const done = await store.write(step);
-      if (done.length === 0) return count;
-      count += done.length;
-      const ms = Math.round(clock.elapsed() - startedAt);
-      for (const fields of done) log.info(event, { ...fields, ms });
-    } catch (error) {
-      const waits = error instanceof StoreError && error.trouble === "lock_timeout";
-      if (!waits || ++failures >= attemptsMax) throw error;
-      log.warn("store.migration_waits", { failures, reason: error.detail });
-      await clock.sleep(200 * failures);
-    }
+const record = (session: Session, rows: readonly Landed[], clock: Clock): Promise<number> =>
+  session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at)
+    SELECT version, name, hash, compatible, ${sql.bigint(clock.now())} FROM ${session.seams.rowsFrom("m", {
+      version: column.bigint(rows.map(({ version }) => version)),
+      name: column.text(rows.map(({ name }) => name)),
+      hash: column.text(rows.map(({ hash }) => hash)),
+      compatible: column.bigint(rows.map(({ compatible }) => compatible)),
+    })} WHERE true ORDER BY version`);
+
+async function make(session: Session, { base }: StoreSchema, clock: Clock): Promise<void> {
+  const { engine } = session.seams;
+  try {
+    await runAll(session, base.statements(engine));
+  } catch (error) {
+    if (!(error instanceof Error && error.message.includes("already exists"))) throw error;
+    throw refused(
+      `the database has tables of svc, but no record of migrations (${error.message}): restore a backup, or choose an empty database`,
+      error,
+    );
   }
+  await record(session, base.landed(engine), clock);
+}
+
+interface MigrationStep {
+  event: "store.made" | "store.migrated" | "store.sorted_by_bytes";
+  fields: Record<string, unknown>;
+  isLast: boolean;
+}
+
+/** The next thing that is to be done to the database; each caller waits for the one before. */
+async function step(session: Session, schema: StoreSchema, clock: Clock): Promise<MigrationStep | undefined> {
+  const { engine } = session.seams;
+  await runAll(session, [...(engine === "postgres" ? [waitForOthers] : []), createTable]);
+  const landed = await session.all<Landed>(landedRows);
+  requireFamiliar(landed, schema, engine);
+  const made = landed.length === 0 ? schema.base.landed(engine) : [];
+  if (made.length > 0) {
+    await make(session, schema, clock);
+    const fields = { migration: label(made.at(-1)!) };
+    return { event: "store.made", fields, isLast: missingOf(made, schema).length === 0 };
+  }
+  const [next] = missingOf(landed, schema);
+  if (next) {
+    const statements = textOf(next, engine);
+    for (const statement of statements) requireSingle(next, statement);
+    await runAll(session, statements);
+    await record(session, [landedBy(next, engine)], clock);
+    return { event: "store.migrated", fields: { migration: label(next) }, isLast: false };
+  }
+  const table = engine === "postgres" ? await sortByBytes(session) : undefined;
+  return table === undefined
+    ? undefined
+    : { event: "store.sorted_by_bytes", fields: { table }, isLast: false };
 }
 
 /**
@@ -158,30 +204,32 @@ async function analyse(session: Session): Promise<void> {
 }
 
 /**
- * Brings the database to this program's version, one transaction a migration, and one for all where nothing is yet. Several
- * nodes may call it at once.
+ * Makes an empty database, and brings another one to this program's version, one transaction a migration. Several nodes may
+ * call it at once.
  */
 export async function migrate(
   store: Store,
-  migrations: readonly Migration[],
-  context: MigrateContext,
+  schema: StoreSchema,
+  { clock, log }: MigrateContext,
 ): Promise<void> {
-  const ordered = [...migrations].sort((a, b) => a.version - b.version);
-  const repeated = ordered.find((migration, place) => migration.version === ordered[place - 1]?.version);
-  if (repeated) throw new Error(`two migrations have the version ${repeated.version}`);
-
-  let isNew = false;
-  let count = await stepByStep(store, context, "store.migrated", async (session) => {
-    const landed = await landNext(session, ordered, context.clock);
-    isNew ||= landed.length > 1;
-    return landed.map((migration) => ({ migration: label(migration) }));
-  });
-  if (store.engine !== "postgres") return;
-  // Tables without rows are changed in no time.
-  const most = isNew ? Number.POSITIVE_INFINITY : 1;
-  count += await stepByStep(store, context, "store.sorted_by_bytes", async (session) => {
-    await waitForOthers(session);
-    return (await sortByBytes(session, most)).map((table) => ({ table }));
-  });
-  if (count > 0) await store.write(analyse);
+  const versions = schema.migrations.map(({ version }) => version);
+  const repeated = versions.find((version, place) => versions.indexOf(version) < place);
+  if (repeated !== undefined) throw new Error(`two migrations have the version ${repeated}`);
+  let isChanged = false;
+  for (let failures = 0; ; ) {
+    try {
+      const startedAt = clock.elapsed();
+      const done = await store.write((session) => step(session, schema, clock));
+      if (!done) break;
+      log.info(done.event, { ...done.fields, ms: Math.round(clock.elapsed() - startedAt) });
+      if (done.isLast) break;
+      isChanged ||= done.event !== "store.made";
+    } catch (error) {
+      const waits = error instanceof StoreError && error.trouble === "lock_timeout";
+      if (!waits || ++failures >= attemptsMax) throw error;
+      log.warn("store.migration_waits", { failures, reason: error.detail });
+      await clock.sleep(200 * failures);
+    }
+  }
+  if (isChanged && store.engine === "postgres") await store.write(analyse);
 }

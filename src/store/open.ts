@@ -4,10 +4,10 @@ import { noMetrics } from "../kit/metrics.ts";
 import { openLibsql } from "./libsql.ts";
 import type { DriverName } from "./libsql-drivers.ts";
 import { type Migration, migrate } from "./migrate.ts";
-import { migrations as ours } from "./migrations/index.ts";
 import { openPostgres, type PostgresOptions } from "./postgres.ts";
 import { Primary } from "./postgres-primary.ts";
 import { recordServer, requireSameServer } from "./primary-record.ts";
+import { schema } from "./schema.ts";
 import type { Store } from "./store.ts";
 
 export interface OpenStoreOptions extends Omit<Partial<PostgresOptions>, "url" | "clock" | "log"> {
@@ -18,6 +18,7 @@ export interface OpenStoreOptions extends Omit<Partial<PostgresOptions>, "url" |
   /** The libSQL database file, for one process; used when there is no `databaseUrl`. */
   file?: string | undefined;
   driver?: DriverName;
+  /** Instead of those that this version has beside its base. */
   migrations?: readonly Migration[];
   /** Puts something around the store before anybody has it, for tests that watch what is asked of it. */
   around?: (store: Store) => Store;
@@ -33,7 +34,7 @@ export async function openStore({ around, ...options }: OpenStoreOptions): Promi
 }
 
 async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<Store> {
-  const { clock, log, databaseUrl, file, driver, migrations = ours, ...rest } = options;
+  const { clock, log, databaseUrl, file, driver, migrations = schema.migrations, ...rest } = options;
   if (databaseUrl !== undefined) {
     const primary = rest.primary ?? new Primary({ url: databaseUrl, clock, log });
     const postgres = { ...rest, url: databaseUrl, clock, log, primary };
@@ -47,8 +48,8 @@ async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<
     const { lineage } = primary;
     try {
       await requireSameServer(patient, lineage);
-      await migrate(patient, migrations, { clock, log });
-      if (lineage.known && migrations === ours) await recordServer(patient, lineage.known, clock.now());
+      await migrate(patient, { ...schema, migrations }, { clock, log });
+      if (lineage.known) await recordServer(patient, lineage.known, clock.now());
     } finally {
       await patient.close();
     }
@@ -57,7 +58,7 @@ async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<
   if (file === undefined) throw new Error("a store needs a database URL or a file");
   const store = await openLibsql({ file, clock, log, ...(driver && { driver }) });
   try {
-    await migrate(store, migrations, { clock, log });
+    await migrate(store, { ...schema, migrations }, { clock, log });
     return store;
   } catch (error) {
     await store.close();

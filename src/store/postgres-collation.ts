@@ -7,11 +7,10 @@ interface OddColumn {
 }
 
 /**
- * Texts sort and fold by their bytes, whatever the locale of the database: as they do in libSQL and in our own code, and
- * with indexes that no upgrade of the operating system's sorting rules breaks. Changes the columns of up to `most` tables
- * that still have the database's rules, and answers their names. Rows stay, indexes are built anew.
+ * Changes the columns of the first table that still has the locale's rules for sorting and folding, and answers its name: 0.40.0
+ * made tables so, and may have been stopped before it had changed all. Rows stay, indexes are built again.
  */
-export async function sortByBytes(session: Session, most: number): Promise<string[]> {
+export async function sortByBytes(session: Session): Promise<string | undefined> {
   // `to_jsonb`, because servers before version 15 have no such column.
   const found = await session.all<OddColumn>(sql`SELECT c.relname AS table_name, a.attname AS column_name
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation
@@ -21,14 +20,12 @@ export async function sortByBytes(session: Session, most: number): Promise<strin
       AND NOT (l.collname = 'default' AND d.datcollate IN ('C', 'POSIX') AND d.datctype IN ('C', 'POSIX')
         AND COALESCE(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c')
     ORDER BY c.relname, a.attnum`);
-  const tables = [...new Set(found.map(({ table_name }) => table_name))].slice(0, most);
+  const table = found[0]?.table_name;
+  if (table === undefined) return undefined;
   const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
-  const statements = tables.map((table) => {
-    const changes = found
-      .filter(({ table_name }) => table_name === table)
-      .map(({ column_name }) => `ALTER COLUMN ${quoted(column_name)} TYPE text COLLATE "C"`);
-    return `ALTER TABLE ${quoted(table)} ${changes.join(", ")}`;
-  });
-  if (statements.length > 0) await session.run(sql.raw(statements.join(";\n")));
-  return tables;
+  const changes = found
+    .filter(({ table_name }) => table_name === table)
+    .map(({ column_name }) => `ALTER COLUMN ${quoted(column_name)} TYPE text COLLATE "C"`);
+  await session.run(sql.raw(`ALTER TABLE ${quoted(table)} ${changes.join(", ")}`));
+  return table;
 }

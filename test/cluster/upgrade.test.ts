@@ -3,7 +3,8 @@ import { sql } from "../../src/kit/sql.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import { migrations } from "../../src/store/migrations/index.ts";
 import { sharedNats } from "../support/nats.ts";
-import { type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
+import { homeOf040 } from "../support/of-0.40.0.ts";
+import { type Home, startTestServer, type TestServer } from "../support/server.ts";
 
 /** First phase of a made-up change: what the next version needs is there, and today's version does not mind. */
 const widened: Migration = {
@@ -19,7 +20,7 @@ const narrowed: Migration = {
   statements: ["DROP TABLE made_up", "ALTER TABLE functions RENAME COLUMN made_up TO made_up_too"],
 };
 
-describe("a rolling upgrade over two versions of the schema", () => {
+describe("a rolling upgrade of a database of 0.40.0 over two versions of the schema", () => {
   let home: Home;
   const running: TestServer[] = [];
   const start = async (list: readonly Migration[], nodeId: string) => {
@@ -55,7 +56,7 @@ describe("a rolling upgrade over two versions of the schema", () => {
   });
 
   test("nodes of both versions work side by side, each sees what the other registers", async () => {
-    home = await makeHome("postgres", { isEmpty: true });
+    home = await homeOf040("postgres");
     const old = await start(migrations, "old-1");
     expect(await works(old)).toBe(1);
     const next = await start([...migrations, widened], "new-1");

@@ -15,8 +15,8 @@ import { silentLog } from "../../src/kit/log.ts";
 import { column, sql } from "../../src/kit/sql.ts";
 import { openLibsql } from "../../src/store/libsql.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { migrations } from "../../src/store/migrations/index.ts";
 import { openPostgres } from "../../src/store/postgres.ts";
+import { schema } from "../../src/store/schema.ts";
 import type { Store } from "../../src/store/store.ts";
 import { sharedPostgres } from "../support/postgres.ts";
 
@@ -43,7 +43,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
         await server.dropDatabase(url);
       };
     }
-    await migrate(store, migrations, { clock, log: silentLog });
+    await migrate(store, schema, { clock, log: silentLog });
   });
   afterAll(async () => {
     await close();

@@ -13,8 +13,8 @@ import type { Sql } from "../../src/kit/sql.ts";
 import { openLibsql } from "../../src/store/libsql.ts";
 import { renderLibsql } from "../../src/store/libsql-text.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { migrations } from "../../src/store/migrations/index.ts";
 import { postgresSeams, renderPostgres } from "../../src/store/postgres-text.ts";
+import { schema } from "../../src/store/schema.ts";
 import type { Flush, Store, SyncSession } from "../../src/store/store.ts";
 import { plant } from "../support/plant.ts";
 import { engines, type Home, makeHome } from "../support/server.ts";
@@ -238,7 +238,7 @@ describe.each(engines)("texts of flushes of every size on %s", (engine) => {
     store = await openLibsql({
       ...{ file: home.place.db, clock: systemClock(), log: silentLog, acceptLostCommits: true },
     });
-    await migrate(store, migrations, { clock: systemClock(), log: silentLog });
+    await migrate(store, schema, { clock: systemClock(), log: silentLog });
     const environment_id = "'env_' || (n - 1)";
     await plant(store, "heads", sizesMax, { environment_id, definitions_version: "1" });
     await plant(store, "topic_heads", sizesMax, { environment_id });

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointKeyBytesMax } from "../../src/domain/engine/breakers/rows.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { sharedTexts } from "../../src/store/table.ts";
-import { tables } from "../../src/store/tables.ts";
+import { tables } from "../../src/store/tables/index.ts";
+import { sharedTexts } from "../../src/store/tables/table.ts";
 import { made } from "../support/made.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
@@ -45,7 +45,7 @@ test("every text in a key is bounded, so that no index row is too long for Postg
   const unbounded = columns.filter((column) => boundOf(column) === undefined);
   expect(
     unbounded.map(({ table_name, column_name }) => `${table_name}.${column_name}`),
-    "indexed texts without a bound in `texts` of store/tables.ts",
+    "indexed texts without a bound in `texts` of store/tables/",
   ).toEqual([]);
   const indexed = new Set(columns.map(({ table_name, column_name }) => `${table_name}.${column_name}`));
   const bounded = Object.entries(tables).flatMap(([table, { texts = {} }]) =>

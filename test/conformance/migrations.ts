@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { type Migration, migrate } from "../../src/store/migrate.ts";
+import { type Migration, migrate, type StoreSchema } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import { clock, type StoreUnderTest } from "./store.ts";
 
@@ -21,8 +21,9 @@ const third: Migration = {
   compatible: true,
 };
 
+const base: StoreSchema["base"] = { statements: () => [], landed: () => [] };
 const land = (store: Store, ...migrations: Migration[]) =>
-  migrate(store, migrations, { clock, log: silentLog });
+  migrate(store, { base, migrations }, { clock, log: silentLog });
 
 export function migrationConformance(subject: StoreUnderTest): void {
   describe(`migrations on ${subject.name}`, () => {

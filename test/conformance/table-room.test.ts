@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { sql } from "../../src/kit/sql.ts";
-import { tables } from "../../src/store/tables.ts";
+import { tables } from "../../src/store/tables/index.ts";
 import { type SharedStore, sharedStore } from "../support/shares.ts";
 
 const page = readFileSync("src/store/ROOM.md", "utf8");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { sql } from "../../src/kit/sql.ts";
-import { tables } from "../../src/store/tables.ts";
+import { tables } from "../../src/store/tables/index.ts";
 import { dependencies } from "../support/dependencies.ts";
 import { partsOfPage, referencePath, withPart } from "../support/reference.ts";
 import { startTestServer } from "../support/server.ts";
@@ -34,11 +34,11 @@ describe("the reference", () => {
       const known = Object.keys(tables);
       expect(
         names.filter((name) => !known.includes(name)),
-        "tables without a row in store/tables.ts",
+        "tables without a row in store/tables/",
       ).toEqual([]);
       expect(
         known.filter((name) => !names.includes(name)),
-        "rows of store/tables.ts without a table: is its migration listed in migrations/index.ts?",
+        "rows of store/tables/ without a table",
       ).toEqual([]);
     } finally {
       await server.stop();

@@ -1,11 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { testClock } from "../../src/kit/clock.ts";
-import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { migrate } from "../../src/store/migrate.ts";
-import { migrations } from "../../src/store/migrations/index.ts";
-import { openStore } from "../../src/store/open.ts";
-import { engines, makeHome, startTestServer, type TestServer } from "../support/server.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 const password = "correct horse battery";
@@ -172,42 +167,6 @@ describe.each(engines)("roles that are carried on %s", (engine) => {
 });
 
 describe.each(engines)("users of the version before on %s", (engine) => {
-  test("are migrated to ids; what such a node writes later counts by its names", async () => {
-    const home = await makeHome(engine, { isEmpty: true });
-    const clock = testClock();
-    const { databaseUrl, db: file } = home.place;
-    const before = migrations.filter(({ version }) => version < 21);
-    const store = await openStore({
-      clock,
-      log: silentLog,
-      databaseUrl,
-      file,
-      poolSize: 2,
-      migrations: before,
-    });
-    const add = (id: string, roles: string) => sql`INSERT INTO users
-      (id, org_id, email, name, password_hash, roles, created_at, updated_at)
-      VALUES (${id}, ${"org_1"}, ${`${id}@e.com`}, '', '', ${roles}, 1, 1)`;
-    await store.write(async (session) => {
-      await session.run(sql`INSERT INTO roles (id, org_id, name, base, created_at, updated_at) VALUES
-        ('role_1', 'org_1', 'on "call"', 'viewer', 1, 1), ('role_2', 'org_2', 'theirs', 'admin', 1, 1)`);
-      await session.run(add("usr_1", '["viewer","on \\"call\\"","gone","admin"]'));
-      await session.run(add("usr_2", '["theirs","platform_admin"]'));
-      await session.run(add("usr_3", "[]"));
-    });
-    await migrate(store, migrations, { clock, log: silentLog });
-    const rows = await store.all(sql`SELECT id, roles, role_ids, role_ids_of FROM users ORDER BY id`);
-    expect(rows).toEqual(
-      [
-        ["usr_1", '["viewer","on \\"call\\"","admin"]', '["role_viewer","role_1","role_admin"]'],
-        ["usr_2", "[]", "[]"],
-        ["usr_3", "[]", "[]"],
-      ].map(([id, roles, role_ids]) => ({ id, roles, role_ids, role_ids_of: roles })),
-    );
-    await store.close();
-    await home.remove();
-  });
-
   test("a node of it may change roles meanwhile, and is obeyed", async () => {
     const server = await startTestServer({ engine });
     try {

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { shares } from "../../src/store/migrations/0026_shares.ts";
 import { plant } from "../support/plant.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
@@ -79,20 +78,5 @@ describe.each(engines)("what functions one environment may have on %s", (engine)
       code: "invalid_argument",
       message: "triggers[1].cron: must be at most 512 bytes",
     });
-  });
-
-  test("functions of before are counted when the migration lands", async () => {
-    const { store } = server.running.domain;
-    expect(await register("counted", crons(7))).toMatchObject(ok);
-    const counts = () =>
-      store.one(sql`SELECT cron_count, definition_bytes FROM functions WHERE id = 'counted'`);
-    const before = await counts();
-    expect(before).toMatchObject({ cron_count: 7 });
-    const count = shares.statements(engine).find((text) => text.startsWith("UPDATE functions"))!;
-    await store.write(async (session) => {
-      await session.run(sql`UPDATE functions SET cron_count = 0, definition_bytes = 0`);
-      await session.run(sql.raw(count));
-    });
-    expect(await counts()).toEqual(before!);
   });
 });

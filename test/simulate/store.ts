@@ -5,7 +5,7 @@ import { toLibsqlTrouble } from "../../src/store/libsql-errors.ts";
 import { asyncSession, statements, syncSession } from "../../src/store/libsql-session.ts";
 import { libsqlSeams } from "../../src/store/libsql-text.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { migrations } from "../../src/store/migrations/index.ts";
+import { schema } from "../../src/store/schema.ts";
 import { type Store, StoreError, type SyncSession } from "../../src/store/store.ts";
 import type { Chance } from "../support/chance.ts";
 import type { ProcessTime, Time } from "./time.ts";
@@ -61,7 +61,7 @@ export async function simulatedDatabase(time: Time): Promise<Database> {
   });
 
   const plain = open((_, work) => work());
-  await migrate(plain, migrations, { clock: testClock(0), log: silentLog });
+  await migrate(plain, schema, { clock: testClock(0), log: silentLog });
 
   return {
     plain,

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { Registry } from "prom-client";
 import { configurationTable } from "../../src/settings/settings.ts";
-import { tables } from "../../src/store/tables.ts";
+import { tables } from "../../src/store/tables/index.ts";
 import { dependencies } from "./dependencies.ts";
 import { frameRows } from "./frames.ts";
 import { allLoops } from "./loops.ts";
@@ -30,12 +30,9 @@ async function loopsTable(): Promise<string> {
 const tablesTable = () =>
   table(
     ["table", "holds", "of an", "rows end with"],
-    Object.entries(tables).map(([name, { holds, scope, endsWith }]) => [
-      `\`${name}\``,
-      holds,
-      scope,
-      endsWith,
-    ]),
+    Object.entries(tables)
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .map(([name, { holds, scope = "environment", endsWith }]) => [`\`${name}\``, holds, scope, endsWith]),
   );
 
 const dependenciesTable = () =>

@@ -10,7 +10,7 @@ import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EngineName } from "./engines.ts";
 import { guardedStore } from "./guarded-store.ts";
-import { migratedTemplate } from "./migrated.ts";
+import { copyMigrated, migratedTemplate } from "./migrated.ts";
 import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
@@ -89,14 +89,14 @@ export interface Home {
   remove(): Promise<void>;
 }
 
-let template: Promise<string> | undefined;
-
 /** `isEmpty`: without the tables, which the first node then has to make. */
 export async function makeHome(engine: EngineName, { isEmpty = false } = {}): Promise<Home> {
   const databases = engine === "postgres" ? await sharedPostgres() : undefined;
-  if (databases && !isEmpty) template ??= migratedTemplate(databases);
-  const databaseUrl = await databases?.createDatabase(isEmpty ? {} : { template: (await template)! });
+  const databaseUrl = await databases?.createDatabase(
+    isEmpty ? {} : { template: await migratedTemplate(databases) },
+  );
   const home = await makeHomeAt(databaseUrl);
+  if (!databases && !isEmpty) await copyMigrated(home.place.db);
   return {
     ...home,
     async remove() {

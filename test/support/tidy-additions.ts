@@ -47,7 +47,7 @@ export const settingsAreRead: Law = {
 /** An INTEGER has 32 bits on PostgreSQL and 64 on libSQL: what one engine stores the other would refuse. */
 const numberBreaches: Rule = (sources) =>
   sources
-    .filter(({ path }) => path.startsWith("src/store/migrations/"))
+    .filter(({ path }) => /^src\/store\/(migrations|tables)\//.test(path))
     .flatMap(({ path, text }) =>
       [
         ...text.matchAll(/\b(INTEGER|INT[248]?|SMALLINT|(BIG|SMALL)?SERIAL|NUMERIC|REAL|FLOAT\d?|DOUBLE)\b/g),

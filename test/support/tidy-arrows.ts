@@ -130,11 +130,7 @@ const topRooms = [
 export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
-  if (
-    /^src\/store\/(store|table|tables|tables-of-(finding|flow|orgs|repairs)|exported-tables|environment-databases)\.ts$/.test(
-      path,
-    )
-  )
+  if (/^src\/store\/(store|tables\/[a-z-]+|exported-tables|environment-databases)\.ts$/.test(path))
     return "store port";
   if (path === "src/bus/bus.ts") return "bus port";
   if (folder === "domain") {

@@ -18,11 +18,11 @@ test("every table with an environment_id is purged with its environment, by an i
     const purged = ownedTables.map(({ name }) => name);
     expect(
       found.filter((name) => !purged.includes(name)),
-      "tables with an environment_id that have no `purge` in store/tables.ts",
+      "tables with an environment_id that have no `purge` in store/tables/",
     ).toEqual([]);
     expect(
       purged.filter((name) => !found.includes(name)),
-      "tables with `purge` in store/tables.ts that have no environment_id",
+      "tables with `purge` in store/tables/ that have no environment_id",
     ).toEqual([]);
     expect(new Set(ownedTables.map(({ at }) => at)).size, "each has a place of its own").toBe(purged.length);
     for (const { name, key, ofRun } of ownedTables) {

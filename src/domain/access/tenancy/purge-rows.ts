@@ -1,17 +1,18 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
-import type { PurgePlace } from "../../../store/table.ts";
-import { tables } from "../../../store/tables.ts";
+import { tables } from "../../../store/tables/index.ts";
+import { keyOf, type PurgePlace } from "../../../store/tables/table.ts";
 
 /** A table whose rows belong to environments, and the way to those of one. */
 export interface OwnedTable extends PurgePlace {
   name: string;
+  key: readonly string[];
 }
 
 /** Every table with an `environment_id`, in the order in which a purge empties them. */
 export const ownedTables: readonly OwnedTable[] = Object.entries(tables)
-  .flatMap(([name, { purge }]) => (purge ? [{ name, ...purge }] : []))
+  .flatMap(([name, table]) => (table.purge ? [{ name, key: keyOf(table), ...table.purge }] : []))
   .sort((one, other) => one.at - other.at);
 
 /** The rows that a query names by their keys, deleted by way of these alone, whatever the statistics say. */
