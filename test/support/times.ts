@@ -13,10 +13,9 @@ const recordedIn = (root: string) => join(root, "test/support/times.json");
 export const keepTimes = async (root: string, times: Times): Promise<unknown> =>
   Bun.write(keptIn(root), JSON.stringify(times));
 
-/** Writes down what the last run of this checkout measured; of what it left out, what stood there. */
+/** Writes down what the last run of this checkout measured, and what stood there of files that it left out. */
 export async function recordTimes(root: string): Promise<void> {
-  if (!existsSync(keptIn(root))) return;
-  const measured: Times = await Bun.file(keptIn(root)).json();
+  const measured: Times = existsSync(keptIn(root)) ? await Bun.file(keptIn(root)).json() : {};
   const before: Times = await Bun.file(recordedIn(root)).json();
   // Of a file that has moved to another lane, what the other lane took is no more.
   const shareOf = (key: string) => key.slice(key.indexOf(" "));
