@@ -1,6 +1,6 @@
 import { logFailedAttempt } from "./attempts.ts";
 import type { callForRun } from "./calls.ts";
-import type { SvcError } from "./errors.ts";
+import { reportedError, type SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
@@ -100,7 +100,13 @@ export function startJob(options: JobOptions): RunningJob {
   }
 
   const done = perform()
-    .catch((error) => log.error("a job broke", { runId, reason: String(error) }))
+    .catch((thrown) => {
+      const error = reportedError(thrown, true);
+      log.error("a job broke", { runId, reason: error.message });
+      // Without a report the run would be handed out again and again, and spend no attempt.
+      return reporter.endFailed(error);
+    })
+    .catch((thrown) => log.error("a job was not reported", { runId, reason: reportedError(thrown).message }))
     .then(() => {
       onRoom();
       if (reporter.lost)
