@@ -195,7 +195,7 @@ export class JobReporter {
     const said = this.#steps
       .named(message)
       .replace(/^yield\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
-    return new SvcError(code, said, detail);
+    return new SvcError(status === 413 ? "REPORT_TOO_LARGE" : code, said, detail);
   }
 
   /** Goes with the last report. */
