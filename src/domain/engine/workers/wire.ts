@@ -108,7 +108,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         event_filter: {
           event: value.eventName,
           ...(value.matchExpression && { match: value.matchExpression }),
-          ...(value.matchValue && { match_value: value.matchValue }),
+          ...((value.matchValue || value.hasMatchValue) && { match_value: value.matchValue }),
           ...(value.timeout && { timeout_at: rfc3339(instantOf(value.timeout)) }),
           payload: bytesOf("wait_event.payload_json", value.payloadJson),
         },

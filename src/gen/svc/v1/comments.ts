@@ -1033,6 +1033,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.WaitEventYield.match_value": "What the path must equal; empty compares with the event that started the run.",
   "svc.v1.WaitEventYield.timeout": "When the wait ends without its event, RFC 3339: at most 366 days ahead.",
   "svc.v1.WaitEventYield.payload_json": "JSON text, kept as the input of the waiting step; not part of its result.",
+  "svc.v1.WaitEventYield.has_match_value": "A match_value that is empty is the empty text, and counts.",
   "svc.v1.InvokeFunctionYield.input_json": "Input of the run, as JSON text.",
   "svc.v1.InvokeFunctionYield.invoke_timeout_ms": "Milliseconds that the run waits; zero or less means 30 seconds.",
   "svc.v1.InvokeFunctionAsyncYield.input_json": "Input of the run, as JSON text.",
