@@ -23,9 +23,6 @@ export interface JobOptions
   onRoom: () => void;
 }
 
-/** The longest time that timers of every runtime keep. */
-const timerMsMax = 2 ** 31 - 1;
-
 /** One execution of a run, from assignment to its last report. */
 export interface RunningJob {
   readonly jobId: string;
@@ -69,9 +66,9 @@ export function startJob(options: JobOptions): RunningJob {
       return controller.signal;
     },
     now: Date.now,
-    pause: (ms) => pause(Math.min(ms, timerMsMax), host.signal()).then(reporter.requireHeld),
+    pause: (ms) => pause(ms, host.signal()).then(reporter.requireHeld),
     // Servers that hand out runs to be undone keep the tries of steps as well.
-    pauseMsMax: isUndoneLater ? retryPauseMsMax : timerMsMax,
+    pauseMsMax: isUndoneLater ? retryPauseMsMax : Number.POSITIVE_INFINITY,
     traceparent: traceparents,
     call: (method, message, options) =>
       call({ runId, traceparent: traceparents() }, method, message, options),
