@@ -13,16 +13,16 @@ import { secretsOperations } from "../domain/engine/secrets/operations.ts";
 import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
+import { mendErrors } from "../domain/engine/workers/texts.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
+import { reportBytesMax } from "../kit/limits.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
 /** What a node tells the others: a worker of this environment registered. */
 const WorkerRegistered = Type.Object({ environmentId: Type.String() });
-
-const pushAnswerBytesMax = 8 * 1024 * 1024;
 
 export interface WorkersNeeds {
   runsPart: RunsPart;
@@ -78,7 +78,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   const guard = addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : []));
   const push = openPush({
     ...{ store, clock, log, metrics, nodeId, assignments, breakers, definitionAt },
-    call: openEndpointCaller({ clock, guard, answerBytesMax: pushAnswerBytesMax }),
+    call: openEndpointCaller({ clock, guard, answerBytesMax: reportBytesMax, mend: mendErrors }),
     signingKey: () => keyring.current("signing_key").secret,
     giveBack: back.giveBack,
     onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),

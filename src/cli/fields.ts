@@ -4,6 +4,7 @@ import { type Command, Option } from "commander";
 import type { Input } from "./call.ts";
 import { type Io, usage } from "./io.ts";
 import { choiceOf, flagOf, type OperationField, shortWords } from "./operations.ts";
+import { localTime } from "./show.ts";
 
 /** Objects that may be written as `key=value` on a command line. */
 const pairs = new Set(["metadata", "headers", "eventHandlers"]);
@@ -69,6 +70,18 @@ async function jsonOf(texts: readonly string[], name: string, flag: string, io: 
   return parsedJson(await textOf(texts.at(-1)!, flag, io), flag);
 }
 
+const isTime = /^(?:since|until|from|to|at|\w+Timestamp|\w+Time)$/;
+const localForm = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?)?$/;
+
+/** A day, or a time as lists show it, is read by this machine's zone. */
+function instantOf(text: string): string {
+  const [, day, minute = "00:00", second = ":00"] = localForm.exec(text) ?? [];
+  if (day === undefined) return text;
+  const at = new Date(`${day}T${minute}${second}`);
+  // A day that is not in the calendar is left to the server, which refuses it.
+  return localTime(text) === `${day} ${minute}${second}` ? at.toISOString() : text;
+}
+
 /** The value of a field as it was written; throws a usage error that names the flag and the rule. */
 export async function readField(
   { name, kind, choices = [] }: OperationField,
@@ -108,7 +121,7 @@ export async function readField(
       // Words without a flag are names.
       if (!flag.startsWith("--")) return text;
       if (text !== "-" && !text.startsWith("@")) {
-        if (!isSecret(name)) return text;
+        if (!isSecret(name)) return isTime.test(name) ? instantOf(text) : text;
         throw usage(`${flag}: others on this machine see arguments: say @FILE, or - for standard input`);
       }
       return isSecret(name) ? (await textOf(text, flag, io)).replace(/\r?\n$/, "") : textOf(text, flag, io);

@@ -195,9 +195,13 @@ export interface Shown {
   bar?: (answer: unknown) => string | undefined;
 }
 
+/** A list without items is left out on the wire. Programs that read the answer look for it. */
+const withList = (answer: unknown, items: string | undefined): unknown =>
+  items && isRow(answer) ? { [items]: [], ...answer } : answer;
+
 /** An answer in the form that was asked for. */
 export function shown(answer: unknown, form: OutputForm, { io, columns, items }: Shown & { io: Io }): string {
-  if (form === "json") return `${JSON.stringify(answer ?? {}, null, 2)}\n`;
+  if (form === "json") return `${JSON.stringify(withList(answer ?? {}, items), null, 2)}\n`;
   const list = items === "" ? undefined : itemsOf(answer, items);
   if (form === "jsonl") return (list ?? [answer ?? {}]).map((one) => `${JSON.stringify(one)}\n`).join("");
   const paint = paintOf(io);

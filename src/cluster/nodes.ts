@@ -15,6 +15,8 @@ export interface NodeFacts {
   /** Share of one core since the last heartbeat. */
   cpu_percent: number;
   memory_bytes: number;
+  /** What its program does that one before does not: what counts once no older node lives. */
+  knows: readonly string[];
 }
 
 export interface NodeRecord {

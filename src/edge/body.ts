@@ -96,9 +96,14 @@ export async function readBytes(request: Request, bytesMax: number, reading?: Bo
 }
 
 /** The body as JSON; undefined when there is none. */
-export async function readJsonBody(request: Request, bytesMax: number, reading?: BodyRead): Promise<unknown> {
+export async function readJsonBody(
+  request: Request,
+  bytesMax: number,
+  reading?: BodyRead,
+  mend?: (body: unknown) => void,
+): Promise<unknown> {
   const bytes = await readBytes(request, bytesMax, reading);
-  return bytes.byteLength === 0 ? undefined : parseJsonBytes(bytes);
+  return bytes.byteLength === 0 ? undefined : parseJsonBytes(bytes, undefined, mend);
 }
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;

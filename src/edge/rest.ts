@@ -229,9 +229,11 @@ export function restHandler(
   const { edge, room } = surface;
   // The body of an unauthenticated request is limited to what a login needs.
   const isPublic = prepared.operation.action === null;
-  const { onBodyTooLarge, admits } = prepared.operation as UnaryOperation;
+  const { onBodyTooLarge, admits, takesReports } = prepared.operation as UnaryOperation;
   const bodyBytesMax =
-    isPublic && !admits ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
+    isPublic && !admits
+      ? Math.min(publicBodyBytesMax, surface.bodyBytesMax)
+      : Math.max(takesReports?.bytesMax ?? 0, surface.bodyBytesMax);
   const { method, path } = parseRoute(binding.route);
   const decode = binding.decode ?? defaultDecode(prepared.operation.input);
   const encode = binding.encode ?? defaultEncode(binding.status);
@@ -247,7 +249,7 @@ export function restHandler(
     if (contentType !== null && !isJson(contentType) && request.headers.get("content-length") !== "0") {
       throw new Fault("unsupported_media_type", `Content-Type must be application/json, not ${contentType}`);
     }
-    return readJsonBody(request, bodyBytesMax, reading);
+    return readJsonBody(request, bodyBytesMax, reading, takesReports?.mend);
   };
 
   const look = lookFor(prepared.operation.input);

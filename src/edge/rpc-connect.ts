@@ -362,8 +362,10 @@ export function universalHandlers(
       const implementation = bound.get(path);
       unbound.delete(path);
       if (implementation) {
-        const isExact = refusesUnknown(surface.edge.unknownFields, implementation.prepared.operation);
-        implement(surface, router, implementation, isExact ? exact : options);
+        const { operation } = implementation.prepared;
+        const isExact = refusesUnknown(surface.edge.unknownFields, operation);
+        const readMaxBytes = Math.max(operation.takesReports?.bytesMax ?? 0, surface.bodyBytesMax);
+        implement(surface, router, implementation, { ...(isExact ? exact : options), readMaxBytes });
       } else
         router.service(
           { ...service, methods: [method], method: { [method.localName]: method } } as DescService,

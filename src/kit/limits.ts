@@ -8,6 +8,11 @@
 export const eventNameBytesMax = 248;
 export const requestBodyBytesMax = 4 * 1024 * 1024;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
+/**
+ * A report with one such output, and a message of a stream that has the report as a text: there each quote and
+ * backslash takes two bytes.
+ */
+export const reportBytesMax = 2 * stepOutputBytesMax + 1024 * 1024 + 64 * 1024;
 export const idempotencyKeyBytesMax = 255;
 export const idempotencyKeptMs = 24 * 60 * 60 * 1000;
 /** The same of ids by which providers name their webhooks: they repeat them for up to three days. */

@@ -230,6 +230,8 @@ interface OperationHead {
   waitsFor?: WaitsFor;
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
+  /** Bodies, and messages of a stream, are reports of jobs: larger than others may be, and mended before they are looked at. */
+  takesReports?: { bytesMax: number; mend: (body: unknown) => void };
   /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
   held?: boolean;
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */

@@ -108,7 +108,11 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
 }
 
 /** The JSON that an endpoint answers. Throws TransportFailure for what is larger, or none. */
-export async function readJson(response: Response, bytesMax: number): Promise<unknown> {
+export async function readJson(
+  response: Response,
+  bytesMax: number,
+  mend?: (answer: unknown) => void,
+): Promise<unknown> {
   const pieces: Uint8Array[] = [];
   let size = 0;
   for await (const piece of response.body ?? []) {
@@ -117,7 +121,7 @@ export async function readJson(response: Response, bytesMax: number): Promise<un
     pieces.push(piece);
   }
   try {
-    return parseJsonBytes(Buffer.concat(pieces));
+    return parseJsonBytes(Buffer.concat(pieces), undefined, mend);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     const why = error.cause === undefined ? error.message : "not valid JSON";

@@ -117,9 +117,9 @@ function malformed(field: string | undefined, why: string, cause?: unknown): Fau
 
 /**
  * JSON from outside, whatever door it comes by. It is looked over before it is parsed, as finding and writing
- * many levels takes the runtime seconds. Throws the fault to be told.
+ * many levels takes the runtime seconds. `mend` may change the value before it is refused. Throws the fault to be told.
  */
-export function parseJson(text: string, field?: string): unknown {
+export function parseJson(text: string, field?: string, mend?: (value: unknown) => void): unknown {
   if (isNested(text, bodyLevelsMax)) throw malformed(field, tooDeep);
   let value: unknown;
   try {
@@ -129,21 +129,24 @@ export function parseJson(text: string, field?: string): unknown {
     throw malformed(field, why.slice(0, pathCharsMax), error);
   }
   // Text that came as UTF-8 has half a surrogate only where it is written as an escape.
-  if (text.includes("\\u")) requirePlain(field ?? "", value, bodyLevelsMax);
+  if (text.includes("\\u")) {
+    mend?.(value);
+    requirePlain(field ?? "", value, bodyLevelsMax);
+  }
   return value;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** The same from bytes, which must be UTF-8: what is not would be stored as another text. */
-export function parseJsonBytes(bytes: Uint8Array, field?: string): unknown {
+export function parseJsonBytes(bytes: Uint8Array, field?: string, mend?: (value: unknown) => void): unknown {
   let text: string;
   try {
     text = utf8.decode(bytes);
   } catch (error) {
     throw malformed(field, "not UTF-8", error);
   }
-  return parseJson(text, field);
+  return parseJson(text, field, mend);
 }
 
 const unshown = `(nested deeper than ${storedLevelsMax} levels)`;

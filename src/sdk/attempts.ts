@@ -17,7 +17,7 @@ export function logFailedAttempt(
   log: Logger,
   {
     target,
-    end: { error, thrown },
+    end: { error },
     run: { runId, attempt, max_attempts: maxAttempts = 0 },
   }: {
     target: SvcFunction;
@@ -25,8 +25,7 @@ export function logFailedAttempt(
     run: { runId: string; attempt: number; max_attempts?: number };
   },
 ): void {
-  const { message: reason, code, retryable } = error;
-  const stack = thrown instanceof Error ? thrown.stack : undefined;
+  const { message: reason, code, stack, retryable } = error;
   log.warn(failedAttemptText({ attempt, maxAttempts, retryable }, target.definition.retry), {
     ...{ runId, functionId: target.id, reason },
     ...(code !== undefined && { code }),

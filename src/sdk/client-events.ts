@@ -1,10 +1,10 @@
 import type { EventCalls } from "./client-types.ts";
-import { durationMs } from "./duration.ts";
+import { durationMs, requireMs } from "./duration.ts";
 import type { EventRegistry } from "./events.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { dataFields } from "./payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "./read.ts";
-import { once, safe } from "./retry.ts";
+import { once, safe, timerMsMax } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "./types.ts";
 
@@ -18,6 +18,10 @@ const told = { tellUnserved: true };
 /** How much longer than the server a call waits for a synchronous answer. */
 export const syncSlackMs = 5_000;
 export const syncMsDefault = 30_000;
+
+/** How long the server is asked to wait: whole milliseconds. Throws TypeError for what is no number. */
+export const waitedMs = (timeoutMs: number): number =>
+  Math.min(Math.round(requireMs("timeoutMs", timeoutMs)), timerMsMax);
 
 /** The fields that say when an event is emitted. */
 export const whenFields = ({ delay, at }: Pick<EmitOptions, "delay" | "at">): Message => ({
@@ -81,7 +85,7 @@ export function eventCalls<Events extends EventMap>(
     },
 
     async triggerSync(event, data, { timeoutMs = syncMsDefault, signal, traceparent, ...given } = {}) {
-      const body = { ...(await message(event, data, given)), timeoutMs };
+      const body = { ...(await message(event, data, given)), timeoutMs: waitedMs(timeoutMs) };
       const repeatable = given.idempotencyKey !== undefined;
       const answer = await transport.rpc<{ eventId?: string; results?: Message[] }>(
         "SvcService/TriggerSync",

@@ -1,5 +1,5 @@
 import { declaredAttributes } from "./attributes.ts";
-import { syncMsDefault, syncSlackMs } from "./client-events.ts";
+import { syncMsDefault, syncSlackMs, waitedMs } from "./client-events.ts";
 import type { FunctionCalls } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
 import { createFunction } from "./function.ts";
@@ -123,7 +123,7 @@ export function functionCalls<Events extends EventMap>(
     ) {
       const answer = await transport.rpc<{ result?: Message }>(
         "SvcService/InvokeFunctionSync",
-        { functionId: functionIdOf(target), ...dataFields(data), timeoutMs, ...given },
+        { functionId: functionIdOf(target), ...dataFields(data), timeoutMs: waitedMs(timeoutMs), ...given },
         {
           repeatable: given.idempotencyKey !== undefined,
           timeoutMs: timeoutMs + syncSlackMs,

@@ -1,5 +1,6 @@
 import { filtersOf } from "./attributes.ts";
 import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
+import { requireMs } from "./duration.ts";
 import { SvcError } from "./errors.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { outputText } from "./payload.ts";
@@ -64,7 +65,7 @@ export function runCalls(transport: Transport): RunCalls {
     },
 
     async waitForRun(runId, { timeoutMs = 30_000, signal } = {}) {
-      const deadline = Date.now() + timeoutMs;
+      const deadline = Date.now() + requireMs("timeoutMs", timeoutMs);
       for (let waitMs = waitFirstMs; ; waitMs = Math.min(waitMs * 1.5, waitMsMax)) {
         const run = await calls.getRun(runId);
         if (ended.has(run.status)) return run;

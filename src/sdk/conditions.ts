@@ -13,7 +13,7 @@ export function conditionOf(at: string, name: string, given: unknown): Condition
         name,
         event: textOf(`${at}.event`, one.event),
         ...(one.match !== undefined && { match: one.match as string }),
-        ...(one.matchValue !== undefined && { match_value: one.matchValue }),
+        ...matchedValue(one.matchValue),
       };
     case "stream": {
       const state = onlyOf(at, one, ["version", "after"]);
@@ -26,6 +26,12 @@ export function conditionOf(at: string, name: string, given: unknown): Condition
       return { name, run: { run_id: textOf(`${at}.run`, one.run) } };
   }
 }
+
+/** Null is a value, and servers take it for none without a word of its own. */
+export const matchedValue = (value: unknown) => ({
+  ...(value !== undefined && { match_value: value }),
+  ...(value === null && { has_match_value: true }),
+});
 
 function keyOf(at: string, one: Record<string, unknown>): KeyCondition {
   const key = { bucket: textOf(`${at}.bucket`, one.bucket), key: textOf(`${at}.key`, one.key) };

@@ -47,9 +47,16 @@ export async function found<Value>(work: Promise<Value>): Promise<Value | undefi
   }
 }
 
+/** Errors that end a run have it, those of another copy of this package too. */
+const finalMark: unique symbol = Symbol.for("svc.final");
+
 /** Thrown by a handler or a step, it ends the run at once: no further attempt is made. Any other error is retried. */
 export class NonRetryableError extends Error {
   readonly code: string | undefined;
+
+  get [finalMark](): true {
+    return true;
+  }
 
   constructor(message: string, options: { code?: string; cause?: unknown } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -81,37 +88,139 @@ export class StepFailedError extends NonRetryableError {
   }
 }
 
-const finalNames: ReadonlySet<string> = new Set([
-  "NonRetryableError",
-  "WaitTimeoutError",
-  "StepFailedError",
-  "NondeterminismError",
-]);
+/** An error as it is reported. */
+export interface ThrownError {
+  message: string;
+  /** Of its class; absent for `Error`. */
+  name?: string;
+  code?: string;
+  stack?: string;
+  /** What led to it, at most five levels down. */
+  cause?: ThrownError;
+  /** Of an AggregateError. */
+  errors?: ThrownError[];
+}
 
 /** The error of a run or step on the wire. */
-export interface ReportedError {
-  message: string;
-  code?: string;
+export interface ReportedError extends ThrownError {
   retryable: boolean;
-  stack?: string;
+}
+
+const messageCharactersMax = 16_000;
+const stackCharactersMax = 4_000;
+const wordCharactersMax = 1_000;
+/** Errors that one error carries along, and how far below it. */
+const causesMax = 20;
+const causeLevelsMax = 5;
+
+/** Anything may be thrown, and reading it may throw in turn. */
+function read(thrown: object, name: string | symbol): unknown {
+  try {
+    return (thrown as Record<string | symbol, unknown>)[name];
+  } catch {
+    return undefined;
+  }
+}
+
+const isThing = (value: unknown): value is object =>
+  (typeof value === "object" && value !== null) || typeof value === "function";
+
+/** It ends a run at once. */
+export const isFinal = (thrown: unknown): boolean => isThing(thrown) && read(thrown, finalMark) === true;
+
+/** As much as people read of it, in letters that every store takes. */
+function shown(text: string, charactersMax: number): string {
+  const isLong = text.length > charactersMax;
+  const whole = isLong ? `${text.slice(0, charactersMax - 1).replace(/[\ud800-\udbff]$/, "")}…` : text;
+  return whole.toWellFormed();
+}
+
+/** A text of any value; never throws. */
+function textOf(value: unknown): string {
+  try {
+    const text = String(value);
+    if (text !== "[object Object]") return text;
+  } catch {} // Without a text of its own.
+  try {
+    return JSON.stringify(value) ?? "[object Object]";
+  } catch {
+    return "[object Object]";
+  }
 }
 
 /** It never left, and never will: JSON cannot hold it. */
-const isUnsendable = (thrown: Error): boolean =>
+const isUnsendable = (thrown: unknown): boolean =>
   thrown instanceof SvcError && thrown.unsent && !thrown.retryable;
 
-const stackCharactersMax = 4_000;
+function messageOfThing(thrown: object, name: string): string {
+  const message = read(thrown, "message");
+  if (message !== undefined && message !== "") return textOf(message);
+  return name || textOf(thrown);
+}
 
-/** What was thrown, as it is reported. Errors are told apart by name, so that two copies of this package agree. */
-export function reportedError(thrown: unknown, withStack = false): ReportedError {
-  if (!(thrown instanceof Error)) return { message: String(thrown), retryable: true };
-  const { code } = thrown as { code?: unknown };
+/** The stack without what makes a long message of it, so that its frames are left. */
+function shownStack(stack: string, message: string): string {
+  const short =
+    message.length > wordCharactersMax
+      ? stack.replace(message, () => shown(message, wordCharactersMax))
+      : stack;
+  return shown(short, stackCharactersMax);
+}
+
+/** `left` counts how many errors may still be added. */
+function causeOf(thrown: unknown, withStack: boolean, level: number, left: { count: number }): ThrownError {
+  if (!isThing(thrown)) return { message: shown(textOf(thrown), messageCharactersMax) };
+  const word = (value: unknown) => (typeof value === "string" ? shown(value, wordCharactersMax) : "");
+  const below = (error: unknown): ThrownError[] =>
+    level === causeLevelsMax || --left.count < 0 ? [] : [causeOf(error, withStack, level + 1, left)];
+  const name = word(read(thrown, "name"));
+  const code = read(thrown, "code");
+  const message = messageOfThing(thrown, name);
+  const stack = withStack && read(thrown, "stack");
+  const cause = read(thrown, "cause");
+  const [led] = cause === undefined || cause === null ? [] : below(cause);
+  const errors = thrown instanceof AggregateError ? read(thrown, "errors") : undefined;
+  const list = Array.isArray(errors) ? errors.flatMap(below) : [];
   return {
-    message: thrown.message || thrown.name,
-    retryable: !finalNames.has(thrown.name) && !isUnsendable(thrown),
-    ...(typeof code === "string" && { code }),
-    ...(withStack && thrown.stack !== undefined && { stack: thrown.stack.slice(0, stackCharactersMax) }),
+    message: shown(message, messageCharactersMax),
+    ...(name !== "" && name !== "Error" && { name }),
+    ...(typeof code === "string" && { code: word(code) }),
+    ...(typeof stack === "string" && { stack: shownStack(stack, message) }),
+    ...(led && { cause: led }),
+    ...(list.length > 0 && { errors: list }),
   };
+}
+
+/** What was thrown, as it is reported; never throws. */
+export const reportedError = (thrown: unknown, withStack = false): ReportedError => ({
+  ...causeOf(thrown, withStack, 0, { count: causesMax }),
+  retryable: !isFinal(thrown) && !isUnsendable(thrown),
+});
+
+/** The same without its stacks. */
+export function stackless<Shape extends ThrownError>(error: Shape): Shape {
+  const { stack: _, cause, errors, ...rest } = error as ThrownError;
+  const below = {
+    ...(cause && { cause: stackless(cause) }),
+    ...(errors && { errors: errors.map(stackless) }),
+  };
+  return { ...rest, ...below } as Shape;
+}
+
+/** What was thrown, in a few words. */
+export const messageOf = (thrown: unknown): string => reportedError(thrown).message;
+
+/** An error from what is stored of it. */
+export function errorOf({ message, name, code, stack, cause, errors }: ThrownError): Error {
+  const options = cause === undefined ? undefined : { cause: errorOf(cause) };
+  const error = errors
+    ? new AggregateError(errors.map(errorOf), message, options)
+    : new Error(message, options);
+  const own = { name, code, stack };
+  for (const [field, value] of Object.entries(own))
+    if (value !== undefined)
+      Object.defineProperty(error, field, { value, configurable: true, writable: true });
+  return error;
 }
 
 /** Reads the error body of either protocol: `{code, message}` or `{error, message, code, field}`. */

@@ -38,16 +38,17 @@ function outcomeOf(result: NonNullable<ExchangeAnswer["results"]>[number] | unde
       retryable: true,
     });
   }
-  if (result.error === undefined) return undefined;
-  const status = typeof result.status === "number" ? result.status : 409;
+  const { status, error, message = error } = result;
+  return error === undefined
+    ? undefined
+    : errorOfReport(typeof status === "number" ? status : 409, error, message ?? error);
+}
+
+/** Why a report was not stored. Without a word of its own an error is its message. */
+export function errorOfReport(status: number, error: string, message: string): SvcError {
   const retryable = status >= 500 || status === 429 || status === 408;
-  // Without a word of its own an error is its message.
-  const code = isWord.test(result.error)
-    ? result.error
-    : status === 400
-      ? "invalid_argument"
-      : `http_${status}`;
-  return new SvcError(code, result.message ?? result.error, { status, retryable });
+  const code = isWord.test(error) ? error : status === 400 ? "invalid_argument" : `http_${status}`;
+  return new SvcError(code, message, { status, retryable });
 }
 
 /** Reports and the next jobs in one round trip; jobs handed out this way need no ack. */

@@ -88,7 +88,7 @@ export async function execute(
     };
   } catch (error) {
     await execution.still();
-    end = { status: "failed", error: failureOf(error, execution.stepOf(error)), thrown: error };
+    end = { status: "failed", error: failureOf(error, execution.stepOf(error)) };
   }
   // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();

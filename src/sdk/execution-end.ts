@@ -6,8 +6,6 @@ export interface FailedEnd {
   status: "failed";
   /** `exhausted`: its step was tried as often as it may be. */
   error: ReportedError & { step_id?: string; exhausted?: boolean };
-  /** What the handler threw, for the log. */
-  thrown?: unknown;
   /** Of a run that was undone: compensations that failed for good. */
   compensationsFailed?: number;
 }

@@ -1,5 +1,5 @@
 import { count } from "./entity-messages.ts";
-import { SvcError } from "./errors.ts";
+import { messageOf, SvcError } from "./errors.ts";
 import { handleBatch } from "./projection-effects.ts";
 import { PollFeed, type ProjectionFeed, StreamFeed } from "./projection-feed.ts";
 import { type FoldFailure, ProjectionFold } from "./projection-fold.ts";
@@ -142,7 +142,7 @@ export class GenerationRunner {
   /** Without an attempt it was the last one. */
   #tell({ partition, event, error }: FoldFailure, attempt?: number): void {
     const { projection, log } = this.#options;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const fields = { projection: projection.name, partition, event: event.id, reason };
     if (attempt !== undefined)
       log.debug("a projection's handler failed; trying again", { ...fields, attempt });

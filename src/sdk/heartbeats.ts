@@ -1,3 +1,5 @@
+import { after } from "./retry.ts";
+
 const everyMsMin = 200;
 
 /**
@@ -8,7 +10,7 @@ export class Heartbeats {
   readonly #beat: (everyMs: number) => Promise<void>;
   #everyMs: number;
   #dueAt = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #cancel: (() => void) | undefined;
   #isStopped = false;
   #isGiven = false;
 
@@ -30,7 +32,7 @@ export class Heartbeats {
 
   /** The next one is sent now. */
   hurry(): void {
-    if (this.#timer !== undefined) this.#plan(0);
+    if (this.#cancel !== undefined) this.#plan(0);
   }
 
   /** Takes note of a job's lease, by the instant at which it ends (RFC 3339), unless the time is given. */
@@ -43,18 +45,18 @@ export class Heartbeats {
     const everyMs = Math.max(everyMsMin, wantedMs);
     if (!(everyMs < this.#everyMs)) return;
     this.#everyMs = everyMs;
-    if (this.#timer !== undefined && this.#dueAt > Date.now() + everyMs) this.#plan();
+    if (this.#cancel !== undefined && this.#dueAt > Date.now() + everyMs) this.#plan();
   }
 
   stop(): void {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
+    this.#cancel?.();
   }
 
   #plan(inMs = this.#everyMs): void {
-    clearTimeout(this.#timer);
+    this.#cancel?.();
     this.#dueAt = Date.now() + inMs;
-    this.#timer = setTimeout(() => void this.#run(), inMs);
+    this.#cancel = after(inMs, () => void this.#run());
   }
 
   async #run(): Promise<void> {

@@ -2,6 +2,7 @@ import type { ReportedAttributes } from "./attributes.ts";
 import type { Courier, Sending } from "./courier.ts";
 import { deviationFields } from "./deviations.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "./errors.ts";
+import { after } from "./retry.ts";
 import type { Logger, StepDeviation } from "./types.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
 import type { Assignment, Yield } from "./wire.ts";
@@ -33,7 +34,8 @@ export class JobReporter {
   readonly #steps: UnsentSteps;
   #lost: SvcError | undefined;
   #refused: SvcError | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Gives up the sending of what is recorded. */
+  #cancel: (() => void) | undefined;
   #flushing: Promise<void> | undefined;
   /** The progress report that is not answered. */
   #progress: Sending | undefined;
@@ -95,7 +97,7 @@ export class JobReporter {
     }
     if (checkpointMs !== 0) {
       this.#steps.add(text);
-      if (!this.#flushing) this.#timer ??= setTimeout(() => void this.#flush(), checkpointMs);
+      if (!this.#flushing) this.#cancel ??= after(checkpointMs, () => void this.#flush());
       return undefined;
     }
     const stored = new Promise<void>((done) => this.#steps.add(text, done));
@@ -165,7 +167,7 @@ export class JobReporter {
       return;
     }
     this.#ended = reason;
-    clearTimeout(this.#timer);
+    this.#cancel?.();
     this.#progress?.withdraw();
     this.#options.onLost(reason);
     this.#steps.release();
@@ -175,7 +177,7 @@ export class JobReporter {
   abandon(reason: SvcError): void {
     if (this.#lost) return;
     this.#lost = reason;
-    clearTimeout(this.#timer);
+    this.#cancel?.();
     this.#progress?.withdraw();
     this.#options.onLost(reason);
     this.#steps.drop();
@@ -195,7 +197,7 @@ export class JobReporter {
     const said = this.#steps
       .named(message)
       .replace(/^yield\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
-    return new SvcError(code, said, detail);
+    return new SvcError(status === 413 ? "REPORT_TOO_LARGE" : code, said, detail);
   }
 
   /** Goes with the last report. */
@@ -239,8 +241,8 @@ export class JobReporter {
   }
 
   #flush(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    this.#cancel?.();
+    this.#cancel = undefined;
     this.#flushing ??= this.#flushSteps().finally(() => {
       this.#flushing = undefined;
     });
@@ -276,7 +278,7 @@ export class JobReporter {
     if (stepsAhead) {
       await this.#flushAll();
     } else {
-      clearTimeout(this.#timer);
+      this.#cancel?.();
       this.#progress?.withdraw();
       await this.#flushing;
       this.#lastCharacters = fields.length;

@@ -1,6 +1,6 @@
 import { logFailedAttempt } from "./attempts.ts";
 import type { callForRun } from "./calls.ts";
-import type { SvcError } from "./errors.ts";
+import { reportedError, type SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
@@ -22,9 +22,6 @@ export interface JobOptions
   /** The handler is over and its last report is on its way: room for another job. */
   onRoom: () => void;
 }
-
-/** The longest time that timers of every runtime keep. */
-const timerMsMax = 2 ** 31 - 1;
 
 /** One execution of a run, from assignment to its last report. */
 export interface RunningJob {
@@ -69,9 +66,9 @@ export function startJob(options: JobOptions): RunningJob {
       return controller.signal;
     },
     now: Date.now,
-    pause: (ms) => pause(Math.min(ms, timerMsMax), host.signal()).then(reporter.requireHeld),
+    pause: (ms) => pause(ms, host.signal()).then(reporter.requireHeld),
     // Servers that hand out runs to be undone keep the tries of steps as well.
-    pauseMsMax: isUndoneLater ? retryPauseMsMax : timerMsMax,
+    pauseMsMax: isUndoneLater ? retryPauseMsMax : Number.POSITIVE_INFINITY,
     traceparent: traceparents,
     call: (method, message, options) =>
       call({ runId, traceparent: traceparents() }, method, message, options),
@@ -100,7 +97,13 @@ export function startJob(options: JobOptions): RunningJob {
   }
 
   const done = perform()
-    .catch((error) => log.error("a job broke", { runId, reason: String(error) }))
+    .catch((thrown) => {
+      const error = reportedError(thrown, true);
+      log.error("a job broke", { runId, reason: error.message });
+      // Without a report the run would be handed out again and again, and spend no attempt.
+      return reporter.endFailed(error);
+    })
+    .catch((thrown) => log.error("a job was not reported", { runId, reason: reportedError(thrown).message }))
     .then(() => {
       onRoom();
       if (reporter.lost)

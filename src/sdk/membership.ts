@@ -1,5 +1,5 @@
 import { type Deferred, deferred } from "./deferred.ts";
-import { SvcError } from "./errors.ts";
+import { isFinal, messageOf, SvcError } from "./errors.ts";
 import type { GroupCalls, GroupDelivery, JoinOptions, Membership, MembershipNotice } from "./group-types.ts";
 import { consoleLogger } from "./log.ts";
 import { MemberWork } from "./member-work.ts";
@@ -17,7 +17,7 @@ export interface MembershipSource {
 
 type DeliveryHandler = (delivery: GroupDelivery) => unknown;
 
-const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(String(thrown)));
+const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(messageOf(thrown)));
 
 /** Takes part in a group over one connection after the other. */
 export function openMembership(
@@ -105,7 +105,10 @@ class RunningMembership {
     try {
       this.#onNotice?.(notice);
     } catch (error) {
-      this.#log.error("onNotice of a membership threw", { group: this.#source.name, reason: String(error) });
+      this.#log.error("onNotice of a membership threw", {
+        group: this.#source.name,
+        reason: messageOf(error),
+      });
     }
   }
 
@@ -184,8 +187,7 @@ class RunningMembership {
         return;
       }
       this.#tell({ type: "failed", delivery, error });
-      const isFinal = error instanceof Error && error.name === "NonRetryableError";
-      return this.#settle(delivery, isFinal ? "TERM" : "NAK");
+      return this.#settle(delivery, isFinal(error) ? "TERM" : "NAK");
     }
     if (this.#isManual) await this.#settle(delivery, "ACK");
   }

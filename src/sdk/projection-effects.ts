@@ -1,3 +1,4 @@
+import { isFinal } from "./errors.ts";
 import type { FoldFailure } from "./projection-fold.ts";
 import type { EffectContext, ProjectedEvent, SvcProjection } from "./projection-types.ts";
 import { delayAfter } from "./retry.ts";
@@ -77,8 +78,7 @@ async function handleEvent(
       return undefined;
     } catch (error) {
       const failure = { partition: event.partition, event, error };
-      const isFinal = error instanceof Error && error.name === "NonRetryableError";
-      if (isFinal || attempt >= retry.maxAttempts) return failure;
+      if (isFinal(error) || attempt >= retry.maxAttempts) return failure;
       if (host.isLeaving() || signal.aborted) return "left";
       host.onRetry(failure, attempt);
       await host.pause(delayAfter(attempt, retry.initialDelayMs));

@@ -1,3 +1,4 @@
+import { isFinal } from "./errors.ts";
 import { outputText } from "./payload.ts";
 import { type HeldState, PartitionStates, type StoredState } from "./projection-states.ts";
 import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
@@ -30,8 +31,6 @@ export interface FoldedBatch {
   written: WrittenState[];
   failures: FoldFailure[];
 }
-
-const isFinal = (error: unknown): boolean => error instanceof Error && error.name === "NonRetryableError";
 
 const isLater = (value: unknown): value is Promise<unknown> =>
   typeof (value as { then?: unknown } | null | undefined)?.then === "function";

@@ -1,4 +1,4 @@
-import { SvcError } from "./errors.ts";
+import { messageOf, SvcError } from "./errors.ts";
 import type { FoldFailure, WrittenState } from "./projection-fold.ts";
 import { safe } from "./retry.ts";
 import type { Transport } from "./transport.ts";
@@ -97,9 +97,6 @@ export async function acknowledge(
   const message = { ...fieldsOf(lease), lastEventId: last.id, lastEventSeq: `${last.sequence}` };
   await transport.rpc("ProjectionService/AckProjectionEvents", message, safe);
 }
-
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message || error.name : String(error);
 
 export async function reportFailure(
   transport: Transport,

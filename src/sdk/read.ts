@@ -1,4 +1,5 @@
 import { readAttributes, readDeclared } from "./attributes.ts";
+import { stackless, type ThrownError } from "./errors.ts";
 import type {
   EmitNotice,
   Emitted,
@@ -37,9 +38,9 @@ function errorOf(message: Message): { error?: Run["error"] & object } {
   if (!error) return {};
   return {
     error: {
+      ...stackless(present(error, ["name", "code", "cause", "errors"]) as unknown as ThrownError),
       message: text(error.message),
       retryable: error.retryable === true,
-      ...(error.code !== undefined && { code: text(error.code) }),
     },
   };
 }

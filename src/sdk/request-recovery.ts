@@ -1,5 +1,5 @@
 import { SvcError } from "./errors.ts";
-import { delayAfter, pause } from "./retry.ts";
+import { delayAfter, pause, retryAfterMsMax } from "./retry.ts";
 import type { Logger } from "./types.ts";
 
 const delayFirstMs = 200;
@@ -68,7 +68,7 @@ export class RequestRecovery {
     this.#pausing ??= this.#pauseAfter(error).finally(() => {
       this.#pausing = undefined;
     });
-    await Promise.all([this.#pausing, pause(error.retryAfterMs ?? 0, halt)]);
+    await Promise.all([this.#pausing, pause(Math.min(error.retryAfterMs ?? 0, retryAfterMsMax), halt)]);
     return true;
   }
 

@@ -4,6 +4,10 @@ import { SvcError } from "./errors.ts";
 export const callAttemptsMax = 3;
 const firstDelayMs = 100;
 const delayMsMax = 10_000;
+/** As long as a server asks for, and no longer: what a balancer says of its maintenance is not meant for workers. */
+export const retryAfterMsMax = delayMsMax;
+/** The longest time that timers of every runtime keep. */
+export const timerMsMax = 2 ** 31 - 1;
 
 /** Calls that may be made twice, and calls that may not. */
 export const safe = { repeatable: true };
@@ -22,7 +26,8 @@ const reconnectMsMax = 30_000;
  */
 export function reconnectDelayMs(failures: number, error: SvcError | undefined): number {
   const fullMs = delayAfter(failures, reconnectFirstMs, reconnectMsMax);
-  return Math.max(fullMs / 2 + (Math.random() * fullMs) / 2, error?.retryAfterMs ?? 0);
+  const askedMs = Math.min(error?.retryAfterMs ?? 0, reconnectMsMax);
+  return Math.max(fullMs / 2 + (Math.random() * fullMs) / 2, askedMs);
 }
 
 /**
@@ -32,7 +37,7 @@ export function reconnectDelayMs(failures: number, error: SvcError | undefined):
 export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   if (!(error instanceof SvcError) || !error.retryable) return false;
   // When the server asks for a longer pause than the SDK waits, the caller decides: the error has `retryAfterMs`.
-  if ((error.retryAfterMs ?? 0) > delayMsMax) return false;
+  if ((error.retryAfterMs ?? 0) > retryAfterMsMax) return false;
   return repeatable || error.unsent || error.status === 503 || error.status === 429;
 }
 
@@ -52,16 +57,29 @@ export async function withRetries<Value>(
   }
 }
 
+/** Calls back after `ms`, which may be longer than a timer keeps. What it returns gives that up. */
+export function after(ms: number, callback: () => void): () => void {
+  let leftMs = ms;
+  let timer: ReturnType<typeof setTimeout>;
+  const arm = () => {
+    const nextMs = Math.min(leftMs, timerMsMax);
+    leftMs -= nextMs;
+    timer = setTimeout(leftMs > 0 ? arm : callback, nextMs);
+  };
+  arm();
+  return () => clearTimeout(timer);
+}
+
 /** Resolves after `ms`, or at once when the signal is raised; never rejects. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();
   return new Promise((done) => {
     const finish = () => {
-      clearTimeout(timer);
+      cancel();
       signal?.removeEventListener("abort", finish);
       done();
     };
-    const timer = setTimeout(finish, ms);
+    const cancel = after(ms, finish);
     signal?.addEventListener("abort", finish, { once: true });
   });
 }

@@ -1,4 +1,5 @@
 import { type Client, createClient } from "./client.ts";
+import { messageOf } from "./errors.ts";
 import { consoleLogger } from "./log.ts";
 import { readBody } from "./request-body.ts";
 import { bytesOfHex, isSigned } from "./signature.ts";
@@ -108,7 +109,7 @@ export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
       const output = await tool.run(checked.value, { name, signal: request.signal });
       return Response.json({ output: output ?? null });
     } catch (error) {
-      const message = error instanceof Error ? error.message || error.name : String(error);
+      const message = messageOf(error);
       log.warn("a tool failed", { tool: name, reason: message });
       return Response.json({ error: { code: "HANDLER_ERROR", message } });
     }
@@ -123,7 +124,7 @@ export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
           { error: { code: error.code, message: error.message } },
           { status: error.status },
         );
-      log.error("an endpoint of tools broke", { reason: String(error) });
+      log.error("an endpoint of tools broke", { reason: messageOf(error) });
       return Response.json(
         { error: { code: "INTERNAL_ERROR", message: "the endpoint failed" } },
         { status: 500 },

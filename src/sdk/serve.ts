@@ -1,5 +1,6 @@
 import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
+import { messageOf } from "./errors.ts";
 import { registration } from "./function.ts";
 import { consoleLogger } from "./log.ts";
 import { PushFault, performPush, readPush } from "./push.ts";
@@ -116,7 +117,7 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
       return await performRequest(request);
     } catch (error) {
       if (error instanceof PushFault) return refusal(error);
-      log.error("an endpoint broke", { reason: String(error) });
+      log.error("an endpoint broke", { reason: messageOf(error) });
       return refusal(new PushFault(500, "INTERNAL_ERROR", "the endpoint failed"));
     }
   }

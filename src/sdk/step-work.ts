@@ -115,7 +115,7 @@ export async function tryRepeatedly(
       } catch (error) {
         if (error instanceof Suspended) throw error;
         host.requireHeld();
-        const reported = reportedError(error);
+        const reported = reportedError(error, true);
         if (next === undefined)
           throw reported.retryable
             ? blamed(new StepFailedError(name, tries, reported, error), stepId)
@@ -123,7 +123,7 @@ export async function tryRepeatedly(
         const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
         log.warn(what, {
           ...{ runId, reason: reported.message },
-          ...(error instanceof Error && { stack: error.stack }),
+          ...(reported.stack !== undefined && { stack: reported.stack }),
         });
         dueInMs = next;
       }

@@ -1,3 +1,4 @@
+import { matchedValue } from "./conditions.ts";
 import { type Duration, durationMs } from "./duration.ts";
 import { WaitTimeoutError } from "./errors.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
@@ -14,6 +15,8 @@ const knownOfWaits: KnownOptions<WaitOptions> = {
 };
 const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, timeout: true, timeoutMs: true };
 
+const rfc3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
+
 /** The steps that the server finishes: the execution ends at them, unless their result is stored already. */
 export function yieldSteps(execution: Execution, events: EventReader | undefined): YieldSteps {
   const { host } = execution;
@@ -28,11 +31,10 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
     },
     async sleepUntil(name, at) {
       await execution.awaitStored(name, (base) => {
-        const until = new Date(at).getTime();
+        // Without its zone a text would be read by that of the worker's machine.
+        const until = typeof at === "string" && !rfc3339.test(at) ? Number.NaN : new Date(at).getTime();
         if (Number.isNaN(until))
-          throw new TypeError(
-            `step ${name}: not an instant: ${at} (write a Date, or a text that Date reads)`,
-          );
+          throw new TypeError(`step ${name}: not an instant: ${at} (write a Date, RFC 3339 or milliseconds)`);
         return { ...base, type: "sleep", until: new Date(until).toISOString() };
       });
     },
@@ -50,7 +52,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
             event,
             on_timeout: onTimeout,
             ...(match !== undefined && { match }),
-            ...(matchValue !== undefined && { match_value: matchValue }),
+            ...matchedValue(matchValue),
             ...(timeout !== undefined && { timeout: timeoutText(name, timeout) }),
             ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
           },
@@ -121,5 +123,5 @@ export function lateOf(name: string, onTimeout: "null" | "throw"): (message: str
 
 /** The form of timeouts on the wire: whole milliseconds, at least one. */
 export function timeoutText(step: string, timeout: Duration): string {
-  return `${Math.max(1, Math.round(durationMs(timeout, `step ${step}`)))}ms`;
+  return `${Math.max(1, durationMs(timeout, `step ${step}`))}ms`;
 }

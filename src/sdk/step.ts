@@ -1,5 +1,5 @@
 import type { Deviations } from "./deviations.ts";
-import { NonRetryableError, type ReportedError, StepFailedError } from "./errors.ts";
+import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "./errors.ts";
 import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { triedOf } from "./step-retry.ts";
@@ -197,11 +197,14 @@ export function storedError(memo: CompletedStep): Partial<ReportedError> & Recor
 
 /** What a step threw, as far as it was stored. */
 function recordedError(memo: CompletedStep): Error {
-  const { message = "", code, retryable = true, tries } = storedError(memo);
+  const { message = "", retryable = true, tries, ...rest } = storedError(memo);
+  const error = errorOf({ ...rest, message });
   if (retryable && typeof tries === "number")
-    return new StepFailedError(memo.name, tries, { message, ...(code !== undefined && { code }) });
-  if (!retryable) return new NonRetryableError(message, code === undefined ? {} : { code });
-  return Object.assign(new Error(message), code !== undefined && { code });
+    return new StepFailedError(memo.name, tries, { ...rest, message }, error);
+  if (retryable) return error;
+  const { cause, code } = error as { cause?: unknown; code?: string };
+  const final = new NonRetryableError(message, { ...(code !== undefined && { code }), cause });
+  return rest.name === undefined ? final : Object.assign(final, { name: rest.name });
 }
 
 /** The error of a step that others could not finish. Not retried: the same row would be there again. */

@@ -168,6 +168,7 @@ export class StreamCourier implements Courier {
     const { onDenied, log } = this.#options;
     this.#socket = undefined;
     this.#reports.detach();
+    if (error) this.#reports.ended(error);
     this.#refreshes.rejectAll(error ?? cutError());
     if (this.#stopped) return;
     if (error && isDenial(error)) {

@@ -1,5 +1,7 @@
 import type { Sending } from "./courier.ts";
+import { envelope } from "./envelopes.ts";
 import { SvcError } from "./errors.ts";
+import { errorOfReport } from "./exchange.ts";
 import { pause } from "./retry.ts";
 import type { StreamSocket } from "./stream-socket.ts";
 import type { PendingReport, Report } from "./wire.ts";
@@ -7,7 +9,12 @@ import type { PendingReport, Report } from "./wire.ts";
 /** Until a report is sent again that the server could not store. */
 const againDelayMs = 200;
 
+/** How often a stream ends for the size of a report before it is not sent again. */
+const triesMax = 3;
+
 interface UnansweredReport extends PendingReport {
+  /** Streams that ended because it was too large. */
+  tooLarge: number;
   /** Written to a stream, this one or one before: the server may have stored it. */
   isSent: boolean;
 }
@@ -32,7 +39,7 @@ export class StreamReports {
     const number = ++this.#lastNumber;
     let report: UnansweredReport;
     const done = new Promise<"stored" | "withdrawn">((resolve, reject) => {
-      report = { jobId, text, isSent: false, resolve, reject };
+      report = { jobId, text, isSent: false, tooLarge: 0, resolve, reject };
       if (this.#closedBy) return reject(this.#closedBy);
       this.#unanswered.set(number, report);
       this.#write(number, report);
@@ -74,7 +81,24 @@ export class StreamReports {
     }
     this.#unanswered.delete(number);
     if (status === 0) report.resolve("stored");
-    else report.reject(new SvcError(error, message, { status }));
+    else report.reject(errorOfReport(status, error, message));
+  }
+
+  /**
+   * The server ended the stream. When it did so for the size of a message, that was the largest one: sent so often in vain, it
+   * is refused, so that the others get through.
+   */
+  ended({ code, message }: SvcError): void {
+    if (code !== "resource_exhausted" || !message.includes("larger than")) return;
+    const sized = Array.from(this.#unanswered, ([number, report]) => ({
+      number,
+      report,
+      bytes: envelope(JSON.stringify(reportMessage(number, report))).length,
+    }));
+    const [largest] = sized.toSorted((one, other) => other.bytes - one.bytes);
+    if (!largest || ++largest.report.tooLarge < triesMax) return;
+    this.#unanswered.delete(largest.number);
+    largest.report.reject(new SvcError("REPORT_TOO_LARGE", message, { status: 413 }));
   }
 
   /** Rejects what is not answered, and whatever is sent from now on. */
@@ -89,6 +113,10 @@ export class StreamReports {
   #write(number: number, report: UnansweredReport): void {
     if (!this.#socket) return;
     report.isSent = true;
-    this.#socket.send({ report: { number: String(number), jobId: report.jobId, body: report.text } });
+    this.#socket.send(reportMessage(number, report));
   }
 }
+
+const reportMessage = (number: number, { jobId, text }: Report) => ({
+  report: { number: String(number), jobId, body: text },
+});

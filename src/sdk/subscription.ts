@@ -1,5 +1,5 @@
 import { type Deferred, deferred } from "./deferred.ts";
-import { SvcError } from "./errors.ts";
+import { messageOf, SvcError } from "./errors.ts";
 import { pause, reconnectDelayMs } from "./retry.ts";
 import { SubscriptionPosition } from "./subscription-position.ts";
 import type {
@@ -110,7 +110,7 @@ class RunningSubscription<One extends Delivery> {
         await onDelivery(one);
       } catch (error) {
         // Before the loop is left: that closes the subscription, and `done` would resolve.
-        this.#finish(error instanceof Error ? error : new Error(String(error)));
+        this.#finish(error instanceof Error ? error : new Error(messageOf(error)));
         return;
       }
     }

@@ -1,5 +1,5 @@
 import { attemptDelayMs, retryDefault } from "./attempts.ts";
-import type { ReportedError } from "./errors.ts";
+import { type ReportedError, stackless } from "./errors.ts";
 import type { ExecutionInput } from "./execute.ts";
 import type { ExecutionEnd } from "./execution-end.ts";
 import type { HandlerEvent } from "./svc-function.ts";
@@ -117,7 +117,8 @@ async function simulateOne(
   let nondeterminism: StepDeviation[] = [];
 
   /** The run fails for good: it is undone first, if there is anything to undo. */
-  function fail({ stack: _, ...error }: ReportedError): void {
+  function fail(reported: ReportedError): void {
+    const error = stackless(reported);
     if (worker.undoCount === 0 && !target.onFailure) end = { error };
     else compensating = { status: "failed", error, interrupted: false, tries_left: compensationTriesMax - 1 };
   }

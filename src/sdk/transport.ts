@@ -1,8 +1,9 @@
+import { requireMs } from "./duration.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
 import { ask } from "./http-answer.ts";
 import type { KnownOptions } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
-import { withRetries } from "./retry.ts";
+import { after, timerMsMax, withRetries } from "./retry.ts";
 import { LastSequence } from "./sequence.ts";
 
 export interface ConnectionOptions {
@@ -123,7 +124,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   const url = checkedUrl(options.url ?? variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123");
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");
   const environment = options.environment ?? variable("SVC_ENV");
-  const timeoutMsDefault = options.timeoutMs ?? 30_000;
+  const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
   const last = new LastSequence();
   const base: Record<string, string> = { "content-type": "application/json" };
   if (apiKey !== undefined) base.authorization = `Bearer ${apiKey}`;
@@ -159,10 +160,10 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     const stop = new AbortController();
     const timeoutMs = request.timeoutMs ?? timeoutMsDefault;
     let late = false;
-    const timer = setTimeout(() => {
+    const cancel = after(timeoutMs, () => {
       late = true;
       stop.abort();
-    }, timeoutMs);
+    });
     const least = request.isConsistent ? last.text : undefined;
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
@@ -202,7 +203,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
         throw new SvcError("aborted_by_caller", "the call was given up", { cause: error });
       throw unreachable(url, error);
     } finally {
-      clearTimeout(timer);
+      cancel();
       request.signal?.removeEventListener("abort", cut);
     }
   }
@@ -230,7 +231,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
 /** The server gives up before its caller does: it says how far it is then. */
 const minSequence = (least: string, timeoutMs: number): Record<string, string> => ({
   "x-svc-min-sequence": least,
-  "connect-timeout-ms": `${timeoutMs}`,
+  "connect-timeout-ms": `${Math.min(Math.ceil(timeoutMs), timerMsMax)}`,
 });
 
 function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {

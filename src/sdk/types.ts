@@ -1,4 +1,5 @@
 import type { Duration } from "./duration.ts";
+import type { ReportedError } from "./errors.ts";
 
 /** Event names and what their data looks like: `type Events = { "order.placed": { orderId: string } }`. */
 export type EventMap = Record<string, unknown>;
@@ -36,7 +37,7 @@ export interface Run {
   parentStepId?: string;
   input: unknown;
   output: unknown;
-  error?: { message: string; code?: string; retryable: boolean };
+  error?: ReportedError;
   cancellationCause?: string;
   createdAt: string;
   updatedAt: string;
@@ -93,7 +94,7 @@ export interface Step {
   attempt: number;
   durationMs: number;
   output: unknown;
-  error?: { message: string; code?: string; retryable: boolean };
+  error?: ReportedError;
   /** Name of the step that this one undoes. */
   compensationFor?: string;
   /** Of a step with `retry` that failed: how often it was tried, how often it may be, and when it is tried again. */

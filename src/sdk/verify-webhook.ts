@@ -49,13 +49,14 @@ async function keyOf(secret: string): Promise<CryptoKey> {
   return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
 }
 
+/** Several values stand behind each other, as the signatures in one value do. */
 function headerOf(headers: VerifyWebhookOptions["headers"], name: string): string {
   const all = headers instanceof Headers ? headers.get(name) : undefined;
   if (all !== undefined) return all ?? "";
   const given = headers as Readonly<Record<string, string | readonly string[] | undefined>>;
   const found = Object.keys(given).find((one) => one.toLowerCase() === name);
   const value = found === undefined ? undefined : given[found];
-  return typeof value === "string" ? value : (value?.[0] ?? "");
+  return typeof value === "string" ? value : (value?.join(" ") ?? "");
 }
 
 /**
@@ -76,12 +77,14 @@ export async function verifyWebhook<Data = unknown>(
       `the timestamp is more than ${toleranceSeconds} seconds away from now`,
     );
   const sent = typeof body === "string" ? encoder.encode(body) : body;
+  if (!(sent instanceof Uint8Array))
+    throw new TypeError("body: must be text or bytes as they came, unparsed and unread");
   const head = encoder.encode(`${id}.${seconds}.`);
   const signed = new Uint8Array(head.length + sent.length);
   signed.set(head);
   signed.set(sent, head.length);
   const keys = await Promise.all((typeof secret === "string" ? [secret] : secret).map(keyOf));
-  for (const entry of signatures.split(" ")) {
+  for (const entry of signatures.split(/,?\s+/)) {
     const signature = entry.startsWith("v1,") ? bytesOf(entry.slice("v1,".length)) : undefined;
     if (!signature) continue;
     // Compares in constant time.

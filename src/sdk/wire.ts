@@ -59,7 +59,7 @@ export interface CompletedStep {
 
 /** One of the things that a step waits for. */
 export type Condition = { name: string } & (
-  | { event: string; match?: string; match_value?: unknown }
+  | { event: string; match?: string; match_value?: unknown; has_match_value?: boolean }
   | { stream: { entity_id: string; version?: number; after?: number } }
   | { key: KeyCondition }
   | { run: { run_id: string } }
@@ -94,6 +94,8 @@ export type Yield = { step_id: string; step_name: string } & (
         on_timeout?: "null" | "throw";
         match?: string;
         match_value?: unknown;
+        /** The value is there although it is null. */
+        has_match_value?: boolean;
         /** A number with its unit; the server's default is 7d. */
         timeout?: string;
         payload?: unknown;

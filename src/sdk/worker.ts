@@ -1,6 +1,7 @@
 import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
 import { type Deferred, deferred } from "./deferred.ts";
+import { requireMs } from "./duration.ts";
 import { SvcError } from "./errors.ts";
 import { registration } from "./function.ts";
 import { Heartbeats } from "./heartbeats.ts";
@@ -85,6 +86,8 @@ const known: KnownOptions<WorkerOptions> = {
   log: true,
 };
 
+/** As on the server. */
+const concurrentJobsMax = 1_000;
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
 
@@ -153,6 +156,14 @@ class RunningWorker<Events extends EventMap> {
     } = options;
     this.#options = options;
     requireKnown("createWorker", options, known);
+    if (
+      !Number.isInteger(maxConcurrentJobs) ||
+      maxConcurrentJobs < 1 ||
+      maxConcurrentJobs > concurrentJobsMax
+    )
+      throw new TypeError(`maxConcurrentJobs must be a whole number from 1 to ${concurrentJobsMax}`);
+    requireMs("checkpointMs", checkpointMs);
+    requireMs("heartbeatMs", heartbeatMs);
     this.#client = options.client ?? createClient<Events>(connectionOf(options));
     this.#log = options.log ?? consoleLogger();
     this.id = options.workerId ?? newWorkerId();
@@ -241,6 +252,7 @@ class RunningWorker<Events extends EventMap> {
   }
 
   async drain(timeoutMs: number | undefined): Promise<boolean> {
+    if (timeoutMs !== undefined) requireMs("timeoutMs", timeoutMs);
     if (this.#state === "stopped") return this.jobs.count === 0;
     this.#state = "draining";
     this.#link?.courier.drain();

@@ -10,7 +10,7 @@ export const servingSettings = {
     env: "SVC_REQUEST_BODY_BYTES_MAX",
     parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),
     fallback: requestBodyBytesMax,
-    about: "Largest request body.",
+    about: "Largest request body; reports of workers may have 9 MiB and 64 KiB.",
   }),
   drainNoticeMs: setting({
     env: "SVC_DRAIN_NOTICE_MS",

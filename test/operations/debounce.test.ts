@@ -14,6 +14,7 @@ interface Entry {
   environment_id: string;
   function_id: string;
   debounce_key: string;
+  key_kind?: string;
   event_id: string;
   function_version: number;
   period_ms: number;
@@ -75,6 +76,77 @@ describe.each(engines)("debounce on %s", (engine) => {
   afterAll(async () => {
     await server.stop();
     await home.remove();
+  });
+
+  test("a number and the text of it are two keys, and a cancel by the text cancels both", async () => {
+    await register("kinds", { key: "k", periodMs: 60_000 });
+    const asked = (k: unknown) => emit("kinds.asked", { k });
+    const wanted = new Map<string, [key: string, kind: string]>();
+    for (const [k, key, kind] of [
+      [1, "1", "value"],
+      ["1", "1", "text"],
+      [true, "true", "value"],
+      ["true", "true", "text"],
+      [[1], "[1]", "value"],
+      ["[1]", "[1]", "text"],
+      ["__global__", "__global__", "text"],
+      [null, "__global__", "none"],
+      ["", "__global__", "none"],
+    ] as const) {
+      await asked(k);
+      wanted.set(`${key} ${kind}`, [key, kind]);
+      // The last event of each counts.
+      await asked(k);
+    }
+    const found = await entries("kinds");
+    const told = found.map(({ debounce_key, key_kind }) => [debounce_key, key_kind]);
+    expect(told.toSorted()).toEqual([...wanted.values()].toSorted());
+    expect((await cancel(server.env, "kinds", coded("1"))).status).toBe(204);
+    expect((await cancel(server.env, "kinds", coded("__global__"))).status).toBe(204);
+    await age("kinds", 60_000);
+    await fire();
+    const inputs = (await runs("kinds")).map(({ input }) => JSON.stringify((input as { k: unknown }).k));
+    expect(inputs.toSorted()).toEqual(['"[1]"', '"true"', "[1]", "true"]);
+  });
+
+  test("an entry that an older node armed takes both until it fires", async () => {
+    await register("older", { key: "k", periodMs: 60_000 });
+    await emit("older.asked", { k: "7" });
+    const { store } = server.running.domain;
+    await store.write((session) =>
+      session.run(sql`UPDATE debounces SET key_kind = NULL WHERE function_id = ${"older"}`),
+    );
+    // In one flush: both are of the entry that is there.
+    await rpc("TriggerBatch", {
+      events: ["7", 7, "7", 7].map((k) => ({ event: "older.asked", data: { k } })),
+    });
+    expect(await entries("older")).toHaveLength(1);
+    await age("older", 60_000);
+    await fire();
+    expect((await runs("older")).map(({ input }) => input)).toEqual([{ k: 7 }]);
+    await rpc("TriggerBatch", { events: ["7", 7].map((k) => ({ event: "older.asked", data: { k } })) });
+    expect((await entries("older")).map(({ key_kind }) => key_kind).toSorted()).toEqual(["text", "value"]);
+  });
+
+  // A file has one node.
+  test.if(engine === "postgres")("while an older node lives, a number is its text, as there", async () => {
+    await register("mixed", { key: "k", periodMs: 60_000 });
+    const { store } = server.running.domain;
+    const now = Date.now();
+    await store.write((session) =>
+      session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, draining_at, facts)
+        VALUES ('older', '0.40.0', '', ${now}, ${now}, NULL, '{"loops":[]}')`),
+    );
+    try {
+      for (const k of ["7", 7]) await emit("mixed.asked", { k });
+      expect((await entries("mixed")).map(({ key_kind }) => key_kind)).toEqual([undefined]);
+    } finally {
+      await store.write((session) => session.run(sql`DELETE FROM nodes WHERE id = 'older'`));
+    }
+    await age("mixed", 60_000);
+    await fire();
+    for (const k of ["7", 7]) await emit("mixed.asked", { k });
+    expect(await entries("mixed")).toHaveLength(2);
   });
 
   test("repetitions become one run of the last event, a lane for each key", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { reportBytesMax } from "../../src/kit/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -118,7 +119,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
 
   test("a report too large to be read is believed when its lease ends without another word", async () => {
     const [lost, alive] = [await begin("large"), await begin("large-alive")];
-    const huge = { status: "completed", output: "x".repeat(4 * 1024 * 1024) };
+    const huge = { status: "completed", output: "x".repeat(reportBytesMax) };
     for (const { worker, job, runId } of [lost, alive]) {
       // Of a job that another worker holds nothing is noted.
       await api(`/someone-else/register`, { function_ids: ["large"] });
@@ -143,7 +144,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
     const usual = server;
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 1_500 } });
     try {
-      const huge = { status: "completed", output: "x".repeat(4 * 1024 * 1024) };
+      const huge = { status: "completed", output: "x".repeat(reportBytesMax) };
       // Whoever sent it, the worker goes on; of the other it was the last word after all.
       const [renewed, again] = [await begin("renewed"), await begin("renewed-before")];
       for (const { worker, job } of [renewed, again]) {

@@ -112,7 +112,10 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     const runId = await start("doomed");
     const run = await ended(runId);
     expect(run).toMatchObject({ status: "failed", attempt: 1 });
-    expect(run.error).toEqual({ code: "CARD", message: "step charge failed 2 times: no", retryable: false });
+    expect(run.error).toEqual({
+      ...{ name: "StepFailedError", code: "CARD", message: "step charge failed 2 times: no" },
+      ...{ retryable: false, cause: { code: "CARD", message: "no" } },
+    });
     expect((await client.getRunSteps(runId))[0]).toMatchObject({ status: "failed", tries: 2, maxTries: 2 });
     isRepaired = true;
     await client.resumeRun(runId);

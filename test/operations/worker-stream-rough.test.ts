@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ClientHttp2Stream, connect } from "node:http2";
+import { reportBytesMax } from "../../src/kit/limits.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { engines, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { fenceOf, openStreamWorker, transportOf } from "../support/stream-worker.ts";
@@ -85,11 +86,13 @@ describe.each(engines)("worker streams, roughly handled, on %s", (engine) => {
     await until(() => one.state.text.includes('"registered"'), { about: "registered" });
     one.stream.write(
       envelope(
-        JSON.stringify({ jobAck: { jobId: "job_a_1", leaseToken: "x".repeat(90_000), executionSeq: 1 } }),
+        JSON.stringify({
+          jobAck: { jobId: "job_a_1", leaseToken: "x".repeat(reportBytesMax - 1_000), executionSeq: 1 },
+        }),
       ),
     );
     await until(() => one.state.text.includes('"cancel"'), { about: "an answer" });
-    one.stream.write(envelope(JSON.stringify({ jobAck: { jobId: "x".repeat(110_000) } })));
+    one.stream.write(envelope(JSON.stringify({ jobAck: { jobId: "x".repeat(reportBytesMax) } })));
     expect(await one.end()).toContain('"resource_exhausted"');
     one.close();
   });

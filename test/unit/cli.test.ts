@@ -3,12 +3,13 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
 import { readConfig } from "../../src/cli/config-file.ts";
+import { readField } from "../../src/cli/fields.ts";
 import { choiceOf, flagOf, operations, shortWords } from "../../src/cli/operations.ts";
 import { barOf, rebuildBar, repairBar } from "../../src/cli/progress.ts";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { commandAt } from "../../src/cli/run.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
-import { cellOf, paintOf, tableOf } from "../../src/cli/show.ts";
+import { cellOf, localTime, paintOf, shown, tableOf } from "../../src/cli/show.ts";
 import { prettyLine } from "../../src/cli/tail-lines.ts";
 import { version } from "../../src/kit/version.ts";
 import { makeCli } from "../support/cli.ts";
@@ -31,6 +32,32 @@ test("every command has a line in the table, or a test of its own", () => {
 });
 
 describe("words of the command line", () => {
+  test("a day, or a time as lists show it, is read by this machine's zone", async () => {
+    const field = { kind: "text", required: false, about: "", place: "body" } as const;
+    const read = (text: string, name = "since") =>
+      readField({ ...field, name }, text, `--${name}`, {} as never);
+    const local = new Date(2026, 10, 27, 5, 0, 7).toISOString();
+    expect(await read("2026-11-27 05:00:07")).toBe(local);
+    expect(await read(localTime(local))).toBe(local);
+    expect(await read("2026-11-27T05:00", "until")).toBe(new Date(2026, 10, 27, 5).toISOString());
+    expect(await read("2026-11-27", "fromTimestamp")).toBe(new Date(2026, 10, 27).toISOString());
+    for (const text of ["2026-02-30", "2026-11-27 05:00:61", "2026-11-27T05:00:00Z", "yesterday"])
+      expect(await read(text)).toBe(text);
+    expect(await read("2026-11-27", "search")).toBe("2026-11-27");
+  });
+
+  test("a list of nothing is an empty list to programs", () => {
+    const json = (answer: unknown, items?: string) =>
+      JSON.parse(shown(answer, "json", { io: {} as never, ...(items !== undefined && { items }) }));
+    expect([json({}, "runs"), json(undefined, "runs")]).toEqual([{ runs: [] }, { runs: [] }]);
+    expect(json({ runs: [{ id: "a" }], totalCount: 1 }, "runs")).toEqual({
+      runs: [{ id: "a" }],
+      totalCount: 1,
+    });
+    expect([json({}, ""), json({}), json([], "runs")]).toEqual([{}, {}, []]);
+    expect(shown({}, "jsonl", { io: {} as never, items: "runs" })).toBe("");
+  });
+
   test("flags and choices are what people type", () => {
     expect([flagOf("fromStep"), flagOf("from_step"), flagOf("eventID")]).toEqual([
       "from-step",

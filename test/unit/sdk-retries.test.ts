@@ -88,9 +88,11 @@ test("after its last try a step has failed for good: caught it stays so, otherwi
   const ended = await testFunction(flow((step) => step.run("charge", failing(9, []), { retry }))).run();
   expect(ended).toMatchObject({ status: "failed", attempts: 1 });
   expect(ended.error).toEqual({
+    name: "StepFailedError",
     message: "step charge failed 2 times: no 2",
     code: "STEP_FAILED",
     retryable: false,
+    cause: { message: "no 2" },
     step_id: expect.stringMatching(/:charge:0$/),
     exhausted: true,
   } as never);

@@ -349,7 +349,7 @@ test("a result that the server refuses fails its run at once, instead of coming 
   expect(run).toMatchObject({
     status: "failed",
     attempt: 1,
-    error: { code: "payload_too_large", message: "result refused: too large", retryable: false },
+    error: { code: "REPORT_TOO_LARGE", message: "result refused: too large", retryable: false },
   });
 });
 

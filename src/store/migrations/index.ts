@@ -1,4 +1,5 @@
 import type { Migration } from "../migrate.ts";
+import { debounceKinds } from "./0066_debounce_kinds.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
-export const migrations: readonly Migration[] = [];
+export const migrations: readonly Migration[] = [debounceKinds];

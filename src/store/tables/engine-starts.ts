@@ -27,7 +27,7 @@ export const tablesOfEngineStarts: Tables = {
     columns: `id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL,
       function_version BIGINT NOT NULL, debounce_key TEXT NOT NULL, event_id TEXT NOT NULL,
       event_position BIGINT NOT NULL, period_ms BIGINT NOT NULL, max_wait_ms BIGINT NOT NULL,
-      first_at BIGINT NOT NULL, armed_at BIGINT NOT NULL, fires_at BIGINT NOT NULL`,
+      first_at BIGINT NOT NULL, armed_at BIGINT NOT NULL, fires_at BIGINT NOT NULL, key_kind TEXT`,
     indexes: [
       "debounces_due (fires_at)",
       "debounces_by_environment (environment_id, function_id)",

@@ -139,6 +139,7 @@ interface ArmedData {
   environment_id: string;
   function_id: string;
   debounce_key: string;
+  key_kind?: "text" | "value" | "none";
   event_id: string;
   period_ms: number;
   armed_at: string;
@@ -165,9 +166,14 @@ function Debounced({ functionId }: { functionId: string }) {
     <Section title="Held back until it is quiet">
       <ReadTable
         read={read}
-        keyOf={({ debounce_key }) => debounce_key}
+        keyOf={({ debounce_key, key_kind = "" }) => `${key_kind} ${debounce_key}`}
         columns={[
-          { name: "Key", of: ({ debounce_key }) => <Text of={debounce_key || "(one for all)"} /> },
+          {
+            name: "Key",
+            of: ({ debounce_key: key, key_kind: kind }) => (
+              <Text of={kind === "text" ? JSON.stringify(key) : kind === "none" ? "(no value)" : key} />
+            ),
+          },
           {
             name: "Newest event",
             of: ({ event_id }) => (

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { plain } from "../../lib/format.ts";
+import { dateTime, plain } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
@@ -36,7 +36,7 @@ export function SourcePage() {
           ["Signature", source.verifies ? "verified" : "not verified: the token alone lets requests in"],
           ...(source.previousUntil === undefined
             ? []
-            : ([["Old secret good until", new Date(source.previousUntil).toLocaleString()]] as const)),
+            : ([["Old secret good until", dateTime(source.previousUntil)]] as const)),
           ["Token", <code key="token">{plain(`${source.tokenPrefix}…`)}</code>],
           ["Changed", <When key="changed" at={source.updatedAt} />],
         ]}

@@ -13,6 +13,12 @@ const Entry = Type.Object({
   environment_id: text,
   function_id: text,
   debounce_key: text,
+  key_kind: Type.Optional(
+    described(
+      Type.Union([Type.Literal("text"), Type.Literal("value"), Type.Literal("none")]),
+      "What the key is in the event: a text, another value, or none. Left out of an entry that takes all of them.",
+    ),
+  ),
   event_id: text,
   function_version: Type.Integer(),
   period_ms: Type.Integer(),
@@ -24,6 +30,7 @@ const entryJson = (row: DebounceEntry) => ({
   environment_id: row.environment_id,
   function_id: row.function_id,
   debounce_key: row.debounce_key,
+  ...(row.key_kind && { key_kind: row.key_kind }),
   event_id: row.event_id,
   function_version: row.function_version,
   period_ms: row.period_ms,
@@ -75,7 +82,10 @@ export const debounceOperations = (debounce: Debounce) => [
     input: Type.Object({
       envID: text,
       fnID: described(text, "Id of the function."),
-      key: described(text, "Lane of the entry: unpadded base64url of its `debounce_key`."),
+      key: described(
+        text,
+        "Lane of the entry: unpadded base64url of its `debounce_key`; entries of all kinds that have it go.",
+      ),
     }),
     about: ({ fnID }: { fnID: string }) => [fnID],
     environmentOf: ({ envID }: { envID: string }) => envID,

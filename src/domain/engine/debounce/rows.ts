@@ -8,12 +8,14 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { entryIdOf } from "./rules.ts";
+import { type EntryKey, entryIdsOf, type KeyKind } from "./rules.ts";
 
 export interface DebounceEntryRow {
   environment_id: string;
   function_id: string;
   debounce_key: string;
+  /** Null of an entry that takes keys of all kinds. */
+  key_kind: KeyKind | null;
   event_id: string;
   function_version: number;
   period_ms: number;
@@ -39,7 +41,7 @@ const event = sql`events v WHERE v.id = d.event_id`;
 
 const due = (now: Instant): DueRows => ({
   table: "debounces",
-  columns: sql`d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
+  columns: sql`d.id, d.environment_id, d.function_id, d.debounce_key, d.key_kind, d.event_id, d.event_position, d.function_version,
     d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
     (SELECT v.data FROM ${event}) AS data,
     (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
@@ -70,18 +72,14 @@ export async function nextFireAt(store: Store): Promise<Instant | undefined> {
 }
 
 export function listEntries(store: Store, environmentId: string, limit: number): Promise<DebounceEntryRow[]> {
-  return store.all(sql`SELECT environment_id, function_id, debounce_key, event_id, function_version, period_ms,
+  return store.all(sql`SELECT environment_id, function_id, debounce_key, key_kind, event_id, function_version, period_ms,
       armed_at, fires_at
     FROM debounces WHERE environment_id = ${environmentId} ORDER BY function_id, id LIMIT ${limit}`);
 }
 
-/** Answers whether there was an entry. */
-export async function deleteEntry(
-  session: Session,
-  entry: { environmentId: string; functionId: string; key: string },
-): Promise<boolean> {
-  const id = entryIdOf(entry.environmentId, entry.functionId, entry.key);
-  return (await session.run(sql`DELETE FROM debounces WHERE id = ${id}`)) > 0;
+/** Of all kinds. Answers whether there was an entry. */
+export async function deleteEntry(session: Session, entry: EntryKey): Promise<boolean> {
+  return (await session.run(sql`DELETE FROM debounces WHERE id IN ${sql.list(entryIdsOf(entry))}`)) > 0;
 }
 
 /** Locks: entries, after the head of their environment. */

@@ -21,6 +21,8 @@ export interface EndpointCall {
 export interface EndpointCallerDeps extends OutwardCallerDeps {
   clock: Clock;
   answerBytesMax: number;
+  /** Changes an answer before anything in it is refused. */
+  mend?: (answer: unknown) => void;
 }
 
 /**
@@ -33,7 +35,7 @@ export function signatureOf(key: string, body: string, unixSeconds: number): str
 }
 
 /** Posts to endpoints of push functions, whose answer is JSON. */
-export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDeps) {
+export function openEndpointCaller({ answerBytesMax, mend, ...deps }: EndpointCallerDeps) {
   const post = openOutwardCaller(deps);
 
   async function read(response: Response): Promise<unknown> {
@@ -41,7 +43,7 @@ export function openEndpointCaller({ answerBytesMax, ...deps }: EndpointCallerDe
       await response.body?.cancel();
       throw new TransportFailure(`the endpoint answered ${response.status}`);
     }
-    return readJson(response, answerBytesMax);
+    return readJson(response, answerBytesMax, mend);
   }
 
   return function call({ url, body, signingKey, timeoutMs, traceparent }: EndpointCall): Promise<unknown> {

@@ -79,12 +79,15 @@ export const failureReport = (job: Job, error: NonNullable<ReportBody["error"]>)
 function errorOf(error: unknown): Record<string, unknown> {
   if (typeof error === "string") return { message: error };
   if (typeof error !== "object" || error === null) return { message: "the endpoint gave no reason" };
-  const { message, code, stack, retryable, step_id, exhausted } = error as Record<string, unknown>;
+  const { message, name, code, stack, retryable, cause, errors } = error as Record<string, unknown>;
+  const { step_id, exhausted } = error as Record<string, unknown>;
   return {
     message: typeof message === "string" ? message : "the endpoint gave no reason",
+    ...(typeof name === "string" && { name }),
     ...(typeof code === "string" && { code }),
     ...(typeof stack === "string" && { stack }),
     ...(typeof retryable === "boolean" && { retryable }),
+    ...{ cause, errors },
     ...(exhausted === true && typeof step_id === "string" && { exhausted, step_id }),
   };
 }

@@ -34,11 +34,21 @@ export type StepStatus = "completed" | "failed" | "sleeping" | "waiting" | "time
 
 export type StepType = "invoke" | "compensate" | "sleep" | "wait_for_event" | "invoke_function";
 
-/** What went wrong, as workers report it and callers see it. */
-export interface RunError {
+/** An error, without what it means for its run. */
+export interface ErrorCause {
   message: string;
+  /** Of its class; absent for `Error`. */
+  name?: string;
   code?: string;
   stack?: string;
+  /** What led to it. */
+  cause?: ErrorCause | string;
+  /** Of an AggregateError. */
+  errors?: ErrorCause[];
+}
+
+/** What went wrong, as workers report it and callers see it. */
+export interface RunError extends ErrorCause {
   retryable: boolean;
   /** Of a run that ended by a step which was tried as often as it may be: the step's id. A resume tries it anew. */
   exhausted_step?: string;

@@ -13,7 +13,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
 import type { WithCuts } from "./large-values.ts";
-import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
+import type { ErrorCause, Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
 export const runStatusWire: Record<RunStatus, RunStatusWire> = {
   waiting_for_capacity: RunStatusWire.WAITING_FOR_CAPACITY,
@@ -52,10 +52,17 @@ export const runStatusWord = (status: number): string | undefined =>
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
 
+function toCause(error: ErrorCause | string): MessageInitShape<typeof ErrorSchema> {
+  if (typeof error === "string") return { message: error };
+  const { message, name = "", code = "", stack = "", cause, errors = [] } = error;
+  return {
+    ...{ message, name, code, stack, errors: errors.map(toCause) },
+    ...(cause !== undefined && { cause: toCause(cause) }),
+  };
+}
+
 export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
-  message: error.message,
-  code: error.code ?? "",
-  stack: error.stack ?? "",
+  ...toCause(error),
   retryable: error.retryable,
 });
 

@@ -56,17 +56,29 @@ const RunShape = Type.Object(
   lenient,
 );
 
+export const matchValueFields = {
+  match_value: Type.Optional(
+    Type.Unknown({
+      description: "What the path must equal; compared with the run's own event when left out.",
+    }),
+  ),
+  has_match_value: Type.Optional(
+    Type.Boolean({ description: "A `match_value` that is null, or left out, is null and counts." }),
+  ),
+};
+
+/** Clients that always write every field send null when there is no value. */
+export const literalOf = ({ match_value: value, has_match_value: isThere }: SentMatchValue) =>
+  isThere || (value !== undefined && value !== null) ? { value: value ?? null } : undefined;
+type SentMatchValue = { match_value?: unknown; has_match_value?: boolean };
+
 /** What a handler waits for, together with others: an event, an entity, a key or a child. */
 export const ConditionShape = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 256, description: "Name of the condition, of its own." }),
     event: described(maybe(Type.String()), "Name of the event."),
     match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
-    match_value: Type.Optional(
-      Type.Unknown({
-        description: "What the path must equal; compared with the run's own event when left out.",
-      }),
-    ),
+    ...matchValueFields,
     stream: described(maybe(StreamShape), "In place of an event: the stream of an entity."),
     key: described(maybe(KeyShape), "In place of an event: a key of a bucket."),
     run: described(maybe(RunShape), "In place of an event: a run that this run started."),
@@ -86,15 +98,15 @@ const kinds = ["event", "stream", "key", "run"] as const;
 /** Throws the fault that names the field of the condition. */
 export function readCondition(field: string, sent: SentCondition): WaitCondition {
   const name = plainText(`${field}.name`, sent.name);
-  const { event, match, match_value: value, stream, key, run } = sent;
+  const { event, match, stream, key, run } = sent;
   const given = kinds.filter((kind) => sent[kind] !== undefined && sent[kind] !== null);
   if (given.length !== 1) throw invalid(field, `needs one of ${kinds.join(", ")}`);
   if (stream) return { name, state: readStream(`${field}.stream`, stream) };
   if (key) return { name, state: readKey(`${field}.key`, key) };
   if (run) return { name, state: readRun(`${field}.run`, run) };
   requireEventName(`${field}.event`, event!);
-  const literal = value === undefined || value === null ? undefined : { value };
-  return { name, eventName: event!, match: readMatchField(`${field}.match`, match ?? undefined, literal) };
+  const read = readMatchField(`${field}.match`, match ?? undefined, literalOf(sent));
+  return { name, eventName: event!, match: read };
 }
 
 export function readMatchField(

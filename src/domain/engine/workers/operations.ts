@@ -3,6 +3,7 @@ import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
 import { described } from "../../../kit/described.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
+import { reportBytesMax } from "../../../kit/limits.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
 import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
@@ -12,7 +13,10 @@ import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
 import { StreamMessage } from "./stream/messages.ts";
+import { mendErrors } from "./texts.ts";
 import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
+
+const takesReports = { bytesMax: reportBytesMax, mend: mendErrors };
 
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
@@ -179,6 +183,7 @@ const presenceOperations = (workers: Workers) => [
   duplex({
     name: "workers.connect",
     action: "functions:invoke",
+    takesReports,
     summary: "A pull worker's stream: register first, then jobs and reports in both directions.",
     input: StreamMessage,
     about: (message: StreamMessage | Serving) =>
@@ -300,6 +305,7 @@ const jobOperations = (workers: Workers) => [
     name: "workers.report",
     action: "functions:invoke",
     summary: "Reports a job as completed, failed, yielded, or in progress.",
+    takesReports,
     sample: { ...fenceSample, status: "completed", output: { sent: true } },
     input: ReportInput,
     output: Status,
@@ -329,6 +335,7 @@ const jobOperations = (workers: Workers) => [
       hold_ms: 20_000,
     },
     held: true,
+    takesReports,
     about,
     alsoAsks,
     input: Exchange,

@@ -8,7 +8,7 @@ import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
 import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
 import { deviationsMax, progressStepsMax, stepTriesMax } from "./limits.ts";
-import { jsonText, plainText } from "./texts.ts";
+import { errorTexts, jsonText, plainText } from "./texts.ts";
 import { readYield, YieldShape } from "./yields.ts";
 
 /** Workers of other versions send fields that this server does not read. */
@@ -17,9 +17,18 @@ const lenient = { additionalProperties: true };
 export const ErrorShape = Type.Object(
   {
     message: Type.String({ description: "For people: what went wrong." }),
+    name: Type.Optional(Type.String({ description: "Of its class; left out for `Error`." })),
     code: Type.Optional(Type.String({ description: "A word that programs compare." })),
     stack: Type.Optional(Type.String({ description: "Where the handler threw." })),
     retryable: Type.Optional(Type.Boolean()),
+    cause: Type.Optional(
+      Type.Unknown({
+        description: "What led to it: an error of the same fields, or a text; at most five levels.",
+      }),
+    ),
+    errors: Type.Optional(
+      Type.Unknown({ description: "Errors of an AggregateError: a list of such errors." }),
+    ),
     step_id: Type.Optional(Type.String({ description: "Id of the step that threw it." })),
     exhausted: Type.Optional(
       Type.Boolean({ description: "That step was tried as often as it may be: a resume tries it anew." }),
@@ -277,9 +286,7 @@ function readRetry(step: Static<typeof StepShape>, tries: number, { at, now }: {
 
 function readError(error: ReportBody["error"]): RunError {
   return {
-    message: error?.message ?? "the worker gave no reason",
-    ...(error?.code && { code: error.code }),
-    ...(error?.stack && { stack: error.stack }),
+    ...errorTexts(error ?? {}),
     // Only an explicit `false` forbids a retry.
     retryable: error?.retryable ?? true,
     ...(error?.exhausted && error.step_id && { exhausted_step: error.step_id }),

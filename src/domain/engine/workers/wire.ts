@@ -25,6 +25,7 @@ import type { LeaseState } from "../runs/execution/leases.ts";
 import type { CompensatingJob } from "../runs/run.ts";
 import { refusedResult } from "./rules.ts";
 import type { StreamAnswer } from "./stream/messages.ts";
+import { mendErrors } from "./texts.ts";
 
 const leaseStateWire: Record<LeaseState, LeaseStateWire> = {
   refreshed: LeaseStateWire.REFRESHED,
@@ -51,21 +52,20 @@ const fence = ({
 const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
   twin ? jsonOf(twin) : plain;
 
+const causeOf = ({ message, name, code, stack, cause, errors }: ErrorMessage): object => ({
+  ...{ message, ...(name && { name }), ...(code && { code }), ...(stack && { stack }) },
+  ...(cause && { cause: causeOf(cause) }),
+  ...(errors.length > 0 && { errors: errors.map(causeOf) }),
+});
+
 const errorOf = (error: ErrorMessage | undefined) =>
-  error && {
-    error: {
-      message: error.message,
-      ...(error.code && { code: error.code }),
-      ...(error.stack && { stack: error.stack }),
-      retryable: error.retryable,
-    },
-  };
+  error && { error: { ...causeOf(error), retryable: error.retryable } };
 
 const bytesOf = (field: string, bytes: Uint8Array): unknown =>
   bytes.length === 0 ? undefined : parseJsonBytes(bytes, field);
 
 function bodyOf(text: string): Record<string, unknown> {
-  const body = parseJson(text, "report.body");
+  const body = parseJson(text, "report.body", mendErrors);
   if (isJsonObject(body)) return body;
   throw invalid("report.body", "must be the JSON text of an object");
 }
@@ -108,7 +108,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         event_filter: {
           event: value.eventName,
           ...(value.matchExpression && { match: value.matchExpression }),
-          ...(value.matchValue && { match_value: value.matchValue }),
+          ...((value.matchValue || value.hasMatchValue) && { match_value: value.matchValue }),
           ...(value.timeout && { timeout_at: rfc3339(instantOf(value.timeout)) }),
           payload: bytesOf("wait_event.payload_json", value.payloadJson),
         },

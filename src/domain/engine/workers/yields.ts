@@ -6,7 +6,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
-import { ConditionsShape, readCondition, readMatchField } from "./awaited.ts";
+import { ConditionsShape, literalOf, matchValueFields, readCondition, readMatchField } from "./awaited.ts";
 import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
@@ -46,11 +46,7 @@ export const YieldShape = Type.Object(
               maybe(Type.Union([Type.String(), Type.Number()])),
               "Milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
             ),
-            match_value: Type.Optional(
-              Type.Unknown({
-                description: "What the path must equal; compared with the run's own event when left out.",
-              }),
-            ),
+            ...matchValueFields,
             payload: Type.Optional(Type.Unknown({ description: "Kept as the input of the waiting step." })),
           },
           lenient,
@@ -138,12 +134,10 @@ function readUntil({ until: text, duration_ms: durationMs }: Yield, now: number)
 function readFilter(filter: Yield["event_filter"], now: number) {
   if (!filter) throw invalid("yield.event_filter", "required for wait_for_event");
   requireEventName("yield.event_filter.event", filter.event);
-  const { match_value: value, payload } = filter;
-  // Clients that always write every field send null when there is no value.
-  const literal = value === undefined || value === null ? undefined : { value };
+  const { payload } = filter;
   return {
     eventName: filter.event,
-    match: readMatchField("yield.event_filter.match", filter.match ?? undefined, literal),
+    match: readMatchField("yield.event_filter.match", filter.match ?? undefined, literalOf(filter)),
     timeoutAt: now + readTimeout(filter.timeout),
     input: payload === undefined ? null : jsonText("yield.event_filter.payload", payload),
     ...(filter.on_timeout && { onTimeout: filter.on_timeout }),

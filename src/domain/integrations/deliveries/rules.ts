@@ -84,18 +84,27 @@ export type CallOutcome =
   | { kind: "gone" }
   | { kind: "failed"; error: string; retryAfterMs: number | undefined };
 
-const retryAfterOf = (headers: Headers): number | undefined => {
-  const seconds = headers.get("retry-after");
-  return seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1_000 : undefined;
-};
+const httpDate = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 
-export function outcomeOf({ status, headers }: Pick<Response, "status" | "headers">): CallOutcome {
+/** Seconds, or an instant of the receiver's clock. */
+function retryAfterOf(headers: Headers, now: Instant): number | undefined {
+  const text = headers.get("retry-after") ?? "";
+  if (/^\d{1,6}$/.test(text)) return Number(text) * 1_000;
+  const said = Date.parse(headers.get("date") ?? "");
+  const at = httpDate.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(at) ? undefined : Math.max(0, at - (Number.isNaN(said) ? now : said));
+}
+
+export function outcomeOf(
+  { status, headers }: Pick<Response, "status" | "headers">,
+  now: Instant,
+): CallOutcome {
   if (status >= 200 && status < 300) return { kind: "delivered" };
   if (status === 410) return { kind: "gone" };
   return {
     kind: "failed",
     error: `the endpoint answered ${status}`,
-    retryAfterMs: retryAfterOf(headers),
+    retryAfterMs: retryAfterOf(headers, now),
   };
 }
 

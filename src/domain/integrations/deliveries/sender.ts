@@ -91,7 +91,7 @@ export function openSend(deps: SendDeps) {
       return await call({ url, body, headers, timeoutMs }, async (response) => {
         // The body of the answer is not read: it may be endless.
         await response.body?.cancel();
-        return outcomeOf(response);
+        return outcomeOf(response, clock.now());
       });
     } catch (error) {
       if (!(error instanceof TransportFailure)) throw error;

@@ -1,8 +1,7 @@
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
 import { insertBatchEvents, insertBatches, joinColumns, type NewJoin } from "../../engine/batches/join.ts";
-import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
-import { entryIdOf } from "../../engine/debounce/rules.ts";
+import { armColumns, insertArms, type NewArm, placedArms } from "../../engine/debounce/arm.ts";
 import type { Appended } from "../log/append.ts";
 
 /** The part of an event that says what it starts later. */
@@ -28,7 +27,7 @@ export function lateStarts(seams: Seams, events: readonly LateStarter[]): Sql {
 /** A debounce entry takes the last surviving event. */
 const armed = ({ rowsFrom }: Seams, arms: readonly NewArm[]): Sql => sql`arm AS MATERIALIZED (
       SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
-      FROM ${rowsFrom("r", armColumns(arms))} ${placed}
+      FROM ${placedArms(rowsFrom("r", armColumns(arms)), arms)} r ${placed}
       ORDER BY r.id, a.place DESC),
     armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
     `;
@@ -42,18 +41,16 @@ const joined = ({ rowsFrom }: Seams, joins: readonly NewJoin[]): Sql => sql`wait
 /** The same for libSQL. */
 export function lateStartsSync(session: SyncSession, logged: readonly Appended<LateStarter>[]): void {
   const { rowsFrom } = session.seams;
-  const arms = new Map(
-    logged.flatMap((l) =>
-      l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
-    ),
-  );
-  if (arms.size > 0) {
-    const last = [...arms.values()];
-    const source = rowsFrom("n", {
-      ...armColumns(last.map(({ arm }) => arm)),
-      position: column.bigint(last.map(({ l }) => l.position)),
-      at: column.bigint(last.map(({ l }) => l.at)),
+  const arms = logged.flatMap((l) => l.entry.arms.map((arm) => ({ arm, l })));
+  if (arms.length > 0) {
+    const list = arms.map(({ arm }) => arm);
+    const rows = rowsFrom("r", {
+      ...armColumns(list),
+      position: column.bigint(arms.map(({ l }) => l.position)),
+      at: column.bigint(arms.map(({ l }) => l.at)),
     });
+    // Of one entry the row with the last position stands.
+    const source = sql`(SELECT p.*, max(p.position) AS last FROM ${placedArms(rows, list)} p GROUP BY p.id) n`;
     session.run(insertArms(source, "MIN"));
   }
   const joins = logged.flatMap((l) => (l.entry.joins ?? noJoins).map((join) => ({ join, l })));

@@ -4,7 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { attributesOfData, type DeclaredAttribute } from "../../engine/attributes/rules.ts";
 import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
-import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
+import { keyOf, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
 import type { FlowEvent, FlowNotice } from "../../engine/functions/flow.ts";
 import { batchOf, gateOf, headStartOf, laneOf } from "../../engine/functions/rules.ts";
@@ -123,7 +123,7 @@ export function newArm(
       environmentId,
       functionId: definition.id,
       functionVersion: version,
-      key: debounceKey(debounce.key, event.value),
+      ...keyOf(debounce.key, event.value),
       eventId: event.id,
       periodMs: debounce.periodMs,
       maxWaitMs: debounce.maxWaitMs ?? noMaxWaitMs,
