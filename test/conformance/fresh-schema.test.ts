@@ -68,7 +68,7 @@ test.skipIf(!engines.includes("postgres"))(
         INSERT INTO orgs (id, name, created_at, updated_at) VALUES ('b', '', 0, 0), ('A', '', 0, 0), ('_', '', 0, 0)`,
       );
       const { events } = await started(home, "postgres");
-      expect(new Set(events)).toEqual(new Set(["store.sorted_by_bytes"]));
+      expect(events).toContain("store.sorted_by_bytes");
       const { databaseUrl } = home.place;
       const store = await openStore({ clock: systemClock(), log: silentLog, databaseUrl });
       const ids = await store.all(sql`SELECT id FROM orgs WHERE length(id) = 1 ORDER BY id`);
