@@ -2,12 +2,8 @@
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
 import { exitCodes, withPointer } from "./cli/io.ts";
 import { keepMemory } from "./cli/kept-memory.ts";
-import { processIo } from "./cli/process-io.ts";
-import { rawCommands } from "./cli/raw-commands.ts";
-import type { Installed } from "./cli/run.ts";
-import { serveArguments } from "./cli/serve-arguments.ts";
 
-// The server is loaded by what starts one: it takes longer to load than most commands take.
+// Everything else is loaded by what needs it: a server starts this file twice, and takes longer to load than most commands take.
 
 function say(lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`svc: ${line}\n`);
@@ -15,6 +11,7 @@ function say(lines: readonly string[]): void {
 
 async function serve(argv: readonly string[]): Promise<number | undefined> {
   keepMemory();
+  const { serveArguments } = await import("./cli/serve-arguments.ts");
   const parsed = await serveArguments(argv, process.env, process.cwd());
   if (!parsed.ok) {
     say(withPointer(parsed.errors, "svc help"));
@@ -25,13 +22,20 @@ async function serve(argv: readonly string[]): Promise<number | undefined> {
   return undefined;
 }
 
-const installed: Installed = {
-  startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
-  rawCommands: {
-    serve: { about: "Start the server; -f FILE reads a config file.", open: serve },
-    ...rawCommands,
-  },
-};
+async function command(words: readonly string[]): Promise<number | undefined> {
+  const [{ runCli }, { processIo }, { rawCommands }] = await Promise.all([
+    import("./cli/run.ts"),
+    import("./cli/process-io.ts"),
+    import("./cli/raw-commands.ts"),
+  ]);
+  return runCli(words, processIo(), {
+    startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
+    rawCommands: {
+      serve: { about: "Start the server; -f FILE reads a config file.", open: serve },
+      ...rawCommands,
+    },
+  });
+}
 
 /**
  * Without a command, flags are those of `serve`, unless they are those of every other command. Without any word a person looks
@@ -42,8 +46,9 @@ async function main(argv: readonly string[]): Promise<number | undefined> {
   const serves = first === "serve" || (first.startsWith("-") && !isCommonFlag(first));
   const flags = first === "serve" ? argv.slice(1) : argv;
   if (serves && !flags.some(asksForHelp) && !flags.includes("--version")) return serve(flags);
-  const words = serves ? [flags.some(asksForHelp) ? "help" : "version"] : argv.length === 0 ? [first] : argv;
-  return (await import("./cli/run.ts")).runCli(words, processIo(), installed);
+  return command(
+    serves ? [flags.some(asksForHelp) ? "help" : "version"] : argv.length === 0 ? [first] : argv,
+  );
 }
 
 const code = await main(process.argv.slice(2));

@@ -1,10 +1,11 @@
 import { requireKnownActions } from "./access/gate.ts";
 import { openHost, type ServerHost, timeLoop } from "./app/host.ts";
-import { type Listening, listen } from "./app/listen.ts";
+import { openIdentity } from "./app/identity.ts";
+import type { Listening } from "./app/listen.ts";
+import { loadParts } from "./app/loading.ts";
 import { Loops } from "./app/loops.ts";
-import { openParts, type Parts } from "./app/parts.ts";
+import type { Parts } from "./app/parts.ts";
 import { openPrimaryWatch, troubleLoop } from "./app/primary.ts";
-import { realtimeFeatures } from "./app/realtime.ts";
 import { explained } from "./app/start-failure.ts";
 import type { Keyring } from "./domain/access/keyring/service.ts";
 import type { Bootstrapped } from "./domain/access/keys/bootstrap.ts";
@@ -15,8 +16,6 @@ import type { Events } from "./domain/log/events/service.ts";
 import type { Feeds } from "./domain/log/log/feed.ts";
 import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import type { AuthAudit } from "./domain/record/audit/service.ts";
-import { loadParser } from "./domain/state/query/parse.ts";
-import { probes } from "./edge/probes.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
@@ -74,10 +73,10 @@ export interface RunningServer extends Listening {
   stop(): Promise<void>;
 }
 
-function capabilitiesOf({ config, watch }: ServerHost) {
+function capabilitiesOf({ config, watch }: ServerHost, { realtime }: Parts) {
   const transports = ["rest", "connect", "grpc-web", "websocket", "grpc-sse"];
   if (config.grpcPort !== 0) transports.push("grpc", "grpc-bidirectional");
-  const features: string[] = [...realtimeFeatures];
+  const features: string[] = [...realtime.features];
   if (watch.metrics.on) features.push("prometheus-metrics");
   return { authRequired: !config.dev, transports, features };
 }
@@ -104,8 +103,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   const closers = closing({ clock, log });
   const draining: Draining = { active: false };
   let url = "";
-  // The parser of SQL is compiled while the database is waited for; who opens the queries waits for it.
-  loadParser().catch(() => {});
+  const loading = loadParts();
+  loading.catch(() => {}); // Who awaits it is told.
   try {
     const host = await openHost({ config, clock, ids, log, nodeId, draining, closers, store: options.store });
     const { store, time, bus, watch, frames, troubles } = host;
@@ -114,17 +113,20 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     troubles.onTurn((isAway) => !isAway && loops.retryFailed());
     const loopProgress = () => loops.progress();
     const registry: Operation[] = [];
-    const parts = await openParts(host, {
-      ...{ clock, time, closers, loopProgress },
+    let parts: Parts;
+    const identity = openIdentity(host, { reseal: (...asked) => parts.reseal(...asked) });
+    const [{ openParts, listen, probes }, opened] = await Promise.all([loading, identity]);
+    parts = openParts(host, {
+      ...{ identity: opened, clock, time, closers, loopProgress },
       url: () => url,
       registry: () => registry,
     });
-    const { identity, engine, audit, record, all } = parts;
+    const { engine, audit, record, all } = parts;
     registry.push(
       ...all.operations,
       ...probes({
         ...{ clock, version, store, draining },
-        capabilities: capabilitiesOf(host),
+        capabilities: capabilitiesOf(host, parts),
         warnings: record.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
@@ -144,7 +146,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     url = listening.url;
     const { port, grpcUrl } = listening;
     log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
-    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, signInToken } = identity;
+    const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, signInToken } = opened;
     const { feeds, events, workers } = engine;
     return {
       ...{ ...listening, config, nodeId, bootstrapped, signInToken, bootstrapKeyFile, registry },

@@ -11,7 +11,7 @@ import { type DebugPart, openDebugPart } from "./debug.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
 import { openExportsPart } from "./exports.ts";
 import { openFlowPart } from "./flow.ts";
-import { type IdentityPart, openIdentity } from "./identity.ts";
+import type { IdentityNeeds, IdentityPart } from "./identity.ts";
 import { type IntegrationsPart, openIntegrationsPart } from "./integrations.ts";
 import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
@@ -28,7 +28,7 @@ import { openStatePart } from "./state.ts";
 import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
 
-export interface Parts {
+export interface Parts extends IdentityNeeds {
   identity: IdentityPart;
   audit: AuditPart;
   engine: EnginePart;
@@ -43,6 +43,7 @@ export interface Parts {
 }
 
 export interface PartsNeeds {
+  identity: IdentityPart;
   clock: SystemClock;
   time: TimeBase;
   closers: Pick<Closing, "push">;
@@ -53,9 +54,9 @@ export interface PartsNeeds {
   registry: () => readonly Operation[];
 }
 
-/** Opens every part, low to high; what was opened is closed again when a later one fails. */
-export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
-  const { clock, time, url, loopProgress, registry } = needs;
+/** Opens every part above the identity, low to high; what was opened is closed again when a later one fails. */
+export function openParts(host: Host, needs: PartsNeeds): Parts {
+  const { identity, clock, time, url, loopProgress, registry } = needs;
   const opened: Part[] = [];
   const open = <P extends Part>(name: string, part: P): P => {
     if (part.close) needs.closers.push(name, part.close);
@@ -63,15 +64,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
     return part;
   };
 
-  const identity: IdentityPart = open(
-    "identity",
-    await openIdentity(host, {
-      async reseal(session, again) {
-        await engine.secrets.reseal(session, again);
-        await integrations.reseal(session, again);
-      },
-    }),
-  );
+  open("identity", identity);
   const { keyring, tenancy, keys } = identity;
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = open("outbox", openOutboxPart(host));
@@ -83,7 +76,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));
-  const query = open("query", await openQueryPart(host, identity));
+  const query = open("query", openQueryPart(host, identity));
   const { waits } = open("projections", openProjectionsPart(host, { ...engine, ...query }));
   const sequences = openSequences({
     logs: { events: engine.sequences, topics: topics.sequences },
@@ -114,5 +107,11 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
   open("overview", openOverviewPart(host, { flow, record, cluster, engine, access }));
   const all = foldParts(opened);
-  return { identity, audit, engine, realtime, members, access, debug, record, sequences, all };
+  return {
+    ...{ identity, audit, engine, realtime, members, access, debug, record, sequences, all },
+    async reseal(session, again) {
+      await engine.secrets.reseal(session, again);
+      await integrations.reseal(session, again);
+    },
+  };
 }

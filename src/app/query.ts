@@ -2,7 +2,6 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { ownersOfTables } from "../domain/state/projections/sql-rows.ts";
 import { meterQueries } from "../domain/state/query/meters.ts";
 import { queryOperations } from "../domain/state/query/operations.ts";
-import { loadParser } from "../domain/state/query/parse.ts";
 import { openQueries, type Queries } from "../domain/state/query/service.ts";
 import type { EnvironmentDatabases } from "../store/environment-databases.ts";
 import { openEnvironmentDatabases } from "../store/open-environments.ts";
@@ -14,12 +13,11 @@ export interface QueryPart extends Part {
 }
 
 /** SQL over what one environment holds. */
-export async function openQueryPart(
+export function openQueryPart(
   host: Host,
   { keyring }: { keyring: Pick<Keyring, "seal" | "unseal"> },
-): Promise<QueryPart> {
+): QueryPart {
   const { config, store, clock, log, ids, watch } = host;
-  await loadParser();
   const databases = openEnvironmentDatabases({
     ...{ store, clock, log, primary: host.primary, file: config.db },
     tls: host.databaseTls,

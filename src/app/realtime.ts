@@ -30,6 +30,8 @@ import type { Host, Part } from "./part.ts";
 const reauthorizeEveryMs = 250;
 
 export interface RealtimePart extends Part {
+  /** Of `/api/v1/capabilities`. */
+  features: readonly string[];
   /** Asks again and again whether the callers of sockets, streams and held polls may go on. */
   reauthorizer: Reauthorizer;
   /** Puts `/ws`, and each path of a watch, at a listener of the edge. */
@@ -43,9 +45,6 @@ export interface RealtimeNeeds {
   topicFeeds: Feeds<TopicMessage>;
   tenancy: Pick<Tenancy, "findEnvironment">;
 }
-
-/** Of `/api/v1/capabilities`. */
-export const realtimeFeatures = ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"] as const;
 
 /** Subscriptions and consumer groups: one core, with sockets and streams before it. */
 export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: RealtimeNeeds): RealtimePart {
@@ -70,6 +69,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: Realtim
     publish: (...text) => sockets?.publish(...text),
   });
   return {
+    features: ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"],
     reauthorizer,
     operations: [operation, ...groupsOperations(groups, streams)],
     loops: [

@@ -1,5 +1,5 @@
 import type { Static, TSchema } from "@sinclair/typebox";
-import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { compiled } from "../kit/compiled.ts";
 import type { Log } from "../kit/log.ts";
 import type { Bus, BusChannel, BusChannels, BusTransport, Requests } from "./bus.ts";
 
@@ -14,7 +14,7 @@ export function messageReader<Shape extends TSchema>(
   shape: Shape,
   log: Pick<Log, "warn">,
 ): MessageReader<Static<Shape>> {
-  const check = TypeCompiler.Compile(shape);
+  const check = compiled(() => shape);
   return (payload, subject) => {
     let message: unknown;
     try {
@@ -22,8 +22,8 @@ export function messageReader<Shape extends TSchema>(
     } catch {
       // The parser's error quotes the payload. Undefined fits no shape, so the check refuses it.
     }
-    if (check.Check(message)) return message;
-    const first = check.Errors(message).First();
+    if (check().Check(message)) return message;
+    const first = check().Errors(message).First();
     log.warn("bus.malformed_message", { subject, path: first?.path, reason: first?.message });
     return undefined;
   };

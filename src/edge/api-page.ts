@@ -1,9 +1,8 @@
-import swaggerStyle from "swagger-ui-dist/swagger-ui.css" with { type: "file" };
-import swaggerScript from "swagger-ui-dist/swagger-ui-bundle.js" with { type: "file" };
 import type { StaticPage } from "./http.ts";
 
-const scriptFile: string = swaggerScript;
-const styleFile: string = swaggerStyle;
+// Loaded by their readers: an import takes the whole file into memory, and gives its path.
+const scriptFile = () => import("swagger-ui-dist/swagger-ui-bundle.js", { with: { type: "file" } });
+const styleFile = () => import("swagger-ui-dist/swagger-ui.css", { with: { type: "file" } });
 
 const html = `<!doctype html>
 <html lang="en">
@@ -41,10 +40,12 @@ const careful = {
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
 };
 
-const page = (path: string, contentType: string, body: () => BodyInit): StaticPage => ({
+const fileOf = async (load: () => Promise<{ default: string }>) => Bun.file((await load()).default);
+
+const page = (path: string, contentType: string, body: () => BodyInit | Promise<BodyInit>): StaticPage => ({
   path,
-  handle: () =>
-    new Response(body(), {
+  handle: async () =>
+    new Response(await body(), {
       headers: { ...careful, "Content-Type": contentType, "Cache-Control": "public, max-age=3600" },
     }),
 });
@@ -55,6 +56,6 @@ const page = (path: string, contentType: string, body: () => BodyInit): StaticPa
 export const apiPages: readonly StaticPage[] = [
   page("/docs/api", "text/html; charset=utf-8", () => html),
   page("/docs/api/docs.js", "text/javascript; charset=utf-8", () => script),
-  page("/docs/api/swagger-ui-bundle.js", "text/javascript; charset=utf-8", () => Bun.file(scriptFile)),
-  page("/docs/api/swagger-ui.css", "text/css; charset=utf-8", () => Bun.file(styleFile)),
+  page("/docs/api/swagger-ui-bundle.js", "text/javascript; charset=utf-8", () => fileOf(scriptFile)),
+  page("/docs/api/swagger-ui.css", "text/css; charset=utf-8", () => fileOf(styleFile)),
 ];

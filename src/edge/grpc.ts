@@ -9,25 +9,15 @@ import {
 } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { UniversalHandler } from "@connectrpc/connect/protocol";
-import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Operation } from "../kit/operation.ts";
 import { openBodyBudget } from "./body-budget.ts";
 import type { Edge } from "./call.ts";
-import { baseHeaders, requestIdOf } from "./headers.ts";
+import type { GrpcHandle } from "./grpc-connect.ts";
+import { baseHeaders } from "./headers.ts";
 import { refusalOfStranger } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import type { Surface } from "./rest.ts";
-import { boundMethods } from "./rpc.ts";
-import {
-  bodiless,
-  countedBytes,
-  type RpcImplementation,
-  universalHandlers,
-  type Visit,
-  visitValues,
-} from "./rpc-connect.ts";
+import { boundMethods, rpcPath } from "./rpc.ts";
 
 export interface GrpcOptions {
   edge: Edge;
@@ -58,11 +48,6 @@ const farewellMs = 250;
 /** For TLS to be agreed on. */
 const handshakeMs = 10_000;
 
-interface ServedMethod {
-  handler: UniversalHandler;
-  bound: RpcImplementation | undefined;
-}
-
 /** gRPC's own words for a path that nothing answers; a client that is no gRPC client sees 415. */
 function refuse(path: string, request: Http2ServerRequest, response: Http2ServerResponse): void {
   if (!/^application\/grpc(\+|;|$)/.test(request.headers["content-type"] ?? "")) {
@@ -86,24 +71,6 @@ const strangerIn = ({ headers, authority }: Http2ServerRequest) =>
     site: oneOf(headers["sec-fetch-site"]),
   });
 
-async function answer(
-  surface: Surface,
-  { handler, bound }: ServedMethod,
-  request: Http2ServerRequest,
-  response: Http2ServerResponse,
-): Promise<void> {
-  const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
-  const head = bodiless({ method: universal.method, url: universal.url, headers: universal.header });
-  const requestId = requestIdOf(head, surface.edge.ids);
-  const visit: Visit = { request: head, requestId, prepared: bound?.prepared };
-  universal.contextValues = visitValues(visit);
-  universal.body = countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
-  const answered = await handler(universal);
-  const header = new Headers(answered.header);
-  header.set("x-request-id", requestId);
-  await universalResponseToNodeResponse({ ...answered, header }, response);
-}
-
 const remoteEndOf = ({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">) =>
   `${remoteAddress} ${remotePort}`;
 
@@ -123,13 +90,26 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
   const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget() };
-  const bound = boundMethods(options.registry.map(prepare));
+  const bound = boundMethods(services, options.registry.map(prepare));
   const shutdown = new AbortController();
-  const protocols = { connect: false, grpcWeb: false, grpc: true, shutdown: shutdown.signal };
-  const served = new Map<string, ServedMethod>();
-  for (const handler of universalHandlers(surface, services, bound, protocols)) {
-    served.set(handler.requestPath, { handler, bound: bound.get(handler.requestPath) });
-  }
+  const paths = new Set(services.flatMap(({ methods }) => methods.map(rpcPath)));
+  let handles: Promise<ReadonlyMap<string, GrpcHandle>> | undefined;
+  let cutCalls = () => {};
+  /** By the first call: no start waits for it. */
+  const load = async () => {
+    try {
+      const { grpcHandles, shuttingDown } = await import("./grpc-connect.ts");
+      cutCalls = () => shutdown.abort(shuttingDown());
+      return grpcHandles(surface, services, bound, shutdown.signal);
+    } catch (error) {
+      edge.log.error("grpc.defect", { error });
+      throw error;
+    }
+  };
+  const handleOf = async (path: string): Promise<GrpcHandle> => {
+    handles ??= load();
+    return (await handles).get(path)!;
+  };
 
   // Throws nothing: an exception in a listener of node:http2 would end the process.
   const onRequest = async (request: Http2ServerRequest, response: Http2ServerResponse): Promise<void> => {
@@ -139,10 +119,9 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
-      const found = served.get(path);
       if (edge.loopbackOnly && strangerIn(request))
         response.stream.respond({ ":status": 403 }, { endStream: true });
-      else if (found) await answer(surface, found, request, response);
+      else if (paths.has(path)) await (await handleOf(path))(request, response);
       else refuse(path, request, response);
     } catch (error) {
       edge.log.debug("grpc.cut", { path, error });
@@ -197,7 +176,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       for (const [socket, from] of sockets) cutSilent(socket, from);
       await Promise.race([closed, edge.clock.sleep(drainMs, over.signal)]);
       if (over.signal.aborted) return;
-      shutdown.abort(new ConnectError("the server is shutting down", Code.Unavailable));
+      cutCalls();
       await Promise.race([closed, edge.clock.sleep(farewellMs, over.signal)]);
       // With a code and an error: clients take a session that just ends for one that went well.
       for (const session of sessions) {

@@ -4,7 +4,7 @@ import { noMetrics } from "../kit/metrics.ts";
 import { noTracer } from "../kit/trace.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Edge } from "./call.ts";
-import { type ListeningEdge, listenEdge, type StaticPage } from "./http.ts";
+import type { ListeningEdge, StaticPage } from "./http.ts";
 
 export interface WatchHost {
   clock: Clock;
@@ -64,7 +64,7 @@ export async function openWatch({ clock, log, version, nodeId, config }: WatchHo
  * Pages on a port of their own, which may be reachable where the rest must not be. Its requests are not
  * counted.
  */
-export function listenApart(options: {
+export async function listenApart(options: {
   edge: Edge;
   pages: readonly StaticPage[];
   hostname: string;
@@ -80,5 +80,6 @@ export function listenApart(options: {
     observe,
     ...(loopbackOnly !== undefined && { loopbackOnly }),
   };
+  const { listenEdge } = await import("./http.ts");
   return listenEdge({ ...options, edge, registry: [], services: [], bodyBytesMax: 1024 });
 }

@@ -10,7 +10,7 @@ import { errorSchemas, groups, introduction, sharedParts } from "./openapi-parts
 import { closed } from "./perform.ts";
 import { ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
-import { methodBindings } from "./rpc.ts";
+import { methodBindings, rpcPath } from "./rpc.ts";
 import { socketFrameBytesMax, socketPath } from "./sockets.ts";
 import { type JsonSchema, withWords, wordsOf } from "./words.ts";
 
@@ -43,8 +43,6 @@ export function socketOf(operation: Operation): SocketAt | undefined {
 }
 
 const groupOf = (name: string): string => name.split(".", 1)[0] ?? "";
-
-const rpcPath = ({ parent, name }: DescMethod) => `/${parent.typeName}/${name}`;
 
 /** Every way to every operation; `/api/v1/routes` and the contract tests read it. */
 export function manifest(registry: readonly Operation[]): Manifested[] {

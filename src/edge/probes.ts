@@ -5,7 +5,9 @@ import { described } from "../kit/described.ts";
 import type { Draining } from "../kit/draining.ts";
 import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
-import { manifest, openApiDocument } from "./openapi.ts";
+
+/** Loaded by the first reader: a start does not wait for the words of every field. */
+const description = () => import("./openapi.ts");
 
 /** For a probe, a database that answers later than this is down. */
 const pingMsMax = 2_000;
@@ -199,8 +201,8 @@ function routes(host: ProbesHost): Operation {
     input: nothing,
     output: Routes,
     rest: "GET /api/v1/routes",
-    handle() {
-      const list = manifest(host.registry());
+    async handle() {
+      const list = (await description()).manifest(host.registry());
       return { routes: list, count: list.length };
     },
   });
@@ -220,7 +222,8 @@ function openApi(host: ProbesHost): Operation {
       route: `GET ${path}`,
       encode: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
     })),
-    handle() {
+    async handle() {
+      const { openApiDocument } = await description();
       document ??= JSON.stringify(openApiDocument(host.registry(), host.version));
       return document;
     },

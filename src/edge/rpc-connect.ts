@@ -1,6 +1,6 @@
 import { promisify } from "node:util";
 import { constants, gunzip, gzip } from "node:zlib";
-import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import type { DescService, Message } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
@@ -40,13 +40,8 @@ export interface RpcImplementation {
     | RpcDuplexBinding<unknown, unknown>;
 }
 
-/** One method on the protocols that Connect's own handlers speak: binary, gRPC-Web, streams. */
-export interface ConnectHandler {
-  path: string;
-  method: DescMethod;
-  allowsGet: boolean;
-  handle: (request: Request, requestId: string, server: IdleTimer) => Promise<Response>;
-}
+/** Answers one method on the protocols that Connect's own handlers speak: binary, gRPC-Web, streams. */
+export type ConnectHandle = (request: Request, requestId: string, server: IdleTimer) => Promise<Response>;
 
 /** What the gate finds out and the implementation needs. */
 export interface Visit {
@@ -281,38 +276,32 @@ async function begun(
   return undefined;
 }
 
-function handlerOf(
+function handleOf(
   surface: Surface,
   handler: UniversalHandler,
   bound: RpcImplementation | undefined,
-): ConnectHandler {
+): ConnectHandle {
   const isUnary = handler.method.methodKind === "unary";
-  return {
-    path: handler.requestPath,
-    method: handler.method,
-    allowsGet: handler.allowedMethods.includes("GET"),
-    async handle(request, requestId, server) {
-      if (!isUnary || bound?.prepared.operation.held) server.timeout(request, 0);
-      const visit: Visit = { request, requestId, prepared: bound?.prepared };
-      // Bun answers both directions at once on every version, which Connect only believes of HTTP/2.
-      const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
-        httpVersion: "2.0",
-      });
-      const refusal = refusalOf(visit);
-      universal.contextValues = visitValues(visit);
-      universal.signal = request.signal;
-      universal.body = isUnary
-        ? sentBytes(visit, surface)
-        : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
-      const answer = await handler(universal);
-      const refused = refusal && (await begun(answer, refusal));
-      const response =
-        refused ?? (isUnary ? await collected(answer) : universalServerResponseToFetch(answer));
-      for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
-      response.headers.set("x-request-id", requestId);
-      if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));
-      return response;
-    },
+  return async (request, requestId, server) => {
+    if (!isUnary || bound?.prepared.operation.held) server.timeout(request, 0);
+    const visit: Visit = { request, requestId, prepared: bound?.prepared };
+    // Bun answers both directions at once on every version, which Connect only believes of HTTP/2.
+    const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
+      httpVersion: "2.0",
+    });
+    const refusal = refusalOf(visit);
+    universal.contextValues = visitValues(visit);
+    universal.signal = request.signal;
+    universal.body = isUnary
+      ? sentBytes(visit, surface)
+      : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
+    const answer = await handler(universal);
+    const refused = refusal && (await begun(answer, refusal));
+    const response = refused ?? (isUnary ? await collected(answer) : universalServerResponseToFetch(answer));
+    for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
+    response.headers.set("x-request-id", requestId);
+    if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));
+    return response;
   };
 }
 
@@ -355,12 +344,10 @@ export function universalHandlers(
   };
   const exact = { ...options, jsonOptions: { ignoreUnknownFields: false, recursionLimit } };
   const router = createConnectRouter(options);
-  const unbound = new Set(bound.keys());
   for (const service of services) {
     for (const method of service.methods) {
       const path = `/${service.typeName}/${method.name}`;
       const implementation = bound.get(path);
-      unbound.delete(path);
       if (implementation) {
         const { operation } = implementation.prepared;
         const isExact = refusesUnknown(surface.edge.unknownFields, operation);
@@ -373,17 +360,20 @@ export function universalHandlers(
         );
     }
   }
-  if (unbound.size > 0)
-    throw new Error(`operations bound to methods of no service: ${[...unbound].join(", ")}`);
   return router.handlers;
 }
 
-/** The same for Bun's server, on the protocols that need no trailers. */
-export function connectHandlers(
+/** The same for Bun's server, on the protocols that need no trailers, by the method's path. */
+export function connectHandles(
   surface: Surface,
   services: readonly DescService[],
   bound: ReadonlyMap<string, RpcImplementation>,
-): ConnectHandler[] {
+): Map<string, ConnectHandle> {
   const handlers = universalHandlers(surface, services, bound, { connect: true, grpcWeb: true, grpc: false });
-  return handlers.map((handler) => handlerOf(surface, handler, bound.get(handler.requestPath)));
+  return new Map(
+    handlers.map((handler) => {
+      const path = handler.requestPath;
+      return [path, handleOf(surface, handler, bound.get(path))];
+    }),
+  );
 }

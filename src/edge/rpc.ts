@@ -1,4 +1,5 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
 import { parseJson as readJsonText } from "../kit/payload-json.ts";
@@ -10,7 +11,7 @@ import { jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
 import type { HttpHandler, Surface } from "./rest.ts";
-import { type ConnectHandler, connectHandlers, type RpcImplementation } from "./rpc-connect.ts";
+import type { ConnectHandle, RpcImplementation } from "./rpc-connect.ts";
 import { unknownTo } from "./unknown-fields.ts";
 
 export interface RpcRoute {
@@ -125,7 +126,7 @@ function unaryJson(
 }
 
 /** Answers JSON itself and leaves every other content type, and every stream, to Connect. */
-function choose(surface: Surface, own: HttpHandler | undefined, connect: ConnectHandler): HttpHandler {
+function choose(surface: Surface, own: HttpHandler | undefined, connect: ConnectHandle): HttpHandler {
   return (request, params, server) => {
     if (own) {
       if (
@@ -134,7 +135,7 @@ function choose(surface: Surface, own: HttpHandler | undefined, connect: Connect
         return own(request, params, server);
       }
     }
-    return connect.handle(request, requestIdOf(request, surface.edge.ids), server);
+    return connect(request, requestIdOf(request, surface.edge.ids), server);
   };
 }
 
@@ -150,13 +151,20 @@ function unimplemented(surface: Surface, method: DescMethod): HttpHandler {
     });
 }
 
-/** What answers which method, by the method's path. */
-export function boundMethods(registry: readonly PreparedOperation[]): Map<string, RpcImplementation> {
+export const rpcPath = ({ parent, name }: DescMethod): string => `/${parent.typeName}/${name}`;
+
+/** What answers which method of the services, by the method's path. */
+export function boundMethods(
+  services: readonly DescService[],
+  registry: readonly PreparedOperation[],
+): Map<string, RpcImplementation> {
+  const known = new Set(services.flatMap(({ methods }) => methods.map(rpcPath)));
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
     for (const binding of methodBindings(operation)) {
-      const key = `/${binding.method.parent.typeName}/${binding.method.name}`;
+      const key = rpcPath(binding.method);
+      if (!known.has(key)) throw new Error(`${operation.name} is bound to a method of no service: ${key}`);
       if (bound.has(key)) throw new Error(`two operations answer ${key}`);
       bound.set(key, { prepared, binding });
     }
@@ -164,25 +172,44 @@ export function boundMethods(registry: readonly PreparedOperation[]): Map<string
   return bound;
 }
 
+const allowsGet = ({ methodKind, idempotency }: DescMethod): boolean =>
+  methodKind === "unary" && idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+
 /** Every method of the services: those with an operation, and the others answered `unimplemented`. */
 export function rpcRoutes(
   surface: Surface,
   services: readonly DescService[],
   registry: readonly PreparedOperation[],
 ): RpcRoute[] {
-  const bound = boundMethods(registry);
-  return connectHandlers(surface, services, bound).flatMap((connect) => {
-    const { path, method } = connect;
-    const implementation = bound.get(path);
-    let own: HttpHandler | undefined;
-    if (method.methodKind === "unary") {
-      own = implementation
-        ? unaryJson(surface, implementation.prepared, implementation.binding as RpcBinding<unknown, unknown>)
-        : unimplemented(surface, method);
-    }
-    const handle = choose(surface, own, connect);
-    const routes: RpcRoute[] = [{ method: "POST", path, handle }];
-    if (connect.allowsGet) routes.push({ method: "GET", path, handle });
-    return routes;
-  });
+  const bound = boundMethods(services, registry);
+  let handles: Promise<Map<string, ConnectHandle>> | undefined;
+  /** Loaded by the first caller that does not speak JSON, or streams: no start waits for it. */
+  const connect =
+    (path: string): ConnectHandle =>
+    async (...asked) => {
+      handles ??= import("./rpc-connect.ts").then((loaded) =>
+        loaded.connectHandles(surface, services, bound),
+      );
+      return (await handles).get(path)!(...asked);
+    };
+  return services
+    .flatMap(({ methods }) => methods)
+    .flatMap((method) => {
+      const path = rpcPath(method);
+      const implementation = bound.get(path);
+      let own: HttpHandler | undefined;
+      if (method.methodKind === "unary") {
+        own = implementation
+          ? unaryJson(
+              surface,
+              implementation.prepared,
+              implementation.binding as RpcBinding<unknown, unknown>,
+            )
+          : unimplemented(surface, method);
+      }
+      const handle = choose(surface, own, connect(path));
+      const routes: RpcRoute[] = [{ method: "POST", path, handle }];
+      if (allowsGet(method)) routes.push({ method: "GET", path, handle });
+      return routes;
+    });
 }

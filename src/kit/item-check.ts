@@ -1,5 +1,5 @@
 import type { Static, TSchema } from "@sinclair/typebox";
-import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { compiled } from "./compiled.ts";
 import { explain } from "./explain.ts";
 
 const mark = Symbol("checked apart");
@@ -18,9 +18,9 @@ export function checkedPerItem<Fields extends Record<string, TSchema>>(fields: F
 
 /** The check that such a handler makes; throws the fault that names the field. */
 export function checker<Schema extends TSchema>(schema: Schema): (value: unknown) => Static<Schema> {
-  const check = TypeCompiler.Compile(schema);
+  const check = compiled(() => schema);
   return (value) => {
-    if (!check.Check(value)) throw explain(check.Errors(value).First());
+    if (!check().Check(value)) throw explain(check().Errors(value).First());
     return value;
   };
 }

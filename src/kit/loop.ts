@@ -41,7 +41,8 @@ export interface Loop {
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
-  start(): void;
+  /** The first tick is planned in `ms`. */
+  start(ms?: number): void;
   stop(): Promise<void>;
 }
 
@@ -158,10 +159,10 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     },
     progressAt: () => progressAt,
     failures: () => failures,
-    start() {
+    start(ms = 0) {
       if (running) return;
       running = true;
-      plan(0);
+      plan(ms);
     },
     async stop() {
       running = false;

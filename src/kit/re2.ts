@@ -1,4 +1,4 @@
-import { RE2JS } from "@bufbuild/re2";
+import type { RE2JS } from "@bufbuild/re2";
 import { patternSize } from "./pattern-size.ts";
 
 /** The reason a pattern was refused. */
@@ -22,8 +22,7 @@ export interface CompiledPattern {
 }
 
 const patternsMax = 500;
-// The first one builds the library's tables: at the start, and not in somebody's call.
-const patterns = new Map<string, CompiledPattern>([["", { re2: RE2JS.compile("a"), size: 1 }]]);
+const patterns = new Map<string, CompiledPattern>();
 
 /** Throws PatternError for a pattern that takes long to build or to search with. */
 export function compilePattern(pattern: string): CompiledPattern {
@@ -36,6 +35,8 @@ export function compilePattern(pattern: string): CompiledPattern {
     const size = patternSize(pattern);
     if (size > patternSizeMax)
       throw new PatternError(`the pattern has more than ${patternSizeMax} parts, repeated ones counted`);
+    // Loaded by the first pattern, which takes 10 ms longer for it.
+    const { RE2JS } = require("@bufbuild/re2") as typeof import("@bufbuild/re2");
     try {
       compiled = { re2: RE2JS.compile(pattern), size };
     } catch {

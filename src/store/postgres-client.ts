@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { type ConnectionOptions, checkServerIdentity as checkIdentity, type PeerCertificate } from "node:tls";
-import postgres from "postgres";
+import type { Options, PostgresType } from "postgres";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { Bound } from "../kit/sql.ts";
@@ -124,6 +124,8 @@ function onlySocket() {
 
 export async function openClient(options: PostgresClientOptions): Promise<PostgresClient> {
   const { clock, limits, may } = options;
+  // A store in a file has no use for it.
+  const { default: postgres } = await import("postgres");
   let broken = false;
   let brokenBy: StoreError | undefined;
   let cancelAsked: (() => void) | undefined;
@@ -204,7 +206,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       ...(options.hot && forFlushes),
       ...options.session,
     },
-  } as postgres.Options<Record<string, postgres.PostgresType>>);
+  } as Options<Record<string, PostgresType>>);
 
   // A host may take packets and answer none.
   const cancel = clock.after(limits.connectMs, () => client.destroy());

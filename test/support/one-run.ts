@@ -1,4 +1,4 @@
-import type { Answer, TestServer } from "./server.ts";
+import type { Answer, Caller } from "./server.ts";
 import { until } from "./until.ts";
 
 interface Assignment {
@@ -18,7 +18,7 @@ export interface OneRun {
 
 /** One run of a function of its own, from its event to the report of a worker. */
 export async function runOnce(
-  server: TestServer,
+  server: Caller,
   name: string,
   report: Record<string, unknown> = { status: "completed", output: null },
 ): Promise<OneRun> {

@@ -1,4 +1,3 @@
-import { decodeJwt, errors, jwtVerify, SignJWT } from "jose";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Keyring } from "../keyring/service.ts";
 import type { Issued, SessionKind } from "./register.ts";
@@ -34,6 +33,9 @@ const isKind = (kind: unknown): kind is SessionKind =>
 export const looksLikeToken = (text: string): boolean =>
   text.length <= tokenCharsMax && /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 
+/** Loaded by the first login, or by the first token after a start. */
+const jose = () => import("jose");
+
 export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }): Tokens {
   const { keyring, now } = deps;
   const encoder = new TextEncoder();
@@ -52,6 +54,7 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
   return {
     async sign({ kind, subjectId, sid, createdAt, expiresAt }) {
       const { id, secret } = keyring.current(secretOf[kind]);
+      const { SignJWT } = await jose();
       const token = await new SignJWT({ kind, at: createdAt, sid })
         .setProtectedHeader({ alg: algorithm, kid: id, typ: "JWT" })
         .setIssuer(issuer)
@@ -66,6 +69,7 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
       if (!looksLikeToken(token)) return undefined;
       const known = ofVerified(token);
       if (known) return known;
+      const { decodeJwt, errors, jwtVerify } = await jose();
       try {
         // Not verified yet: the kind only selects the secret that must have signed it.
         const { kind } = decodeJwt(token);

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { compiled } from "../../../kit/compiled.ts";
 import { eventsText, eventText, keyField } from "../../../kit/stored-event.ts";
 import { tracedFields } from "../../../kit/trace-context.ts";
 import type { Job } from "../jobs/rules.ts";
@@ -40,11 +40,11 @@ const Answer = Type.Object(
   lenient,
 );
 
-const check = TypeCompiler.Compile(Answer);
+const check = compiled(() => Answer);
 
 /** The answer as the body of a worker's report; undefined when it is malformed. */
 export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
-  if (!check.Check(answer)) return undefined;
+  if (!check().Check(answer)) return undefined;
   const { status, steps, result, yield: yielded, error, ...own } = answer as Static<typeof Answer>;
   const { compensations, on_failure, compensations_failed, nondeterminism, attributes } = own;
   return {

@@ -1,7 +1,7 @@
 import type { Static } from "@sinclair/typebox";
-import { TypeCompiler } from "@sinclair/typebox/compiler";
 import type { ValueError } from "@sinclair/typebox/errors";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { compiled } from "../../../kit/compiled.ts";
 import { fieldOf } from "../../../kit/explain.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import type { ChannelSpec, Start } from "./channel.ts";
@@ -65,9 +65,9 @@ function mistake(type: string, { path, schema }: ValueError): Fault {
 /** Checks the fields of a frame by its schema and decodes them. */
 function readerOf<Type extends ClientFrameType>(type: Type) {
   const { schema, decode } = clientFrames[type];
-  const check = TypeCompiler.Compile(schema);
+  const check = compiled(() => schema);
   return (fields: JsonFields) => {
-    if (!check.Check(fields)) throw mistake(type, check.Errors(fields).First()!);
+    if (!check().Check(fields)) throw mistake(type, check().Errors(fields).First()!);
     return (decode as (fields: JsonFields) => ClientFrame)(fields);
   };
 }

@@ -81,7 +81,7 @@ export const dropTableOf = (
 export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
   const { store, clock, databases, queries, onChanged } = deps;
 
-  function rowOf(environmentId: string, definition: SqlDefinition): SqlProjectionRow {
+  async function rowOf(environmentId: string, definition: SqlDefinition): Promise<SqlProjectionRow> {
     const { name, tableSql, eventHandlers, description } = definition;
     const table = tableNameOf(name);
     const handlers = Object.entries(eventHandlers);
@@ -89,9 +89,11 @@ export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
     if (handlers.length > handlersMax) throw invalid("event_handlers", `at most ${handlersMax}`);
     if (Buffer.byteLength(description) > descriptionBytesMax || !/^[^\0]*$/.test(description.toWellFormed()))
       throw invalid("description", `must be at most ${descriptionBytesMax} bytes without zero bytes`);
-    const admitted = handlers.map(([event, text]) => queries.admitHandler({ event, text, table }));
+    const admitted = await Promise.all(
+      handlers.map(([event, text]) => queries.admitHandler({ event, text, table })),
+    );
     const folded = {
-      columns: queries.admitTable(tableSql, table),
+      columns: await queries.admitTable(tableSql, table),
       handlers: admitted.map(({ text, parameters }) => ({ text, parameters })),
       sources: handlers.map(([event], at) => ({ event, paths: admitted[at]!.paths })),
     };
@@ -120,7 +122,7 @@ export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
 
   return {
     async create(environmentId, definition) {
-      const row = rowOf(environmentId, definition);
+      const row = await rowOf(environmentId, definition);
       const { name } = row;
       const events =
         definition.events.length === 0 ? Object.keys(definition.eventHandlers) : definition.events;

@@ -4,6 +4,7 @@ import { described } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
 import { isOwnTable } from "./names.ts";
+import { loadParser } from "./parse.ts";
 import { queryThings } from "./rules.ts";
 import type { Queries } from "./service.ts";
 import { answerJson, toAnswer } from "./wire.ts";
@@ -36,6 +37,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
       ),
       max_rows: count,
     }),
+    loads: loadParser,
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: ["runs:read", "events:subscribe", "functions:read"],
     rest: {

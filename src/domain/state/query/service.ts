@@ -12,7 +12,7 @@ import {
   queryRowsDefault,
   queryRowsMax,
 } from "./limits.ts";
-import { admitQuery } from "./parse.ts";
+import { admitQuery, loadParser } from "./parse.ts";
 import type { AdmittedQuery } from "./selects.ts";
 
 export type { Cell, QueryAnswer } from "../../../store/environment-databases.ts";
@@ -35,8 +35,8 @@ export interface Queries {
     signal: AbortSignal,
   ): Promise<{ answer: QueryAnswer; totalCount: number }>;
   /** What stands in the parentheses of the one CREATE TABLE of a text. */
-  admitTable(text: string, table: string): string;
-  admitHandler(handler: { event: string; text: string; table: string }): AdmittedHandler;
+  admitTable(text: string, table: string): Promise<string>;
+  admitHandler(handler: { event: string; text: string; table: string }): Promise<AdmittedHandler>;
   /** The tables that a text reads; none where it is not admitted, which `execute` says. */
   tablesOf(text: string): string[];
 }
@@ -115,14 +115,21 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps): Querie
       return { answer, totalCount: Number(counted.rows[0]?.[0] ?? 0) };
     },
 
-    admitTable: (text, table) => admitTable(engine, text, table),
-    admitHandler: (handler) => admitHandler(engine, handler),
+    async admitTable(text, table) {
+      await loadParser();
+      return admitTable(engine, text, table);
+    },
+    async admitHandler(handler) {
+      await loadParser();
+      return admitHandler(engine, handler);
+    },
 
     tablesOf(text) {
       try {
         return admit(text).tables;
-      } catch {
-        return [];
+      } catch (error) {
+        if (error instanceof Fault) return [];
+        throw error;
       }
     },
   };

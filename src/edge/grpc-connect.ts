@@ -1,0 +1,52 @@
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { DescService } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { requestIdOf } from "./headers.ts";
+import type { Surface } from "./rest.ts";
+import {
+  bodiless,
+  countedBytes,
+  type RpcImplementation,
+  universalHandlers,
+  type Visit,
+  visitValues,
+} from "./rpc-connect.ts";
+
+/** Answers one method over gRPC. */
+export type GrpcHandle = (request: Http2ServerRequest, response: Http2ServerResponse) => Promise<void>;
+
+/** What calls that are cut at a shutdown end with. */
+export const shuttingDown = () => new ConnectError("the server is shutting down", Code.Unavailable);
+
+/** A handle for every method of the services, by its path. */
+export function grpcHandles(
+  surface: Surface,
+  services: readonly DescService[],
+  bound: ReadonlyMap<string, RpcImplementation>,
+  shutdown: AbortSignal,
+): ReadonlyMap<string, GrpcHandle> {
+  const handlers = universalHandlers(surface, services, bound, {
+    ...{ connect: false, grpcWeb: false, grpc: true, shutdown },
+  });
+  return new Map(
+    handlers.map((handler) => {
+      const prepared = bound.get(handler.requestPath)?.prepared;
+      return [
+        handler.requestPath,
+        async (request, response) => {
+          const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
+          const head = bodiless({ method: universal.method, url: universal.url, headers: universal.header });
+          const requestId = requestIdOf(head, surface.edge.ids);
+          const visit: Visit = { request: head, requestId, prepared };
+          universal.contextValues = visitValues(visit);
+          universal.body = countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
+          const answered = await handler(universal);
+          const header = new Headers(answered.header);
+          header.set("x-request-id", requestId);
+          await universalResponseToNodeResponse({ ...answered, header }, response);
+        },
+      ];
+    }),
+  );
+}
