@@ -5,9 +5,6 @@ import { type Loop, type LoopFacts, type LoopOptions, loop } from "../kit/loop.t
 import type { Metrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
 
-/** The first ticks are spread over this: all at once, they would hold up the first calls and open every connection. */
-const startMs = 500;
-
 /** Every background loop of one server. Its parts add them; the server starts and stops them all at once. */
 export class Loops {
   readonly #host;
@@ -29,8 +26,7 @@ export class Loops {
   }
 
   start(): void {
-    const all = [...this.#loops.values()];
-    for (const [place, one] of all.entries()) one.start((place * startMs) / all.length);
+    for (const one of this.#loops.values()) one.start();
   }
 
   retryFailed(): void {

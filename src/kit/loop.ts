@@ -41,8 +41,7 @@ export interface Loop {
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
-  /** The first tick is planned in `ms`. */
-  start(ms?: number): void;
+  start(): void;
   stop(): Promise<void>;
 }
 
@@ -159,10 +158,10 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     },
     progressAt: () => progressAt,
     failures: () => failures,
-    start(ms = 0) {
+    start() {
       if (running) return;
       running = true;
-      plan(ms);
+      plan(0);
     },
     async stop() {
       running = false;

@@ -254,10 +254,7 @@ interface OperationHead {
   alsoAsks?: readonly string[];
   /** Further actions that this input needs, by roles and by policies. */
   costs?: (input: never) => readonly string[];
-  /**
-   * The environment that the input names, when it need not be the call's own: deny policies are checked for
-   * it as well.
-   */
+  /** The environment that the input names, when it need not be the call's own: deny policies are asked of it too. */
   environmentOf?: (input: never) => string | undefined;
   /** A platform user who impersonates acts in the org of the environment that the input names. */
   crossesOrgs?: boolean;
