@@ -28,10 +28,7 @@ export interface Caller {
   impersonates?: boolean;
   /** Of a user. */
   email?: string;
-  /**
-   * Of a key: sessions made with it before are believed no more. As of its look-up: a rotation since has
-   * raised it.
-   */
+  /** Of a key, as of its look-up: sessions made with it before are believed no more. A rotation raises it. */
   tokensAfter?: Instant;
 }
 
@@ -230,7 +227,7 @@ interface OperationHead {
   waitsFor?: WaitsFor;
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
-  /** Bodies, and messages of a stream, are reports of jobs: larger than others may be, and mended before they are looked at. */
+  /** Bodies and messages are reports of jobs: larger than others may be, and mended before they are looked at. */
   takesReports?: { bytesMax: number; mend: (body: unknown) => void };
   /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
   held?: boolean;
