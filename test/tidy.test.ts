@@ -5,6 +5,7 @@ import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { numbersAreWide, settingsAreRead } from "./support/tidy-additions.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
+import { cliLaws } from "./support/tidy-cli.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
 import type { Law } from "./support/tidy-law.ts";
 import { logLaw } from "./support/tidy-logs.ts";
@@ -338,6 +339,7 @@ const laws: (Law & { over: Source[] })[] = [
     ],
     good: [["test/unit/runs.test.ts", "test('x', () => {}); test.each([1])('y', () => {});"]],
   },
+  ...cliLaws.map((law) => ({ ...law, over: src })),
 ];
 
 describe.each(laws)("$name", ({ rule, over, together, bad, good }) => {

@@ -1,4 +1,5 @@
 import { redactText } from "../kit/redact.ts";
+import { shownText } from "../kit/shown-text.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
 import { exitCodes, type Io, usage, withPointer } from "./io.ts";
 import { barOf } from "./progress.ts";
@@ -33,7 +34,7 @@ const database =
   ): RawCommand["open"] =>
   async (argv, io) => {
     const run = await load();
-    const line = (text: string) => void io.out(`${text}\n`);
+    const line = (text: string) => void io.out(`${shownText(text)}\n`);
     const { did, reasons } = await run({
       ...{ argv, environment: io.environment, clock: io.clock, say: line },
       progress: (done, total) => io.status(barOf(done, total, "lines")),
