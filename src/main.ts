@@ -31,6 +31,7 @@ async function command(words: readonly string[]): Promise<number | undefined> {
   ]);
   return runCli(words, processIo(), {
     startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
+    rowReader: async () => (await import("./app/import-readers.ts")).requireRow,
     rawCommands: {
       serve: { about: "Start the server; -f FILE reads a config file.", open: serve },
       ...rawCommands,

@@ -27,12 +27,12 @@ import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable, withP
 import { addLicenses } from "./licenses.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
-import type { RawCommands } from "./raw-commands.ts";
+import type { GivenToRaw, RawCommands } from "./raw-commands.ts";
 import { shownIo } from "./shown-io.ts";
 import { addWhy } from "./why.ts";
 
 /** What the program has besides commands that ask a server. */
-export interface Installed {
+export interface Installed extends GivenToRaw {
   rawCommands?: RawCommands;
   startServer?: StartServer;
 }
@@ -220,7 +220,7 @@ export async function runCli(
     return exitCodes.ok;
   }
   if (raw && (raw.helps || !wantsHelp))
-    return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io));
+    return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io, installed));
   if (first === "version" || first === "--version") {
     await io.out(`${version}\n`);
     return exitCodes.ok;
