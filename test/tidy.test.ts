@@ -7,6 +7,7 @@ import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from ".
 import { messageShapes } from "./support/tidy-bus.ts";
 import { cliLaws } from "./support/tidy-cli.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
+import { givenUpLaw } from "./support/tidy-given-up.ts";
 import type { Law } from "./support/tidy-law.ts";
 import { logLaw } from "./support/tidy-logs.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
@@ -339,6 +340,7 @@ const laws: (Law & { over: Source[] })[] = [
     ],
     good: [["test/unit/runs.test.ts", "test('x', () => {}); test.each([1])('y', () => {});"]],
   },
+  { ...givenUpLaw, over: src },
   ...cliLaws.map((law) => ({ ...law, over: src })),
 ];
 

@@ -225,6 +225,8 @@ interface OperationHead {
   isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
+  /** Fields of the input whose names say nothing of what is secret in them: audit and captured requests leave them out. */
+  hides?: readonly string[];
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
   /** Bodies and messages are reports of jobs: larger than others may be, and mended before they are looked at. */

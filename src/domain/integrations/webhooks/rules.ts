@@ -208,7 +208,7 @@ export const signatureKeyOf = (sourceId: string, signature: string): string =>
 
 const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
 /** GitLab and others send a shared secret as it is. */
-const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key)$/;
+const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key|session|credential)$/;
 
 const isKept = (name: string) => !credentialHeaders.has(name) && !credentialEnds.test(name);
 
