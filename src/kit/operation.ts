@@ -57,10 +57,7 @@ export interface Call {
   userAgent?: string | undefined;
   /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
-  /**
-   * Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked
-   * up anew.
-   */
+  /** Of a call that stands: called each time its caller, roles and all, was found to be one who may go on. */
   onRenewed(listener: () => void | Promise<void>): void;
   /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
   admitted?: () => void;
