@@ -1,12 +1,13 @@
-#!/usr/bin/env bun
+#!/usr/bin/env -S bun --no-env-file --config=/dev/null
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
 import { exitCodes, withPointer } from "./cli/io.ts";
 import { keepMemory } from "./cli/kept-memory.ts";
+import { shownText } from "./kit/shown-text.ts";
 
 // Everything else is loaded by what needs it: a server starts this file twice, and takes longer to load than most commands take.
 
 function say(lines: readonly string[]): void {
-  for (const line of lines) process.stderr.write(`svc: ${line}\n`);
+  for (const line of lines) process.stderr.write(`svc: ${shownText(line)}\n`);
 }
 
 async function serve(argv: readonly string[]): Promise<number | undefined> {
@@ -30,6 +31,7 @@ async function command(words: readonly string[]): Promise<number | undefined> {
   ]);
   return runCli(words, processIo(), {
     startServer: async (config, options) => (await import("./server.ts")).startServer(config, options),
+    rowReader: async () => (await import("./app/import-readers.ts")).requireRow,
     rawCommands: {
       serve: { about: "Start the server; -f FILE reads a config file.", open: serve },
       ...rawCommands,

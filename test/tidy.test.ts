@@ -5,7 +5,9 @@ import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { numbersAreWide, settingsAreRead } from "./support/tidy-additions.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
+import { cliLaws } from "./support/tidy-cli.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
+import { givenUpLaw } from "./support/tidy-given-up.ts";
 import type { Law } from "./support/tidy-law.ts";
 import { logLaw } from "./support/tidy-logs.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
@@ -338,6 +340,8 @@ const laws: (Law & { over: Source[] })[] = [
     ],
     good: [["test/unit/runs.test.ts", "test('x', () => {}); test.each([1])('y', () => {});"]],
   },
+  { ...givenUpLaw, over: src },
+  ...cliLaws.map((law) => ({ ...law, over: src })),
 ];
 
 describe.each(laws)("$name", ({ rule, over, together, bad, good }) => {

@@ -13,7 +13,7 @@ export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugP
   const { redactedFields } = auditSettingsOf(config);
   const captured = openCapturedRequests({
     ...{ bus, clock, log, nodeId },
-    redact: (input) => redactPayload(input, redactedFields),
+    redact: (input, hidden) => redactPayload(input, redactedFields, hidden),
     statusOf: (outcome) => (outcome === "ok" ? 200 : statusOfKind(outcome as FaultKind)),
   });
   return { operations: requestsOperations(captured), loops: [], duties: [], observe: captured.observe };

@@ -18,8 +18,9 @@ import type { Flow } from "../domain/record/flow/service.ts";
 import type { AddressGuard } from "../kit/addresses.ts";
 import type { Store } from "../store/store.ts";
 import { openAttributesPart } from "./attributes.ts";
+import type { EmitRights } from "./caller-now.ts";
 import { openErrorsPart } from "./errors.ts";
-import { openLog } from "./log.ts";
+import { type LogPart, openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openRunsPart, type RunsPart } from "./runs.ts";
@@ -61,6 +62,7 @@ export interface EnginePart extends Part {
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   onCreated: RunsPart["onCreated"];
+  requeueDelayed: LogPart["requeueDelayed"];
   definitions: DefinitionsCache;
   /** The environment was deleted: nothing of it is handed out any more. */
   forgetEnvironment(environmentId: string): void;
@@ -69,7 +71,8 @@ export interface EnginePart extends Part {
 
 export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
-  outbox: Pick<OutboxPart, "enqueueControl">;
+  outbox: Pick<OutboxPart, "enqueueControl" | "buryDelayed">;
+  emitRights: EmitRights;
   schemas: Upcasts;
   flow: Flow;
 }
@@ -78,7 +81,10 @@ export interface EngineNeeds {
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(host: Host, { keyring, outbox, schemas, flow }: EngineNeeds): EnginePart {
+export function openEngine(
+  host: Host,
+  { keyring, outbox, schemas, flow, emitRights }: EngineNeeds,
+): EnginePart {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
@@ -92,7 +98,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
-  const log = openLog(host, { runsPart, schemas, flow });
+  const log = openLog(host, { runsPart, schemas, flow, emitRights, buryDelayed: outbox.buryDelayed });
   const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
@@ -107,6 +113,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow }: Engin
     ]),
     ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
     ...{ steering, steeringOn, onCreated, definitions },
+    requeueDelayed: log.requeueDelayed,
     names: runsPart.names,
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);

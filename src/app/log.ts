@@ -1,4 +1,4 @@
-import { openDelayedEvents } from "../domain/log/events/delayed-events.ts";
+import { type DelayedEvents, openDelayedEvents } from "../domain/log/events/delayed-events.ts";
 import { eventsOperations } from "../domain/log/events/operations.ts";
 import { type Events, openEvents } from "../domain/log/events/service.ts";
 import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
@@ -11,11 +11,21 @@ import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
+import type { EmitRights } from "./caller-now.ts";
 import { feedHints } from "./feed-hints.ts";
+import type { OutboxPart } from "./outbox.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
+export interface LogNeeds extends Pick<OutboxPart, "buryDelayed"> {
+  runsPart: RunsPart;
+  schemas: Upcasts;
+  flow: Flow;
+  emitRights: EmitRights;
+}
+
 export interface LogPart extends Part {
+  requeueDelayed: DelayedEvents["requeue"];
   events: Events;
   /** Readers of the event log here. */
   feeds: Feeds;
@@ -23,10 +33,7 @@ export interface LogPart extends Part {
 }
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
-export function openLog(
-  host: Host,
-  { runsPart, schemas, flow }: { runsPart: RunsPart; schemas: Upcasts; flow: Flow },
-): LogPart {
+export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emitRights }: LogNeeds): LogPart {
   const { store, clock, ids, log, watch, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
@@ -47,9 +54,12 @@ export function openLog(
     ...{ store, clock, ids, log, watch, events },
     shareEnvironment: host.shareEnvironment,
     knowsTime: host.knowsTime,
+    refusalOf: emitRights,
+    bury: buryDelayed,
   });
   return {
     events,
+    requeueDelayed: delays.requeue,
     feeds,
     sequences: openLogSequences({ log: "events", clock, feeds, heads: (ids) => headsOf(store, ids) }),
     operations: eventsOperations(events, delays, openEventLog(store), schemas),

@@ -1,4 +1,5 @@
 import { type ControlMessage, controlChannel, controlSubject } from "../domain/engine/steering/controls.ts";
+import type { RefusedEvent } from "../domain/log/events/delayed-due.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { outboxChecks } from "../domain/record/outbox/invariants.ts";
@@ -16,6 +17,8 @@ export interface OutboxPart extends Part {
    * after its commit.
    */
   enqueueControl(session: Session, message: ControlMessage): Promise<() => void>;
+  /** Writes delayed events that were refused into the dead letters; call the answer after the commit. */
+  buryDelayed(session: Session, refused: readonly RefusedEvent[]): Promise<() => void>;
 }
 
 /** Runs only where there is a bus to mirror to. */
@@ -27,7 +30,10 @@ export const mirrorLoop = {
 } as const;
 
 /** The outbox, and the mirror of every event log for readers outside. */
-export function openOutboxPart(host: Host): OutboxPart {
+export function openOutboxPart(
+  host: Host,
+  { emitDelayed }: { emitDelayed: (data: string, rest: string) => Promise<void> },
+): OutboxPart {
   const { config, store, bus, clock, ids, log, frames } = host;
   const relay = new Waker();
   const { metrics } = host.watch;
@@ -39,6 +45,7 @@ export function openOutboxPart(host: Host): OutboxPart {
     attemptsMax: config.outboxAttempts,
     announce: outboxFrames(frames),
     relayIn: relay.wakeIn,
+    emitDelayed,
     senders: {
       control: (entry) => control.send(entry.payload, outboxSendMs),
       async mirror(entry) {
@@ -87,6 +94,17 @@ export function openOutboxPart(host: Host): OutboxPart {
         payload: control.encode(message),
         metadata: { message_id: message.messageId, run_id: message.runId },
       }),
+    buryDelayed: (session, refused) =>
+      outbox.bury(
+        session,
+        refused.map(({ environmentId, id, name, data, rest, error }) => ({
+          error,
+          draft: {
+            ...{ environmentId, eventId: id, topic: `events:${name}`, kind: "delayed" },
+            ...{ payload: data, metadata: rest },
+          },
+        })),
+      ),
     settled: outbox.settled,
   };
 }

@@ -6,6 +6,7 @@ import type { Closing } from "../kit/closing.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type AccessPart, openAccess } from "./access.ts";
 import { type AuditPart, openAuditPart } from "./audit.ts";
+import { openEmitRights } from "./caller-now.ts";
 import { openClusterPart } from "./cluster.ts";
 import { type DebugPart, openDebugPart } from "./debug.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
@@ -67,11 +68,20 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   open("identity", identity);
   const { keyring, tenancy, keys } = identity;
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
-  const outbox = open("outbox", openOutboxPart(host));
+  const outbox = open(
+    "outbox",
+    openOutboxPart(host, { emitDelayed: (data, rest) => engine.requeueDelayed(data, rest) }),
+  );
   const schemasPart = open("schemas", openSchemasPart(host));
   const { schemas } = schemasPart;
   const { flow } = open("flow", openFlowPart(host));
-  const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox, schemas, flow }));
+  const engine: EnginePart = open(
+    "engine",
+    openEngine(host, {
+      ...{ keyring, outbox, schemas, flow },
+      emitRights: openEmitRights(host, { identity, gate: () => access.gate, registry }),
+    }),
+  );
   open("streams", openStreamsPart(host, engine, schemasPart));
   const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;

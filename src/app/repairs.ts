@@ -5,17 +5,16 @@ import { repairsOperations } from "../domain/engine/repairs/operations.ts";
 import { replaysOperations } from "../domain/engine/repairs/replays/operations.ts";
 import { leastUnreplayed } from "../domain/engine/repairs/replays/rows.ts";
 import { type ReplayRequest, replayAction } from "../domain/engine/repairs/replays/rules.ts";
-import type { RepairAction, Starter } from "../domain/engine/repairs/rules.ts";
+import type { RepairAction } from "../domain/engine/repairs/rules.ts";
 import { openRepairs } from "../domain/engine/repairs/service.ts";
 import { insertStartedRuns } from "../domain/engine/runs/create.ts";
 import { openSelectRuns } from "../domain/engine/runs/select-runs.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
 import { openPast } from "../domain/log/log/past.ts";
-import { Fault } from "../kit/fault.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import type { AccessPart } from "./access.ts";
-import { developer } from "./developer.ts";
+import { callerNow, refusalIn } from "./caller-now.ts";
 import type { EnginePart } from "./engine.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
@@ -88,29 +87,6 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
   };
 }
 
-/** The starter as its credential is now; undefined when it is gone, over, or of another environment. */
-async function callerNow(
-  { config, clock }: Host,
-  { keys, users, platformUsers }: RepairsNeeds["identity"],
-  { kind, id, orgId, impersonates }: Starter,
-  environmentId: string,
-): Promise<Caller | undefined> {
-  if (kind === "dev") return config.dev ? developer : undefined;
-  if (id.startsWith("ak_")) {
-    const key = await keys.byId(id);
-    if (!key || (key.expiresAt !== undefined && key.expiresAt <= clock.now())) return undefined;
-    if (key.environmentId !== undefined && key.environmentId !== environmentId) return undefined;
-    return { ...key.caller, kind, ...(impersonates && { orgId, impersonates }) };
-  }
-  if (kind === "platform") {
-    const user = await platformUsers.find(id);
-    if (!user?.isActive) return undefined;
-    return { kind, id, roles: user.roles, email: user.email, orgId, ...(impersonates && { impersonates }) };
-  }
-  const user = await users.find(id);
-  return user && { kind, id, orgId: user.orgId, roles: user.roleIds, email: user.email };
-}
-
 /** Undefined when no role of the caller grants the operation any more, or a policy denies it this input. */
 async function rightsNow(
   gate: AccessPart["gate"],
@@ -118,15 +94,6 @@ async function rightsNow(
   operation: Operation,
   input: object | undefined,
 ): Promise<StarterRights | undefined> {
-  const refusalIn = async (ask: () => void | Promise<void>): Promise<Fault | undefined> => {
-    try {
-      await ask();
-      return undefined;
-    } catch (error) {
-      if (error instanceof Fault && error.kind === "permission_denied") return error;
-      throw error;
-    }
-  };
   if (await refusalIn(() => gate.gate(call, operation))) return undefined;
   if (input && (await refusalIn(() => gate.guard(call, operation, input)))) return undefined;
   const screen = await gate.screen(call, operation, { action: "events:subscribe", type: "event" });

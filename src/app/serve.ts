@@ -5,6 +5,7 @@ import { systemClock } from "../kit/clock.ts";
 import { systemIds } from "../kit/ids.ts";
 import { logLines } from "../kit/log-lines.ts";
 import { redactText } from "../kit/redact.ts";
+import { shownText } from "../kit/shown-text.ts";
 import { version } from "../kit/version.ts";
 import { type RunningServer, startServer } from "../server.ts";
 import type { Config } from "../settings/settings.ts";
@@ -84,9 +85,10 @@ export async function serve(config: Config, organizations: readonly WantedOrg[] 
   } catch (error) {
     const known = error instanceof StartFailure || !(error instanceof Error) || error.stack === undefined;
     if (!known) log.error("server.start_failed", { error });
-    process.stderr.write(`svc: ${redactText(error instanceof Error ? error.message : String(error))}\n`);
+    const why = redactText(error instanceof Error ? error.message : String(error));
+    process.stderr.write(`svc: ${shownText(why)}\n`);
     process.exit(startFailed);
   }
   // Lines of JSON stay alone on their stream.
-  (format === "text" ? process.stdout : process.stderr).write(banner(server));
+  (format === "text" ? process.stdout : process.stderr).write(shownText(banner(server)));
 }

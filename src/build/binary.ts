@@ -147,7 +147,10 @@ async function build(folder: string): Promise<void> {
     minify: { whitespace: true, syntax: true },
     loader: { ".wasm": "file" },
     // A folder that the server starts in has no say in how it runs.
-    compile: { outfile: target, autoloadBunfig: false, autoloadTsconfig: false, autoloadPackageJson: false },
+    compile: {
+      ...{ outfile: target, autoloadBunfig: false, autoloadDotenv: false },
+      ...{ autoloadTsconfig: false, autoloadPackageJson: false },
+    },
     plugins: [
       {
         name: "what the executable has inside",

@@ -11,9 +11,11 @@ export interface ConnectionFlags {
   asOrg?: string;
   profile?: string;
   keyFile?: string;
+  /** The key itself; `svc mcp` alone has that flag. */
+  apiKey?: string;
 }
 
-/** Where a command goes, and as whom. */
+/** Where a command goes, and as whom: the key is for this server. */
 export interface Target {
   url: string;
   key: string | undefined;
@@ -60,16 +62,36 @@ export function profileOf(name: string | undefined, io: Io): Profile {
   return found;
 }
 
-/** A flag beats a variable, a variable the profile. */
+/**
+ * A flag beats a variable, a variable the profile that is chosen; one that the command names beats variables. A profile's key,
+ * environment and org go to its own server, and to another only when the command names both.
+ */
 export function targetOf(flags: ConnectionFlags, io: Io): Target {
-  const { environment: variables } = io;
-  const profile = profileOf(flags.profile, io);
-  const keyFile = flags.keyFile ?? (variables.SVC_API_KEY ? undefined : profile.keyFile);
-  const key = flags.keyFile === undefined && variables.SVC_API_KEY ? variables.SVC_API_KEY : undefined;
+  const { SVC_SERVER_URL, SVC_API_KEY, SVC_ENV, SVC_PROFILE } = io.environment;
+  const isNamed = flags.profile !== undefined;
+  const chosen = profileOf(flags.profile, io);
+  const home = urlOf(chosen.server ?? serverDefault);
+  const said = flags.server ?? (isNamed ? undefined : SVC_SERVER_URL || undefined);
+  const url = said === undefined ? home : urlOf(said);
+  const profile = isNamed || url === home ? chosen : {};
+  const keyOfProfile = () =>
+    profile.keyFile === undefined ? profile.key : keyIn(resolve(io.folder, profile.keyFile));
+  const keyOfFlags = () =>
+    flags.apiKey ?? (flags.keyFile === undefined ? undefined : keyIn(resolve(io.folder, flags.keyFile)));
+  const keyOfVariables = () => {
+    if (!SVC_API_KEY) return undefined;
+    if (isNamed) return !SVC_SERVER_URL || urlOf(SVC_SERVER_URL) === url ? SVC_API_KEY : undefined;
+    if (said === undefined && !SVC_PROFILE && url !== serverDefault)
+      throw usage(
+        `SVC_API_KEY names no server: say --server or SVC_SERVER_URL, or --profile for the profile's ${url}`,
+      );
+    return SVC_API_KEY;
+  };
+  const keys = isNamed ? [keyOfProfile, keyOfVariables] : [keyOfVariables, keyOfProfile];
   return {
-    url: urlOf(flags.server ?? (variables.SVC_SERVER_URL || profile.server || serverDefault)),
-    key: key ?? (keyFile === undefined ? profile.key : keyIn(resolve(io.folder, keyFile))),
-    environment: flags.env ?? (variables.SVC_ENV || profile.environment),
+    url,
+    key: keyOfFlags() ?? keys[0]!() ?? keys[1]!(),
+    environment: flags.env ?? (isNamed ? profile.environment || SVC_ENV : SVC_ENV || profile.environment),
     org: flags.asOrg ?? profile.org,
   };
 }
@@ -101,7 +123,8 @@ export function connect(target: Target, timeoutMs?: number): ServerLink {
   const isOrgs = org !== undefined && environment !== undefined && !environment.startsWith("env_");
   const { transport } = createClient({
     url,
-    ...(key !== undefined && { apiKey: key }),
+    // Never the variable in its place: it may be for another server.
+    apiKey: key ?? "",
     ...(environment !== undefined && !isOrgs && { environment }),
     ...(timeoutMs !== undefined && { timeoutMs }),
   });

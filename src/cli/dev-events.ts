@@ -6,7 +6,7 @@ const prefix = "events:";
 
 /** Says once of each event name that it started no run: a misspelt name would otherwise look like a worker that hangs. */
 export async function tellUnheard(url: string, io: Io, signal: AbortSignal): Promise<void> {
-  const client = createClient({ url });
+  const client = createClient({ url, apiKey: "" });
   const seen = new Set<string>();
   const subscription = client.subscribe(`${prefix}>`, { signal }, async ({ topic, eventId }) => {
     const name = topic.slice(prefix.length);

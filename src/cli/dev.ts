@@ -77,7 +77,7 @@ export function frameLine(
 
 async function printRuns(url: string, io: Io, signal: AbortSignal): Promise<void> {
   const paint = paintOf(io);
-  const client = createClient({ url });
+  const client = createClient({ url, apiKey: "" });
   const subscription = client.subscribe("system.run.>", { signal }, (delivery) => {
     const line = frameLine(delivery as Delivery, paint);
     if (line !== undefined) return io.out(line);
@@ -149,7 +149,11 @@ class WorkerFile {
       cwd: folder,
       // Under one name it takes the place of the process before it, instead of being a second worker for a while. The built
       // executable is a Bun too when it is told so.
-      env: { SVC_WORKER_ID: "dev", ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
+      env: {
+        ...{ SVC_WORKER_ID: "dev", ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
+        // For another server: this one has no keys.
+        SVC_API_KEY: undefined,
+      },
       stdin: "ignore",
       stdout: "inherit",
       stderr: "inherit",

@@ -3,6 +3,7 @@ import { connect as openSocket } from "node:net";
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { silentLog } from "../kit/log.ts";
+import { shownText } from "../kit/shown-text.ts";
 import { sql } from "../kit/sql.ts";
 import { version } from "../kit/version.ts";
 import { SvcError } from "../sdk/index.ts";
@@ -13,7 +14,7 @@ import { bad, type Finding, ok, warning } from "./finding.ts";
 import { CommandFailure, exitCodes, type Io } from "./io.ts";
 import { clockOffMsMax, doctorMsMax, freeBytesMin } from "./limits.ts";
 import { profilesFileOf } from "./profiles.ts";
-import { paintOf, tableOf, withoutControl } from "./show.ts";
+import { paintOf, tableOf } from "./show.ts";
 
 interface HealthAnswer {
   status: string;
@@ -319,7 +320,7 @@ export function addDoctor(program: Command, io: Io): void {
           { io, paint: paintOf(io) },
         ),
       );
-      for (const { check, remedy } of all) if (remedy) await io.out(`${check}: ${withoutControl(remedy)}\n`);
+      for (const { check, remedy } of all) if (remedy) await io.out(`${check}: ${shownText(remedy)}\n`);
     }
     if (!reached) throw new CommandFailure(exitCodes.unreachable, "no svc server answers");
     const wrong = all.filter(({ state }) => state === "bad").length;

@@ -9,8 +9,6 @@ const alphabet = "0123456789abcdefghjkmnpqrstvwxyz";
 const tailDigits = 16;
 const ownId = /^([a-z]+)_([0-9a-hjkmnp-tv-z]{10})([0-9a-hjkmnp-tv-z]{16})$/;
 const otherId = /^([a-z]{1,16})_[A-Za-z0-9_-]{1,60}$/;
-/** What a custom role may build on: a role of the platform would be more than its org may give. */
-const bases = new Set(["", "admin", "developer", "viewer"]);
 /** They are the same in every org. */
 const builtinRole = /^role_(admin|developer|viewer)$/;
 
@@ -49,30 +47,22 @@ export function idsFor(seed: string): (id: string) => string | undefined {
 
 const tableOf = new Map(exportedTables.map((table) => [`${table.section}.${table.table}`, table]));
 
-function importedValue(
-  table: ExportedTable,
+function requireKind(
+  { columns }: ExportedTable,
   name: string,
   value: unknown,
   bad: (rule: string) => BadFile,
-): string | number | null {
-  const kind = table.columns[name];
+): void {
+  const kind = columns[name];
   if (kind === undefined) throw bad(`unknown column ${JSON.stringify(name.slice(0, 40))}`);
-  if (kind === "json") return JSON.stringify(value);
-  if (kind === "number") {
-    if (!Number.isSafeInteger(value)) throw bad(`${name} must be an integer`);
-    return value as number;
-  }
+  if (kind === "number" && !Number.isSafeInteger(value)) throw bad(`${name} must be an integer`);
+  if (kind !== "text") return;
   if (typeof value !== "string" || value.includes("\0") || !value.isWellFormed())
     throw bad(`${name} must be a text without zero bytes`);
-  return value;
 }
 
-/** Fields of definitions by which nodes find and start functions. */
-function requireDefinition(row: Record<string, unknown>, bad: (rule: string) => BadFile): void {
-  const definition = row.definition as { id?: unknown; triggers?: unknown } | null | undefined;
-  if (definition?.id !== (row.id ?? row.function_id) || !Array.isArray(definition?.triggers))
-    throw bad("definition must be that of the function");
-}
+/** Throws for a row that no operation would have made; handed in, as commands know no rules of operations. */
+export type RequireRow = (table: ExportedTable, row: Record<string, unknown>) => void;
 
 /** How far the log of each environment was seen, by its id in the file. */
 interface SeenLog {
@@ -87,8 +77,10 @@ interface SeenLog {
 export class LineReader {
   readonly #logs: Map<string, SeenLog>;
   readonly #ends: Map<string, number>;
+  readonly #requireRow: RequireRow;
 
-  constructor(meta: ExportMeta) {
+  constructor(meta: ExportMeta, requireRow: RequireRow) {
+    this.#requireRow = requireRow;
     this.#ends = new Map(meta.environments.map(({ id, position }) => [id, position]));
     this.#logs = new Map(
       meta.environments.map(({ id }) => [id, { isListed: false, position: 0, from: 1, hasHead: false }]),
@@ -107,13 +99,17 @@ export class LineReader {
       throw bad("environment_id must be one of the first line's, and stand in rows of environments alone");
     const read: ImportedRow = {};
     for (const name of Object.keys(table.columns)) read[name] = null;
-    for (const [name, own] of Object.entries(row)) read[name] = importedValue(table, name, own, bad);
+    for (const [name, own] of Object.entries(row)) requireKind(table, name, own, bad);
+    try {
+      this.#requireRow(table, row);
+    } catch (error) {
+      throw error instanceof Error ? bad(error.message) : error;
+    }
+    for (const [name, own] of Object.entries(row))
+      read[name] = table.columns[name] === "json" ? JSON.stringify(own) : (own as string | number);
     for (const name of table.key)
       if (name !== "environment_id" && read[name] === null) throw bad(`${name} is missing`);
-    if (table.table === "functions" || table.table === "function_versions") requireDefinition(row, bad);
     if (table.table === "environments") this.#list(read.id as string, bad);
-    if (table.table === "roles" && !bases.has(read.base as string))
-      throw bad("base must be a built-in role, or empty");
     if (table.table === "events") this.#follow(environmentId, read.position as number, bad);
     if (table.table === "heads") this.#close(environmentId, read, bad);
     return { table, environmentId, row: read };

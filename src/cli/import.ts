@@ -13,7 +13,7 @@ import { schema } from "../store/schema.ts";
 import type { Session, Store } from "../store/store.ts";
 import type { Command, CommandOutcome } from "./backup.ts";
 import { BadFile, type CheckedFile, linesOf, parsedLine, requireWhole } from "./import-file.ts";
-import { idsFor, LineReader } from "./import-rows.ts";
+import { idsFor, LineReader, type RequireRow } from "./import-rows.ts";
 import { ImportWriter } from "./import-writer.ts";
 import { importToldEveryLines } from "./limits.ts";
 
@@ -143,6 +143,10 @@ const undoImport = (store: Store, { org_id: orgId, environment_ids }: ImportRow,
       await session.run(sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${orgId}`);
   });
 
+export interface ImportCommand extends Command {
+  requireRow: RequireRow;
+}
+
 /** Every line between the first and the last, with its number and its size. */
 async function eachLine(
   file: string,
@@ -164,7 +168,7 @@ async function write(
   store: Store,
   file: string,
   checked: CheckedFile,
-  { begun, command }: { begun: ImportRow; command: Command },
+  { begun, command }: { begun: ImportRow; command: ImportCommand },
 ): Promise<void> {
   const { clock, say, signal, progress } = command;
   let toldAt = begun.line_count;
@@ -181,7 +185,7 @@ async function write(
       say(`${lineCount} of ${checked.lineCount} lines`);
     },
   });
-  const reader = new LineReader(checked.meta);
+  const reader = new LineReader(checked.meta, command.requireRow);
   await eachLine(file, checked, (value, at) => writer.add(reader.read(value, at.number + 1), at));
   await writer.finish();
   const { endedRuns, usersElsewhere, passedOver } = writer.tally;
@@ -197,7 +201,7 @@ async function write(
 }
 
 /** `svc import FILE`, into an org without anything in it. */
-export async function importOrg(command: Command): Promise<CommandOutcome> {
+export async function importOrg(command: ImportCommand): Promise<CommandOutcome> {
   const { argv, environment, clock, say } = command;
   const files: string[] = [];
   const outcome = readSettings(importSettings, { argv, environment, elsewhere: () => true, words: files });
@@ -212,7 +216,7 @@ export async function importOrg(command: Command): Promise<CommandOutcome> {
   try {
     if (!existsSync(file)) throw new ImportRefusal(`${file} not found`);
     const checked = await requireWhole(file);
-    const reader = new LineReader(checked.meta);
+    const reader = new LineReader(checked.meta, command.requireRow);
     await eachLine(file, checked, (value, { number }) => void reader.read(value, number + 1));
     reader.requireLogs();
     store = await openMigrated(place, command);

@@ -1,13 +1,20 @@
 import { redactText } from "../kit/redact.ts";
+import { shownText } from "../kit/shown-text.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
+import type { RequireRow } from "./import-rows.ts";
 import { exitCodes, type Io, usage, withPointer } from "./io.ts";
 import { barOf } from "./progress.ts";
+
+/** What raw commands need of the server's rooms, loaded when one runs. */
+export interface GivenToRaw {
+  rowReader?: () => Promise<RequireRow>;
+}
 
 /** A command that reads its own arguments. */
 export interface RawCommand {
   about: string;
   /** Undefined when something was started that stays. */
-  open: (argv: readonly string[], io: Io) => Promise<number | undefined>;
+  open: (argv: readonly string[], io: Io, given: GivenToRaw) => Promise<number | undefined>;
   /** What `--help` answers; without it, the help of the whole program. */
   help?: string;
   /** It answers `--help` itself. */
@@ -19,21 +26,27 @@ export type RawCommands = Readonly<Record<string, RawCommand>>;
 
 const follow: RawCommand["open"] = async (argv, io) => (await import("./tail.ts")).runTail(argv, io);
 
-const ofStream: RawCommand["open"] = async ([id, ...rest], io) => {
+const ofStream: RawCommand["open"] = async ([id, ...rest], io, given) => {
   const isNamed = id !== undefined && !id.startsWith("-");
   if (!isNamed && id !== "--help") throw usage("svc stream subscribe: the id of the stream is needed");
-  return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io);
+  return follow(isNamed ? [`entity:*.${id}.>`, ...rest] : [id, ...rest], io, given);
+};
+
+const openImport = async ({ rowReader }: GivenToRaw) => {
+  const { importOrg } = await import("./import.ts");
+  const requireRow = await rowReader!();
+  return (command: DatabaseCommand) => importOrg({ ...command, requireRow });
 };
 
 /** Commands that open a database without a server; ^C ends one that `hears` it between two transactions. */
 const database =
   (
-    load: () => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>,
+    load: (given: GivenToRaw) => Promise<(command: DatabaseCommand) => Promise<CommandOutcome>>,
     { hears = false } = {},
   ): RawCommand["open"] =>
-  async (argv, io) => {
-    const run = await load();
-    const line = (text: string) => void io.out(`${text}\n`);
+  async (argv, io, given) => {
+    const run = await load(given);
+    const line = (text: string) => void io.out(`${shownText(text)}\n`);
     const { did, reasons } = await run({
       ...{ argv, environment: io.environment, clock: io.clock, say: line },
       progress: (done, total) => io.status(barOf(done, total, "lines")),
@@ -83,7 +96,7 @@ export const rawCommands: RawCommands = {
     about:
       "Read what svc export wrote into an empty org: FILE --db FILE | --database-url URL [--org ORG] [--undo]",
     help: importHelp,
-    open: database(async () => (await import("./import.ts")).importOrg, { hears: true }),
+    open: database(openImport, { hears: true }),
   },
   tail: { about: "Follow what happens on a server: PATTERN... (svc tail --help)", open: follow, helps: true },
   subscribe: { about: "The same as tail.", open: follow, helps: true },

@@ -27,12 +27,12 @@ import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable, withP
 import { addLicenses } from "./licenses.ts";
 import { addUserLogin } from "./login.ts";
 import { addMcp } from "./mcp/add.ts";
-import type { RawCommands } from "./raw-commands.ts";
-import { withoutControl } from "./show.ts";
+import type { GivenToRaw, RawCommands } from "./raw-commands.ts";
+import { shownIo } from "./shown-io.ts";
 import { addWhy } from "./why.ts";
 
 /** What the program has besides commands that ask a server. */
-export interface Installed {
+export interface Installed extends GivenToRaw {
   rawCommands?: RawCommands;
   startServer?: StartServer;
 }
@@ -171,7 +171,8 @@ const refusesArguments = ({ status, code }: SvcError): boolean =>
 
 /** What to do about a refusal whose text cannot say it, because every other client gets it as well. */
 function nextOf({ status, code, message }: SvcError): string {
-  if (status === 401) return ": set SVC_API_KEY, or use --key-file FILE or svc profile add";
+  if (status === 401)
+    return ": set SVC_API_KEY, or use --key-file FILE or svc profile add, whose key goes to its own server alone";
   if (message === "unknown environment") return ": svc env list shows those of your key";
   if (code === "unimplemented") return ": the server may be of another version than this command; svc doctor";
   return "";
@@ -192,17 +193,17 @@ function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly strin
   throw error;
 }
 
-/** What a server or a file says may hold anything; a terminal gets words. */
 const say = (io: Io, lines: readonly string[]) => {
-  for (const line of lines) for (const one of line.split("\n")) io.note(withoutControl(redactText(one)));
+  for (const line of lines) for (const one of line.split("\n")) io.note(redactText(one));
 };
 
 /** Runs one command line; undefined when something was started that stays. */
 export async function runCli(
   argv: readonly string[],
-  io: Io,
+  given: Io,
   installed: Installed = {},
 ): Promise<number | undefined> {
+  const io = shownIo(given);
   const { rawCommands = {} } = installed;
   const [first = "", ...rest] = argv;
   const named = first === "help" ? rest : argv;
@@ -219,7 +220,7 @@ export async function runCli(
     return exitCodes.ok;
   }
   if (raw && (raw.helps || !wantsHelp))
-    return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io));
+    return endOf(io, () => raw.open(wantsHelp ? ["--help"] : raw.words, io, installed));
   if (first === "version" || first === "--version") {
     await io.out(`${version}\n`);
     return exitCodes.ok;

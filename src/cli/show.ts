@@ -1,3 +1,4 @@
+import { shownText } from "../kit/shown-text.ts";
 import type { Io } from "./io.ts";
 
 /** As people chose it by `--json` and `--jsonl`. */
@@ -31,11 +32,12 @@ export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "en
 /** Clears the screen, for lists that redraw themselves. */
 export const clearScreen = `${escapeText}H${escapeText}2J`;
 
+/** The only codes that commands write; the pieces between them stand at even places of a split. */
+export const ownCodes = /(\u001b\[(?:H\u001b\[2J|(?:[012]|3[123])m))/;
+
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 const enumWord =
   /^(?:RUN_STATUS|STEP_STATUS|FUNCTION_STATUS|STEP_TYPE|EXECUTION_MODE|ACK_MODE|BACKPRESSURE_MODE|CONSUMER_GROUP_STATUS)_([A-Z_]+)$/;
-// An answer may carry what strangers wrote: sent to a terminal, it could move the cursor or change its title.
-const control = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
 /** Local time to the second, as in `2026-01-31 14:02:59`. */
 export function localTime(text: string): string {
@@ -45,17 +47,15 @@ export function localTime(text: string): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-export const withoutControl = (text: string): string => text.replaceAll(control, "\ufffd");
-
 /** A value as one line for people. */
 export function cellOf(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "string") {
     if (instant.test(value)) return localTime(value);
     const word = enumWord.exec(value)?.[1];
-    return word === undefined ? withoutControl(value).replaceAll("\n", "\u21b5") : word.toLowerCase();
+    return word === undefined ? shownText(value).replaceAll("\n", "\u21b5") : word.toLowerCase();
   }
-  return typeof value === "object" ? withoutControl(JSON.stringify(value)) : String(value);
+  return typeof value === "object" ? shownText(JSON.stringify(value)) : String(value);
 }
 
 const goodWords = new Set(["completed", "active", "healthy", "ready", "ok", "delivered", "succeeded"]);
@@ -130,7 +130,7 @@ export function tableOf(
 ): string {
   if (rows.length === 0) return `${paint.dim("none")}\n`;
   const texts = rows.map((row) => columns.map((column) => cellOf(valueAt(row, column))));
-  const titles = columns.map(titleOf);
+  const titles = columns.map((column) => shownText(titleOf(column)));
   const wanted = titles.map((title, at) =>
     Math.max(title.length, ...texts.map((cells) => cells[at]!.length)),
   );
@@ -157,7 +157,9 @@ const payloads = new Set(["data", "input", "output", "state", "value", "metadata
 
 /** One thing: a line a field, and the same below it; lists of things are tables of their scalar fields. */
 export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint }): string {
-  const entries = Object.entries(value).filter(([, one]) => one !== undefined && one !== null && one !== "");
+  const entries = Object.entries(value)
+    .filter(([, one]) => one !== undefined && one !== null && one !== "")
+    .map(([name, one]) => [shownText(name), one] as const);
   if (entries.length === 0) return `${paint.good("done")}\n`;
   const width = Math.max(...entries.map(([name]) => name.length));
   const indent = "\n".padEnd(width + 3);
@@ -168,7 +170,7 @@ export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint
     const isList = Array.isArray(one) && one.every((item) => isRow(item) && Object.values(item).some(scalar));
     if (isList) return tableOf(one, { io: inside, paint }).trimEnd();
     if (isRow(one) && !payloads.has(name)) return detailsOf(one, { io: inside, paint }).trimEnd();
-    return JSON.stringify(one, null, 2).split("\n").map(withoutControl).join("\n");
+    return shownText(JSON.stringify(one, null, 2));
   };
   const lines = entries.map(
     ([name, one]) => `${paint.dim(name.padEnd(width))}  ${shownOf(name, one).replaceAll("\n", indent)}`,

@@ -1,5 +1,5 @@
+import { shownText } from "../kit/shown-text.ts";
 import type { Delivery } from "../sdk/index.ts";
-import { withoutControl } from "./show.ts";
 
 /** For programs: every field that is there, in one order. */
 export const jsonLine = ({ topic, sequence, eventId, timestamp, metadata, data }: Delivery): string =>
@@ -20,8 +20,8 @@ export const prettyLine = (hasColours: boolean) => {
         ? "--:--:--.---"
         : `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
     const place = sequence === undefined ? "" : ` ${paint(dim, `#${sequence}`)}`;
-    const json = (value: unknown) => withoutControl(JSON.stringify(value));
+    const json = (value: unknown) => shownText(JSON.stringify(value));
     const more = metadata && Object.keys(metadata).length > 0 ? `  ${paint(dim, json(metadata))}` : "";
-    return `${paint(dim, time)}  ${paint(strong, withoutControl(topic))}${place}  ${json(data)}${more}`;
+    return `${paint(dim, time)}  ${paint(strong, shownText(topic))}${place}  ${json(data)}${more}`;
   };
 };

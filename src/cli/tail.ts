@@ -1,10 +1,9 @@
-import { readFile } from "node:fs/promises";
 import { redactText } from "../kit/redact.ts";
 import { readSettings, setting, settingsHelp, type Values } from "../kit/setting.ts";
 import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.ts";
 import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
 import { asksForHelp } from "./common-flags.ts";
-import { keyIn, profileOf } from "./connection.ts";
+import { serverDefault, type Target, targetOf } from "./connection.ts";
 import { exitCodes, type Io, isUnreachable, withPointer } from "./io.ts";
 import { jsonLine, prettyLine } from "./tail-lines.ts";
 
@@ -13,7 +12,8 @@ const tailSettings = {
     flag: "--server",
     env: "SVC_SERVER_URL",
     parse: oneUrl("http", "https"),
-    fallback: "http://127.0.0.1:9123",
+    fallback: undefined,
+    otherwise: serverDefault,
     about: "The server.",
   }),
   environment: setting({
@@ -78,56 +78,45 @@ It reconnects by itself and goes on where it was. Exit status: 0 after ^C or --c
 
 ${settingsHelp(tailSettings)}`;
 
-export interface TailCommand {
-  argv: readonly string[];
-  environment: Readonly<Record<string, string | undefined>>;
-  /** Answers a promise while the reader is behind. */
-  out: (text: string) => void | Promise<void>;
-  /** Problems and notices, for people. */
-  note: (text: string) => void;
-  /** Ends the command with status 0. */
-  signal: AbortSignal;
-  /** Times and topics in colours. */
-  isTerminal: boolean;
-}
-
 export interface TailOutcome {
   code: 0 | 1 | 2 | 3;
   reasons: readonly string[];
-}
-
-async function keyOf({ keyFile, apiKey }: TailValues): Promise<string | undefined> {
-  if (keyFile === undefined) return apiKey;
-  const text = (await readFile(keyFile, "utf8")).trim();
-  if (!text.startsWith("{")) return text;
-  const { key } = JSON.parse(text) as { key?: unknown };
-  if (typeof key !== "string") throw new Error(`${keyFile}: the field "key" is missing`);
-  return key;
 }
 
 /** Whether the server refuses the arguments and not the caller. */
 const refusesArguments = ({ status, code }: SvcError): boolean =>
   status === 400 || code === "invalid_argument" || code === "failed_precondition";
 
-export async function tail(command: TailCommand): Promise<TailOutcome> {
-  const { argv, environment, signal, note } = command;
+async function tail(argv: readonly string[], profile: string | undefined, io: Io): Promise<TailOutcome> {
+  const { signal } = io;
   const patterns: string[] = [];
-  const outcome = readSettings(tailSettings, { argv, environment, elsewhere: () => true, words: patterns });
+  const outcome = readSettings(tailSettings, {
+    ...{ argv, environment: {}, elsewhere: () => true, words: patterns },
+  });
   const errors = outcome.ok ? [] : outcome.errors;
   if (patterns.length === 0) errors.push("PATTERN is needed: what to follow, such as 'order.>'");
   if (!outcome.ok || errors.length > 0) return { code: 2, reasons: errors };
   const { values } = outcome;
   if (values.after !== undefined && values.replay > 0)
     return { code: 2, reasons: ["--after and --replay: choose one"] };
+  const { url: server, environment: env, keyFile } = values;
+  const target = targetOf(
+    {
+      ...(server !== undefined && { server }),
+      ...(env !== undefined && { env }),
+      ...(keyFile !== undefined && { keyFile }),
+      ...(profile !== undefined && { profile }),
+    },
+    io,
+  );
   const over = new AbortController();
   const end = () => over.abort();
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
   try {
-    const apiKey = await keyOf(values);
-    return await follow(patterns, values, apiKey, { ...command, signal: over.signal }, end);
+    return await follow(patterns, values, { target, io, signal: over.signal, end });
   } catch (error) {
-    note(error instanceof Error ? error.message : String(error));
+    io.note(error instanceof Error ? error.message : String(error));
     return { code: 1, reasons: [] };
   } finally {
     signal.removeEventListener("abort", end);
@@ -138,15 +127,11 @@ export async function tail(command: TailCommand): Promise<TailOutcome> {
 async function follow(
   patterns: readonly string[],
   values: TailValues,
-  apiKey: string | undefined,
-  { out, note, signal, isTerminal }: TailCommand,
-  end: () => void,
+  { target, io, signal, end }: { target: Target; io: Io; signal: AbortSignal; end: () => void },
 ): Promise<TailOutcome> {
-  const client = createClient({
-    url: values.url,
-    ...(apiKey !== undefined && { apiKey }),
-    ...(values.environment !== undefined && { environment: values.environment }),
-  });
+  const { out, note, isTerminal } = io;
+  const { url, key = "", environment } = target;
+  const client = createClient({ url, apiKey: key, ...(environment !== undefined && { environment }) });
   let left = values.count ?? Number.POSITIVE_INFINITY;
   let failed: SvcError | undefined;
   const lineOf = values.json ? jsonLine : prettyLine(isTerminal);
@@ -209,19 +194,8 @@ export async function runTail(argv: readonly string[], io: Io): Promise<number> 
     return exitCodes.ok;
   }
   const { profile, rest } = shared(argv);
-  const { server, environment, key, keyFile } = profileOf(profile, io);
-  const variables = {
-    SVC_SERVER_URL: server,
-    SVC_ENV: environment,
-    SVC_API_KEY: key ?? (keyFile === undefined ? undefined : keyIn(keyFile)),
-  };
-  const given = Object.entries(io.environment).filter(([, value]) => value);
-  const { out, note, signal, isTerminal } = io;
-  const { code, reasons } = await tail({
-    ...{ argv: rest, out, note, signal, isTerminal },
-    environment: { ...variables, ...Object.fromEntries(given) },
-  });
+  const { code, reasons } = await tail(rest, profile, io);
   for (const reason of code === exitCodes.usage ? withPointer(reasons, "svc tail --help") : reasons)
-    note(redactText(reason));
+    io.note(redactText(reason));
   return code;
 }

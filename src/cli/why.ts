@@ -1,8 +1,9 @@
 import type { Command } from "commander";
+import { shownText } from "../kit/shown-text.ts";
 import { SvcError } from "../sdk/index.ts";
 import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import type { Io } from "./io.ts";
-import { localTime, paintOf, withoutControl } from "./show.ts";
+import { localTime, paintOf } from "./show.ts";
 
 interface ErrorShown {
   message?: string;
@@ -224,7 +225,7 @@ export function addWhy(program: Command, io: Io): void {
     const paint = paintOf(io);
     const lines = [
       `${paint.strong(why.run)} is ${why.status}`,
-      ...why.because.map((line) => `  ${withoutControl(line)}`),
+      ...why.because.map((line) => `  ${shownText(line)}`),
       ...(why.next.length > 0 ? [paint.dim("next:"), ...why.next.map((line) => `  ${line}`)] : []),
     ];
     await io.out(`${lines.join("\n")}\n`);

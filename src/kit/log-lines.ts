@@ -2,6 +2,7 @@ import pino from "pino";
 import { type Clock, rfc3339 } from "./clock.ts";
 import type { Log } from "./log.ts";
 import { redactFields } from "./redact.ts";
+import { shownText } from "./shown-text.ts";
 
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
 
@@ -58,7 +59,7 @@ function textLines({ clock, write }: LogOptions): Put {
       }
     }
     const time = rfc3339(clock.now()).slice(11, 23);
-    put(`${[time, severity.padEnd(5), event, ...said].join(" ")}${stack}\n`);
+    put(`${shownText([time, severity.padEnd(5), event, ...said].join(" ") + stack)}\n`);
   };
 }
 

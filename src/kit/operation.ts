@@ -57,10 +57,7 @@ export interface Call {
   userAgent?: string | undefined;
   /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
-  /**
-   * Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked
-   * up anew.
-   */
+  /** Of a call that stands: called each time its caller, roles and all, was found to be one who may go on. */
   onRenewed(listener: () => void | Promise<void>): void;
   /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
   admitted?: () => void;
@@ -225,6 +222,8 @@ interface OperationHead {
   isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
+  /** Fields of the input whose names say nothing of what is secret in them: audit and captured requests leave them out. */
+  hides?: readonly string[];
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
   /** Bodies and messages are reports of jobs: larger than others may be, and mended before they are looked at. */

@@ -19,10 +19,11 @@ export const redacted = "[REDACTED]";
 const secretTexts: [RegExp, string][] = [
   [/\b(ifkey|ifplatform|ifwh)_[0-9A-Za-z]+/g, `$1_${redacted}`],
   [/(\w:\/\/)[^\s/@"']*:[^\s/@"']*@/g, `$1${redacted}@`],
+  [/(\w:\/\/[^\s?#"']+\?)[^\s#"']+/g, `$1${redacted}`],
   [/\b(bearer\s+)[\w.~+/=-]+/gi, `$1${redacted}`],
 ];
 
-/** Text without keys, bearer tokens and passwords of URLs. */
+/** Text without keys, bearer tokens, and passwords and queries of URLs. */
 export function redactText(text: string): string {
   return secretTexts.reduce((left, [pattern, instead]) => left.replace(pattern, instead), text);
 }

@@ -9,7 +9,7 @@ import { LastSequence } from "./sequence.ts";
 export interface ConnectionOptions {
   /** Address of the server. Default: SVC_SERVER_URL, else http://127.0.0.1:9123. */
   url?: string;
-  /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode). */
+  /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode), as when it is empty. */
   apiKey?: string;
   /** Name or `env_…` id. Default: SVC_ENV, else the environment of the key. The first call resolves a name to its id. */
   environment?: string;
@@ -127,7 +127,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
   const last = new LastSequence();
   const base: Record<string, string> = { "content-type": "application/json" };
-  if (apiKey !== undefined) base.authorization = `Bearer ${apiKey}`;
+  if (apiKey) base.authorization = `Bearer ${apiKey}`;
 
   // An unknown name would silently fall back to the default environment on the server; an id never does.
   let resolving: Promise<void> | undefined;

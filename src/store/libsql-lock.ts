@@ -1,4 +1,13 @@
-import { closeSync, mkdirSync, openSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import type { Connection, Driver } from "./libsql-drivers.ts";
 
@@ -17,9 +26,16 @@ export function claimFile(file: string, driver: Driver): { path: string; release
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   // Checked before anything is opened: to close a second handle on a locked file would drop the lock.
   const folder = realpathSync(dirname(file));
-  const path = `${folder}/${file.slice(file.lastIndexOf("/") + 1)}`;
-  if (openHere.has(path)) throw refusal(file, `this process (${process.pid})`);
-  closeSync(openSync(path, "a", 0o600));
+  const named = `${folder}/${file.slice(file.lastIndexOf("/") + 1)}`;
+  if (existsSync(named) && openHere.has(realpathSync(named)))
+    throw refusal(file, `this process (${process.pid})`);
+  closeSync(openSync(named, "a", 0o600));
+  // The lock is of the file, whatever link it is reached by.
+  const path = realpathSync(named);
+  if (statSync(path).nlink > 1)
+    throw new Error(
+      `${path} has a second name (a hard link), by which another process could open it: remove that name, or copy the file`,
+    );
   closeSync(openSync(`${path}.lock`, "a", 0o600));
 
   let lock: Connection | undefined;

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { linkSync, mkdtempSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLog } from "../../src/kit/log.ts";
@@ -62,12 +62,20 @@ for (const driver of ["libsql", "bun:sqlite"] as const) {
       for (const part of [file, `${file}-wal`]) expect(statSync(part).mode & 0o777).toBe(0o600);
       expect(statSync(join(file, "..")).mode & 0o777).toBe(0o700);
       await expect(open(file)).rejects.toThrow(`open in this process (${process.pid})`);
+      const [alias, twin] = [`${file}.alias`, `${file}.twin`];
+      symlinkSync(file, alias);
+      await expect(open(alias)).rejects.toThrow(`open in this process (${process.pid})`);
       // The refusal changed nothing for the one that holds it.
       await store.flush(add, { id: "still" });
       await store.close();
       const again = await open(file);
       expect(await ids(again)).toEqual(["still"]);
       await again.close();
+      const byAlias = await open(alias);
+      await expect(open(file)).rejects.toThrow("open in this process");
+      await byAlias.close();
+      linkSync(file, twin);
+      await expect(open(twin)).rejects.toThrow("has a second name");
     });
 
     test("kill -9 loses no acknowledged row; until then nobody else gets the file", async () => {

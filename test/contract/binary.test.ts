@@ -101,6 +101,11 @@ describe("the server as one executable", () => {
   test("has its pages inside, and finds nothing wrong with itself", async () => {
     expect(await svc("version")).toBe(`${version}\n`);
     await svc("doctor");
+    // The folder has no say in it: a profile that is not there would be refused.
+    const cloned = join(folder, "cloned");
+    await mkdir(cloned);
+    await Bun.write(join(cloned, ".env"), "SVC_PROFILE=nowhere\n");
+    await said([join(folder, "bin/svc"), "runs"], cloned);
     const page = await (await fetch(`${url}/dashboard`)).text();
     const documents = ["", "/start", "/api", "/api/swagger-ui-bundle.js", "/api/swagger-ui.css"].map(
       (path) => `/docs${path}`,

@@ -105,6 +105,22 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect(tools.map(({ name }) => name)).toEqual(
       expect.arrayContaining(["svc_cancel_run", expect.stringMatching(/^agent_.*look$/)]),
     );
+    // Two whose names read alike have names of their own, and neither is called in the other's place.
+    for (const [agentName, name] of [
+      ["zz-pay.out", "refund"],
+      ["zz-pay", "out_refund"],
+    ])
+      await server.rpc("AgentToolsService", "RegisterTool", {
+        ...{ agentName, callbackUrl: "https://agents.test/tools" },
+        tools: [{ name, description: `Of ${agentName}\u202e.`, inputSchemaJson: "{}" }],
+      });
+    const alike = (await client.listTools()).tools.filter(({ name }) => name.startsWith("agent_zz-pay"));
+    expect(alike.map(({ name }) => name.replace(/_[0-9a-f]{8}$/, ""))).toEqual(
+      Array(2).fill("agent_zz-pay_out_refund"),
+    );
+    expect(new Set(alike.map(({ name }) => name)).size).toBe(2);
+    expect(alike[0]!.description).toContain("\\u202e");
+    expect((await ask("agent_zz-pay_out_refund", {})).text).toContain("no agent has registered");
     expect((await ask("svc_resume_run", { run_id: failedId })).isError).toBe(false);
     expect((await ask("svc_cancel_run", { run_id: failedId })).text).toContain("confirm must be true");
     expect((await ask("svc_cancel_run", { run_id: failedId, confirm: true })).text).toContain("CANCELLED");

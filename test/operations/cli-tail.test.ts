@@ -106,7 +106,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
       [["a", "--replai", "1"], {}, 2, /did you mean --replay/],
       [["a", "--after", "99999999"], {}, 2, /above the end/],
       [["a"], { SVC_API_KEY: "ifkey_nobody" }, 1, /API key/],
-      [["a", "--key-file", join(server.home.folder, "nowhere")], {}, 1, /nowhere/],
+      [["a", "--key-file", join(server.home.folder, "nowhere")], {}, 2, /nowhere/],
       [["a", "--env", "nowhere"], {}, 1, /no environment named nowhere/],
       [["a", "--url", "http://127.0.0.1:1"], {}, 3, /does not answer|unreachable|127\.0\.0\.1:1/],
       [["a", "--server", "http://127.0.0.1:1"], {}, 3, /does not answer|unreachable|127\.0\.0\.1:1/],

@@ -114,4 +114,74 @@ describe.each(engines)("delayed events on %s", (engine) => {
       message: "events[0].delayMs: is for single events",
     });
   });
+
+  const letters = async () =>
+    // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
+    (await first().api("/api/v1/outbox/dead-letter?env=env_default")).body.items as any[];
+  const requeue = (id: string, key = first().adminKey) =>
+    first().api(`/api/v1/outbox/dead-letter/${id}/requeue`, { method: "POST", key });
+
+  test("a schema that came after it was accepted marks it, and refuses nothing", async () => {
+    await rpc("Emit", { event: "late.ev", data: { a: 1 }, delayMs: 60_000 });
+    await first().rpc("EventSchemaService", "RegisterSchema", {
+      eventName: "late.ev",
+      schemaJson: JSON.stringify({ type: "object", required: ["b"] }),
+    });
+    expect((await rpc("Emit", { event: "late.ev", data: { a: 1 } })).status).toBe(400);
+    await ripen("late.ev");
+    await tickAll();
+    expect(await eventsNamed("late.ev")).toMatchObject([
+      { data: { a: 1 }, schema_breach: expect.any(String) },
+    ]);
+    expect(await letters()).toEqual([]);
+  });
+
+  test("what is refused at its time is a dead letter, which a requeue emits as of today, or says why not", async () => {
+    const made = await first().api("/api/v1/apikeys", {
+      body: { name: "gone", role_ids: ["role_developer"] },
+    });
+    const asGone = { key: made.body.key as string };
+    const sent = await first().rpc(
+      "SvcService",
+      "Emit",
+      { event: "left.ev", data: { a: 1 }, delayMs: 60_000 },
+      asGone,
+    );
+    expect(sent.status).toBe(200);
+    const shown = (await waiting()).find(({ name }) => name === "left.ev");
+    expect(shown).toMatchObject({ id: sent.body.delayedId, sent_by: made.body.id });
+    expect((await first().api(`/api/v1/apikeys/${made.body.id}`, { method: "DELETE" })).status).toBe(204);
+    await ripen("left.ev");
+    await tickAll();
+    expect(await eventsNamed("left.ev")).toEqual([]);
+    expect((await waiting()).map(({ name }) => name)).not.toContain("left.ev");
+    const [letter] = await letters();
+    expect(letter).toMatchObject({
+      ...{ event_id: sent.body.delayedId, kind: "delayed", topic: "events:left.ev", attempts: 1 },
+      last_error: `its sender ${made.body.id} is gone`,
+    });
+    expect(JSON.parse(Buffer.from(letter.payload, "base64").toString())).toEqual({ a: 1 });
+    await tickAll();
+    await first().running.tick("outbox.relay");
+    expect(await letters()).toHaveLength(1);
+    // Today's schema refuses it: it stays, and who asked is told.
+    await first().rpc("EventSchemaService", "RegisterSchema", {
+      eventName: "left.ev",
+      schemaJson: JSON.stringify({ type: "object", required: ["b"] }),
+    });
+    const refused = await requeue(letter.event_id);
+    expect([refused.status, refused.body.message ?? refused.body.error]).toEqual([
+      400,
+      expect.stringContaining("schema of left.ev"),
+    ]);
+    expect(await letters()).toHaveLength(1);
+    const { status } = await first().rpc("EventSchemaService", "DeleteSchema", {
+      eventName: "left.ev",
+      version: 1,
+    });
+    expect(status).toBe(200);
+    expect((await requeue(letter.event_id)).status).toBe(200);
+    expect(await eventsNamed("left.ev")).toMatchObject([{ data: { a: 1 } }]);
+    expect([await letters(), (await requeue(letter.event_id)).status]).toEqual([[], 404]);
+  });
 });

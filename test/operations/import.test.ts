@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { requireRow } from "../../src/app/import-readers.ts";
 import { importOrg, seedOf } from "../../src/cli/import.ts";
 import { idsFor } from "../../src/cli/import-rows.ts";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
@@ -66,7 +67,7 @@ describe.each(engines)("imports on %s", (engine) => {
   async function importingAt(clock: SystemClock, text: string, ...further: string[]) {
     const said: string[] = [];
     const command = { environment: {}, clock, say: (line: string) => void said.push(line) };
-    const outcome = await importOrg({ ...command, argv: [...(await wordsOf(text)), ...further] });
+    const outcome = await importOrg({ ...command, requireRow, argv: [...(await wordsOf(text)), ...further] });
     return { ...outcome, said: said.join("\n"), orgId: /org (org_\w+)/.exec(said.join("\n"))?.[1] ?? "" };
   }
 
@@ -167,7 +168,11 @@ describe.each(engines)("imports on %s", (engine) => {
         "position must be an integer",
       ],
       ["a gap", sealed(text.replace(/\{[^\n]*"kind":"events"[^\n]*"position":6,[^\n]*\n/, "")), "gap"],
-      ["a role of the platform", sealed(altered('"base":""', '"base":"platform_admin"')), "base must be"],
+      [
+        "a role of the platform",
+        sealed(altered('"base":""', '"base":"platform_admin"')),
+        "base: must be one of",
+      ],
       [
         "an environment",
         sealed(
@@ -214,7 +219,7 @@ describe.each(engines)("imports on %s", (engine) => {
 
   test("an import that broke off is seen by nobody, and can be taken back", async () => {
     await broken(1_700_000_000_000);
-    const cli = makeCli({}, { rawCommands });
+    const cli = makeCli({}, { rawCommands, rowReader: async () => requireRow });
     const stopped = await cli.run(["import", ...(await wordsOf(original.text))], {
       isInterruptedMidway: true,
     });

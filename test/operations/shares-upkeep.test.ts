@@ -53,6 +53,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       senders: { control: send, mirror: send },
+      emitDelayed: async () => {},
       attemptsMax: 10,
       payloadBytesMax: 1_000,
       announce: nothing,
@@ -76,6 +77,8 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       events: { emit: async () => [], check: async () => {} },
       shareEnvironment: async () => {},
       knowsTime: () => true,
+      refusalOf: async () => undefined,
+      bury: async () => nothing,
     });
     await delays.emitOnce();
     await shared.expectShared();

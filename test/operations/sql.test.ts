@@ -35,6 +35,19 @@ describe.each(engines)("SQL on %s", (engine) => {
     expect([rest.status, rest.body.total_rows, rest.body.truncated]).toEqual([200, 1, false]);
   });
 
+  test("numbers may be negative, large and decimal", async () => {
+    const numbers = ["-1.5", "-3000000000", "-.5", "3000000000", "-7"];
+    const { status, body } = await ask(
+      `SELECT ${numbers.map((one, at) => `1 - ${one} AS n${at}`).join(", ")}`,
+    );
+    expect(status).toBe(200);
+    expect(body.rows[0].values.map(Number)).toEqual(numbers.map((one) => 1 - Number(one)));
+    const found = await ask(
+      "SELECT count(*) AS n FROM events WHERE sequence > -0.5 AND sequence <> -1 - -2.5",
+    );
+    expect(found.body.rows).toEqual([{ values: ["2"] }]);
+  });
+
   test.each(protocols)("the same over %s", async (protocol) => {
     const client = createClient(QueryService, transportOf(protocol, server));
     const headers = { authorization: `Bearer ${server.adminKey}` };

@@ -79,11 +79,12 @@ export function startNode(options: NodeOptions): SimulatedNode {
     knowsTime: () => true,
     isDraining: () => false,
   };
-  const outbox = openOutboxPart(host);
+  const outbox = openOutboxPart(host, { emitDelayed: async () => {} });
   const schemasPart = openSchemasPart(host);
   const engine = openEngine(host, {
     ...{ keyring: noKeyring, outbox, ...schemasPart },
     flow: openFlowPart(host).flow,
+    emitRights: async () => undefined,
   });
   const folded = options.hasFolds
     ? [openStreamsPart(host, engine, schemasPart), openProjectionsPart(host, { ...engine, ...noSql })]

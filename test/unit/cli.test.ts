@@ -74,8 +74,8 @@ describe("words of the command line", () => {
   });
 
   test("what strangers wrote does not steer a terminal, and a row fits it", () => {
-    expect(cellOf("a\u001b]0;title\u0007\nb")).toBe("a\ufffd]0;title\ufffd\u21b5b");
-    expect(prettyLine(false)({ topic: "a", data: "\u009b2J" })).toBe('--:--:--.---  a  "\ufffd2J"');
+    expect(cellOf("a\u001b]0;title\u0007\nb")).toBe("a\\u001b]0;title\\u0007\u21b5b");
+    expect(prettyLine(false)({ topic: "a", data: "\u009b2J" })).toBe('--:--:--.---  a  "\\u009b2J"');
     const io = { isTerminal: true, columns: 30, environment: {} } as never;
     const lines = tableOf([{ id: "x".repeat(60), status: "RUN_STATUS_FAILED" }], {
       io,

@@ -13,7 +13,6 @@ import { type McpOptions, mcpServer } from "./server.ts";
 export interface McpFlags extends CommonFlags {
   allowWrites?: boolean;
   serverUrl?: string;
-  apiKey?: string;
   staticOnly?: boolean;
   transport: string;
   host: string;
@@ -99,13 +98,12 @@ async function overHttp(options: McpOptions, { host, port, portFile }: McpFlags,
 export async function runMcp(flags: McpFlags, io: Io): Promise<void> {
   // What an editor starts must not be sent elsewhere by a variable that its shell happened to hold.
   const { SVC_SERVER_URL: _ignored, ...environment } = io.environment;
-  const { serverUrl, apiKey, allowWrites = false, staticOnly = false } = flags;
-  const target = targetOf(
-    { ...flags, ...(serverUrl !== undefined && { server: serverUrl }) },
-    { ...io, environment },
-  );
+  const { serverUrl, allowWrites = false, staticOnly = false } = flags;
   const options: McpOptions = {
-    target: { ...target, key: apiKey ?? target.key },
+    target: targetOf(
+      { ...flags, ...(serverUrl !== undefined && { server: serverUrl }) },
+      { ...io, environment },
+    ),
     allowsWrites: allowWrites,
     isStatic: staticOnly,
   };

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import {
   CallToolRequestSchema,
@@ -8,6 +9,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { redactText } from "../../kit/redact.ts";
 import { suggestion } from "../../kit/setting.ts";
+import { shownText } from "../../kit/shown-text.ts";
 import { version } from "../../kit/version.ts";
 import { SvcError } from "../../sdk/index.ts";
 import { call } from "../call.ts";
@@ -46,8 +48,6 @@ const docsTool = {
 };
 
 const agentPrefix = "agent_";
-const agentToolName = (qualified: string): string =>
-  agentPrefix + qualified.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 
 interface AgentTool {
   qualifiedName: string;
@@ -65,6 +65,27 @@ function inputSchemaOf({ inputSchemaJson = "{}" }: AgentTool): { type: "object";
   return { type: "object" };
 }
 
+const plainNameOf = ({ qualifiedName }: AgentTool): string =>
+  agentPrefix + qualifiedName.replaceAll(/[^A-Za-z0-9_-]/g, "_");
+
+const hashChars = 8;
+const hashedNameOf = (tool: AgentTool): string =>
+  `${plainNameOf(tool)}_${createHash("sha256").update(tool.qualifiedName).digest("hex").slice(0, hashChars)}`;
+
+/** Of those that share a name with another one, whoever was listed first would be called in the other's place. */
+const unshared = (tools: readonly AgentTool[], nameOf: (tool: AgentTool) => string): Set<string> => {
+  const counts = Map.groupBy(tools, nameOf);
+  return new Set([...counts].flatMap(([name, { length }]) => (length === 1 ? [name] : [])));
+};
+
+/** By its name here: a name that two would have gets a hash of the whole one, and what is no name of one tool then is left out. */
+function namedTools(tools: readonly AgentTool[]): [name: string, tool: AgentTool][] {
+  const plain = unshared(tools, plainNameOf);
+  const nameOf = (tool: AgentTool) => (plain.has(plainNameOf(tool)) ? plainNameOf(tool) : hashedNameOf(tool));
+  const names = unshared(tools, nameOf);
+  return tools.flatMap((tool) => (names.has(nameOf(tool)) ? [[nameOf(tool), tool]] : []));
+}
+
 /** What an MCP client sees of one server, as one caller. */
 class McpTools {
   readonly #options: McpOptions;
@@ -77,7 +98,7 @@ class McpTools {
     return mcpTools.filter(({ writes }) => !writes || this.#options.allowsWrites);
   }
 
-  async #agentTools(signal: AbortSignal): Promise<AgentTool[]> {
+  async #agentTools(signal: AbortSignal): Promise<[name: string, tool: AgentTool][]> {
     const { isStatic, allowsWrites } = this.#options;
     if (isStatic || !allowsWrites) return [];
     try {
@@ -87,7 +108,7 @@ class McpTools {
         undefined,
         signal,
       );
-      return tools.slice(0, mcpAgentToolsMax);
+      return namedTools(tools).slice(0, mcpAgentToolsMax);
     } catch (error) {
       // Without the right to see tools of agents, or without a server, the others are listed all the same.
       if (error instanceof SvcError) return [];
@@ -111,9 +132,9 @@ class McpTools {
     return [
       docsTool,
       ...this.#visible.map(describedTool),
-      ...agents.map((tool) => ({
-        name: agentToolName(tool.qualifiedName),
-        description: tool.description || `Tool ${tool.qualifiedName} of an agent.`,
+      ...agents.map(([name, tool]) => ({
+        name,
+        description: shownText(tool.description || `Tool ${tool.qualifiedName} of an agent.`),
         inputSchema: inputSchemaOf(tool),
         annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
       })),
@@ -167,7 +188,7 @@ class McpTools {
   async #callAgent(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
     if (!this.#options.allowsWrites)
       throw new ToolRefusal(`${name} may change things: svc mcp was started without --allow-writes`);
-    const tool = (await this.#agentTools(signal)).find((one) => agentToolName(one.qualifiedName) === name);
+    const [, tool] = (await this.#agentTools(signal)).find(([one]) => one === name) ?? [];
     if (!tool) throw new ToolRefusal(`no agent has registered ${name}`);
     const input = { toolName: tool.qualifiedName, input: given };
     return boundedText(await this.#ask("agentTools.invoke", input, undefined, signal));
@@ -198,8 +219,9 @@ function inputFor(tool: McpTool, given: Arguments): Arguments {
 
 const uriOf = (topic: string): string => `svc://docs/${topic}`;
 
+/** Clients show it on a terminal, too. */
 const textResult = (text: string, isError = false): CallToolResult => ({
-  content: [{ type: "text", text }],
+  content: [{ type: "text", text: shownText(text) }],
   ...(isError && { isError }),
 });
 

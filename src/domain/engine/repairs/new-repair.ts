@@ -1,10 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Caller } from "../../../kit/operation.ts";
+import { starterOf } from "../../../kit/starter.ts";
 import type { Session } from "../../../store/store.ts";
 import { repairsOpenMax } from "./limits.ts";
 import { countOpen, insertRepair, type RepairRow } from "./rows.ts";
-import { starterOf } from "./rules.ts";
 
 export interface NewRepair {
   environmentId: string;

@@ -1,5 +1,4 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import type { ListRunsInput } from "../runs/list-runs.ts";
 import type { RunStatus } from "../runs/run.ts";
 import { repairErrorCharsMax, repairReasonCharsMax } from "./limits.ts";
@@ -46,14 +45,6 @@ export interface RepairRequest {
 
 /** What a slice of the work came to: there may be more, there is more later, or the repair is over. */
 export type SliceEnd = "more" | "later" | "over";
-
-/** Who started a repair: the credential is looked up anew when the repair acts. */
-export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;
-
-export const starterOf = ({ kind, id, orgId, impersonates }: Caller): Starter => ({
-  ...{ kind, id, orgId },
-  ...(impersonates && { impersonates }),
-});
 
 export interface RepairInput {
   action: string;

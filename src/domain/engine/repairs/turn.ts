@@ -1,5 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
+import type { Starter } from "../../../kit/starter.ts";
 import { type Store, StoreError } from "../../../store/store.ts";
 import type { SelectRuns } from "../runs/select-runs.ts";
 import { type ActDeps, type Acted, type Acting, actOn, LostRepair, type StarterRights } from "./act.ts";
@@ -23,7 +24,6 @@ import {
   type RepairCounts,
   type RepairRequest,
   type SliceEnd,
-  type Starter,
 } from "./rules.ts";
 
 export interface RepairTurnDeps extends ActDeps, ReplayTurnDeps {

@@ -39,6 +39,8 @@ export interface Ingested {
   deliveryId: string;
   externalId: string;
   signatureKey: SignatureKey;
+  /** As repeats are known where the signature leaves the id or the name open; null where it covers both. */
+  proofKey: string | null;
   traceparent?: string | undefined;
 }
 
@@ -81,6 +83,7 @@ export function arrivalOf(request: Ingested, at: Instant): Arrival {
     at: row.created_at,
     headers: row.request_headers,
     body: row.request_body,
+    proofKey: request.proofKey,
   };
 }
 
@@ -90,10 +93,11 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
   const limited = { clock, holdersMax: sourcesCachedMax };
   const noteRefusal = tokenBuckets({ ...limited, perSecond: refusalsPerSecond, burst: refusalsBurst });
 
-  async function insert(row: rows.DeliveryRow): Promise<void> {
+  async function insert(row: rows.DeliveryRow, proofKey: string | null = null): Promise<void> {
     await store.write(async (session) => {
       await deps.shareEnvironment(session, row.environment_id);
       await rows.insertDelivery(session, row);
+      if (proofKey !== null) await rows.keepProof(session, row, proofKey);
     });
     announce({ environmentId: row.environment_id, id: row.source_id, change: "received" });
   }
@@ -115,7 +119,7 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
   async function repeat(request: Ingested, { position, ...first }: rows.FirstEvent): Promise<Received> {
     received("repeated").add();
     const row = { ...rowOf(request, clock.now(), refusedBodyBytesMax), ...first };
-    await insert({ ...row, status: "accepted", error: null, is_repeat: 1 });
+    await insert({ ...row, status: "accepted", error: null, is_repeat: 1 }, request.proofKey);
     const { id: deliveryId, environment_id: environmentId, event_id: eventId } = row;
     return { eventId, deliveryId, isRepeat: true, environmentId, position };
   }

@@ -4,6 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
+import type { StoreReader } from "../../../store/store.ts";
 import type { Events } from "../../log/events/service.ts";
 import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
@@ -13,7 +14,7 @@ import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from
 import { emptyConfig } from "./presets.ts";
 import { firstEvent } from "./rows.ts";
 import * as rules from "./rules.ts";
-import { dedupIdOf, verify } from "./verify.ts";
+import { dedupIdOf, uncovered, verify } from "./verify.ts";
 
 export type { Received } from "./ingest-record.ts";
 
@@ -29,6 +30,17 @@ export interface IngestDeps extends RecordDeps {
 const noContent: WebhookContent = { bytes: new Uint8Array(), headers: {}, query: "" };
 
 const unauthenticated = (why: string) => new Fault("unauthenticated", why);
+
+/** The event of a signature that came before, under any id and name. */
+const proven = async (store: StoreReader, { source: { row }, proofKey }: Ingested) =>
+  proofKey === null ? undefined : firstEvent(store, row.environment_id, proofKey);
+
+/** A repeat of what was accepted is one, whatever would be said of it now. */
+async function firstOf(store: StoreReader, { source: { row }, externalId }: Ingested) {
+  if (externalId === "") return undefined;
+  const idempotencyKey = rules.dedupKey(row.id, externalId);
+  return firstEvent(store, row.environment_id, storedKey({ idempotencyKey, ownKey: true })!);
+}
 
 /** The ingest of inbound webhooks: from a provider's request to an event in the log. */
 export function openIngest(deps: IngestDeps) {
@@ -47,6 +59,7 @@ export function openIngest(deps: IngestDeps) {
 
   const requestOf = (source: HeldSource, content: WebhookContent): Ingested => ({
     ...{ source, content, deliveryId: ids.next("whd"), externalId: "", signatureKey: "none" },
+    proofKey: null,
   });
 
   /**
@@ -72,6 +85,9 @@ export function openIngest(deps: IngestDeps) {
     const isVerifying = source.row.sealed !== null;
     const verdict = verify(config, secrets, content, now);
     request.signatureKey = verdict.verified || isVerifying ? verdict.signatureKey : "none";
+    const { id, name } = uncovered(config);
+    if (verdict.verified && (id || name))
+      request.proofKey = rules.signatureKeyOf(source.row.id, verdict.computedSignature);
     return { request, error: isVerifying && !verdict.verified ? verdict.error : undefined };
   }
 
@@ -87,13 +103,6 @@ export function openIngest(deps: IngestDeps) {
     if (repeated) return repeat(request, { event_id: eventId, event_name: draft.name, position });
     accepted(row);
     return { eventId, deliveryId, isRepeat: false, environmentId: row.environment_id, position };
-  }
-
-  /** A repeat of what was accepted is one, whatever would be said of it now. */
-  async function firstOf({ source: { row }, externalId }: Ingested) {
-    if (externalId === "") return undefined;
-    const idempotencyKey = rules.dedupKey(row.id, externalId);
-    return firstEvent(store, row.environment_id, storedKey({ idempotencyKey, ownKey: true })!);
   }
 
   const unknownTo = (id: string): Fault =>
@@ -139,13 +148,15 @@ export function openIngest(deps: IngestDeps) {
       if (mistake !== undefined) return refuse(request, "rejected", unauthenticated(`signature: ${mistake}`));
       const { row } = request.source;
       try {
+        const first = await proven(store, request);
+        if (first) return repeat(request, first);
         if (fault) throw fault;
         const answer = await emit({ ...request, traceparent }, data, readable);
         return row.source_type === "slack" ? { ...answer, challenge: challengeIn(readable) } : answer;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
         // Where that cannot be read either, the first failure is what the provider is told.
-        const first = await firstOf(request).catch(() => undefined);
+        const first = await firstOf(store, request).catch(() => undefined);
         return first ? repeat(request, first) : refuse(request, "failed", error);
       }
     },

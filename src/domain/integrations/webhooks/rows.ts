@@ -8,6 +8,7 @@ import {
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import { flowDeliveriesMax } from "./limits.ts";
@@ -211,6 +212,15 @@ export async function firstEvent(
   );
   return found && { ...found, position: found.position ?? undefined };
 }
+
+export const keepProof = (
+  session: Session,
+  { environment_id, event_id, created_at }: DeliveryRow,
+  key: string,
+): Promise<number> =>
+  session.run(sql`INSERT INTO idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)
+    VALUES (${environment_id}, ${key}, 'emit', NULL, ${event_id}, '[]', ${created_at + webhookKeyKeptMs - idempotencyKeptMs})
+    ON CONFLICT (environment_id, key) DO NOTHING`);
 
 export const forgetDeliveries = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM webhook_deliveries WHERE (environment_id, id) IN (

@@ -1,7 +1,7 @@
 import { createHash, hash, timingSafeEqual } from "node:crypto";
 import { requireEventName, requireStorable } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
-import { webhookKeyStart } from "../../../kit/idempotency-key.ts";
+import { ownKeyMark, webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { eventNameBytesMax, idempotencyKeyBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
@@ -202,9 +202,13 @@ export function dedupKey(sourceId: string, dedupId: string): string {
     : `${webhookKeyStart}${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
 }
 
+/** The stored key of the signature that proved a request, whatever id and name it came with. No id of a provider is one. */
+export const signatureKeyOf = (sourceId: string, signature: string): string =>
+  `${ownKeyMark}webhook-signature:${sourceId}:${createHash("sha256").update(signature).digest("hex")}`;
+
 const credentialHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
 /** GitLab and others send a shared secret as it is. */
-const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key)$/;
+const credentialEnds = /(?<!idempotency-)(?:token|secret|password|api-?key|session|credential)$/;
 
 const isKept = (name: string) => !credentialHeaders.has(name) && !credentialEnds.test(name);
 

@@ -129,6 +129,14 @@ export function dedupIdOf(config: VerifyConfig, content: WebhookContent, data: u
   return textAt("body:id", where) || textAt("body:event_id", where) || undefined;
 }
 
+const isHeader = (path: string): boolean => path.startsWith("header:");
+
+/** What the signature does not cover, so that who saw one signed request may say it as they like. */
+export const uncovered = ({ dedupIdPath, eventNamePath, signingTemplate }: VerifyConfig) => ({
+  id: isHeader(dedupIdPath) && !signingTemplate.includes("{id}"),
+  name: isHeader(eventNamePath),
+});
+
 /**
  * Whether one of the secrets signed the request. `now` is left out where an old request is looked at again: its
  * time has passed.

@@ -7,6 +7,7 @@ import { listedBodyCharsMax } from "./limits.ts";
 import type { VerifyConfig } from "./presets.ts";
 import type { ShownSource, SourceRow } from "./sources.ts";
 import type { Trial } from "./trial.ts";
+import { uncovered } from "./verify.ts";
 
 /** The fields that a message states. */
 export const stated = <Fields extends object>(fields: Fields) =>
@@ -36,8 +37,19 @@ export const toSource = ({ row, token }: ShownSource) => ({
   ...(row.prev_expires_at !== null && { verifySecretPrevExpiresAt: timestampOf(row.prev_expires_at) }),
   ingestTokenPrefix: row.token_prefix,
   ...(token !== undefined && { ingestToken: token }),
-  ...(row.verify_config !== null && { verifyConfig: JSON.parse(row.verify_config) as VerifyConfig }),
+  ...(row.verify_config !== null && configShown(JSON.parse(row.verify_config))),
 });
+
+const configShown = (verifyConfig: VerifyConfig) => {
+  const { id, name } = uncovered(verifyConfig);
+  const said = (what: string, path: string) =>
+    `the signature does not cover ${what}, at ${path}: a request that is signed as one before is its repeat for 72 hours`;
+  const notices = [
+    ...(name ? [said("the event's name", verifyConfig.eventNamePath)] : []),
+    ...(id ? [said("the id by which repeats are known", verifyConfig.dedupIdPath)] : []),
+  ];
+  return { verifyConfig, ...(notices.length > 0 && { notices }) };
+};
 
 export const toSources = (page: { sources: SourceRow[]; totalCount: number }) => ({
   sources: page.sources.map((row) => toSource({ row })),

@@ -1,3 +1,4 @@
+import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
 
@@ -13,6 +14,8 @@ export interface Arrival {
   /** JSON text. */
   headers: string;
   body: string;
+  /** A second key by which the event is found, as it is stored; left out for none. */
+  proofKey?: string | null;
 }
 
 interface ArrivedEvent {
@@ -48,16 +51,48 @@ const insertFrom = (source: Sql): Sql => sql`INSERT INTO webhook_deliveries (env
   SELECT w.environment_id, w.id, w.source_id, w.external_id, 'accepted', w.signature_key, w.event_id, w.event_name,
     0, w.redelivered_from, w.body_whole, w.created_at, w.request_headers, w.request_body FROM ${source}`;
 
+const proofsOf = <Event extends ArrivedEvent & { arrival: Arrival }>(events: readonly Event[]): Event[] =>
+  events.filter(({ arrival }) => typeof arrival.proofKey === "string");
+
+/** Forgotten with the key of the webhook's id. */
+const proofsFrom = (
+  seams: Seams,
+  events: readonly (ArrivedEvent & { arrival: Arrival })[],
+  joins: Sql,
+): Sql => sql`INSERT INTO idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)
+  SELECT p.environment_id, p.key, 'emit', NULL, p.event_id, '[]', p.at FROM ${seams.rowsFrom("p", {
+    environment_id: column.text(events.map((e) => e.environmentId)),
+    key: column.text(events.map(({ arrival }) => arrival.proofKey!)),
+    event_id: column.text(events.map((e) => e.id)),
+    at: column.bigint(events.map(({ arrival }) => arrival.at + webhookKeyKeptMs - idempotencyKeptMs)),
+  })} ${joins}
+  ORDER BY p.environment_id, p.key ON CONFLICT (environment_id, key) DO NOTHING`;
+
 /** `arrived`: the deliveries of those events that are written. */
 export const arrivalsInserted = (
   seams: Seams,
   events: readonly (ArrivedEvent & { arrival: Arrival })[],
 ): Sql =>
   sql`arrived AS (${insertFrom(sql`${seams.rowsFrom("w", columnsOf(events))}
-      JOIN alive a ON a.id = w.event_id JOIN moved m ON m.environment_id = a.environment_id`)}),
+      ${written("w")}`)}),
+    ${proofs(seams, events)}`;
+
+const written = (of: string): Sql =>
+  sql`JOIN alive a ON a.id = ${sql.raw(of)}.event_id JOIN moved m ON m.environment_id = a.environment_id`;
+
+const proofs = (seams: Seams, events: readonly (ArrivedEvent & { arrival: Arrival })[]): Sql => {
+  const proven = proofsOf(events);
+  return proven.length === 0
+    ? sql.empty
+    : sql`proven AS (${proofsFrom(seams, proven, written("p"))}),
     `;
+};
 
 export const insertArrivals = (
   session: SyncSession,
   events: readonly (ArrivedEvent & { arrival: Arrival })[],
-): number => session.run(insertFrom(session.seams.rowsFrom("w", columnsOf(events))));
+): void => {
+  session.run(insertFrom(session.seams.rowsFrom("w", columnsOf(events))));
+  const proven = proofsOf(events);
+  if (proven.length > 0) session.run(proofsFrom(session.seams, proven, sql`WHERE true`));
+};

@@ -1,23 +1,15 @@
 import { createHash } from "node:crypto";
-import { type Clock, type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
 import { type PageQuery, pageOf, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
-import { roundRobin, workOn } from "../../../kit/round-robin.ts";
+import type { Starter } from "../../../kit/starter.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import { whenDue } from "../../../kit/when-due.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Session, StoreError } from "../../../store/store.ts";
+import { type DueDeps, openDueEmits } from "./delayed-due.ts";
 import * as rows from "./delayed-rows.ts";
-import {
-  delayedAgainMs,
-  delayedCountKeptMs,
-  delayedEventsMax,
-  delayedSliceMax,
-  delayMsMax,
-} from "./limits.ts";
+import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
 import type { DelayedEvent, EventDraft } from "./rules.ts";
 import type { EmitOrigin, Events } from "./service.ts";
 
@@ -39,20 +31,16 @@ export interface DelayedEvents {
   ): Promise<{ items: DelayedEvent[]; nextCursor: string | undefined }>;
   /** `permit` is asked before anything is changed. `failed_precondition` once its time has come. */
   cancel(environmentId: string, id: string, permit: (event: DelayedEvent) => Promise<void>): Promise<void>;
+  /** Emits an event that was given up as one that is sent now; `rest` is JSON text. */
+  requeue(data: string, rest: string): Promise<void>;
   /** The tick of loop `events.delayed`; answers in how many milliseconds the next is due. */
   emitOnce(): Promise<{ againInMs?: number }>;
 }
 
-export interface DelayedDeps {
-  store: Store;
-  clock: Clock;
+export interface DelayedDeps extends DueDeps {
   ids: Pick<Ids, "next">;
-  log: Log;
-  watch: Watch;
   events: Pick<Events, "emit" | "check">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  /** Whether the node's clock can be trusted: without that it emits nothing. */
-  knowsTime: () => boolean;
 }
 
 const environmentsKept = 1_000;
@@ -71,58 +59,14 @@ export function dueAt({ delayMs, at }: WhenInput, now: Instant): Instant {
 }
 
 export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
-  const { store, clock, ids, log, events } = deps;
-  const outcomes = deps.watch.metrics.counter({
-    name: "svc_delayed_events_total",
-    help: "Delayed events that were emitted, and those that could not be when their time had come.",
-    labels: ["outcome"],
-  });
-  const emitted = outcomes("emitted");
-  const refused = outcomes("refused");
+  const { store, clock, ids, events } = deps;
+  const due = openDueEmits(deps);
   const counts = ttlCache({
     ...{ clock, keptMs: delayedCountKeptMs, entriesMax: environmentsKept },
     read: async (environmentId: string) => ({
       count: await rows.countDelayed(store, environmentId, delayedEventsMax),
     }),
   });
-
-  /** Whether it is done with: emitted, or refused for good. */
-  async function emit(row: rows.DelayedRow): Promise<boolean> {
-    try {
-      await events.emit([draftOf(row)], {
-        environmentId: row.environment_id,
-        source: "api",
-        runId: row.run_id ?? undefined,
-      });
-      emitted.add(1);
-      return true;
-    } catch (error) {
-      const { environment_id: environmentId, id, name } = row;
-      const isPassing = !(error instanceof Fault) || error.headers?.["Retry-After"] !== undefined;
-      log.warn(isPassing ? "event.delayed_again" : "event.delayed_refused", {
-        environmentId,
-        id,
-        name,
-        error,
-      });
-      if (!isPassing) refused.add(1);
-      return !isPassing;
-    }
-  }
-
-  const work = workOn(
-    async (slice) => {
-      const now = clock.now();
-      const due = await store.write((session) =>
-        rows.takeDue(session, slice, { now, until: now + delayedAgainMs }),
-      );
-      const isDone = await Promise.all(due.map(emit));
-      const done = due.flatMap(({ id }, at) => (isDone[at] ? id : []));
-      if (done.length > 0) await store.write((session) => rows.forgetEmitted(session, done));
-      return due;
-    },
-    () => rows.environmentsDelayed(store, clock.now()),
-  );
 
   return {
     async schedule(draft, when, origin) {
@@ -173,13 +117,7 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
       );
     },
 
-    async emitOnce() {
-      if (!deps.knowsTime()) return {};
-      return whenDue(clock, {
-        nextAt: () => rows.nextWakeAt(store),
-        move: () => roundRobin([work], { clock, limit: delayedSliceMax }),
-      });
-    },
+    ...due,
   };
 
   function idOf({ idempotencyKey }: EventDraft, environmentId: string): string {
@@ -189,13 +127,15 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
   }
 }
 
-const shown = ({ id, name, due_at, created_at }: rows.DelayedRow): DelayedEvent => ({
+const shown = ({ id, name, due_at, created_at, sender }: rows.DelayedRow): DelayedEvent => ({
   ...{ id, name },
   dueAt: due_at,
   createdAt: created_at,
+  sentBy: sender === null ? "" : (JSON.parse(sender) as Starter).id,
 });
 
-const rowOf = (draft: EventDraft, { environmentId, runId, traceparent }: EmitOrigin) => ({
+const rowOf = (draft: EventDraft, { environmentId, runId, traceparent, sender }: EmitOrigin) => ({
+  sender: sender === undefined ? null : JSON.stringify(sender),
   environment_id: environmentId,
   name: draft.name,
   version: draft.version,
@@ -204,20 +144,4 @@ const rowOf = (draft: EventDraft, { environmentId, runId, traceparent }: EmitOri
   idempotency_key: draft.idempotencyKey,
   run_id: runId ?? null,
   start_refused: draft.startRefused ? 1 : 0,
-});
-
-/** An event without a key gets the server's own: a node that dies behind the emit repeats it. */
-const draftOf = (row: rows.DelayedRow): EventDraft => ({
-  name: row.name,
-  version: row.version,
-  value: JSON.parse(row.data),
-  data: row.data,
-  metadata: row.metadata,
-  metadataValue: row.metadata === null ? null : (JSON.parse(row.metadata) as Record<string, unknown>),
-  ...(row.idempotency_key === null
-    ? { idempotencyKey: `delayed:${row.id}`, ownKey: true as const }
-    : { idempotencyKey: row.idempotency_key }),
-  ...(row.start_refused === 1 && {
-    startRefused: new Fault("permission_denied", `its sender may not start function ${row.name}`),
-  }),
 });

@@ -22,6 +22,8 @@ export interface DelayedRow {
   run_id: string | null;
   /** 1 when its sender may not start the function of its name. */
   start_refused: number;
+  /** JSON text of a Starter; null for a row of before 0.41. */
+  sender: string | null;
   due_at: Instant;
   created_at: Instant;
 }
@@ -29,14 +31,14 @@ export interface DelayedRow {
 /** Fails as `unique` when the id is taken. */
 export async function insertDelayed(session: Session, row: DelayedRow): Promise<void> {
   await session.run(sql`INSERT INTO delayed_events (id, environment_id, name, version, data, metadata, idempotency_key,
-      run_id, start_refused, due_at, wake_at, created_at)
+      run_id, start_refused, sender, due_at, wake_at, created_at)
     VALUES (${row.id}, ${row.environment_id}, ${row.name}, ${row.version}, ${row.data}, ${row.metadata},
-      ${row.idempotency_key}, ${row.run_id}, ${row.start_refused}, ${row.due_at}, ${row.due_at}, ${row.created_at})`);
+      ${row.idempotency_key}, ${row.run_id}, ${row.start_refused}, ${row.sender}, ${row.due_at}, ${row.due_at}, ${row.created_at})`);
 }
 
 const columns =
   sql.raw(`d.id, d.environment_id, d.name, d.version, d.data, d.metadata, d.idempotency_key, d.run_id,
-  d.start_refused, d.due_at, d.created_at`);
+  d.start_refused, d.sender, d.due_at, d.created_at`);
 
 export const findDelayed = (
   store: Pick<Store, "one">,
@@ -100,8 +102,12 @@ export async function takeDue(
   return rows;
 }
 
-export async function forgetEmitted(session: Session, ids: readonly string[]): Promise<void> {
-  await session.run(sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)}`);
+/** Answers the ids of those that were there. */
+export async function forgetEmitted(session: Session, ids: readonly string[]): Promise<string[]> {
+  const gone = await session.all<{ id: string }>(
+    sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)} RETURNING id`,
+  );
+  return gone.map(({ id }) => id);
 }
 
 export async function nextWakeAt(store: Store): Promise<Instant | undefined> {

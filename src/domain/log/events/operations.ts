@@ -8,6 +8,7 @@ import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
+import { starterOf } from "../../../kit/starter.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import type { Upcasts } from "../schemas/service.ts";
@@ -35,6 +36,11 @@ const Delayed = Type.Object({
   name: Type.String({ description: "Name of the event." }),
   due_at: Type.String({ format: "date-time", description: "When it is to be emitted." }),
   created_at: Type.String({ format: "date-time", description: "When it was sent in." }),
+  sent_by: Type.Optional(
+    Type.String({
+      description: "Id of the key or user that sent it in, and must be one who may, at its time.",
+    }),
+  ),
 });
 
 const Batch = Type.Object({ events: Type.Array(Emit) });
@@ -169,7 +175,8 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
       if (noting) await noting;
       const { delayMs, at } = input;
       if (delayMs !== undefined || at !== undefined) {
-        const delayed = await delays.schedule(draft, { delayMs, at }, originOf(call));
+        const origin = { ...originOf(call), sender: starterOf(call.caller) };
+        const delayed = await delays.schedule(draft, { delayMs, at }, origin);
         return { eventId: "", runIds: [], position: undefined, delayed };
       }
       const [emitted] = await events.emit([draft], originOf(call));
@@ -235,8 +242,9 @@ const delayedOperations = (delays: DelayedEvents) => [
     async handle(input, call) {
       const { items, nextCursor } = await delays.list(call.environmentId, input);
       return {
-        events: items.map(({ id, name, dueAt, createdAt }) => ({
+        events: items.map(({ id, name, dueAt, createdAt, sentBy }) => ({
           ...{ id, name, due_at: rfc3339(dueAt), created_at: rfc3339(createdAt) },
+          ...(sentBy !== "" && { sent_by: sentBy }),
         })),
         ...(nextCursor !== undefined && { next_cursor: nextCursor }),
       };

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import type { Starter } from "../../../kit/starter.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import type { NewJoin } from "../../engine/batches/join.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
@@ -35,6 +36,10 @@ export interface EmitOrigin {
   emitter?: string | undefined;
   /** Where its trace stands. */
   traceparent?: string | undefined;
+  /** Who sends, where the event is emitted later. */
+  sender?: Starter;
+  /** It was accepted before: a schema that came since marks it and does not refuse it. */
+  isAccepted?: true;
 }
 
 /** The events of one call: all or none of them are written. */

@@ -32,6 +32,8 @@ export interface DelayedEvent {
   name: string;
   dueAt: Instant;
   createdAt: Instant;
+  /** The id of the key or user that sent it in; empty where that is not known. */
+  sentBy: string;
 }
 
 /** The entity of an event. */

@@ -36,7 +36,7 @@ export interface Judged {
 
 /** The part of a unit that triggers are evaluated for. */
 export interface Judgeable {
-  origin: { environmentId: string; source: string };
+  origin: { environmentId: string; source: string; isAccepted?: true };
   drafts: readonly EventDraft[];
   /** An invoke evaluates no triggers. */
   target?: unknown;
@@ -163,7 +163,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
         const one = unit.judged[at]!;
         const verdict = schemas?.governs(draft.name) ? yield* schemas.verdictOf(draft) : undefined;
         one.schema = verdict?.mark;
-        one.refused = verdict?.refused;
+        one.refused = unit.origin.isAccepted ? undefined : verdict?.refused;
         if (one.refused) return;
       }
       for (const [at, draft] of unit.drafts.entries()) {

@@ -47,7 +47,7 @@ export function entryOf(
   const about = input === undefined ? [] : subject.idsOf(input);
   const { payload, removed } =
     change && outcome === "ok"
-      ? redactPayload(input, policy.redactedFields)
+      ? redactPayload(input, policy.redactedFields, operation.hides)
       : { payload: undefined, removed: [] };
   return {
     id,

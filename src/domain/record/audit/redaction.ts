@@ -9,7 +9,7 @@ export const canonicalField = (name: string): string =>
     .toLowerCase();
 
 const secretNames = new Set(["authorization", "cookie", "credentials", "key", "new_value", "value"]);
-const secretEnds = /(password|passphrase|secret|token|api_?key|_key|hash)$/;
+const secretEnds = /(password|passphrase|secret|token|session|credential|api_?key|_key|hash)$/;
 /** Fields whose names end like a secret's but are not secret. */
 const openNames = new Set(["idempotency_key", "debounce_key", "concurrency_key"]);
 
@@ -26,7 +26,11 @@ export interface Redacted {
 const depthMax = 8;
 
 /** Removes secrets, and the fields that the setting names: a mask would still show that they were given. */
-export function redactPayload(input: unknown, fields: ReadonlySet<string>): Redacted {
+export function redactPayload(
+  input: unknown,
+  fields: ReadonlySet<string>,
+  hidden: readonly string[] = [],
+): Redacted {
   const removed = new Set<string>();
   const clean = (value: unknown, depth: number): unknown => {
     if (typeof value === "string") return redactText(value);
@@ -38,7 +42,8 @@ export function redactPayload(input: unknown, fields: ReadonlySet<string>): Reda
     const kept: Record<string, unknown> = {};
     for (const [name, own] of Object.entries(value)) {
       const field = canonicalField(name);
-      if (fields.has(field) || isSecret(field)) removed.add(field);
+      const isHidden = depth === 0 && hidden.includes(name);
+      if (isHidden || fields.has(field) || isSecret(field)) removed.add(field);
       else kept[name] = clean(own, depth + 1);
     }
     return kept;

@@ -21,7 +21,7 @@ export interface PageScope {
   auditEnd: number;
 }
 
-const configBucket = "SYS_config_documents";
+export const configBucket = "SYS_config_documents";
 
 const within = (name: string, { from, to }: PageScope): Sql[] => [
   ...(from === undefined ? [] : [sql`${sql.raw(name)} >= ${sql.bigint(from)}`]),

@@ -18,7 +18,7 @@ const DeadLetter = Type.Object({
   topic: described(text, "Topic with its namespace, such as `events:order.placed`."),
   kind: described(
     text,
-    "`mirror` (an event for subscribers of the bus) or `control` (for the worker of a run).",
+    "`mirror` (an event for subscribers of the bus), `control` (for the worker of a run) or `delayed` (an event that was refused when its time had come).",
   ),
   environment_id: text,
   created_at: instant,
@@ -112,13 +112,19 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
   unary({
     name: "outbox.requeue",
     action: "outbox:manage",
-    summary: "Tries every dead letter of the event anew, with all its attempts.",
+    summary:
+      "Tries every dead letter of the event anew, with all its attempts. A delayed event is emitted, or the answer says why not.",
+    alsoAsks: ["events:emit"],
     input: Target,
     output: Result,
     about,
     rest: "POST /api/v1/outbox/dead-letter/{eventID}/requeue",
     async handle({ eventID }, call) {
-      await outbox.requeue(call.environmentId, eventID);
+      const screen = await call.screen("events:emit", "event");
+      await outbox.requeue(call.environmentId, eventID, async (topic) => {
+        const refusal = await screen?.refusalOf([topic.replace(/^events:/, ""), topic]);
+        if (refusal) throw refusal;
+      });
       return { event_id: eventID, result: "requeued" };
     },
   }),

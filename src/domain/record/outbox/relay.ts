@@ -5,7 +5,7 @@ import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { outboxSliceMax } from "./limits.ts";
 import type { OutboxMeters } from "./meters.ts";
 import * as rows from "./rows.ts";
-import { type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
+import { deadFrame, type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
 import { type TryOnce, textOf } from "./sender.ts";
 
 /** The relay tries one kind for at most this long before the other kind's turn. */
@@ -74,18 +74,8 @@ export function openRelay(deps: RelayDeps): (write: LeaderWrite) => Promise<{ ag
       meters.died(kind).add();
       const { id, event_id: eventId, topic } = row;
       log.warn("outbox.dead_lettered", { id, eventId, topic, kind, error: cause });
-      announce({
-        change: "dead_lettered",
-        environmentId: row.environment_id,
-        eventId: row.event_id,
-        outboxId: row.id,
-        entityId: row.entity_id ?? "",
-        topic: row.topic,
-        kind,
-        attempts: row.attempts + 1,
-        lastError: error,
-        at: deadAt ?? clock.now(),
-      });
+      const dead = { ...row, attempts: row.attempts + 1, last_error: error };
+      announce(deadFrame(dead, deadAt ?? clock.now()));
     }
   }
 

@@ -38,7 +38,7 @@ export const insertEntry = (session: Session, row: OutboxRow): Promise<number> =
   session.run(sql`INSERT INTO outbox (${fields})
     SELECT ${row.id}, environment_id, ${row.event_id}, ${row.entity_id}, ${row.topic}, ${row.kind}, ${row.payload},
       ${row.metadata}, ${sql.bigint(row.created_at)}, ${sql.bigint(row.attempts)}, ${sql.bigint(row.due_at)},
-      ${row.last_error}, CAST(NULL AS BIGINT)
+      ${row.last_error}, CAST(${row.dead_at} AS BIGINT)
     FROM heads WHERE environment_id = ${row.environment_id}`);
 
 const due = (kind: string, now: Instant): DueRows => ({
@@ -91,7 +91,16 @@ export const requeue = (
   now: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE outbox SET attempts = 0, dead_at = NULL, due_at = ${sql.bigint(now)}
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL`);
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL AND kind <> 'delayed'`);
+
+/** The dead letters that wait for no bus. */
+export const delayedLetters = (
+  reader: StoreReader,
+  environmentId: string,
+  eventId: string,
+): Promise<OutboxRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM outbox
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL AND kind = 'delayed'`);
 
 export const discard = (session: Session, environmentId: string, eventId: string): Promise<number> =>
   session.run(sql`DELETE FROM outbox

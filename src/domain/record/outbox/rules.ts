@@ -9,6 +9,9 @@ import type { LoggedEvent } from "../../log/log/service.ts";
 export const entryKinds = ["control", "mirror"] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
+/** `delayed`: a delayed event that was refused at its time; it is a dead letter from the beginning. */
+export type LetterKind = EntryKind | "delayed";
+
 /** An entry before it is inserted with its fact. */
 export interface EntryDraft {
   environmentId: string;
@@ -16,7 +19,7 @@ export interface EntryDraft {
   eventId: string;
   entityId?: string;
   topic: string;
-  kind: EntryKind;
+  kind: LetterKind;
   /** JSON text of the message. */
   payload: string;
   /** What else the sender of the kind needs. */
@@ -38,6 +41,25 @@ export type OutboxFrame =
       at: Instant;
     }
   | { change: "requeued" | "discarded"; environmentId: string; eventId: string; at: Instant };
+
+/** What is announced of an entry that became a dead letter. */
+export const deadFrame = (
+  row: {
+    id: string;
+    environment_id: string;
+    event_id: string;
+    entity_id: string | null;
+    topic: string;
+    kind: string;
+    attempts: number;
+    last_error: string | null;
+  },
+  at: Instant,
+): OutboxFrame => ({
+  ...{ change: "dead_lettered", environmentId: row.environment_id, eventId: row.event_id, outboxId: row.id },
+  ...{ entityId: row.entity_id ?? "", topic: row.topic, kind: row.kind, attempts: row.attempts },
+  ...{ lastError: row.last_error ?? "", at },
+});
 
 /** Where a mirrored event goes. */
 export interface MirrorAddress {

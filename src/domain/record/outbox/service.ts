@@ -16,7 +16,7 @@ import {
 import { openOutboxMeters } from "./meters.ts";
 import { openRelay } from "./relay.ts";
 import * as rows from "./rows.ts";
-import type { EntryDraft, EntryKind, OutboxFrame } from "./rules.ts";
+import { deadFrame, type EntryDraft, type EntryKind, type LetterKind, type OutboxFrame } from "./rules.ts";
 import { openSender, type Send, textOf } from "./sender.ts";
 
 export type { OutboxRow as OutboxEntry } from "./rows.ts";
@@ -31,13 +31,18 @@ export interface Outbox {
   enqueue(session: Session, draft: EntryDraft): Promise<() => void>;
   /** Inserts an entry whose first try was refused already. */
   refused(session: Session, draft: EntryDraft, error: Error): Promise<void>;
+  /** Inserts dead letters of what no bus waits for; call the answer after the commit. */
+  bury(session: Session, letters: readonly { draft: EntryDraft; error: Error }[]): Promise<() => void>;
   /** Newest first. */
   deadLetters(
     environmentId: string,
     page: { limit?: number; offset?: number },
   ): Promise<{ items: rows.OutboxRow[]; limit: number; offset: number }>;
-  /** Throws `not_found` when the event has no dead letter. */
-  requeue(environmentId: string, eventId: string): Promise<void>;
+  /**
+   * Throws `not_found` when the event has no dead letter. A delayed event is emitted, once `permit` allows its name; what
+   * refuses it is thrown, and it stays a dead letter.
+   */
+  requeue(environmentId: string, eventId: string, permit: (topic: string) => Promise<void>): Promise<void>;
   discard(environmentId: string, eventId: string): Promise<void>;
   /** The tick of `outbox.relay`, on the node that leads `outbox`. */
   relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
@@ -54,6 +59,8 @@ export interface OutboxDeps {
   log: Log;
   metrics: Metrics;
   senders: Record<EntryKind, Send>;
+  /** Emits a delayed event from its dead letter. */
+  emitDelayed: (payload: string, metadata: string) => Promise<void>;
   attemptsMax: number;
   /** The largest message that the bus accepts, in bytes. */
   payloadBytesMax: number;
@@ -122,14 +129,37 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       });
     },
 
+    async bury(session, letters) {
+      const dead = letters.map(({ draft, error }) => {
+        const row = { ...rowOf(draft, 0), attempts: 1, last_error: textOf(error) };
+        return { ...row, dead_at: row.created_at };
+      });
+      for (const row of dead) await rows.insertEntry(session, row);
+      return () => {
+        for (const row of dead) {
+          meters.died(row.kind as LetterKind).add();
+          announce(deadFrame(row, row.created_at));
+        }
+      };
+    },
+
     async deadLetters(environmentId, page) {
       const { limit = deadLettersDefault, offset = 0 } = page;
       return { items: await rows.deadLetters(store, environmentId, { limit, offset }), limit, offset };
     },
 
-    async requeue(environmentId, eventId) {
+    async requeue(environmentId, eventId, permit) {
       const at = clock.now();
-      const count = await store.write((session) => rows.requeue(session, environmentId, eventId, at));
+      const delayed = await rows.delayedLetters(store, environmentId, eventId);
+      for (const { topic, payload, metadata } of delayed) {
+        await permit(topic);
+        await deps.emitDelayed(payload, metadata);
+      }
+      const count = await store.write((session) =>
+        delayed.length > 0
+          ? rows.discard(session, environmentId, eventId)
+          : rows.requeue(session, environmentId, eventId, at),
+      );
       if (count === 0) throw missing("dead letter", eventId);
       deps.relayIn(0);
       announce({ change: "requeued", environmentId, eventId, at });

@@ -22,7 +22,10 @@ export interface SeenRequest {
 }
 
 /** Takes secret fields out, and answers JSON text with the names of what it took. */
-export type Redact = (input: unknown) => { payload: string | undefined; removed: readonly string[] };
+export type Redact = (
+  input: unknown,
+  hidden?: readonly string[],
+) => { payload: string | undefined; removed: readonly string[] };
 
 export const CapturedRequest = Type.Object({
   request_id: Type.String({ description: "The id of the answer's header `X-Request-Id`." }),
@@ -54,7 +57,8 @@ export const CapturedRequest = Type.Object({
 
 const credentialHeaders = new Set(["authorization", "cookie", "x-api-key", "proxy-authorization"]);
 /** Headers of other names with what lets somebody in: bearer subprotocols of sockets, signatures, tokens of proxies. */
-const secretHeader = /token|secret|signature|password|api-?key|auth|sec-websocket-protocol/;
+const secretHeader =
+  /token|secret|signature|password|api-?key|auth|session|credential|cookie|sec-websocket-protocol/;
 
 const shortened = (text: string) => redactText(text).slice(0, capturedTextCharsMax);
 
@@ -77,11 +81,15 @@ const parsed = (json: string | undefined): unknown =>
       : JSON.parse(json);
 
 /** Path, query, headers and body without what is secret. */
-export function capturedParts({ request, input }: Pick<SeenRequest, "request" | "input">, redact: Redact) {
+export function capturedParts(
+  { request, input, operation }: Pick<SeenRequest, "request" | "input" | "operation">,
+  redact: Redact,
+) {
   const { pathname, searchParams } = new URL(request.url);
   const query = redact(Object.fromEntries(searchParams));
   const length = Number(request.headers.get("content-length") ?? 0);
-  const body = length > inspectedBodyBytesMax ? { payload: undefined, removed: [] } : redact(input);
+  const body =
+    length > inspectedBodyBytesMax ? { payload: undefined, removed: [] } : redact(input, operation.hides);
   return {
     method: request.method,
     path: redactText(pathname).slice(0, 4 * capturedTextCharsMax),

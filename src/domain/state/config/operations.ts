@@ -129,6 +129,7 @@ const writeOperations = (configs: Configs): Operation[] => [
   unary({
     name: "config.put",
     action: "secrets:manage",
+    hides: ["data"],
     summary:
       "Sets a document to the body. `If-None-Match: *` only where there is none, `If-Match: {revision}` only at that revision; 412 says the revision that was found.",
     input: Type.Object({ ...byName, data: Fields, ...expecting }),
@@ -140,6 +141,7 @@ const writeOperations = (configs: Configs): Operation[] => [
   unary({
     name: "config.patch",
     action: "secrets:manage",
+    hides: ["data"],
     summary: "Puts the fields of the body over those of a document. Headers as in a POST.",
     input: Type.Object({ ...byName, data: Fields, ...expecting }),
     output: Change,

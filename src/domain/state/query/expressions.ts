@@ -34,7 +34,11 @@ export function quotedText(dialect: StoreEngine, text: string): string {
     : `'${quoted}'`;
 }
 
-const sizedNumber = /^\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?$|^\.\d{1,40}([eE][+-]?\d{1,3})?$/;
+/** The parser takes a sign into the number. */
+const sizedNumber = /^-?\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?$|^-?\.\d{1,40}([eE][+-]?\d{1,3})?$/;
+
+/** Beside another minus it would begin a comment. */
+const signed = (number: string): string => (number.startsWith("-") ? `(${number})` : number);
 
 /**
  * Writes expressions anew from the parser's tree. What it does not know cannot be written, so that nothing
@@ -160,11 +164,11 @@ export class ExpressionWriter {
     const of = (name: string) => fields[name] as NodeFields | undefined;
     if (fields.isnull === true) return "NULL";
     if (of("boolval")) return of("boolval")!.boolval === true ? "TRUE" : "FALSE";
-    if (of("ival")) return `${Number(of("ival")!.ival ?? 0)}`;
+    if (of("ival")) return signed(`${Number(of("ival")!.ival ?? 0)}`);
     if (of("sval")) return quotedText(this.#context.dialect, String(of("sval")!.sval ?? ""));
     const number = String(of("fval")?.fval ?? "");
     if (!sizedNumber.test(number)) throw this.#refuse("a number is at most 40 digits long");
-    return number;
+    return signed(number);
   }
 
   #column(fields: NodeFields): string {

@@ -907,6 +907,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.WebhookSource.verify_secret_prev_expires_at": "When the previous secret ends, RFC 3339.",
   "svc.v1.WebhookSource.ingest_token_prefix": "The first characters of the ingest token, to know it by.",
   "svc.v1.WebhookSource.ingest_token": "Only in the answers that create or rotate it.",
+  "svc.v1.WebhookSource.notices": "What the signature leaves open, and what follows from it.",
   "svc.v1.GetWebhookSourceRequest.id": "Id of the source (whs_…).",
   "svc.v1.CreateWebhookSourceRequest.metadata": "Any object of at most 16 KiB.",
   "svc.v1.CreateWebhookSourceRequest.name": "For people, at most 200 characters.",

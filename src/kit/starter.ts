@@ -1,0 +1,9 @@
+import type { Caller } from "./operation.ts";
+
+/** Who asked for what is done later: the credential is looked up anew when it is done. */
+export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;
+
+export const starterOf = ({ kind, id, orgId, impersonates }: Caller): Starter => ({
+  ...{ kind, id, orgId },
+  ...(impersonates && { impersonates }),
+});

@@ -1,0 +1,11 @@
+import type { StoreEngine } from "../store.ts";
+
+/** Who sent a delayed event in, as JSON: it is emitted while they may emit it. Rows from before say nothing. */
+export const delayedSenders = {
+  version: 67,
+  name: "delayed senders",
+  compatible: true,
+  statements: (engine: StoreEngine): string[] => [
+    `ALTER TABLE delayed_events ADD COLUMN sender TEXT${engine === "postgres" ? ' COLLATE "C"' : ""}`,
+  ],
+};
