@@ -65,7 +65,7 @@ export interface Call {
    * up anew.
    */
   onRenewed(listener: () => void | Promise<void>): void;
-  /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
+  /** Of a watch and a stream: called once it is accepted, before its first message. */
   admitted?: () => void;
 }
 
