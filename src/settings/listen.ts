@@ -1,6 +1,8 @@
 import { setting } from "../kit/setting.ts";
 import { boolean, integer, line } from "../kit/setting-kinds.ts";
 
+export const grpcPortDefault = 9190;
+
 /** Where the server listens, and whether it knows its callers. */
 export const listenSettings = {
   port: setting({
@@ -21,8 +23,8 @@ export const listenSettings = {
     flag: "--grpc-port",
     env: "SVC_GRPC_PORT",
     parse: integer(0, 65_535),
-    fallback: 9190,
-    about: "Port for gRPC; 0 switches it off.",
+    fallback: undefined,
+    about: `Port for gRPC; 0 switches it off. Left out: ${grpcPortDefault}, or no gRPC where another program has that.`,
   }),
   tlsCertFile: setting({
     env: "SVC_TLS_CERT_FILE",

@@ -30,7 +30,11 @@ describe("streams that have nothing to deliver", () => {
   ];
 
   /** Over the public client of gRPC: when the head came, and how the call ended. */
-  function askGrpc({ parent, name, input }: DescMethod, message: Record<string, unknown>, deadlineMs: number) {
+  function askGrpc(
+    { parent, name, input }: DescMethod,
+    message: Record<string, unknown>,
+    deadlineMs: number,
+  ) {
     const client = new grpc.Client(
       server.running.grpcUrl!.replace("http://", ""),
       grpc.credentials.createInsecure(),
