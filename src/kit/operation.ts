@@ -224,7 +224,7 @@ interface OperationHead {
   sample?: object;
   /** The operation changes nothing. */
   reads?: boolean;
-  /** Of a read: each call leaves a row in the audit, whatever the settings say of reads. */
+  /** Each call leaves a row in the audit, whatever the settings exclude; that of a change with its input. */
   isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;

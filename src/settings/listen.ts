@@ -24,7 +24,8 @@ export const listenSettings = {
     env: "SVC_GRPC_PORT",
     parse: integer(0, 65_535),
     fallback: undefined,
-    about: `Port for gRPC; 0 switches it off. Left out: ${grpcPortDefault}, or no gRPC where another program has that.`,
+    otherwise: `${grpcPortDefault}, or no gRPC where another program has that`,
+    about: "Port for gRPC; 0 switches it off.",
   }),
   tlsCertFile: setting({
     env: "SVC_TLS_CERT_FILE",

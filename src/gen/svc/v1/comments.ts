@@ -384,7 +384,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.Function.name": "Name of the function, for people; at most 256 bytes.",
   "svc.v1.Function.description": "For people, at most 4,096 characters.",
   "svc.v1.Function.timeout_ms": "Bounds a whole run, in milliseconds; zero for none.",
-  "svc.v1.Function.status": "A paused function queues its runs, an archived one starts none.",
+  "svc.v1.Function.status": "Events start no runs of a paused function, and invokes are queued; an archived one starts none.",
   "svc.v1.Function.version": "Rises with every change of the definition, metadata included.",
   "svc.v1.Function.recording": "Whether runs are recorded for time travel.",
   "svc.v1.Function.metadata": "Part of the definition, such as the hash of the code.",
