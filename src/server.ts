@@ -128,6 +128,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         ...{ clock, version, store, draining },
         capabilities,
         warnings: record.warnings,
+        troubles: () => [...loops.troubles(), ...record.troubles()],
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
