@@ -293,8 +293,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   writes?: LogWrite<O>;
   /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
   admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
-  /** Called when the body of an admitted REST call is too large to be read, with the path's parameters. */
-  onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
+  /** Called when the body of an admitted REST call is too large to be read; `body` is its first characters. */
+  onBodyTooLarge?: (sent: RestRequest, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**
