@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { newestOf } from "./catch-up.ts";
 import type { ChannelSpec, Member } from "./channel.ts";
-import type { Subscription, Verdict } from "./channel-subscription.ts";
+import type { GroupVerdict, Subscription } from "./channel-subscription.ts";
 import type { Delivery } from "./delivery.ts";
 import { openEffort } from "./effort.ts";
 import type { SubscriptionOptions } from "./options.ts";
@@ -28,7 +28,7 @@ export interface GroupRequest {
 /** A place in a group: no other member has its id. */
 export interface GroupPlace {
   id: string;
-  settle(verdict: Verdict): Promise<void>;
+  settle(verdict: GroupVerdict): Promise<void>;
   stop(): void;
 }
 

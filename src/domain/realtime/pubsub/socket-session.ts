@@ -161,7 +161,7 @@ export class SubscriberSession {
       await meant[0]!.settle({ eventId, verdict, delayMs });
     } catch (error) {
       const { environmentId } = this.#options;
-      this.#host.log.info("pubsub.ack", { environmentId, ...frame, error: (error as Error).message });
+      this.#host.log.info("pubsub.ack", { environmentId, ...frame, error });
     }
   }
 

@@ -1,5 +1,5 @@
 import type { Fault } from "../../../kit/fault.ts";
-import type { Verdict } from "./channel-subscription.ts";
+import type { GroupVerdict } from "./channel-subscription.ts";
 import { unsettledMax } from "./limits.ts";
 import type { DeliveryScreening, OpenScreening, Screened } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Start, Subscription } from "./service.ts";
@@ -109,7 +109,7 @@ export class SocketSubscription implements Member {
   }
 
   /** Settles a delivery of its group. */
-  async settle(verdict: Verdict): Promise<void> {
+  async settle(verdict: GroupVerdict): Promise<void> {
     this.#unsettled.delete(verdict.eventId);
     await this.#subscription?.settle?.(verdict);
   }

@@ -789,7 +789,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.RunResult.output_value": "Instead of output when the payload is not a JSON object.",
   "svc.v1.TriggerBatchRequest.events": "Events in order, all or none.",
   "svc.v1.TriggerBatchResponse.results": "One for each event, in the order of the request.",
-  "svc.v1.InvokeFunctionRequest.function_id": "The target must have no event triggers.",
+  "svc.v1.InvokeFunctionRequest.function_id": "The function, whatever triggers it has.",
   "svc.v1.InvokeFunctionRequest.data": "What the function is given: an object of at most 32 levels.",
   "svc.v1.InvokeFunctionRequest.data_value": "Instead of data when the payload is not a JSON object.",
   "svc.v1.InvokeFunctionResponse.sequence": "Position of the event in the log of the environment.",

@@ -1413,7 +1413,7 @@ export const TriggerBatchResponseSchema: GenMessage<TriggerBatchResponse, {jsonT
  */
 export type InvokeFunctionRequest = Message<"svc.v1.InvokeFunctionRequest"> & {
   /**
-   * The target must have no event triggers.
+   * The function, whatever triggers it has.
    *
    * @generated from field: string function_id = 1;
    */
@@ -1444,7 +1444,7 @@ export type InvokeFunctionRequest = Message<"svc.v1.InvokeFunctionRequest"> & {
  */
 export type InvokeFunctionRequestJson = {
   /**
-   * The target must have no event triggers.
+   * The function, whatever triggers it has.
    *
    * @generated from field: string function_id = 1;
    */
