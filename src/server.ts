@@ -75,7 +75,6 @@ export interface RunningServer extends Listening {
 
 function capabilitiesOf({ config, watch }: ServerHost, { realtime }: Parts) {
   const transports = ["rest", "connect", "grpc-web", "websocket", "grpc-sse"];
-  if (config.grpcPort !== 0) transports.push("grpc", "grpc-bidirectional");
   const features: string[] = [...realtime.features];
   if (watch.metrics.on) features.push("prometheus-metrics");
   return { authRequired: !config.dev, transports, features };
@@ -122,12 +121,14 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       registry: () => registry,
     });
     const { engine, audit, record, all } = parts;
+    const capabilities = capabilitiesOf(host, parts);
     registry.push(
       ...all.operations,
       ...probes({
         ...{ clock, version, store, draining },
-        capabilities: capabilitiesOf(host, parts),
+        capabilities,
         warnings: record.warnings,
+        troubles: () => [...loops.troubles(), ...record.troubles()],
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -145,6 +146,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     closers.push("drain", () => drain(host, parts, draining), config.drainNoticeMs);
     url = listening.url;
     const { port, grpcUrl } = listening;
+    if (grpcUrl !== undefined) capabilities.transports.push("grpc", "grpc-bidirectional");
     log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
     const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, signInToken } = opened;
     const { feeds, events, workers } = engine;

@@ -3,6 +3,7 @@ import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
 import { dashboardPages } from "../edge/dashboard-pages.ts";
 import { docsPages } from "../edge/docs-pages.ts";
+import type { GrpcOptions, ListeningGrpc } from "../edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../edge/http.ts";
 import { listenApart, type OpenWatch } from "../edge/open-watch.ts";
 import { rateLimit } from "../edge/rate-limit.ts";
@@ -13,6 +14,7 @@ import type { Closing } from "../kit/closing.ts";
 import type { Draining } from "../kit/draining.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
+import { grpcPortDefault } from "../settings/listen.ts";
 import { buildDashboard } from "./dashboard.ts";
 import { developer } from "./developer.ts";
 import type { Host } from "./part.ts";
@@ -68,6 +70,24 @@ export interface Listening extends Pick<ListeningEdge, "url" | "port"> {
   metricsUrl: string | undefined;
 }
 
+/** Without a port of its own gRPC is left away where another program has the usual one: a second server needs no flag. */
+async function listenGrpcAt(
+  { log, config: { host } }: Host,
+  wanted: number | undefined,
+  offered: Omit<GrpcOptions, "port">,
+): Promise<ListeningGrpc | undefined> {
+  if (wanted === 0) return undefined;
+  const port = wanted ?? grpcPortDefault;
+  try {
+    return await (await import("../edge/grpc.ts")).listenGrpc({ ...offered, port });
+  } catch (error) {
+    const isTaken = (error as { code?: unknown }).code === "EADDRINUSE";
+    if (wanted !== undefined || !isTaken) throw explained(error, { host, port }, "--grpc-port");
+    log.warn("grpc.left_away", { port, reason: "another program has the port: --grpc-port chooses another" });
+    return undefined;
+  }
+}
+
 /** Listens on every port that the settings want; each is closed again with the server. */
 export async function listen(host: Host, needs: ListenNeeds): Promise<Listening> {
   const { parts, registry, watch, tls, draining, closers } = needs;
@@ -99,12 +119,7 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
   const stops = [listening.stop];
   const stop = async () => void (await Promise.all(stops.map((one) => one(drainMs))));
   closers.push("edge", stop, drainMs);
-  const grpc =
-    grpcPort === 0
-      ? undefined
-      : await (await import("../edge/grpc.ts"))
-          .listenGrpc({ ...offered, port: grpcPort })
-          .catch(explaining(grpcPort, "--grpc-port"));
+  const grpc = await listenGrpcAt(host, grpcPort, offered);
   if (grpc) stops.push(grpc.stop);
   return {
     url: listening.url,

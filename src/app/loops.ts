@@ -1,7 +1,7 @@
 import type { NodeFacts } from "../cluster/nodes.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import { type Loop, type LoopFacts, type LoopOptions, loop } from "../kit/loop.ts";
+import { failedRoundsMax, type Loop, type LoopFacts, type LoopOptions, loop } from "../kit/loop.ts";
 import type { Metrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
 
@@ -58,7 +58,16 @@ export class Loops {
     return [...this.#loops].map(([name, one]) => ({
       name,
       progress_at: one.progressAt() ?? null,
-      failures: one.failures(),
+      failures: one.failing()?.rounds ?? 0,
+      ...(one.failing() && { error: one.failing()!.error }),
     }));
+  }
+
+  /** The loops that do none of their work, and why. */
+  troubles(): string[] {
+    return [...this.#loops.values()].flatMap((one) => {
+      const failing = one.failing();
+      return failing && failing.rounds >= failedRoundsMax ? `loop ${one.name} fails: ${failing.error}` : [];
+    });
   }
 }

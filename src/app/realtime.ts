@@ -8,6 +8,7 @@ import { groupsOperations } from "../domain/realtime/groups/operations.ts";
 import { namesOfGroups } from "../domain/realtime/groups/rows.ts";
 import { type Groups, openGroups } from "../domain/realtime/groups/service.ts";
 import { placesOf } from "../domain/realtime/pubsub/changes.ts";
+import type { GroupVerdict } from "../domain/realtime/pubsub/channel-subscription.ts";
 import { groupFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { subscribeOperation } from "../domain/realtime/pubsub/operations.ts";
 import { openScreenings } from "../domain/realtime/pubsub/screening.ts";
@@ -145,7 +146,9 @@ function openPubSubOver(
     async joinGroup({ environmentId, wanted, startAfter, consumerId, ...reader }) {
       const { group: name, pattern, filterText: filterExpr = "" } = wanted;
       await groups.forSubscription(environmentId, name, { pattern: pattern.text, filterExpr }, startAfter);
-      return groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
+      const { id, stop } = await groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
+      const settle = (said: GroupVerdict) => groups.ack(environmentId, { name, consumerId: id, ...said });
+      return { id, stop, settle };
     },
   });
 }

@@ -18,6 +18,7 @@ import { foldParts, type Host, type Part } from "./part.ts";
 export interface RecordPart extends Part {
   /** What `/health` says of invariants that do not hold. */
   warnings: () => string[];
+  troubles: () => string[];
   lastLook: Integrity["lastLook"];
 }
 
@@ -108,6 +109,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
       },
     ],
     warnings: integrity.warnings,
+    troubles: integrity.troubles,
     lastLook: integrity.lastLook,
   };
 }

@@ -134,7 +134,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
     return schemas;
   });
   const functions = openFunctions({
-    ...{ store, clock, ids },
+    ...{ store, clock, ids, log },
     activated: (target) => onQueued([target]),
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,

@@ -35,10 +35,7 @@ interface DevFlags {
 const portDefault = "9123";
 
 function configOf(flags: DevFlags, db: string, io: Io): Config {
-  // A second server on this machine would find gRPC's usual port taken; there 0 switches gRPC off.
-  const isSecond = flags.port !== portDefault && io.environment.SVC_GRPC_PORT === undefined;
-  const grpcPort = flags.grpcPort ?? (isSecond ? "0" : undefined);
-  const grpc = grpcPort === undefined ? [] : ["--grpc-port", grpcPort];
+  const grpc = flags.grpcPort === undefined ? [] : ["--grpc-port", flags.grpcPort];
   const parsed = parseSettings(["--dev", "--port", flags.port, ...grpc, "--db", db], io.environment);
   if (!parsed.ok) throw usage(parsed.errors.join("\n"));
   return parsed.config;
@@ -228,7 +225,7 @@ export function addDev(program: Command, io: Io, startServer: StartServer): void
       "A server without keys for one developer, with a worker that reloads, and runs as they happen.",
     )
     .option("--port <n>", "The port; 0 takes a free one.", portDefault)
-    .option("--grpc-port <n>", "The port for gRPC: 9190, or none beside another --port.")
+    .option("--grpc-port <n>", "The port for gRPC: 9190, or none where that is taken.")
     .option("--db <file>", "The database file.", ".svc/svc.db")
     .option("--fresh", "A new database, gone at the end.")
     .option("--worker <file>", "A worker to run, and to start again when a source beside it changes.")

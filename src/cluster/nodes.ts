@@ -8,7 +8,7 @@ const nodeForgottenMs = 60 * 60 * 1000;
 
 /** What a node says of itself with every heartbeat. */
 export interface NodeFacts {
-  loops: { name: string; progress_at: Instant | null; failures: number }[];
+  loops: { name: string; progress_at: Instant | null; failures: number; error?: string }[];
   clock_offset_ms: number;
   clock_uncertainty_ms: number;
   bus_connected: boolean;

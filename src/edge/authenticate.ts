@@ -6,6 +6,10 @@ import type { Caller } from "../kit/operation.ts";
 import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
 import { credentialOf, queryValue, requireOwnPage } from "./credential.ts";
 
+/** Workers of some generations always send the header, and name `default` unless SVC_ENV says another one. */
+const otherEnvironment =
+  "environment does not match API key scope: leave X-Svc-Environment away, or set it (SVC_ENV) to the name of the key's environment";
+
 /** A key that was found, whatever keeps it. */
 export interface Credential {
   readonly caller: Caller;
@@ -78,7 +82,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     if (selector === undefined || selector === own) return inOwnEnvironment(key, own);
     return environments.environmentMeant(selector, key.caller.orgId).then((meant) => {
       if (meant.id === own) return inOwnEnvironment(key, own);
-      throw new RefusedCaller(key.caller, "environment does not match API key scope");
+      throw new RefusedCaller(key.caller, otherEnvironment);
     });
   };
 
@@ -121,7 +125,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
       const meant =
         selector === undefined ? own : (await environments.environmentMeant(selector, caller.orgId)).id;
       if (meant === own) return { caller, environmentId: own };
-      throw new RefusedCaller(caller, "environment does not match API key scope");
+      throw new RefusedCaller(caller, otherEnvironment);
     }
     return { caller, environmentId: await environments.homeEnvironment(selector, caller.orgId) };
   };

@@ -3,8 +3,29 @@ import { Fault } from "../kit/fault.ts";
 import { parseJsonBytes } from "../kit/payload-json.ts";
 import type { BodyRead } from "./body-budget.ts";
 
-const tooLarge = (bytesMax: number) =>
-  new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
+/** A body that was not read to its end; `head` is what came of it first, where any was read. */
+export class UnreadBody extends Fault {
+  readonly head: Uint8Array | undefined;
+
+  constructor(bytesMax: number, head?: Uint8Array) {
+    super("payload_too_large", `request body is larger than ${bytesMax} bytes`);
+    this.head = head;
+  }
+}
+
+const headBytesMax = 4 * 1024;
+
+/** The first characters of a body that is too large; empty where none came, and of a packed one. */
+export async function headOf(request: Request, { head }: UnreadBody): Promise<string> {
+  if (encodingOf(request) !== undefined) return "";
+  let bytes = head;
+  if (bytes === undefined && request.body && !request.bodyUsed) {
+    const reader = request.body.getReader();
+    bytes = (await reader.read().catch(() => undefined))?.value;
+    void reader.cancel().catch(() => {});
+  }
+  return new TextDecoder().decode(bytes?.subarray(0, headBytesMax));
+}
 
 /**
  * A caller that cuts an upload short, or sends malformed chunks, gets a fault; it is no defect of the server.
@@ -19,7 +40,7 @@ function promisedLength(request: Request, bytesMax: number): number | undefined 
   const header = request.headers.get("content-length");
   if (header === null) return undefined;
   const length = Number(header);
-  if (length > bytesMax) throw tooLarge(bytesMax);
+  if (length > bytesMax) throw new UnreadBody(bytesMax);
   return length;
 }
 
@@ -31,7 +52,7 @@ async function readPieces(request: Request, bytesMax: number, reading?: BodyRead
     for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
       length += piece.byteLength;
       // Leaving the loop cancels the stream, so the rest is never held.
-      if (length > bytesMax) throw tooLarge(bytesMax);
+      if (length > bytesMax) throw new UnreadBody(bytesMax, pieces[0] ?? piece);
       reading?.acquire(piece.byteLength);
       pieces.push(piece);
     }
@@ -49,7 +70,7 @@ function inflate(bytes: Uint8Array, encoding: string, bytesMax: number): Uint8Ar
     return gunzipSync(bytes, { maxOutputLength: bytesMax });
   } catch (error) {
     const code = (error as { code?: unknown }).code;
-    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(bytesMax);
+    if (code === "ERR_BUFFER_TOO_LARGE") throw new UnreadBody(bytesMax);
     throw new Fault("invalid_argument", "request body is not gzip", { cause: error });
   }
 }

@@ -155,7 +155,9 @@ export function restForm(fault: Fault): EncodedFault {
     body: {
       error: fault.code ?? message,
       message,
-      code: fault.code === undefined || isWorkerWord ? code : fault.code,
+      // Workers expect the kind here; what is used up is told by its own word.
+      code:
+        fault.code === undefined || (isWorkerWord && fault.kind !== "resource_exhausted") ? code : fault.code,
       ...(fault.field !== undefined && { field: fault.field }),
     },
     headers: headersOf(fault),
@@ -165,10 +167,11 @@ export function restForm(fault: Fault): EncodedFault {
 /** `{"code", "message"}` with the status that the Connect protocol gives the code. */
 export function connectForm(fault: Fault): EncodedFault {
   const { status, connect } = encodings[fault.kind];
+  const isWord = fault.code !== undefined && workerWord.test(fault.code);
   return {
     status: connectStatusOf(fault.kind, connect, status),
     body: { code: connect, message: textOf(fault) },
-    headers: headersOf(fault),
+    headers: isWord ? { "Svc-Error-Reason": fault.code!, ...headersOf(fault) } : headersOf(fault),
   };
 }
 

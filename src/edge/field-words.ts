@@ -124,7 +124,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   pause_reason: "Why the run is held: `sleep`, `wait_event` or `injection`.",
   period_ms: "How long the events must rest before the run starts, in milliseconds.",
   preferred_mode: "`pull` (workers ask for jobs) or `push` (jobs are sent to `endpoint_url`).",
-  recording_retention: "How long recordings are kept: `7d`, `30d`, `90d` or `forever`.",
+  recording_retention: "How long recordings are kept: days as `30d`, years as `7y`, or `forever`.",
   retry: "How often a failed run is tried again, and after which pauses.",
   retry_attempts: "Attempts in all, the first included: 1 to 100.",
   retry_backoff: "By what each pause is longer than the one before.",

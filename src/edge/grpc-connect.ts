@@ -19,6 +19,14 @@ export type GrpcHandle = (request: Http2ServerRequest, response: Http2ServerResp
 /** What calls that are cut at a shutdown end with. */
 export const shuttingDown = () => new ConnectError("the server is shutting down", Code.Unavailable);
 
+/** Sends the head of an accepted stream, which may have nothing else to send for long. */
+function sendHead(response: Http2ServerResponse, head: Headers, requestId: string): void {
+  if (response.headersSent || response.stream?.destroyed) return;
+  response.writeHead(200, { ...Object.fromEntries(head), "x-request-id": requestId });
+  // Connect writes the same head with the first message.
+  response.writeHead = () => response;
+}
+
 /** A handle for every method of the services, by its path. */
 export function grpcHandles(
   surface: Surface,
@@ -41,6 +49,9 @@ export function grpcHandles(
           const visit: Visit = { request: head, requestId, prepared };
           universal.contextValues = visitValues(visit);
           universal.body = countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
+          visit.opened = (how) => {
+            if ("head" in how) sendHead(response, how.head, requestId);
+          };
           const answered = await handler(universal);
           const header = new Headers(answered.header);
           header.set("x-request-id", requestId);

@@ -8,6 +8,7 @@ import type { Edge } from "./call.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
 import { refusalOfRequest } from "./loopback.ts";
 import { prepare } from "./perform.ts";
+import { rpcInPlaceOf } from "./removed-routes.ts";
 import {
   type HttpHandler,
   type IdleTimer,
@@ -127,6 +128,11 @@ function fallback(surface: Surface, routes: readonly ServedRoute[]): HttpHandler
     const methods = new Set(known.filter(({ test }) => test.test(pathname)).map(({ method }) => method));
     if (methods.has("GET")) methods.add("HEAD");
     const isRpc = pathname.startsWith("/svc.v1.");
+    const rpc = rpcInPlaceOf(request.method, pathname);
+    if (rpc !== undefined) {
+      const text = `no such route: ${request.method} ${pathname} was removed, POST ${rpc} took its place`;
+      return restFault(new Fault("not_found", text), base);
+    }
     if (methods.size > 0) {
       const detail = { headers: { Allow: [...methods, "OPTIONS"].join(", ") } };
       const fault = new Fault("method_not_allowed", `${request.method} is not allowed here`, detail);

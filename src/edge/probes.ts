@@ -29,6 +29,8 @@ export interface ProbesHost {
   bus?: { connected(): boolean };
   capabilities: Capabilities;
   draining?: Draining;
+  /** What does not work although the server answers: it makes the server `degraded`. */
+  troubles?: () => readonly string[];
   /** Things an operator should look at although the server works. */
   warnings?: () => readonly string[];
   /** Every operation that is served, these included; asked at the first request. */
@@ -39,11 +41,17 @@ const nothing = Type.Object({});
 const words = Type.Array(Type.String());
 
 const Health = Type.Object({
-  status: Type.String({ description: "`healthy` or `unhealthy`." }),
+  status: Type.String({
+    description:
+      "`healthy`, `degraded` or `unhealthy`: a degraded server answers, but a part of it does no work.",
+  }),
   timestamp: Type.String({ format: "date-time" }),
   version: Type.String({ description: "Version of the server." }),
   warnings: Type.Optional(
-    described(words, "What an operator should look at; first, why the database cannot be written."),
+    described(
+      words,
+      "What an operator should look at; first, why the database cannot be written, then what fails again and again.",
+    ),
   ),
 });
 
@@ -98,15 +106,21 @@ function health(host: ProbesHost): Operation {
   const { clock, version } = host;
   const look = async () => {
     const trouble = await storeTrouble(host);
-    const warnings = [...(trouble === undefined ? [] : [trouble]), ...(host.warnings?.() ?? [])];
-    return { trouble, at: clock.now(), status: trouble === undefined ? "healthy" : "unhealthy", warnings };
+    const troubles = host.troubles?.() ?? [];
+    const warnings = [
+      ...(trouble === undefined ? [] : [trouble]),
+      ...new Set([...troubles, ...(host.warnings?.() ?? [])]),
+    ];
+    const status = trouble !== undefined ? "unhealthy" : troubles.length > 0 ? "degraded" : "healthy";
+    return { trouble, at: clock.now(), status, warnings };
   };
   return unary({
     name: "server.health",
     action: null,
     scope: "none",
     reads: true,
-    summary: "Whether the database can be written. The message bus is not asked.",
+    summary:
+      "Whether the database can be written, and the parts of the server do their work. The message bus is not asked.",
     input: nothing,
     output: Health,
     rest: {
@@ -123,7 +137,9 @@ function health(host: ProbesHost): Operation {
       ({ trouble, at, status }: Awaited<ReturnType<typeof look>>) => ({
         status,
         timestamp: timestampOf(at),
-        components: { database: { status, ...(trouble !== undefined && { message: trouble }) } },
+        components: {
+          database: trouble === undefined ? { status: "healthy" } : { status, message: trouble },
+        },
       }),
     ),
     handle: look,

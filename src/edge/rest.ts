@@ -1,8 +1,8 @@
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
-import { sequenceHeader } from "../kit/sequence.ts";
-import { isJson, readBytes, readJsonBody } from "./body.ts";
+import { minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
+import { headOf, isJson, readBytes, readJsonBody, UnreadBody } from "./body.ts";
 import { type BodyBudget, publicBodyBytesMax } from "./body-budget.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { restForm } from "./fault-encoding.ts";
@@ -115,9 +115,13 @@ const defaultEncode =
 
 const noQuery = new URLSearchParams();
 
+/** Without the position to wait for: it is for the edge, and no operation's field. */
 export function queryOf(url: string): URLSearchParams {
   const at = url.indexOf("?");
-  return at < 0 ? noQuery : new URLSearchParams(url.slice(at + 1));
+  if (at < 0) return noQuery;
+  const query = new URLSearchParams(url.slice(at + 1));
+  query.delete(minSequenceQuery);
+  return query;
 }
 
 /** The last parameter of a `{key...}` route arrives undecoded from the router, under the name `*`. */
@@ -274,9 +278,11 @@ export function restHandler(
     try {
       return await readBody(request, holder);
     } catch (error) {
-      if (onBodyTooLarge && error instanceof Fault && error.kind === "payload_too_large") {
+      if (onBodyTooLarge && error instanceof UnreadBody) {
         await edge.guard?.(call, prepared.operation, params);
-        await onBodyTooLarge(params, call, error);
+        const body = await headOf(request, error);
+        const query = queryOf(request.url);
+        await onBodyTooLarge({ params, query, headers: request.headers, body }, call, error);
       }
       throw error;
     }

@@ -51,8 +51,8 @@ export interface Visit {
   call?: RequestCall;
   /** The message that is being read. */
   reading?: BodyRead | undefined;
-  /** Told whether a stream that refuses by status is accepted: its refusal, or nothing. */
-  opened?: (refusal: Fault | undefined) => void;
+  /** Of a stream: called with its refusal, or with the head of its answer once it is accepted. */
+  opened?: (how: { refusal: Fault } | { head: Headers }) => void;
 }
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
@@ -94,7 +94,7 @@ export function connectErrorOf(fault: Fault): ConnectError {
 function asConnectError(surface: Surface, error: unknown, visit: Visit): ConnectError {
   if (error instanceof ConnectError) return error;
   const fault = faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId);
-  visit.opened?.(fault);
+  visit.opened?.({ refusal: fault });
   return connectErrorOf(fault);
 }
 
@@ -141,9 +141,10 @@ function implement(
   const answers = async function* (sent: Message | AsyncIterable<Message>, context: HandlerContext) {
     const visit = context.values.get(visitKey);
     visit.reading?.release();
-    const { opened } = visit;
-    if (opened) callOf(visit).admitted = () => opened(undefined);
+    const admitted = () => visit.opened?.({ head: context.responseHeader });
     try {
+      if (prepared.operation.mode === "duplex") admitted();
+      else callOf(visit).admitted = admitted;
       const items =
         prepared.operation.mode === "duplex"
           ? performDuplex(
@@ -164,6 +165,8 @@ function implement(
           throw new ConnectError("the caller has left", Code.Canceled, undefined, undefined, error);
         }
       }
+      // An operation just ends with its signal: the caller is told of the deadline, or of the shutdown.
+      if (context.signal.reason instanceof ConnectError) throw context.signal.reason;
     } catch (error) {
       throw asConnectError(surface, error, visit);
     }
@@ -238,7 +241,7 @@ function refusalOf(visit: Visit): Promise<Fault | undefined> | undefined {
   const operation = visit.prepared?.operation;
   if (operation?.mode !== "stream" || !operation.refusesByStatus) return undefined;
   const { promise, resolve } = Promise.withResolvers<Fault | undefined>();
-  visit.opened = resolve;
+  visit.opened = (how) => resolve("refusal" in how ? how.refusal : undefined);
   return promise;
 }
 

@@ -41,6 +41,8 @@ export interface Loop {
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
+  /** The rounds in a row that failed until now, and what the last one said; undefined after a good one. */
+  failing(): { rounds: number; error: string } | undefined;
   start(): void;
   stop(): Promise<void>;
 }
@@ -73,6 +75,28 @@ export interface LoopHost {
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
+/** So many failed rounds in a row take half a minute: what fails then does not pass by itself. */
+export const failedRoundsMax = 10;
+const errorCharsMax = 200;
+
+/** An error in a few words that any caller may read: values that it quotes are left out. */
+function wordsOf(error: unknown): string {
+  const {
+    message = String(error),
+    code,
+    cause,
+  } = (error ?? {}) as { message?: string; code?: unknown; cause?: unknown };
+  const codeText = [code, (cause as { code?: unknown } | undefined)?.code].find(
+    (one) => typeof one === "string",
+  );
+  const [line = ""] = message.split("\n");
+  const words = line
+    .replace(/"[^"]*"|'[^']*'|`[^`]*`/g, "…")
+    .slice(0, errorCharsMax)
+    .toWellFormed();
+  return codeText === undefined || words.includes(String(codeText)) ? words : `${codeText} ${words}`;
+}
+
 /** Background work as a tick a test can call, under a supervisor that never gives up. */
 export function loop(host: LoopHost, options: LoopOptions): Loop {
   let running = false;
@@ -87,6 +111,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
   let progressAt: Instant | undefined;
   let failures = 0;
   let failuresInRow = 0;
+  let lastError: unknown;
 
   const plan = (ms: number) => {
     cancelTimer?.();
@@ -105,6 +130,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       if (options.shareMax) pauseMs = Math.max(pauseMs, (host.clock.elapsed() - beganAt) / options.shareMax);
     } catch (error) {
       failures++;
+      lastError = error;
       pauseMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(failuresInRow++, 10));
       host.onError(options.name, error);
     }
@@ -158,6 +184,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     },
     progressAt: () => progressAt,
     failures: () => failures,
+    failing: () => (failuresInRow > 0 ? { rounds: failuresInRow, error: wordsOf(lastError) } : undefined),
     start() {
       if (running) return;
       running = true;

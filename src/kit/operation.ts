@@ -59,7 +59,7 @@ export interface Call {
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
   /** Of a call that stands: called each time its caller, roles and all, was found to be one who may go on. */
   onRenewed(listener: () => void | Promise<void>): void;
-  /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
+  /** Of a watch and a stream: called once it is accepted, before its first message. */
   admitted?: () => void;
 }
 
@@ -218,7 +218,7 @@ interface OperationHead {
   sample?: object;
   /** The operation changes nothing. */
   reads?: boolean;
-  /** Of a read: each call leaves a row in the audit, whatever the settings say of reads. */
+  /** Each call leaves a row in the audit, whatever the settings exclude; that of a change with its input. */
   isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
@@ -289,8 +289,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   writes?: LogWrite<O>;
   /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
   admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
-  /** Called when the body of an admitted REST call is too large to be read, with the path's parameters. */
-  onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
+  /** Called when the body of an admitted REST call is too large to be read; `body` is its first characters. */
+  onBodyTooLarge?: (sent: RestRequest, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**

@@ -24,9 +24,15 @@ export function watchLoop(metrics: Metrics, loop: Loop): void {
     help: "Rounds of a background loop that failed; each is tried again.",
     labels: ["loop"],
   })(loop.name);
+  const failing = metrics.gauge({
+    name: "svc_loop_failed_rounds",
+    help: "Rounds of a background loop that failed since its last good one; 10 make `/health` degraded.",
+    labels: ["loop"],
+  })(loop.name);
   let counted = 0;
   metrics.beforeReading(() => {
     const at = loop.progressAt();
+    failing.set(loop.failing()?.rounds ?? 0);
     progress.set(at === undefined ? undefined : at / 1000);
     failures.add(loop.failures() - counted);
     counted = loop.failures();

@@ -156,7 +156,7 @@ export interface FunctionDefinition {
   /** Keeps what time travel needs; `recordingProfile` says how much, `recordingRetention` how long. */
   recording?: boolean;
   recordingProfile?: "all" | "run_lifecycle" | "steps";
-  recordingRetention?: "7d" | "30d" | "90d" | "forever";
+  recordingRetention?: `${number}d` | `${number}y` | "forever";
   /** `push`: the server calls `endpointUrl`, see `serve`. Default: `pull`, or `push` with an `endpointUrl`. */
   mode?: "pull" | "push";
   endpointUrl?: string;

@@ -1,6 +1,8 @@
 import { setting } from "../kit/setting.ts";
 import { boolean, integer, line } from "../kit/setting-kinds.ts";
 
+export const grpcPortDefault = 9190;
+
 /** Where the server listens, and whether it knows its callers. */
 export const listenSettings = {
   port: setting({
@@ -21,7 +23,8 @@ export const listenSettings = {
     flag: "--grpc-port",
     env: "SVC_GRPC_PORT",
     parse: integer(0, 65_535),
-    fallback: 9190,
+    fallback: undefined,
+    otherwise: `${grpcPortDefault}, or no gRPC where another program has that`,
     about: "Port for gRPC; 0 switches it off.",
   }),
   tlsCertFile: setting({

@@ -79,7 +79,7 @@ export function parseSettings(
   if (values.natsMirror && values.natsUrl === undefined) {
     errors.push("SVC_NATS_MIRROR: needs NATS_URL, there is nothing to mirror to");
   }
-  if (values.grpcPort !== 0 && values.grpcPort === values.port) {
+  if (values.grpcPort && values.grpcPort === values.port) {
     errors.push("--port and --grpc-port: must differ");
   }
   if (errors.length > 0) return { ok: false, errors };

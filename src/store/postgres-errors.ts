@@ -15,8 +15,13 @@ export function codeOf(error: unknown): string | undefined {
   return typeof code === "string" ? code : undefined;
 }
 
-/** The server undid the whole transaction by itself, and the same again may succeed. */
-export const isConflict = (error: unknown): boolean => ["40001", "40P01"].includes(codeOf(error) ?? "");
+/**
+ * The server undid the whole transaction by itself, and the same again may succeed. Two that grant or alter the same thing
+ * at once meet as XX000; PostgreSQL does not translate its text.
+ */
+export const isConflict = (error: unknown): boolean =>
+  ["40001", "40P01"].includes(codeOf(error) ?? "") ||
+  (codeOf(error) === "XX000" && /^tuple concurrently /.test(String((error as DriverError).message)));
 
 /** A role that lacks a right or a function, and a server that lacks it, as some services do. */
 export const mayNotAsk = (error: unknown): boolean => /^(42|0A)/.test(codeOf(error) ?? "");
@@ -41,6 +46,7 @@ export function toPostgresTrouble(error: unknown): unknown {
   const { constraint_name: constraint, message } = (error ?? {}) as DriverError;
   const code = codeOf(error);
   const text = typeof message === "string" ? message : String(error);
+  if (isConflict(error)) return new StoreError("conflict", text, error);
   switch (code) {
     case undefined:
       return error;
@@ -48,9 +54,6 @@ export function toPostgresTrouble(error: unknown): unknown {
       return new StoreError("unique", typeof constraint === "string" ? constraint : text, error);
     case "55P03":
       return new StoreError("lock_timeout", text, error);
-    case "40001":
-    case "40P01":
-      return new StoreError("conflict", text, error);
     case "53100":
       return new StoreError("full", text, error);
     case "22P02": {

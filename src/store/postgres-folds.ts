@@ -236,7 +236,7 @@ BEGIN
   FOR "svc@step" IN SELECT value FROM jsonb_array_elements("svc@steps") LOOP
     "svc@at" := ("svc@step" ->> 1)::bigint;
     CASE ("svc@step" ->> 0)::int
-${bodies.map((body, place) => `    WHEN ${place} THEN ${body};`).join("\n")}
+${(bodies.length === 0 ? ["NULL"] : bodies).map((body, place) => `    WHEN ${place} THEN ${body};`).join("\n")}
     END CASE;
   END LOOP;
   RETURN -1;

@@ -105,7 +105,7 @@ export class PostgresRoles {
   readonly #store: Store;
   readonly #sealing: Sealing;
   readonly #known = new Map<string, Promise<EnvironmentLogins>>();
-  #hasRevoked = false;
+  #revoked: Promise<void> | undefined;
 
   constructor(store: Store, sealing: Sealing) {
     this.#store = store;
@@ -155,14 +155,23 @@ export class PostgresRoles {
   async #make(environmentId: string): Promise<EnvironmentLogins> {
     try {
       const made = await this.#store.write((session) => this.#setUp(session, environmentId));
-      if (made.isSuper && !this.#hasRevoked) await revokeHarmful(this.#store);
-      this.#hasRevoked = true;
+      if (made.isSuper) await this.#revokeOnce();
       return made.logins;
     } catch (error) {
       const cause = error instanceof StoreError ? error.cause : error;
       if (codeOf(cause) !== "42501") throw error;
       const message = (cause as Error).message;
       throw new Fault("failed_precondition", `the database refuses to make a role or a schema: ${message}`);
+    }
+  }
+
+  async #revokeOnce(): Promise<void> {
+    this.#revoked ??= revokeHarmful(this.#store);
+    try {
+      await this.#revoked;
+    } catch (error) {
+      this.#revoked = undefined;
+      throw error;
     }
   }
 

@@ -159,8 +159,9 @@ describe.each(engines)("tools of agents on %s", (engine) => {
   test("registering again replaces tools and secret; unregistering ends them", async () => {
     const agent = fresh(() => Response.json({ output: { n: 1 } }));
     const first = await register(agent, [{ name: "a" }, { name: "b" }]);
+    // Some clients register the URL with the path that calls go to.
     const second = await register(agent, [{ name: "b" }, { name: "c" }], {
-      callbackUrl: `${agents.url(agent)}//`,
+      callbackUrl: `${agents.url(agent)}/svc/agent-tools/dispatch//`,
     });
     expect(second.hmacSecret).not.toBe(first.hmacSecret);
     expect(await namesListed(agent)).toEqual([`${agent}.b`, `${agent}.c`]);

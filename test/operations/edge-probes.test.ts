@@ -13,7 +13,13 @@ import type { Operation } from "../../src/kit/operation.ts";
 import { NotWritable } from "../../src/store/store.ts";
 
 let listening: ListeningEdge;
-const world = { stored: true, reason: "", connected: true, warnings: [] as string[] };
+const world = {
+  stored: true,
+  reason: "",
+  connected: true,
+  warnings: [] as string[],
+  troubles: [] as string[],
+};
 
 beforeAll(async () => {
   const clock = systemClock();
@@ -28,6 +34,7 @@ beforeAll(async () => {
     },
     bus: { connected: () => world.connected },
     warnings: () => world.warnings,
+    troubles: () => world.troubles,
     capabilities: { authRequired: true, transports: ["rest", "connect"], features: ["events"] },
     registry: () => registry,
   });
@@ -75,6 +82,12 @@ test("health follows the database, readiness the bus as well", async () => {
   expect(await getJson("/health")).toEqual([200, { status: "healthy", timestamp: at, version: "1.2.3" }]);
   expect(await getJson("/ready")).toEqual([200, { status: "ready" }]);
   expect(await rpc("Health")).toMatchObject([200, { status: "healthy", timestamp: at }]);
+  world.troubles = ["loop runs.states fails: 42P21"];
+  const degraded = { status: "degraded", warnings: world.troubles };
+  expect(await getJson("/health")).toMatchObject([200, degraded]);
+  expect(await rpc("Health")).toMatchObject([200, { status: "degraded" }]);
+  expect(await getJson("/ready")).toEqual([200, { status: "ready" }]);
+  world.troubles = [];
   world.connected = false;
   expect((await get("/health")).status).toBe(200);
   expect(await getJson("/ready")).toEqual([

@@ -64,6 +64,12 @@ describe.each(engines)("finding runs by what their errors say, on %s", (engine) 
     expect(over.body.samples.map(({ runId }: { runId: string }) => runId)).toEqual([later]);
   });
 
+  test("groups of failures are read behind a position that the query names", async () => {
+    const { headers } = await server.rpc("SvcService", "Emit", { event: "said.not" });
+    const { status, body } = await server.api(`/api/v1/errors?minSequence=${headers.get("x-svc-sequence")}`);
+    expect([status, body.error]).toEqual([200, undefined]);
+  });
+
   test("a text that is too long is refused", async () => {
     for (const name of ["errorText", "eventName", "search"]) {
       const { status, body } = await server.rpc("SvcService", "ListRuns", { [name]: "x".repeat(3_000) });

@@ -4,6 +4,7 @@ import { type Functions, openFunctions } from "../../src/domain/engine/functions
 import { cancelQueued } from "../../src/domain/engine/runs/wakes/due.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
+import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
@@ -22,7 +23,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
     functions = openFunctions({
       store: server.running.domain.store,
       clock: { now: () => now },
-      ids: systemIds(systemClock()),
+      ...{ ids: systemIds(systemClock()), log: silentLog },
       async cancelQueued(session, target) {
         cancelled.push(`${target.functionId} ${target.cause}`);
         const count = await cancelQueued(session, { ...target, now });

@@ -60,6 +60,7 @@ describe.each(engines)("quotas on %s", (engine) => {
     expect(refused.body).toMatchObject({ code: "resource_exhausted" });
     expect(refused.body.message).toMatch(/quota runs_per_minute .* limit 10, used 10, again at \d{4}-/);
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(refused.headers.get("svc-error-reason")).toBe("QUOTA_EXCEEDED");
     const logged = await server.running.domain.store.all(sql`SELECT id FROM events WHERE name = 'counted'`);
     expect(logged).toHaveLength(ok.length);
     // Events that start nothing pass, and a refused key stays free.

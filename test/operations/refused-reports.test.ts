@@ -32,6 +32,9 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
   const fenceOf = (job: Assignment) => ({ execution_seq: job.execution_seq, lease_token: job.lease_token });
   const report = (worker: string, job: Assignment, body: object) =>
     api(`/${worker}/jobs/${job.job_id}`, { ...fenceOf(job), ...body });
+  /** As clients send it that say the lease behind the output. */
+  const unfenced = (worker: string, job: Assignment, body: object) =>
+    api(`/${worker}/jobs/${job.job_id}`, { ...body, ...fenceOf(job) });
   const step = (name: string, more: object = {}) => ({
     id: `s:${name}:0`,
     name,
@@ -117,6 +120,44 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
     expect(await steps(runId)).toHaveLength(700);
   });
 
+  test("a report too large to be read fails the run at once where it says its lease", async () => {
+    const huge = { status: "completed", output: "x".repeat(reportBytesMax) };
+    const path = ({ worker, job }: { worker: string; job: Assignment }) => `/${worker}/jobs/${job.job_id}`;
+    const [first, named, chunked, others] = [
+      await begin("large-first"),
+      await begin("large-named"),
+      await begin("large-chunked"),
+      await begin("large-others"),
+    ];
+    expect((await report(first.worker, first.job, huge)).status).toBe(413);
+    const headers = { "X-Svc-Lease-Token": named.job.lease_token };
+    expect((await api(path(named), huge, "PUT", { headers })).status).toBe(413);
+    const text = JSON.stringify({ ...fenceOf(chunked.job), ...huge });
+    const pieces = new ReadableStream({
+      start(controller) {
+        for (let at = 0; at < text.length; at += 1_000_000)
+          controller.enqueue(new TextEncoder().encode(text.slice(at, at + 1_000_000)));
+        controller.close();
+      },
+    });
+    const sent = await fetch(`${server.url}/api/v1/workers${path(chunked)}`, {
+      ...{ method: "PUT", body: pieces, duplex: "half" },
+      headers: { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" },
+    } as RequestInit);
+    expect(sent.status).toBe(413);
+    // Neither what is no last word nor the token of another lease ends it.
+    for (const body of [
+      { ...fenceOf(others.job), ...huge, status: "progress" },
+      { ...fenceOf(first.job), ...huge },
+    ])
+      expect((await api(path(others), body)).status).toBe(413);
+    for (const { runId } of [first, named, chunked]) {
+      const { status, error } = await run(runId);
+      expect([status, error?.code]).toEqual(["RUN_STATUS_FAILED", "REPORT_TOO_LARGE"]);
+    }
+    expect((await run(others.runId)).status).toBe("RUN_STATUS_RUNNING");
+  }, 30_000);
+
   test("a report too large to be read is believed when its lease ends without another word", async () => {
     const [lost, alive] = [await begin("large"), await begin("large-alive")];
     const huge = { status: "completed", output: "x".repeat(reportBytesMax) };
@@ -124,7 +165,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
       // Of a job that another worker holds nothing is noted.
       await api(`/someone-else/register`, { function_ids: ["large"] });
       for (const name of ["someone-else", worker, worker])
-        expect((await report(name, job, huge)).status).toBe(413);
+        expect((await unfenced(name, job, huge)).status).toBe(413);
       expect((await run(runId)).status).toBe("RUN_STATUS_RUNNING");
     }
     const later = await report(alive.worker, alive.job, {
@@ -148,11 +189,11 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
       // Whoever sent it, the worker goes on; of the other it was the last word after all.
       const [renewed, again] = [await begin("renewed"), await begin("renewed-before")];
       for (const { worker, job } of [renewed, again]) {
-        expect((await report(worker, job, huge)).status).toBe(413);
+        expect((await unfenced(worker, job, huge)).status).toBe(413);
         const beat = await api(`/${worker}/heartbeat`, { jobs: [{ job_id: job.job_id }] }, "POST");
         expect(beat.status).toBe(200);
       }
-      expect((await report(again.worker, again.job, huge)).status).toBe(413);
+      expect((await unfenced(again.worker, again.job, huge)).status).toBe(413);
       const ended = async ({ runId }: { runId: string }) => {
         const { status, error } = await run(runId);
         return status === "RUN_STATUS_RUNNING" ? undefined : [status, error?.code];

@@ -154,6 +154,11 @@ describe.each(engines)("repairs on %s", (engine) => {
     const undone = (await server.api(`/api/v1/repairs/${begun.id}/items?outcome=undone&limit=200`)).body
       .items;
     expect(undone).toHaveLength(ended.counts.undone);
+    const cancelled = await server.running.domain.store.all<{ detail: string }>(
+      sql`SELECT h.detail FROM run_history h JOIN repair_items i ON i.run_id = h.run_id
+        WHERE h.type = 'run.cancelled' AND i.repair_id = ${begun.id} AND i.outcome = 'done'`,
+    );
+    expect(new Set(cancelled.map(({ detail }) => JSON.parse(detail).actor_id))).toEqual(new Set([begun.id]));
     for (const { run_id } of undone) expect(await statusOf(run_id)).toBe("RUN_STATUS_PAUSED");
     const again = await server.api(`/api/v1/repairs/${begun.id}/continue`, { body: {} });
     expect(again.status).toBe(409);

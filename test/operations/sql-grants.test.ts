@@ -47,3 +47,29 @@ test.if(engines.includes("postgres"))(
     }
   },
 );
+
+test.if(engines.includes("postgres"))(
+  "many environments of a new database begin with SQL at once",
+  async () => {
+    const databases = databasesAt((await sharedPostgres()).url);
+    const made = await databases.createDatabase();
+    const server = await startTestServer({ engine: "postgres", home: await makeHomeAt(made) });
+    try {
+      const keys: string[] = [];
+      for (let number = 0; number < 8; number++) {
+        const { body } = await server.api("/api/v1/environments", { body: { name: `e${number}` } });
+        keys.push((await server.api("/api/v1/apikeys", { body: { name: "k", env_id: body.id } })).body.key);
+      }
+      const table = { name: "first", tableSql: "CREATE TABLE proj_first (id text)", events: ["a.b"] };
+      const answers = await Promise.all(
+        keys.map((key) => server.rpc("ProjectionService", "CreateSQLProjection", table, { key })),
+      );
+      expect(answers.map(({ status, body }) => [status, body.message])).toEqual(
+        keys.map(() => [200, undefined]),
+      );
+    } finally {
+      await server.stop();
+      await databases.dropDatabase(made);
+    }
+  },
+);

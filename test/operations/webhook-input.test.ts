@@ -83,6 +83,20 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
     (await server.running.domain.store.all(sql`SELECT id FROM events WHERE name LIKE ${`${event_prefix}.%`}`))
       .length;
 
+  test("a source that verifies nothing may say where names and repeats stand", async () => {
+    const source = await create({ verify_config: { dedup_id_path: "body:meta.key" } });
+    for (const key of ["a", "a", "b"]) await post(source, JSON.stringify({ meta: { key } }));
+    const { body } = await server.rpc("WebhookService", "ListWebhookDeliveries", { source_id: source.id });
+    expect(JSON.stringify(body)).toContain("duplicate");
+    const refused = await server.rpc("WebhookService", "CreateWebhookSource", {
+      ...{ event_prefix: "signed", verify_secret: "s3cret", verify_config: { dedup_id_path: "body:id" } },
+    });
+    expect([refused.status, refused.body.message]).toEqual([
+      400,
+      "verify_config.signature_header: must not be empty where there is a secret",
+    ]);
+  });
+
   test("one right signature among few is enough; cut, future and repeated ones bring nothing new", async () => {
     const source = await create({ preset: "stripe", verify_secret: "s" });
     const body = '{"id":"one","type":"paid"}';
@@ -277,7 +291,7 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
       [{ event_prefix: "a", verify_secret: "x" }, "verify_secret"],
       [{ event_prefix: "a", preset: "standard-webhooks", verify_secret: "no base64!" }, "verify_secret"],
       [{ event_prefix: "a", verify_header: "X", verify_algorithm: "md5" }, "verify_algorithm"],
-      [{ event_prefix: "a", verify_config: { signing_template: "{ts}" } }, "verify_config.signature_header"],
+      [{ event_prefix: "a", verify_config: { signing_template: "{ts}" } }, "verify_config.signing_template"],
       [{ event_prefix: "a", name: "x".repeat(201) }, "name"],
     ] as const) {
       const { status, body: answer } = await server.rpc("WebhookService", "CreateWebhookSource", body);

@@ -184,7 +184,6 @@ describe("a refused function names the field", () => {
     ["endpointUrl", { endpointUrl: "/relative" }],
     ["endpointUrl", { endpointUrl: "ftp://example.test/run" }],
     ["recordingProfile", { recordingProfile: "everything" }],
-    ["recordingRetention", { recordingRetention: "2d" }],
     ["metadata", { metadata: { blob: text(functionDefinitionBytesMax) } }],
   ])("%s of %o", (field, changes) => {
     const fault = faultOf(() => definition(changes));

@@ -24,6 +24,7 @@ const steps = [
     output: "1",
     status: "completed" as const,
     error: null,
+    on_timeout: null,
   },
   {
     run_id: "run_1",
@@ -33,11 +34,16 @@ const steps = [
     output: null,
     status: "failed" as const,
     error: '{"message":"no"}',
+    on_timeout: null,
   },
 ];
 
 test("older workers get completed steps alone, newer ones see what failed and why, on both surfaces", () => {
   expect(stepsFor("0.36.0", steps).map((step) => step.step_id)).toEqual(["s:a:0"]);
+  // What asked for a wait's end in place of a failed run gets it, whatever else it reads.
+  const over = { ...steps[1]!, status: "timed_out" as const, on_timeout: "null" as const };
+  expect(stepsFor("", [over])).toEqual([{ ...over, status: "completed", output: null, error: null }]);
+  expect(stepsFor("0.40.0", [over])).toEqual([over]);
   const job = {
     completedSteps: stepsFor("0.40.0", steps),
     event: { data: "{}", at: 0 },

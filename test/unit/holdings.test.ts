@@ -63,7 +63,10 @@ test("streams of one key are so many, and one that ends makes room", async () =>
   const streams = openSubscriptionStreams(pubsub, openScreenings(noMetrics));
   const open = (holder: string) => {
     const caller = { screen: () => undefined, onRenewed: () => {} };
-    const reader = { signal: new AbortController().signal, holder, permit: async () => {}, caller };
+    const reader = {
+      ...{ signal: new AbortController().signal, holder, caller },
+      ...{ permit: async () => {}, admitted: () => {} },
+    };
     return streams.subscribe("env_a", { pattern: "a" }, reader)[Symbol.asyncIterator]().next();
   };
   for (let count = 0; count < 1_000; count++) void open("ak_a");

@@ -33,6 +33,24 @@ describe("loop", () => {
     await l.stop();
   });
 
+  test("what failed in a row is told until a round is good, without the values that the error quotes", async () => {
+    let error: Error | undefined = Object.assign(new Error('recursive query "found" has\na value'), {
+      code: "42P21",
+    });
+    const { clock, loop: l } = started(async () => {
+      if (error) throw error;
+    });
+    await settle();
+    await clock.advance(100);
+    await settle();
+    expect(l.failing()).toEqual({ rounds: 2, error: "42P21 recursive query … has" });
+    error = undefined;
+    await clock.advance(200);
+    await settle();
+    expect([l.failing(), l.failures()]).toEqual([undefined, 2]);
+    await l.stop();
+  });
+
   test("a tick that took long is followed by a longer rest, but where somebody asks", async () => {
     const at: number[] = [];
     let finish = () => {};

@@ -280,6 +280,7 @@ describe("a client's frame", () => {
       eventId: "evt_1",
       ackType: "nak",
       redeliverDelay: 5,
+      subscriptionId: "",
     });
     // Its own `toString` would throw.
     expect(readClientFrame('{"type":"ack","eventId":{"toString":1,"valueOf":1},"ackType":null}')).toEqual({
@@ -287,6 +288,7 @@ describe("a client's frame", () => {
       eventId: "",
       ackType: "",
       redeliverDelay: undefined,
+      subscriptionId: "",
     });
   });
 });

@@ -127,7 +127,9 @@ describe("refusals", () => {
       "SVC_TLS_CERT_FILE and SVC_TLS_KEY_FILE: set both or neither",
       "NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither",
     ]);
-    expect(errors(["--port", "9190"])).toEqual(["--port and --grpc-port: must differ"]);
+    expect(errors(["--port", "9190", "--grpc-port", "9190"])).toEqual([
+      "--port and --grpc-port: must differ",
+    ]);
     expect(errors(["--port", "9190", "--grpc-port", "0"])).toEqual([]);
     expect(errors(["--port", "0", "--grpc-port", "0"])).toEqual([]);
   });

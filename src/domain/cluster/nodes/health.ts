@@ -1,4 +1,5 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { failedRoundsMax } from "../../../kit/loop.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 
@@ -11,7 +12,7 @@ export interface KnownNode {
   heartbeatAt: Instant;
   drainingAt: Instant | null;
   facts: {
-    loops: { name: string; progress_at: Instant | null; failures: number }[];
+    loops: { name: string; progress_at: Instant | null; failures: number; error?: string }[];
     clock_offset_ms: number;
     clock_uncertainty_ms: number;
     bus_connected: boolean;
@@ -71,6 +72,10 @@ export async function clusterHealth(
         ),
     ),
   ];
+  for (const { id, facts } of rows)
+    for (const { name: loop, failures, error } of facts.loops)
+      if (failures >= failedRoundsMax)
+        found.push(detailed ? `loop ${loop} of node ${id} fails: ${error}` : `loop ${loop} of a node fails`);
   const issues = [...new Set(found)];
   const detailsOf = ({ facts, ...node }: KnownNode) => ({
     id: node.id,
@@ -83,10 +88,11 @@ export async function clusterHealth(
     clock_uncertainty_ms: Math.round(facts.clock_uncertainty_ms * 10) / 10,
     cpu_percent: facts.cpu_percent,
     memory_bytes: facts.memory_bytes,
-    loops: facts.loops.map(({ name, progress_at, failures }) => ({
+    loops: facts.loops.map(({ name, progress_at, failures, error }) => ({
       name,
       last_progress: progress_at === null ? null : rfc3339(progress_at),
       failures,
+      ...(error !== undefined && { error }),
     })),
   });
   return {

@@ -26,6 +26,7 @@ const NodeDetails = Type.Partial(
           description: "When the loop ended a round last, RFC 3339; null before the first.",
         }),
         failures: Type.Number({ description: "Rounds in a row that failed." }),
+        error: Type.Optional(described(text, "What the last failed round said; absent after a good one.")),
       }),
       { description: "Background loops of the node." },
     ),

@@ -117,9 +117,9 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
           compensateOn: [];
           attributes: [];
         },
-      ({ record, created }: { record: FunctionRecord; created: boolean }) => ({
+      ({ record, created, notices }: Awaited<ReturnType<Functions["register"]>>) => ({
         function: toFunctionMessage(record),
-        created,
+        ...{ created, notices },
         definitionHash: definitionHash(record.definition),
       }),
     ),

@@ -2,6 +2,7 @@ import { CelError } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import type { Log } from "../../../kit/log.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { DeclaredAttribute } from "../attributes/rules.ts";
 import { readMatch } from "../waits/rules.ts";
@@ -9,9 +10,10 @@ import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./defini
 import { changesClaims, laneLimitOf } from "./flow.ts";
 import { noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import * as rows from "./rows.ts";
-import { definitionOf, type RegisterInput, sameDefinition } from "./rules.ts";
+import { definitionOf, noticesOf, type RegisterInput, sameDefinition } from "./rules.ts";
 
 export interface RegisterDeps {
+  log: Log;
   store: Store;
   clock: Pick<Clock, "now">;
   ids: Pick<Ids, "next">;
@@ -48,7 +50,7 @@ export async function registerFunction(
   environmentId: string,
   input: RegisterInput,
   actorId: string,
-): Promise<{ record: FunctionRecord; created: boolean }> {
+): Promise<{ record: FunctionRecord; created: boolean; notices: string[] }> {
   const wanted = definitionOf(input);
   requireMatches(wanted);
   await deps.requireRoomFor?.(environmentId, wanted);
@@ -60,7 +62,9 @@ export async function registerFunction(
   if (before && changesClaims(before.definition, record.definition))
     await deps.limitChanged?.({ environmentId, functionId: wanted.id }, laneLimitOf(before.definition));
   if (isChanged) deps.announce?.({ change: created ? "registered" : "updated", record, at: now });
-  return { record, created };
+  const notices = noticesOf(record.definition);
+  if (notices.length > 0) deps.log.info("functions.notices", { environmentId, id: wanted.id, notices });
+  return { record, created, notices };
 }
 
 async function put(

@@ -7,6 +7,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
+import { recordedDays } from "../../../kit/recorded-days.ts";
 import { within } from "../../../kit/within.ts";
 import { requireChecked } from "./checked.ts";
 import { readAttributes } from "./declared-attributes.ts";
@@ -77,7 +78,7 @@ const debounceMsMin = 1_000;
 const slugLengthMax = 100;
 const backoffFactorMax = 100;
 const recordingProfiles = ["all", "run_lifecycle", "steps"];
-const recordingRetentions = ["7d", "30d", "90d", "forever"];
+const retentionCharsMax = 100;
 
 export { requireTriggerEvent };
 
@@ -109,7 +110,10 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...readEndpoint(mode, input.endpointUrl),
     ...(input.actorKey && { actorKey: input.actorKey }),
     ...oneOf("recordingProfile", input.recordingProfile, recordingProfiles),
-    ...oneOf("recordingRetention", input.recordingRetention, recordingRetentions),
+    // Any text is taken: clients of every generation send it, and only some of them mean anything by it.
+    ...(input.recordingRetention && {
+      recordingRetention: input.recordingRetention.slice(0, retentionCharsMax).toWellFormed(),
+    }),
     ...(input.metadata && { metadata: input.metadata }),
     ...readCompensateOn(input.compensateOn ?? []),
     ...(input.onFailure && { onFailure: true }),
@@ -127,6 +131,12 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     );
   return definition;
 }
+
+/** What a definition asks for that has no effect here. */
+export const noticesOf = ({ recordingRetention }: FunctionDefinition): string[] =>
+  recordingRetention === undefined || recordedDays(recordingRetention) !== undefined
+    ? []
+    : ["recordingRetention: has no effect: it is no time such as 30d or 7y, and not forever"];
 
 /** As it is stored. */
 export const bytesOf = (definition: FunctionDefinition): number =>

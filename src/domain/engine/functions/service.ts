@@ -41,7 +41,7 @@ export interface Functions {
     environmentId: string,
     input: RegisterInput,
     actorId: string,
-  ): Promise<{ record: FunctionRecord; created: boolean }>;
+  ): Promise<{ record: FunctionRecord; created: boolean; notices: string[] }>;
   /** By id, else by slug. */
   get(environmentId: string, idOrSlug: string): Promise<FunctionRecord>;
   list(environmentId: string, input: ListFunctionsInput): Promise<FunctionsPage>;

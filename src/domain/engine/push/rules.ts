@@ -98,7 +98,8 @@ function errorOf(error: unknown): Record<string, unknown> {
  */
 function resumeText(job: Job): string {
   const last = job.completedSteps.at(-1);
-  if (last?.status !== "completed" || last.type === "invoke" || last.type === "compensate") return "";
+  if (!last || last.type === "invoke" || last.type === "compensate") return "";
+  if (last.status !== "completed" && last.on_timeout === null) return "";
   const head = JSON.stringify({ step_id: last.step_id, type: last.type });
   return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
 }

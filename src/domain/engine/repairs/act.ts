@@ -93,7 +93,7 @@ async function steer(
   const output = request.output ?? "";
   switch (action) {
     case "cancel":
-      await steering.cancel(environment_id, runId, reason);
+      await steering.cancel(environment_id, runId, reason, id);
       return;
     case "resume":
     case "rerun":

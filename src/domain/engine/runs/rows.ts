@@ -248,6 +248,7 @@ export async function completedSteps(
     CompletedStep & { retry_at: number | null }
   >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
       CASE WHEN s.status <> 'completed' THEN s.error END AS error,
+      CASE WHEN s.status = 'timed_out' THEN s.on_timeout END AS on_timeout,
       CASE WHEN s.status = 'failed' THEN s.sleep_until END AS retry_at
     FROM ${store.seams.rowsFrom("i", { run_id: ids })} JOIN steps s ON s.run_id = i.run_id ${store.seams.byKey("s.run_id", ids)}
     WHERE s.status = 'completed'

@@ -263,6 +263,8 @@ export interface CompletedStep {
    * is compensating.
    */
   status: "completed" | "failed" | "timed_out";
+  /** Of a wait that timed out: what its yield asked for in place of failing the run. */
+  on_timeout: "null" | "throw" | null;
   /** JSON texts. */
   output: string | null;
   error: string | null;

@@ -31,7 +31,7 @@ export async function cancelRun(
   deps: CancelDeps,
   environmentId: string,
   runId: string,
-  reason: string,
+  { reason, actorId }: { reason: string; actorId: string | undefined },
 ): Promise<Run> {
   const { store, runs } = deps;
   const before = await requireRun(store, environmentId, runId);
@@ -48,7 +48,9 @@ export async function cancelRun(
     if (execution.ending !== null) return undefined;
     const cut = rules.cutReason(reason);
     const end = { runId, status: "cancelled" as const, error: null, cause: "user" };
-    const undoing = await runs.endHeld(session, [{ ...end, ...(cut !== "" && { reason: cut }) }]);
+    const undoing = await runs.endHeld(session, [
+      { ...end, ...(cut !== "" && { reason: cut }), ...(actorId !== undefined && { actorId }) },
+    ]);
     const message: ControlMessage = {
       messageId: `cancel-${runId}`,
       kind: "cancel",

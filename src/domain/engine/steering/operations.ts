@@ -41,7 +41,8 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       (m) => ({ id: m.id, reason: m.reason }),
       (run: Run) => toRunMessage(run),
     ),
-    handle: (input, call) => steering.cancel(call.environmentId, input.id, input.reason ?? ""),
+    handle: (input, call) =>
+      steering.cancel(call.environmentId, input.id, input.reason ?? "", call.caller.id),
   }),
   unary({
     name: "runs.pause",

@@ -23,7 +23,7 @@ export interface Steering {
    * Idempotent. `failed_precondition` when the run ended in another status before the call, `aborted` during
    * it.
    */
-  cancel(environmentId: string, runId: string, reason: string): Promise<Run>;
+  cancel(environmentId: string, runId: string, reason: string, actorId?: string): Promise<Run>;
   pause(environmentId: string, runId: string, actorId: string): Promise<"pause_requested" | "paused">;
   pausedState(environmentId: string, runId: string): Promise<PausedState>;
   /** Replaces a step's output in a held run; answers the previous output. */
@@ -58,7 +58,8 @@ export type SteeringDeps = CancelDeps & PauseDeps & StepOutputsDeps & ResumeDeps
 export function openSteering(deps: SteeringDeps): Steering {
   const { clock, runs } = deps;
   return {
-    cancel: (environmentId, runId, reason) => cancelRun(deps, environmentId, runId, reason),
+    cancel: (environmentId, runId, reason, actorId) =>
+      cancelRun(deps, environmentId, runId, { reason, actorId }),
     pause: (environmentId, runId, actorId) => pauseRun(deps, environmentId, runId, actorId),
 
     async pausedState(environmentId, runId) {

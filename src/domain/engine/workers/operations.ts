@@ -8,6 +8,7 @@ import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/o
 import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
 import { heldField, leaseFields } from "./lease-terms.ts";
+import { leaseIn } from "./refused-report.ts";
 import { Registration, workerJson } from "./registration.ts";
 import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
@@ -310,8 +311,12 @@ const jobOperations = (workers: Workers) => [
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
-    onBodyTooLarge: (params, call, fault) =>
-      workers.reportUnread(call.environmentId, params.workerId ?? "", params.jobId ?? "", fault),
+    onBodyTooLarge: ({ params: { workerId: id = "", jobId = "" }, headers, body }, call, fault) =>
+      workers.reportUnread(
+        call.environmentId,
+        { workerId: id, jobId, lease: leaseIn(String(body), headers) },
+        fault,
+      ),
     async handle(input, call, permit) {
       const rights = rightsOf(call, permit);
       await workers.report(call.environmentId, input.workerId, input.jobId, input, rights);

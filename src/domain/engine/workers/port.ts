@@ -2,6 +2,7 @@ import type { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
 import type { AssignedJob, Job } from "../jobs/rules.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
+import type { UnreadReport } from "./refused-report.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
 import type { LiveWorker, RegisteredWorker } from "./registry.ts";
 import type { ReportBody } from "./report-body.ts";
@@ -67,8 +68,11 @@ export interface Workers {
     sent: ReportBody,
     rights?: Rights,
   ): Promise<void>;
-  /** A report of this job was larger than the server reads; see `Runs.noteRefusal`. */
-  reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
+  /**
+   * A report of this job was larger than the server reads. With the lease's token it fails the run, for a worker drops
+   * the job; without one it does when the lease ends and nothing else came, see `Runs.noteRefusal`.
+   */
+  reportUnread(environmentId: string, report: UnreadReport, fault: Fault): Promise<void>;
   exchange(
     environmentId: string,
     workerId: string,

@@ -31,6 +31,20 @@ export function lastRefused(
   };
 }
 
+/** A report of which no more was read than where it was sent, and how it began. */
+export interface UnreadReport {
+  workerId: string;
+  jobId: string;
+  /** The token that it carries; undefined where none was found, and for a report that is not the last one. */
+  lease: string | undefined;
+}
+
+/** The lease's token among the first fields of a last report, or in a header. */
+export function leaseIn(head: string, headers: Pick<Headers, "get">): string | undefined {
+  if (/"status"\s*:\s*"progress"/.test(head)) return undefined;
+  return headers.get("x-svc-lease-token") ?? /"lease_token"\s*:\s*"([^"\\]{1,400})"/.exec(head)?.[1];
+}
+
 /**
  * Turns errors of the store into faults: `unavailable` when the worker should send the report again,
  * `invalid_argument` when the database refuses a value. Anything else would fail the whole exchange, whose

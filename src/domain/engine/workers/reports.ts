@@ -5,7 +5,7 @@ import { runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import { openDeviations } from "./deviations.ts";
 import type { AckInput, ExchangeResult } from "./port.ts";
-import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
+import { lastRefused, sendable, type UnreadReport, unlessLost } from "./refused-report.ts";
 import { checkReport, type ReportBody, readDeviations, readFence, readReport } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
@@ -93,17 +93,22 @@ export class WorkerReports {
     await unlessLost(sendable(runs.report(report)));
   }
 
-  /** The report's body was larger than the server reads. */
-  async noteTooLarge(
+  /** See `Workers.reportUnread`. */
+  async endUnread(
     environmentId: string,
-    workerId: string,
-    jobId: string,
+    { workerId, jobId, lease }: UnreadReport,
     { message }: Fault,
   ): Promise<void> {
+    const { runs } = this.#deps;
     const job = runOfJob(jobId);
     if (!job) return;
-    const refusal = { ...job, environmentId, message, code: "REPORT_TOO_LARGE" };
-    await this.#deps.runs.noteRefusal({ ...refusal, holder: { workerId } });
+    const error = { message, code: "REPORT_TOO_LARGE" };
+    await runs.noteRefusal({ ...job, environmentId, ...error, holder: { workerId } });
+    if (lease === undefined) return;
+    const fence = readFence(jobId, { execution_seq: job.executionSeq, lease_token: lease });
+    const outcome = { kind: "failed" as const, error: { ...error, retryable: false } };
+    const report = { ...fence, environmentId, outcome, steps: [], stepOffset: undefined };
+    await unlessLost(sendable(runs.report(report)));
   }
 
   /** The worker has received its assignment. */

@@ -7,6 +7,14 @@ export function knowsFailedSteps(sdk: string): boolean {
   return Number(major) > 0 || Number(minor) >= 40;
 }
 
-/** Older workers read every step as a completed one: a failed step would become a result of null. */
+/**
+ * Older workers read every step as a completed one: a failed step would become a result of null. Of a wait whose yield has
+ * `on_timeout` that is what they get; without the row they would wait again and again.
+ */
 export const stepsFor = (sdk: string, steps: readonly CompletedStep[]): readonly CompletedStep[] =>
-  knowsFailedSteps(sdk) ? steps : steps.filter((step) => step.status === "completed");
+  knowsFailedSteps(sdk)
+    ? steps
+    : steps.flatMap((step) => {
+        if (step.status === "completed") return step;
+        return step.on_timeout === null ? [] : { ...step, status: "completed", output: null, error: null };
+      });

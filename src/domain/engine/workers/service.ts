@@ -184,8 +184,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await reports.report(await registry.seen(environmentId, workerId), jobId, body, rights);
     },
 
-    reportUnread: (environmentId, workerId, jobId, fault) =>
-      reports.noteTooLarge(environmentId, workerId, jobId, fault),
+    reportUnread: (environmentId, report, fault) => reports.endUnread(environmentId, report, fault),
 
     async exchange(environmentId, workerId, input, signal, rights) {
       const worker = await registry.seen(environmentId, workerId);

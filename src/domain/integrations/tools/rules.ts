@@ -121,7 +121,11 @@ export const tooMuchToCheck = (toolName: string, { message }: TooMuchToCheck): F
 
 export const dispatchPath = "/svc/agent-tools/dispatch";
 
-export const dispatchUrl = (callbackUrl: string): string => callbackUrl.replace(/\/+$/, "") + dispatchPath;
+/** Clients of some generations register a URL that ends with the path already. */
+export function dispatchUrl(callbackUrl: string): string {
+  const base = callbackUrl.replace(/\/+$/, "");
+  return base.endsWith(dispatchPath) ? base : base + dispatchPath;
+}
 
 /** The signature covers the time, so that an agent can refuse a recorded call that is sent again. */
 export function signedHeaders(secret: string, body: string, at: Instant): Record<string, string> {

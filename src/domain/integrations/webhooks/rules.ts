@@ -101,7 +101,6 @@ export function requireConfig(config: VerifyConfig): VerifyConfig {
     encoding: config.encoding || "hex",
     algorithm: config.algorithm || "hmac-sha256",
   };
-  if (filled.signatureHeader === "") throw invalid(at("signature_header"), "must not be empty");
   requireHeader(at("signature_header"), filled.signatureHeader);
   if (/^(?:header|body):/.test(filled.timestampHeader))
     requirePath(at("timestamp_header"), filled.timestampHeader);
@@ -162,6 +161,8 @@ export function requireSecret(secret: string, config: VerifyConfig | undefined):
       field,
       "needs preset, verify_config or verify_header, which say where the signature stands",
     );
+  if (config.signatureHeader === "")
+    throw invalid("verify_config.signature_header", "must not be empty where there is a secret");
   requireStorable(field, secret);
   if (secret === "" || Buffer.byteLength(secret) > verifySecretBytesMax)
     throw invalid(field, `must be 1 to ${verifySecretBytesMax} bytes`);

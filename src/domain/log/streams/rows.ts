@@ -222,8 +222,6 @@ export interface PurgedStream {
   entity_id: string;
   version: number;
   purge_from: number;
-  /** Number of the turn, in a slice by turns. */
-  turn: number;
 }
 
 const purgeable = (now: Instant): DueRows => ({
@@ -237,26 +235,34 @@ const purgeable = (now: Instant): DueRows => ({
 type TurnReader = Pick<Store, "all" | "seams">;
 
 /** Deleted streams with payloads left. */
-export const streamsToPurge = (reader: TurnReader, now: Instant, slice: Slice): Promise<PurgedStream[]> =>
-  reader.all(sliceOf(reader.seams, purgeable(now), slice));
+export const streamsToPurge = (
+  reader: TurnReader,
+  now: Instant,
+  slice: Slice,
+): Promise<(PurgedStream & { turn: number })[]> => reader.all(sliceOf(reader.seams, purgeable(now), slice));
 
 export const environmentsToPurge = (reader: TurnReader, now: Instant): Promise<WorkScope[]> =>
   reader.all(environmentsDue(purgeable(now)));
 
-/** Overwrites the payloads of a slice of a deleted stream, and notes how far it has come. */
+/**
+ * Notes how far the purge of a deleted stream comes, and overwrites the payloads of that slice. Answers where the next one
+ * begins; null after the last, and where another purge has come on.
+ */
 export async function purgePayloads(
   session: Session,
   { environment_id: environmentId, entity_id: entityId, version, purge_from: from }: PurgedStream,
   { now, limit }: { now: Instant; limit: number },
   forget: (which: Sql, left: number) => Promise<void>,
-): Promise<void> {
-  const next = from + limit;
-  const which = sql`${ofStream(environmentId, entityId)} AND entity_version >= ${from} AND entity_version < ${next}`;
+): Promise<number | null> {
+  const next = from + limit > version ? null : from + limit;
+  const moved = await session.run(sql`UPDATE streams SET purge_from = CAST(${next} AS BIGINT)
+    WHERE ${ofStream(environmentId, entityId)} AND purge_from = ${from}`);
+  if (moved === 0) return null;
+  const which = sql`${ofStream(environmentId, entityId)} AND entity_version >= ${from} AND entity_version < ${from + limit}`;
   await forget(which, overwrittenBytes);
   await session.run(sql`UPDATE events SET data = 'null', metadata = NULL, redacted_at = COALESCE(redacted_at, CAST(${now} AS BIGINT))
     WHERE ${which}`);
-  await session.run(sql`UPDATE streams SET purge_from = CAST(${next > version ? null : next} AS BIGINT)
-    WHERE ${ofStream(environmentId, entityId)}`);
+  return next;
 }
 
 /** Streams that a run appended to or read, by id. */

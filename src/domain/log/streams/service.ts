@@ -3,7 +3,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { LeaderWrite, Session } from "../../../store/store.ts";
+import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { EventDraft } from "../events/rules.ts";
@@ -134,6 +134,11 @@ export function openStreams(deps: StreamsDeps): Streams {
         if (purge) await rows.deleteSnapshots(session, environmentId, entityId, 0);
         return stream;
       });
+      // Once this is answered nothing of it can be read. What a crash leaves is for loop `streams.purge`.
+      const { version } = row;
+      const one = { environment_id: environmentId, entity_id: entityId, version };
+      for (let from: number | null = 1; purge && from !== null; )
+        from = await purgeSlice(deps, store.write, { ...one, purge_from: from });
       return { version: row.version, deletedAt: row.deleted_at ?? now };
     },
 
@@ -161,18 +166,25 @@ export function openStreams(deps: StreamsDeps): Streams {
 /** Streams of one slice, each with a slice of its payloads. */
 const purgedAtOnce = 100;
 
+/** Answers where the next slice begins; null when all payloads are overwritten, or another call is at it. */
+const purgeSlice = (
+  { clock, forgetBytes }: Pick<StreamsDeps, "clock" | "forgetBytes">,
+  write: Store["write"],
+  one: rows.PurgedStream,
+): Promise<number | null> =>
+  write((session) =>
+    rows.purgePayloads(session, one, { now: clock.now(), limit: purgeSliceMax }, (which, left) =>
+      forgetBytes(session, one.environment_id, which, left),
+    ),
+  );
+
 /** A stream comes again until all of its payloads are overwritten. */
-async function purgeDeleted({ store, clock, forgetBytes }: StreamsDeps, write: LeaderWrite): Promise<void> {
+async function purgeDeleted(deps: StreamsDeps, write: LeaderWrite): Promise<void> {
+  const { store, clock } = deps;
   let purged: number;
   const purgeSome = async (slice: Slice) => {
-    const now = clock.now();
-    const found = await rows.streamsToPurge(store, now, slice);
-    for (const one of found)
-      await write((session) =>
-        rows.purgePayloads(session, one, { now, limit: purgeSliceMax }, (which, left) =>
-          forgetBytes(session, one.environment_id, which, left),
-        ),
-      );
+    const found = await rows.streamsToPurge(store, clock.now(), slice);
+    for (const one of found) await purgeSlice(deps, write, one);
     purged += found.length;
     return found;
   };

@@ -4,10 +4,15 @@ import type { Session } from "../../../store/store.ts";
 import { groupLossesMax } from "./limits.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
 
-/** Room for one delivery at one member. */
+/** Who gets a delivery. */
 export interface MemberSlot {
   memberId: string;
   consumerId: string;
+}
+
+/** A member that could have so many deliveries now. */
+export interface MemberSeat extends MemberSlot {
+  room: number;
 }
 
 export interface GroupClaimInput {
@@ -18,7 +23,8 @@ export interface GroupClaimInput {
   /** Entries that match, in order, from the group's position as it was up to `reached`. */
   candidates: readonly { position: number; eventId: string }[];
   reached: number;
-  slots: readonly MemberSlot[];
+  /** In the order of their turns: the one that got a delivery longest ago is first. */
+  seats: readonly MemberSeat[];
   now: Instant;
   heldUntil: Instant;
   /**
@@ -61,11 +67,11 @@ interface DueDeliveryRow {
 
 /**
  * One claim of a group, under the lock of its row: first deliveries that are due again, then new entries, at
- * most one a slot and at most `max_inflight` in all. It skips deliveries that another transaction has locked:
- * those are being acknowledged.
+ * most what the seats have room for and at most `max_inflight` in all. It skips deliveries that another
+ * transaction has locked: those are being acknowledged.
  */
 export async function claimDeliveries(session: Session, input: GroupClaimInput): Promise<ClaimResult> {
-  const { key, slots, reached } = input;
+  const { key, seats, reached } = input;
   const group = await holdGroup(session, key);
   if (!group || group.id !== input.groupId) return { state: "gone" };
   if (group.status === "paused") return { state: "paused" };
@@ -73,15 +79,22 @@ export async function claimDeliveries(session: Session, input: GroupClaimInput):
 
   let held = await heldNow(session, group);
   const isDue = held.due_at !== null && held.due_at <= input.now;
-  const { given, givenUp } = isDue ? await claimDue(session, input, group) : { given: [], givenUp: [] };
+  const turns = turnsOf(seats, held.byMember);
+  const room = Math.min(
+    group.max_inflight,
+    seats.reduce((sum, seat) => sum + seat.room, 0),
+  );
+  const { given, givenUp } =
+    isDue && room > 0
+      ? await claimDue(session, { ...input, room, turns }, group)
+      : { given: [], givenUp: [] };
   if (given.length + givenUp.length > 0) held = await heldNow(session, group);
   const free = group.max_inflight - held.count;
   const news = input.candidates.filter(({ position }) => position > group.position);
-  const count = Math.max(0, Math.min(slots.length - given.length, free, news.length));
-  const first = given.length;
+  const count = Math.max(0, Math.min(room - given.length, free, news.length));
   const fresh = news
     .slice(0, count)
-    .map((one, at): ClaimedDelivery => ({ ...one, attempt: 1, slot: slots[first + at]! }));
+    .map((one): ClaimedDelivery => ({ ...one, attempt: 1, slot: turns.next().value! }));
   if (fresh.length > 0) await insert(session, group, fresh, input.heldUntil);
   const next = news[count];
   const drops = group.backpressure === "drop" && next !== undefined;
@@ -98,26 +111,53 @@ export async function claimDeliveries(session: Session, input: GroupClaimInput):
 }
 
 async function heldNow(session: Session, { environment_id, id }: GroupRow) {
-  const row = await session.one<{ count: number; due_at: Instant | null }>(
-    sql`SELECT count(*) AS count, min(due_at) AS due_at FROM group_deliveries
-      WHERE environment_id = ${environment_id} AND group_id = ${id}`,
+  const rows = await session.all<{ member_id: string | null; count: number; due_at: Instant }>(
+    sql`SELECT member_id, count(*) AS count, min(due_at) AS due_at FROM group_deliveries
+      WHERE environment_id = ${environment_id} AND group_id = ${id} GROUP BY member_id`,
   );
-  return row ?? { count: 0, due_at: null };
+  const byMember = new Map(rows.map((row) => [row.member_id, row.count]));
+  const due_at = rows.length === 0 ? null : Math.min(...rows.map((row) => row.due_at));
+  return { byMember, count: rows.reduce((sum, row) => sum + row.count, 0), due_at };
+}
+
+/**
+ * Of the members with room, the one that holds the fewest deliveries is next; of equals, the one that got one
+ * longest ago.
+ */
+function* turnsOf(
+  seats: readonly MemberSeat[],
+  held: ReadonlyMap<string | null, number>,
+): Generator<MemberSlot, undefined> {
+  const waiting = seats.map((seat) => ({ ...seat, holds: held.get(seat.memberId) ?? 0 }));
+  for (;;) {
+    let next: (typeof waiting)[number] | undefined;
+    for (const one of waiting) if (one.room > 0 && one.holds < (next?.holds ?? Infinity)) next = one;
+    if (!next) return undefined;
+    next.room--;
+    next.holds++;
+    waiting.push(...waiting.splice(waiting.indexOf(next), 1));
+    yield { memberId: next.memberId, consumerId: next.consumerId };
+  }
 }
 
 async function claimDue(
   session: Session,
-  { slots, now, heldUntil, freshSince }: GroupClaimInput,
+  {
+    room,
+    turns,
+    now,
+    heldUntil,
+    freshSince,
+  }: GroupClaimInput & { room: number; turns: Iterator<MemberSlot, undefined> },
   group: GroupRow,
 ) {
   const given: ClaimedDelivery[] = [];
   const givenUp: { position: number; eventId: string }[] = [];
-  if (slots.length === 0) return { given, givenUp };
   const { environment_id, id } = group;
   const due =
     await session.all<DueDeliveryRow>(sql`SELECT position, event_id, attempt, spent_count, lost_count, member_id
     FROM group_deliveries WHERE environment_id = ${environment_id} AND group_id = ${id} AND due_at <= ${now}
-    ORDER BY position LIMIT ${slots.length} ${session.seams.skipLocked}`);
+    ORDER BY position LIMIT ${room} ${session.seams.skipLocked}`);
   if (due.length === 0) return { given, givenUp };
   const present = due.some((row) => row.member_id !== null)
     ? await session.all<{ id: string }>(sql`SELECT id FROM group_members
@@ -134,7 +174,7 @@ async function claimDue(
     const lost_count = row.lost_count + (isLost ? 1 : 0);
     if (spent_count > group.max_redeliveries || lost_count >= groupLossesMax)
       givenUp.push({ position: row.position, eventId: row.event_id });
-    else moved.push({ ...row, spent_count, lost_count, slot: slots[moved.length]! });
+    else moved.push({ ...row, spent_count, lost_count, slot: turns.next().value! });
   }
   if (givenUp.length > 0)
     await session.run(sql`DELETE FROM group_deliveries WHERE environment_id = ${environment_id} AND group_id = ${id}

@@ -58,6 +58,7 @@ const dueTimerMsMax = 2_000;
 
 /** One group at one node: its members here, and the claims that are made for them. */
 export class GroupReader {
+  /** In the order of their turns: the one that got a delivery longest ago is first. */
   readonly members = new Map<string, GroupMember>();
   readonly #deps: GroupReaderDeps;
   readonly #deliveries: MemberDeliveries;
@@ -184,9 +185,9 @@ export class GroupReader {
   /** Makes one claim; answers whether another one may bring more. */
   async #claimOnce(): Promise<boolean> {
     const { store, clock } = this.#deps;
-    const slots = this.#deliveries.freeSlots();
+    const seats = this.#deliveries.freeSeats();
     const group = this.#group;
-    if (group.status === "paused" || (slots.length === 0 && !this.#dropsOverflow())) return false;
+    if (group.status === "paused" || (seats.length === 0 && !this.#dropsOverflow())) return false;
     if (this.#following) await this.#ahead.readTo(this.#following.position);
     if (this.#isClosed || this.members.size === 0) return false;
     // Read the monotonic clock first, so the local deadline is never later than the one we store.
@@ -206,7 +207,7 @@ export class GroupReader {
           eventId: delivery.eventId ?? "",
         })),
         reached: ahead.reached,
-        slots,
+        seats,
         now,
         heldUntil: now + holdMs,
         freshSince: now - groupFreshMs,
@@ -241,7 +242,10 @@ export class GroupReader {
     const unread = claimed.flatMap((one) => (payloads.has(one.position) ? [] : one.position));
     if (unread.length > 0)
       for (const one of await this.#ahead.payloadsAt(unread)) payloads.set(one.position, one.delivery);
-    for (const one of claimed) this.#deliveries.handOut(one, payloads.get(one.position), hold);
+    for (const one of claimed) {
+      this.#hadTurn(one.slot.memberId);
+      this.#deliveries.handOut(one, payloads.get(one.position), hold);
+    }
     ahead.passTo(position);
     const group = { ...this.#group, position };
     this.#group = group;
@@ -256,6 +260,13 @@ export class GroupReader {
     const isMoved = claimed.length + givenUp.length > 0 || position > before;
     if (isMoved) onMoved();
     return isMoved;
+  }
+
+  #hadTurn(memberId: string): void {
+    const member = this.members.get(memberId);
+    if (!member) return;
+    this.members.delete(memberId);
+    this.members.set(memberId, member);
   }
 }
 

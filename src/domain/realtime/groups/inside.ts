@@ -5,6 +5,7 @@ import { groupShownMax } from "./limits.ts";
 import type { GroupRow } from "./rows.ts";
 
 export interface ShownMember {
+  id: string;
   consumer_id: string;
   client_id: string;
   joined_at: Instant;
@@ -34,7 +35,7 @@ export async function insideOf(store: Pick<Store, "all" | "one">, group: GroupRo
   const heads = sql.raw(group.log === "events" ? "heads" : "topic_heads");
   const [head, members, deliveries] = await Promise.all([
     store.one<{ position: number }>(sql`SELECT position FROM ${heads} WHERE ${environment}`),
-    store.all<ShownMember>(sql`SELECT consumer_id, client_id, joined_at FROM group_members WHERE ${own}
+    store.all<ShownMember>(sql`SELECT id, consumer_id, client_id, joined_at FROM group_members WHERE ${own}
       ORDER BY joined_at, id LIMIT ${groupShownMax}`),
     store.all<ShownDelivery>(sql`SELECT event_id, position, attempt, member_id, consumer_id, due_at
       FROM group_deliveries WHERE ${own} ORDER BY position LIMIT ${groupShownMax}`),

@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import type { Acks } from "./ack.ts";
-import type { ClaimedDelivery, MemberSlot } from "./claim.ts";
+import type { ClaimedDelivery, MemberSeat } from "./claim.ts";
 import { groupStuckMs, groupWindow } from "./limits.ts";
 import { type GroupMember, holdsDelivery, isFresh, isPermitted, type QueuedDelivery } from "./member.ts";
 import type { GroupRow } from "./rows.ts";
@@ -39,16 +39,13 @@ export class MemberDeliveries {
     this.#delivered = delivered;
   }
 
-  /** One slot for each delivery that a member has room for; members take turns, so that none gets all. */
-  freeSlots(): MemberSlot[] {
-    const { members, group } = this.#delivered;
-    const rooms = [...members.values()].map((member) => ({ member, room: this.#roomAt(member) }));
-    const free: MemberSlot[] = [];
-    const most = Math.max(0, ...rooms.map(({ room }) => room));
-    for (let round = 0; round < most && free.length < group.max_inflight; round++)
-      for (const { member, room } of rooms)
-        if (round < room) free.push({ memberId: member.row.id, consumerId: member.row.consumer_id });
-    return free.slice(0, group.max_inflight);
+  /** The members that have room, in the order of their turns. */
+  freeSeats(): MemberSeat[] {
+    return [...this.#delivered.members.values()].flatMap((member) => {
+      const { id: memberId, consumer_id: consumerId } = member.row;
+      const room = this.#roomAt(member);
+      return room > 0 ? { memberId, consumerId, room } : [];
+    });
   }
 
   /**

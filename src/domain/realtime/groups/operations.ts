@@ -226,8 +226,10 @@ const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "ca
         });
         return membership;
       });
-      for await (const delivery of deliveries)
+      for await (const delivery of deliveries) {
+        if (!delivery) call.admitted?.();
         if (delivery || request.withStart) yield { subscriptionId: membership!.id, pattern: reads, delivery };
+      }
     },
   }),
 ];

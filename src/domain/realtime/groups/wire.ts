@@ -95,6 +95,10 @@ const fieldsOf = (group: ListedGroup) => ({
 
 export const toGroup: (group: ListedGroup) => MessageInitShape<typeof ConsumerGroupSchema> = fieldsOf;
 
+/** Subscriptions with the same pattern and options have the same id, on any socket: their own tells members apart. */
+const ownName = (consumerId: string, memberId: string): string =>
+  consumerId.startsWith("sub_") ? memberId : consumerId;
+
 export const toShownGroup = ({
   inside,
   ...group
@@ -102,12 +106,12 @@ export const toShownGroup = ({
   ...fieldsOf(group),
   ...(inside && {
     behind: BigInt(inside.behind),
-    members: inside.members.map(({ consumer_id, client_id, joined_at }) => ({
-      ...{ consumerId: consumer_id, clientId: client_id, joinedAt: timestampOf(joined_at) },
+    members: inside.members.map(({ id, consumer_id, client_id, joined_at }) => ({
+      ...{ consumerId: ownName(consumer_id, id), clientId: client_id, joinedAt: timestampOf(joined_at) },
     })),
     deliveries: inside.deliveries.map(({ event_id, position, attempt, member_id, consumer_id, due_at }) => ({
       ...{ eventId: event_id, sequence: BigInt(position), attempt, dueAt: timestampOf(due_at) },
-      consumerId: member_id === null ? "" : consumer_id,
+      consumerId: member_id === null ? "" : ownName(consumer_id, member_id),
     })),
   }),
 });

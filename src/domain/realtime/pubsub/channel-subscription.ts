@@ -3,9 +3,19 @@ import type { Broadcast, Channel, ChannelSpec, LateMember, Member } from "./chan
 import type { Hub } from "./hub.ts";
 import type { SubscriptionOptions } from "./options.ts";
 
+/** What the member of a group says of one delivery. */
+export interface GroupVerdict {
+  eventId: string;
+  verdict: "ack" | "nak" | "term";
+  /** Pause before a `nak` is redelivered; undefined: that of the group. */
+  delayMs: number | undefined;
+}
+
 /** What a subscriber holds to end its subscription. */
 export interface Subscription {
   readonly id: string;
+  /** Of a member of a group: settles a delivery that it holds. */
+  settle?(verdict: GroupVerdict): Promise<void>;
   /** From now on the member gets each delivery by itself, and nothing of what is broadcast. */
   setApart(): void;
   stop(): void;

@@ -25,9 +25,9 @@ export interface Start {
 export interface Member {
   /**
    * Confirms the subscription, before anything is delivered. `start` is given when it was asked for and
-   * exists.
+   * exists, `consumerId` to a member of a group: its own name there.
    */
-  accepted(start: Start | undefined): void;
+  accepted(start: Start | undefined, consumerId?: string): void;
   /**
    * Writes a delivery for this member alone. A reader of the store waits for the promise before it reads on.
    * For a member of a group `isStillHeld` is called right before the write; after a no the delivery is

@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { newestOf } from "./catch-up.ts";
 import type { ChannelSpec, Member } from "./channel.ts";
-import type { Subscription } from "./channel-subscription.ts";
+import type { GroupVerdict, Subscription } from "./channel-subscription.ts";
 import type { Delivery } from "./delivery.ts";
 import { openEffort } from "./effort.ts";
 import type { SubscriptionOptions } from "./options.ts";
@@ -25,7 +25,14 @@ export interface GroupRequest {
   ended: (fault: Fault) => void;
 }
 
-export type JoinGroup = (request: GroupRequest) => Promise<{ stop(): void }>;
+/** A place in a group: no other member has its id. */
+export interface GroupPlace {
+  id: string;
+  settle(verdict: GroupVerdict): Promise<void>;
+  stop(): void;
+}
+
+export type JoinGroup = (request: GroupRequest) => Promise<GroupPlace>;
 
 export interface GroupSubscriptionDeps {
   clock: Clock;
@@ -45,7 +52,7 @@ export async function subscribeInGroup(
 ): Promise<Subscription> {
   const { environmentId } = spec;
   const { promise: accepted, resolve: accept } = Promise.withResolvers<void>();
-  const membership = await joinGroup({
+  const place = await joinGroup({
     environmentId,
     wanted,
     consumerId: spec.id,
@@ -55,9 +62,9 @@ export async function subscribeInGroup(
     permit: (pattern) => member.permit(pattern),
     ended: (fault) => member.ended(fault),
   });
-  member.accepted(undefined);
+  member.accepted(undefined, place.id);
   accept();
-  return { id: spec.id, setApart() {}, stop: () => membership.stop() };
+  return { ...place, id: spec.id, setApart() {} };
 }
 
 /** The position right before the newest `replay` entries of the channel; undefined: the end of the log. */

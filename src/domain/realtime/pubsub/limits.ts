@@ -27,3 +27,5 @@ export const endsWaitingMax = 20_000;
 export const movedFrameMs = 200;
 /** Groups or webhooks that a node tells of at once; frames of more are dropped. */
 export const movedThingsMax = 1_000;
+/** Deliveries of a group that one socket subscription may settle by frames: as many as a group holds. */
+export const unsettledMax = 1_000;

@@ -77,6 +77,7 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
           signal: call.signal,
           holder: call.caller.id,
           permit: (pattern) => permit({ pattern, consumerGroup: input.consumerGroup }),
+          admitted: () => call.admitted?.(),
           caller: call,
         },
       ),

@@ -104,17 +104,24 @@ export const clientFrames = {
     ({ subscriptionId }) => ({ type: "unsubscribe" as const, subscriptionId }),
   ),
   ack: clientFrame(
-    "Logged only, and not answered: members of consumer groups call `PubSubService/AckEvent`.",
+    "Settles a delivery of a `consumerGroup` with ack mode manual, as `PubSubService/AckEvent` does for the member " +
+      "on this socket; for others logged only. Not answered.",
     Type.Object({
       eventId: Type.Optional(Type.Unknown({ description: "Text: that of an `event`." })),
       ackType: Type.Optional(Type.Unknown({ description: "Text: `ack`, `nak` or `term`." })),
       redeliverDelay: Type.Optional(Type.Unknown({ description: "An integer: milliseconds, of a `nak`." })),
+      subscriptionId: Type.Optional(
+        Type.Unknown({
+          description: "Text. Without it: the only one of this socket that was given the event.",
+        }),
+      ),
     }),
-    ({ eventId, ackType, redeliverDelay }) => ({
+    ({ eventId, ackType, redeliverDelay, subscriptionId }) => ({
       type: "ack" as const,
       eventId: shownText(eventId, 100),
       ackType: shownText(ackType, 10),
       redeliverDelay: Number.isInteger(redeliverDelay) ? (redeliverDelay as number) : undefined,
+      subscriptionId: shownText(subscriptionId, 100),
     }),
   ),
 };
@@ -125,6 +132,11 @@ const Result = Type.Object({
     description: "`ok`, or `error` with its code.",
   }),
   subscriptionId: Type.Optional(SubscriptionId),
+  consumerId: Type.Optional(
+    Type.String({
+      description: "Of a `consumerGroup`: names this member alone, as `GetConsumerGroup` does.",
+    }),
+  ),
   startSequence: Type.Optional(Position("Behind which it begins, when `withStart` asked.")),
   epoch: Type.Optional(Position("Of the log, when `withStart` asked.")),
   code: Type.Optional(Code),

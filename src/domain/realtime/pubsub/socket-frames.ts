@@ -136,10 +136,17 @@ const frameText = <Type extends keyof ServerFrames>(
 ): string => JSON.stringify({ type, ...fields });
 
 /** Positions of the start are digits, because they may be larger than the integers that a double can hold. */
-export const okFrame = (pattern: string, subscriptionId: string, start: Start | undefined): string => {
+export const okFrame = (
+  pattern: string,
+  {
+    subscriptionId,
+    start,
+    consumerId,
+  }: { subscriptionId: string; start: Start | undefined; consumerId: string | undefined },
+): string => {
   const startFields = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
   return frameText("subscription_result", {
-    results: [{ pattern, status: "ok", subscriptionId, ...startFields }],
+    results: [{ pattern, status: "ok", subscriptionId, ...startFields, ...(consumerId && { consumerId }) }],
   });
 };
 

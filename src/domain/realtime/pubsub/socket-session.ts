@@ -65,8 +65,7 @@ export class SubscriberSession {
         .#subscribe(session.#host.pubsub.read(input), input.pattern)
         .catch((error) => session.#refuse(error, input.pattern)),
     unsubscribe: (session, { subscriptionId }) => session.#all.get(subscriptionId)?.stop(),
-    ack: (session, frame) =>
-      session.#host.log.info("pubsub.ack", { environmentId: session.#options.environmentId, ...frame }),
+    ack: (session, frame) => void session.#settle(frame),
   };
   readonly #host: SessionHost;
   readonly #options: SocketSessionOptions;
@@ -151,6 +150,21 @@ export class SubscriberSession {
     }
   }
 
+  /** Has no answer: what changes nothing is logged. */
+  async #settle(frame: ClientFrame<"ack">): Promise<void> {
+    const { subscriptionId, eventId, ackType: verdict, redeliverDelay: delayMs } = frame;
+    const meant = [...this.#all.values()].filter(
+      (one) => (subscriptionId === "" || one.id === subscriptionId) && one.mayTell(eventId),
+    );
+    try {
+      if (meant.length !== 1 || !isVerdict(verdict)) throw refusal("INVALID_ARGUMENT", "no group's delivery");
+      await meant[0]!.settle({ eventId, verdict, delayMs });
+    } catch (error) {
+      const { environmentId } = this.#options;
+      this.#host.log.info("pubsub.ack", { environmentId, ...frame, error });
+    }
+  }
+
   /** Answers a subscription that was refused, or a frame that cannot be read. */
   #refuse(error: unknown, pattern: string | undefined, text?: string): void {
     if (this.#isClosed) return;
@@ -167,6 +181,8 @@ export class SubscriberSession {
     );
   }
 }
+
+const isVerdict = (word: string) => word === "ack" || word === "nak" || word === "term";
 
 /** The code of the frame that answers an error. */
 function codeOf(error: unknown): SocketCode {

@@ -1,4 +1,6 @@
 import type { Fault } from "../../../kit/fault.ts";
+import type { GroupVerdict } from "./channel-subscription.ts";
+import { unsettledMax } from "./limits.ts";
 import type { DeliveryScreening, OpenScreening, Screened } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Start, Subscription } from "./service.ts";
 import { eventFrame, okFrame, subscribedFrame, troubleFrame } from "./socket-frames.ts";
@@ -57,6 +59,8 @@ export class SocketSubscription implements Member {
   /** The end, when it came before the subscription was accepted. */
   #early: Fault | undefined;
   #isOver = false;
+  /** Events that its group delivered here, the newest at the end, until they are settled by a frame. */
+  readonly #unsettled = new Set<string>();
 
   constructor(options: SocketSubscriptionOptions) {
     const { spec, group, socket, screeningOf } = options;
@@ -99,6 +103,17 @@ export class SocketSubscription implements Member {
     this.#subscription?.setApart();
   }
 
+  /** Whether its group delivered this event here and no frame has settled it. */
+  mayTell(eventId: string): boolean {
+    return this.#unsettled.has(eventId);
+  }
+
+  /** Settles a delivery of its group. */
+  async settle(verdict: GroupVerdict): Promise<void> {
+    this.#unsettled.delete(verdict.eventId);
+    await this.#subscription?.settle?.(verdict);
+  }
+
   /** Tells the client that nothing follows, and why. */
   end(code: Parameters<typeof troubleFrame>[1]["code"], message: string): void {
     this.stop();
@@ -122,22 +137,30 @@ export class SocketSubscription implements Member {
     this.#subscription?.stop();
   }
 
-  accepted(start: Start | undefined): void {
+  accepted(start: Start | undefined, consumerId?: string): void {
     if (this.#early) return;
     this.#isAccepted = true;
     const { askedPattern, socket } = this.#options;
-    void socket.connection.send(okFrame(askedPattern, this.id, start));
+    void socket.connection.send(okFrame(askedPattern, { subscriptionId: this.id, start, consumerId }));
     if (socket.isLegacy) void socket.connection.send(subscribedFrame(askedPattern, this.id));
   }
 
   deliver(spec: ChannelSpec, delivery: Delivery, isStillHeld?: () => boolean): void | Promise<void> {
     const write = () => {
-      if (!this.#isOver && (!isStillHeld || isStillHeld()))
-        return this.#options.socket.connection.send(eventFrame(spec, delivery));
+      if (this.#isOver || (isStillHeld && !isStillHeld())) return;
+      if (isStillHeld && delivery.eventId !== undefined) this.#expectVerdict(delivery.eventId);
+      return this.#options.socket.connection.send(eventFrame(spec, delivery));
     };
     // A member of a group may have everything that the group reads: its deliveries are not screened one by
     // one.
     return isStillHeld ? write() : this.#screening.deliver(delivery, write);
+  }
+
+  #expectVerdict(eventId: string): void {
+    const all = this.#unsettled;
+    all.delete(eventId);
+    all.add(eventId);
+    if (all.size > unsettledMax) all.delete(all.values().next().value!);
   }
 
   joined(): void {

@@ -18,6 +18,8 @@ export interface StreamReader {
   /** Key or user. */
   holder: string;
   permit: Member["permit"];
+  /** Called once the subscription is accepted. */
+  admitted: () => void;
   caller: Screened;
 }
 
@@ -76,7 +78,7 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
   return {
     carry,
 
-    async *subscribe(environmentId, input, { signal, holder, permit, caller }) {
+    async *subscribe(environmentId, input, { signal, holder, permit, admitted, caller }) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
@@ -100,8 +102,11 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
       try {
         for await (const delivery of deliveries) {
           if (delivery) yield { spec, delivery };
-          // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
-          else if (wanted.withStart) yield { spec, start };
+          else {
+            admitted();
+            // Also the first bytes of an answer over HTTP/1.1: Bun sends no headers before.
+            if (wanted.withStart) yield { spec, start };
+          }
         }
       } finally {
         release();

@@ -153,7 +153,7 @@ export const isOfKeys = ({ name }: Operation): boolean => name.startsWith("kv.")
 export const isChange = (operation: Operation, kvCapture: boolean): boolean =>
   operation.reads !== true &&
   operation.action !== null &&
-  !dataActions.has(operation.action) &&
+  (operation.isAudited || !dataActions.has(operation.action)) &&
   !/:(read|list|subscribe)$/.test(operation.action) &&
   (kvCapture || !isOfKeys(operation));
 

@@ -39,14 +39,15 @@ async function* ofTable(store: Store, table: ExportedTable, scope: PageScope): A
   }
 }
 
+const runsTable = exportedTables.find(({ table }) => table === "runs")!;
+
 /** What belongs to runs is found by their ids, a page of runs after the other. */
 async function* ofRuns(
   store: Store,
   tables: readonly ExportedTable[],
   scope: PageScope,
 ): AsyncGenerator<string[]> {
-  const runs = exportedTables.find(({ table }) => table === "runs")!;
-  const ids = new TablePages(store, { ...runs, columns: { id: "text", created_at: "number" } }, scope);
+  const ids = new TablePages(store, { ...runsTable, columns: { id: "text", created_at: "number" } }, scope);
   while (!ids.isOver) {
     const page = (await ids.next()).map(({ id }) => id as string);
     for (let at = 0; at < page.length; at += exportRunsAtOnce)
@@ -66,16 +67,19 @@ async function* ofSection(
   const tables = exportedTables.filter((table) => table.section === section);
   for (const table of tables) if (table.of === "org") yield* ofTable(store, table, scope);
   const ofRun = tables.filter(({ of }) => of === "runs");
+  const ofEnvironment = tables.filter(({ of }) => of === "environment");
+  const filled = await rows.filledTables(store, ofEnvironment, heads);
+  const hasRuns = ofRun.length > 0 ? await rows.filledTables(store, [runsTable], heads) : filled;
   for (const head of heads) {
-    for (const table of tables) {
-      if (table.of !== "environment") continue;
+    for (const table of ofEnvironment) {
+      if (!filled.has(`${table.table} ${head.id}`)) continue;
       const after =
         table.table === "events" && scope.from !== undefined
           ? { after: await rows.positionBefore(store, head.id, scope.from) }
           : {};
       yield* ofTable(store, table, { ...scope, head, ...after });
     }
-    if (ofRun.length > 0) yield* ofRuns(store, ofRun, { ...scope, head });
+    if (ofRun.length > 0 && hasRuns.has(`runs ${head.id}`)) yield* ofRuns(store, ofRun, { ...scope, head });
   }
 }
 

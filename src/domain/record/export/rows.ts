@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
-import type { Session, StoreReader } from "../../../store/store.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface ExportedOrg {
   id: string;
@@ -24,6 +24,21 @@ export const headsOfOrg = (reader: StoreReader, orgId: string): Promise<Exported
   reader.all(sql`SELECT e.id, e.name, COALESCE(h.position, 0) AS position, COALESCE(h.last_at, 0) AS last_at
     FROM environments e LEFT JOIN heads h ON h.environment_id = e.id
     WHERE e.org_id = ${orgId} ORDER BY e.created_at, e.id`);
+
+/** Which of the tables have rows of which environments: `table environment`. One statement a table, not one a pair. */
+export async function filledTables(
+  reader: Pick<Store, "all" | "seams">,
+  tables: readonly { table: string }[],
+  heads: readonly Pick<ExportedHead, "id">[],
+): Promise<Set<string>> {
+  const asked = reader.seams.rowsFrom("i", { id: column.text(heads.map(({ id }) => id)) });
+  const filled = new Set<string>();
+  for (const { table } of tables)
+    for (const { id } of await reader.all<{ id: string }>(sql`SELECT i.id FROM ${asked}
+      WHERE EXISTS (SELECT 1 FROM ${sql.raw(table)} t WHERE t.environment_id = i.id)`))
+      filled.add(`${table} ${id}`);
+  return filled;
+}
 
 export const auditEnd = async (reader: StoreReader, orgId: string): Promise<number> =>
   (await reader.one<{ sequence: number }>(sql`SELECT sequence FROM auth_audit_heads WHERE org_id = ${orgId}`))

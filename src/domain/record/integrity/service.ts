@@ -12,6 +12,8 @@ import { headViolations, type Offender, type Violations } from "./rules.ts";
 const integrityKeptMs = 1_000;
 const integrityWaitMsMax = 5_000;
 const lookAgainMs = 60_000;
+/** What is under way may be out of balance for a moment; for longer than this, something does no work. */
+const unbalancedMs = 60_000;
 /** Checks of environments of which a node keeps the rows, for as long as the page after may be asked for. */
 const listingsKeptMax = 16;
 
@@ -68,6 +70,8 @@ export interface Integrity {
   lookOnce(): Promise<void>;
   /** The invariants that are broken, as far as this node has looked. */
   warnings(): string[];
+  /** Of these, what was out of balance at every look for `unbalancedMs`. */
+  troubles(): string[];
 }
 
 export interface IntegrityDeps {
@@ -112,6 +116,8 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
   const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
   const seen = new Map<string, IntegrityReport>();
   const looks = new Map<string, Pick<IntegrityReport, "at" | "balanced">>();
+  /** Since when each check of an environment counts more than zero, by the monotonic clock. */
+  const since = new Map<string, number>();
   let after = "";
   const labels = ["check"] as const;
   const found = metrics.gauge({
@@ -139,6 +145,9 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     const checked: CheckResult[] = [];
     for (const { name, about, run } of checks) {
       const { count, oldest } = await run(environmentId);
+      const key = `${environmentId}\n${name}`;
+      if (count === 0) since.delete(key);
+      else if (!since.has(key)) since.set(key, clock.elapsed());
       const healing = healings.get(name);
       checked.push({
         name,
@@ -159,6 +168,13 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     else seen.set(environmentId, report);
     return report;
   }
+
+  const unbalanced = (ms: number) =>
+    [...seen].flatMap(([environmentId, { checks: list }]) =>
+      list
+        .filter(({ name }) => clock.elapsed() - (since.get(`${environmentId}\n${name}`) ?? Infinity) >= ms)
+        .map(({ name, count }) => `${name}: ${count} out of balance, see /api/v1/integrity`),
+    );
 
   const cachedReportOf = (environmentId: string) =>
     cachedOf(clock, cachedReports, { key: environmentId, most: integrityEnvironmentsMax }, () =>
@@ -207,11 +223,7 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       for (const { id } of slice) await look(id);
     },
 
-    warnings: () =>
-      [...seen.values()].flatMap(({ checks: list }) =>
-        list
-          .filter((check) => check.count > 0)
-          .map((check) => `${check.name}: ${check.count} out of balance, see /api/v1/integrity`),
-      ),
+    warnings: () => unbalanced(0),
+    troubles: () => unbalanced(unbalancedMs),
   };
 }

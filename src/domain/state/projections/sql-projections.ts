@@ -85,7 +85,6 @@ export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
     const { name, tableSql, eventHandlers, description } = definition;
     const table = tableNameOf(name);
     const handlers = Object.entries(eventHandlers);
-    if (handlers.length === 0) throw invalid("event_handlers", "must have at least one handler");
     if (handlers.length > handlersMax) throw invalid("event_handlers", `at most ${handlersMax}`);
     if (Buffer.byteLength(description) > descriptionBytesMax || !/^[^\0]*$/.test(description.toWellFormed()))
       throw invalid("description", `must be at most ${descriptionBytesMax} bytes without zero bytes`);

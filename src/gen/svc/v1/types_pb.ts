@@ -350,7 +350,7 @@ export type Function = Message<"svc.v1.Function"> & {
   actorKey: string;
 
   /**
-   * A paused function queues its runs, an archived one starts none.
+   * Events start no runs of a paused function, and invokes are queued; an archived one starts none.
    *
    * @generated from field: svc.v1.FunctionStatus status = 11;
    */
@@ -591,7 +591,7 @@ export type FunctionJson = {
   actorKey?: string;
 
   /**
-   * A paused function queues its runs, an archived one starts none.
+   * Events start no runs of a paused function, and invokes are queued; an archived one starts none.
    *
    * @generated from field: svc.v1.FunctionStatus status = 11;
    */

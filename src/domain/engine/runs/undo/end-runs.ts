@@ -36,7 +36,7 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
     const row = rows.get(end.runId);
     const decision = decideEnd(end, row);
     if (decision.kind === "end") over.push(decision);
-    else undoing.push({ row: row!, ending: decision.ending, reason: end.reason });
+    else undoing.push({ row: row!, ending: decision.ending, told: toldOf(end) });
   }
   if (over.length > 0) await close(session, over, now);
   if (undoing.length === 0) return none;
@@ -51,10 +51,13 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
   };
 }
 
+const toldOf = ({ reason, actorId }: RunEnd) => ({ reason, actor_id: actorId });
+
 interface UndoneRun {
   row: EndingExecution;
   ending: RunEnding;
-  reason: string | undefined;
+  /** What its history says of who ended it. */
+  told: object;
 }
 
 /** Of these runs, those that may have something to undo: most have not, and cost one lookup. */
@@ -96,7 +99,7 @@ async function beginUndo(session: Session, list: readonly UndoneRun[], now: Inst
         run_id,
         sequence: column.bigint(list.map(({ row }) => row.history_count + 1)),
         environment_id: column.text(list.map(({ row }) => row.environment_id)),
-        detail: column.text(list.map(({ ending, reason }) => JSON.stringify({ ending, reason }))),
+        detail: column.text(list.map(({ ending, told }) => JSON.stringify({ ending, ...told }))),
       },
     )}`);
   await session.run(sql`DELETE FROM waits WHERE run_id ${among(run_id)}`);
@@ -134,7 +137,9 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
     FROM ${rowsFrom("v", {
       run_id: ids,
       type: column.text(ends.map((end) => `run.${end.status}`)),
-      detail: column.text(ends.map(({ error, cause, reason }) => JSON.stringify({ error, cause, reason }))),
+      detail: column.text(
+        ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause, ...toldOf(end) })),
+      ),
     })} ${held}`);
   await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
     SELECT e.run_id, e.environment_id, ${sql.bigint(now)}

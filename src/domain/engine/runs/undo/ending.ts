@@ -10,6 +10,8 @@ export interface RunEnd {
   cause: string | null;
   /** What the caller that cancelled it said: kept in its history. */
   reason?: string;
+  /** Who cancelled it: a caller, or a repair. */
+  actorId?: string;
 }
 
 /** An execution whose run is to end, and what its function asks for before. */
