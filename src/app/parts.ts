@@ -72,7 +72,10 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   const { schemas } = schemasPart;
   const { flow } = open("flow", openFlowPart(host));
   const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox, schemas, flow }));
-  open("streams", openStreamsPart(host, engine, schemasPart));
+  open(
+    "streams",
+    openStreamsPart(host, engine, schemasPart, (...asked) => access.may(...asked)),
+  );
   const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));
