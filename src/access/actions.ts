@@ -46,8 +46,7 @@ export const actions = {
   "agent:tools:read": readers,
   "org:export": admins,
   "cluster:rotate-token": admins,
-  // A tenant's admin may create an org (`POST /api/v1/orgs`). Operations that list orgs also need a platform
-  // credential.
+  // A tenant's admin holds it, and is told at `POST /api/v1/orgs` that only a platform credential may use it.
   "platform:tenants:manage": ["admin", ...platformOperators],
   "platform:tenants:read": platformReaders,
   "platform:users:read": platformReaders,

@@ -1,6 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
-import type { Operation, Screen } from "../kit/operation.ts";
+import type { Operation } from "../kit/operation.ts";
+import type { Screen } from "../kit/screen.ts";
 import { isAction, roleGrants } from "./actions.ts";
 import { decidingOrgOf, type GatedCall, isPlatform, platformOrgId, ungranted } from "./gated-call.ts";
 import { type EnvironmentScope, openJudge, type Question, screenFor } from "./judge.ts";
@@ -141,15 +142,18 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
       if (action === null || action === "authenticated") return undefined;
       if (!isAction(action)) throw new Error(`unknown action ${action}`);
       // A tenant's own role may claim a platform action: its credential still is no platform credential.
-      if (action.startsWith("platform:") && call.caller.kind !== "dev" && operation.tenantsToo !== true) {
-        call.refusedBy = "role";
-        throw new Fault("permission_denied", "platform credential required");
-      }
+      const isForbidden = action.startsWith("platform:") && call.caller.kind !== "dev";
+      if (isForbidden && operation.rolesFirst !== true) throw notOfPlatform(call);
       // Built-in roles need nothing from the store.
-      if (roleGrants(call.caller.roles, action)) return undefined;
+      const isBuiltIn = roleGrants(call.caller.roles, action);
+      if (isBuiltIn && isForbidden) throw notOfPlatform(call);
+      if (isBuiltIn) return undefined;
+      const require = (read: AccessSnapshot) => {
+        requireGrant(read, call, action);
+        if (isForbidden) throw notOfPlatform(call);
+      };
       const snapshot = snapshots.known(call.caller.orgId);
-      if (snapshot) return requireGrant(snapshot, call, action);
-      return snapshots.of(call.caller.orgId).then((read) => requireGrant(read, call, action));
+      return snapshot ? require(snapshot) : snapshots.of(call.caller.orgId).then(require);
     },
 
     guard(call, operation, input) {
@@ -166,6 +170,11 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
       return snapshots.of(decidingOrgOf(call)).then((read) => screenBy(read, call, operation, asked));
     },
   };
+}
+
+function notOfPlatform(call: GatedCall): Fault {
+  call.refusedBy = "role";
+  return new Fault("permission_denied", "platform credential required");
 }
 
 function requireEnvironment(call: GatedCall, operation: Operation): void {
@@ -216,6 +225,8 @@ function questionsOf(
         type: thing.type,
         ids: [thing.id],
         isPattern: thing.isPattern,
+        // What stands outside any environment reaches all of them, whatever the caller's own is.
+        ...(thing.isPattern && operation.scope === "none" && { environmentId: "" }),
       });
   }
   return questions;

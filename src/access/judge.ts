@@ -1,7 +1,8 @@
 import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { invalid } from "../kit/fault.ts";
-import type { Operation, Screen } from "../kit/operation.ts";
+import type { Operation } from "../kit/operation.ts";
+import type { Screen } from "../kit/screen.ts";
 import { type AccessRefusal, type GatedCall, refusal } from "./gated-call.ts";
 import { decisionOf } from "./policy.ts";
 import type { Resource } from "./resource.ts";
@@ -142,12 +143,12 @@ export function screenFor(
   const verdicts = new Map<string, AccessRefusal | undefined>();
   const pace = judge.paceOf(call);
   return {
-    refusalOf(names) {
-      const key = names.join("\n");
+    refusalOf(names, isPattern = false) {
+      const key = `${isPattern ? "*" : ""}\n${names.join("\n")}`;
       if (verdicts.has(key)) return verdicts.get(key);
       // One call may ask for thousands of names, with pauses between them: the time limit is for each name.
       pace.spentMs = 0;
-      const question = { actions, type, ids: names };
+      const question = { actions, type, ids: names, isPattern };
       return judge.refusalOf(snapshot, call, operation, question, pace).then((refused) => {
         if (verdicts.size >= verdictsMax) verdicts.clear();
         verdicts.set(key, refused);

@@ -180,11 +180,14 @@ export function parsePattern(text: string): ResourcePattern | undefined {
     text,
     matches(resource) {
       const names = written(resource);
+      // A pattern outside any environment means what it matches in each of them.
+      const isEverywhere = names.isPattern && names.environmentId === "*";
       return (
         type(names.type) &&
         (names.isPattern ? overlap(segments[6]!, names.id) : id(names.id)) &&
-        (environment(names.environmentId) || environment(names.environmentName)) &&
-        project(names.projectId) &&
+        (isEverywhere ||
+          ((environment(names.environmentId) || environment(names.environmentName)) &&
+            project(names.projectId))) &&
         org(names.orgId)
       );
     },

@@ -82,7 +82,10 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
       emitRights: openEmitRights(host, { identity, gate: () => access.gate, registry }),
     }),
   );
-  open("streams", openStreamsPart(host, engine, schemasPart));
+  open(
+    "streams",
+    openStreamsPart(host, engine, schemasPart, (...asked) => access.may(...asked)),
+  );
   const topics = open("topics", openTopicsPart(host, flow));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));

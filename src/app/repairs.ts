@@ -1,3 +1,4 @@
+import { hiderOfEvents } from "../access/things.ts";
 import { triggersAlone } from "../domain/engine/functions/definitions.ts";
 import type { StarterRights } from "../domain/engine/repairs/act.ts";
 import { replayHoldsMs } from "../domain/engine/repairs/limits.ts";
@@ -96,9 +97,10 @@ async function rightsNow(
 ): Promise<StarterRights | undefined> {
   if (await refusalIn(() => gate.gate(call, operation))) return undefined;
   if (input && (await refusalIn(() => gate.guard(call, operation, input)))) return undefined;
-  const screen = await gate.screen(call, operation, { action: "events:subscribe", type: "event" });
   return {
-    hidesEvent: async (name) => (await screen?.refusalOf([name, `events:${name}`])) !== undefined,
+    hidesEvent: await hiderOfEvents({
+      screen: (action, type) => gate.screen(call, operation, { action, type }),
+    }),
     refusalOf: async ({ runId, stepId }) =>
       (await refusalIn(() => gate.guard(call, operation, { id: runId }))) ??
       (stepId === undefined ? undefined : refusalIn(() => gate.guard(call, operation, { id: stepId }))),

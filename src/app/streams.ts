@@ -2,6 +2,7 @@ import { streamsCheck } from "../domain/log/streams/invariants.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
 import { openStreams } from "../domain/log/streams/service.ts";
 import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import type { AccessPart } from "./access.ts";
 import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
 import type { SchemasPart } from "./schemas.ts";
@@ -11,6 +12,7 @@ export function openStreamsPart(
   host: Host,
   { events, runs, quotas }: Pick<EnginePart, "events" | "runs" | "quotas">,
   { schemas }: SchemasPart,
+  may: AccessPart["may"],
 ): Part {
   const { store, clock, ids, log, shareEnvironment, frames } = host;
   const streams = openStreams({
@@ -19,7 +21,13 @@ export function openStreamsPart(
     onFrame: streamFrames(frames),
   });
   return {
-    operations: streamsOperations(streams, schemas),
+    operations: streamsOperations(
+      streams,
+      schemas,
+      // Workers of a run invoke functions, and are no users of the platform.
+      async (call) =>
+        call.caller.kind !== "platform" && may(call, "functions:invoke", { type: "function", id: "*" }),
+    ),
     loops: [],
     duties: [
       {

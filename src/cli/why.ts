@@ -29,6 +29,7 @@ interface RunShown {
   /** `compensating` while it is undone. */
   phase?: string;
   compensationFailed?: number;
+  blockingCause?: string;
 }
 
 interface StepShown {
@@ -105,8 +106,13 @@ interface WorkerShown {
 /** Why no worker takes a run that waits for one. */
 async function ofCapacity(
   asking: Asking,
-  { functionId = "" }: RunShown,
+  { functionId = "", blockingCause }: RunShown,
 ): Promise<Pick<Why, "because" | "next">> {
+  if (blockingCause === "policy")
+    return {
+      because: ["policies keep its event, or a secret of its function, from the workers that asked for it"],
+      next: ["svc policy list", "svc worker list"],
+    };
   const known = await unlessDenied(
     ask<{ status?: string; endpointUrl?: string }>(asking, "functions.get", { id: functionId }),
   );

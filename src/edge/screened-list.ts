@@ -1,5 +1,6 @@
 import { subjectOf } from "../access/subject.ts";
-import type { Screen, UnaryOperation } from "../kit/operation.ts";
+import { actionsThatShowType, asksOfAll, screenOfAsks } from "../access/things.ts";
+import type { UnaryOperation } from "../kit/operation.ts";
 import type { RequestCall } from "./call.ts";
 
 /** Leaves out of a list the items that deny policies hide from its caller. */
@@ -10,20 +11,22 @@ export async function screenedList(
 ): Promise<unknown> {
   const { lists, action } = operation;
   if (!lists || action === null || action === "authenticated") return output;
-  const { type = subjectOf(operation).type } = lists;
-  const screens: Screen[] = [];
-  for (const asked of lists.also === undefined ? [action] : [action, lists.also]) {
-    const screen = await call.screen(asked, type);
-    if (screen) screens.push(screen);
-  }
-  if (screens.length === 0) return output;
-  const items = lists.items(output);
+  const { type: ownType } = subjectOf(operation);
+  const { also, shows, type = ownType } = lists;
+  // What stands in lists of other things is hidden as it is in its own.
+  const isOfTenants = !action.startsWith("platform:");
+  const further = type === ownType || !isOfTenants ? [] : actionsThatShowType(type);
+  const own = [action, ...(also === undefined ? [] : [also]), ...further].map((asked) => ({
+    ...{ action: asked, type },
+  }));
+  const screen = await screenOfAsks(call, shows ? [...own, ...asksOfAll] : own);
+  if (!screen) return output;
   const kept: unknown[] = [];
-  for (const item of items) {
+  for (const item of lists.items(output)) {
     const names = lists.namesOf(item as never);
-    let isKept = true;
-    for (const screen of screens) isKept &&= (await screen.refusalOf(names)) === undefined;
-    if (isKept) kept.push(item);
+    const things = own.flatMap((asked) => names.map((id) => ({ ...asked, id })));
+    const refused = screen.refusalOf([...things, ...(shows?.(item as never) ?? [])]);
+    if ((await refused) === undefined) kept.push(item);
   }
   // Totals are removed also when this page lost nothing: they count items hidden on other pages.
   return lists.only(output, kept as never[]);

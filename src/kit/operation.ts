@@ -9,6 +9,7 @@ import type {
 import { type Static, type TSchema, Type } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
+import type { Screen } from "./screen.ts";
 import type { LogName } from "./sequence.ts";
 import type { SocketBinding } from "./socket-binding.ts";
 import type { WaitsFor } from "./waits-for.ts";
@@ -61,12 +62,6 @@ export interface Call {
   onRenewed(listener: () => void | Promise<void>): void;
   /** Of a watch and a stream: called once it is accepted, before its first message. */
   admitted?: () => void;
-}
-
-/** The deny policies that may keep things of one type from a caller. */
-export interface Screen {
-  /** The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked before. */
-  refusalOf(names: readonly string[]): Fault | undefined | Promise<Fault | undefined>;
 }
 
 /** One thing that a call is about besides those of its operation's own type and action. */
@@ -237,8 +232,8 @@ interface OperationHead {
    * nothing. Left out, such a credential is refused outside `/api/v1/platform`.
    */
   platformAction?: string;
-  /** The action is the platform's, but a tenant's own credential may call it too when its roles grant it. */
-  tenantsToo?: boolean;
+  /** The action is the platform's: a tenant's credential without it is told so before it is refused as a tenant's. */
+  rolesFirst?: boolean;
   /**
    * The resources that deny policies are checked for, when they are not the one field that names the input:
    * names of the operation's own type, and things of other types.
@@ -267,6 +262,8 @@ export interface Listing<O> {
   also?: string;
   /** The items' resource type; the operation's own by default. */
   type?: string;
+  /** Things of other kinds that an item shows. */
+  shows?: (item: never) => readonly Thing[];
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
@@ -299,7 +296,7 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
  */
 export function listed<Item>(
   namesOf: (item: Item) => readonly string[],
-  { under, also, type }: { under?: string } & Pick<Listing<unknown>, "also" | "type"> = {},
+  { under, also, type, shows }: { under?: string } & Pick<Listing<unknown>, "also" | "type" | "shows"> = {},
   // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
 ): Listing<any> {
   return {
@@ -312,6 +309,7 @@ export function listed<Item>(
     },
     ...(also !== undefined && { also }),
     ...(type !== undefined && { type }),
+    ...(shows !== undefined && { shows }),
   };
 }
 

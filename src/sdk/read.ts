@@ -61,7 +61,14 @@ export function readRun(message: Message): Run {
     updatedAt: text(message.updatedAt),
     ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
     ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
-    ...present(message, ["phase", "compensationFailed", "blockingReason", "nondeterminism", "errorGroup"]),
+    ...present(message, [
+      "phase",
+      "compensationFailed",
+      "blockingReason",
+      "blockingCause",
+      "nondeterminism",
+      "errorGroup",
+    ]),
     ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
     ...errorOf(message),
   };

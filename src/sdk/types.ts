@@ -49,6 +49,8 @@ export interface Run {
   compensationFailed?: number;
   /** `no_worker` while it is queued and no connected worker serves its function. */
   blockingReason?: "no_worker";
+  /** `policy` while policies keep it from the workers that asked; `runs.get` alone says so. */
+  blockingCause?: "policy";
   /** Stored steps that its handler did not come to as before, at most 20. */
   nondeterminism?: StepDeviation[];
   /** What it is found by: `run.set`, and what its function takes from events. */

@@ -87,7 +87,10 @@ export function startNode(options: NodeOptions): SimulatedNode {
     emitRights: async () => undefined,
   });
   const folded = options.hasFolds
-    ? [openStreamsPart(host, engine, schemasPart), openProjectionsPart(host, { ...engine, ...noSql })]
+    ? [
+        openStreamsPart(host, engine, schemasPart, async () => true),
+        openProjectionsPart(host, { ...engine, ...noSql }),
+      ]
     : [];
   const record = openRecord(host, { engine, parts: [engine, outbox, ...folded] });
   const { operations, loops: own, duties } = foldParts([engine, record, outbox, ...folded]);

@@ -110,9 +110,8 @@ function passesAt(way: Way, { role, place }: Asker): boolean | "unknown" {
     case "own":
     case "session":
     case "session org":
-      // No tenant's credential is the platform's, whatever its roles grant; nor does X-Svc-Org mean anything with it. One of
-      // the platform's actions is also an admin's, for `POST /orgs` alone.
-      if (action.startsWith("platform:") && way.operation.name !== "orgs.create") return false;
+      // No tenant's credential is the platform's, whatever its roles grant; nor does X-Svc-Org mean anything with it.
+      if (action.startsWith("platform:")) return false;
       return action === "authenticated" || (isAction(action) && holds(role, action));
     case "as tenant":
     case "as tenant foreign":

@@ -49,7 +49,6 @@ export const asWhole: Record<string, string> = {
   "orgs.create": "makes what has no id yet",
   "debug.requests": "requests of the whole org: orgs:read, as for the trail of who did what",
   "debug.clear": "the same",
-  "orgs.export": "everything of the org at once: who may not have one thing of it must be denied the export",
   "audit.trail": "one trail of all runs: deny runs:read, or name the run",
 };
 

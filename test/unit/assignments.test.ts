@@ -74,7 +74,7 @@ describe("a stream's question for jobs that fails", () => {
     const asks = openStreamPoller({
       clock,
       log,
-      mayHave: undefined,
+      rights: undefined,
       terms: { leaseMs: 90_000, holder: undefined, patienceMs: undefined },
       dispatcher: {
         async poll(asking) {

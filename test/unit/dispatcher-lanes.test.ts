@@ -142,6 +142,7 @@ const claimed = (run: Queued, lane: number, rank: number): ClaimedRow => ({
   event_source: "api",
   event_at: 0,
   event_idempotency_key: null,
+  event_entity_id: null,
 });
 
 const settle = async () => {

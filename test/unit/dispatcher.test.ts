@@ -105,6 +105,7 @@ const event = {
   source: "api",
   at: 0,
   idempotency_key: null,
+  entity_id: null,
 };
 
 const newRun = (id: string, functionId: string): NewRun => ({
@@ -145,6 +146,7 @@ const claimed = (run: Queued, lane: number, rank: number): ClaimedRow => ({
   event_source: "api",
   event_at: 0,
   event_idempotency_key: null,
+  event_entity_id: null,
 });
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));

@@ -12,7 +12,7 @@ import * as rules from "./rules.ts";
 export interface EnvironmentFrame {
   environmentId: string;
   /** `system.environment.{id}.deleted`. */
-  topic: string;
+  topic: `system.environment.${string}`;
   payload: { id: string; name: string; projectId: string | null; timestamp: string };
 }
 

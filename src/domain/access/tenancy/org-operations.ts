@@ -149,14 +149,14 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "orgs.create",
     action: "platform:tenants:manage",
-    tenantsToo: true,
+    rolesFirst: true,
     scope: "none",
-    summary: "An org without anything in it. A tenant's admin sees it no further than this answer.",
+    summary: "An org without anything in it; by platform credentials.",
     input: Type.Object({ name: described(text, "Name of the org, at most 200 characters.") }),
     output: OrgShape,
     rest: { route: "POST /api/v1/orgs", status: 201, encode: encodeNew },
     handle({ name }, call) {
-      requireNamedOrg(call);
+      requirePlatform(call);
       return orgs.create(name);
     },
   }),

@@ -84,9 +84,12 @@ export const eventsById = async (store: Store, ids: readonly string[]): Promise<
     ? []
     : store.all(sql`SELECT id, name, data FROM events WHERE id ${store.seams.among(column.text(ids))}`);
 
+type EventOfRun = StoredEvent & { position: number; entity_id: string | null };
+
 /** The events that a run was given, in their order; none for a run of one event. */
-export const eventsOfRun = (store: Store, runId: string): Promise<(StoredEvent & { position: number })[]> =>
-  store.all(sql`SELECT v.id, v.position, v.name, v.version, v.data, v.metadata, v.source, v.at, v.idempotency_key
+export const eventsOfRun = (store: Store, runId: string): Promise<EventOfRun[]> =>
+  store.all(sql`SELECT v.id, v.position, v.name, v.version, v.data, v.metadata, v.source, v.at, v.idempotency_key,
+      v.entity_id
     FROM batch_events b JOIN events v ON v.environment_id = b.environment_id AND v.position = b.position
     WHERE b.run_id = ${runId} ORDER BY b.position`);
 

@@ -6,7 +6,7 @@ import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { PollRequest } from "./queues.ts";
-import { cannotCompensate, definitionUnread, secretsDenied, UnsentJob } from "./unsent.ts";
+import { cannotCompensate, definitionUnread, eventDenied, secretsDenied, UnsentJob } from "./unsent.ts";
 
 export interface AssignmentsDeps {
   dispatcher: Pick<Dispatcher, "poll">;
@@ -75,7 +75,7 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
     if (events.length > 0) job.events = events;
   }
 
-  async function withSecrets(job: Job, { mayHave, compensates }: PollRequest): Promise<Job> {
+  async function withSecrets(job: Job, { rights, compensates }: PollRequest): Promise<Job> {
     if (job.compensating !== null && compensates === false) throw cannotCompensate(job);
     const chars = charsOf(job);
     if (chars > jobCharsMax)
@@ -89,11 +89,12 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
     const pinned = definitionOf(job);
     const { batch, secrets: names } = pinned instanceof Promise ? await pinned : pinned;
     if (batch) await addEvents(job);
+    if (rights && !(await rights.mayRead(job.events ?? [job.event]))) throw eventDenied(job);
     const { position } = job.events?.at(-1) ?? job.event;
     const sequence = sequences.sequenceAt(job.environmentId, position);
     job.sequence = typeof sequence === "object" ? await sequence : sequence;
     if (names.length === 0) return job;
-    if (mayHave && !(await mayHave(names))) throw secretsDenied(job);
+    if (rights && !(await rights.mayHave(names))) throw secretsDenied(job);
     const values = await secrets.valuesOf(job.environmentId, names).catch((error) => {
       throw new UnsentJob("SECRET_UNREADABLE", "a secret that the function declares cannot be read", error);
     });

@@ -1,9 +1,15 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { WholeLooks } from "../../../kit/whole-looks.ts";
-import type { Job } from "../jobs/rules.ts";
+import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { QueueHint } from "../runs/run.ts";
 import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
 import { type LimitedLanes, newLimitedLanes, noteHint } from "./limited-lanes.ts";
+
+/** What jobs may bring to a worker's credential. */
+export interface JobRights {
+  mayHave(secrets: readonly string[]): Promise<boolean>;
+  mayRead(events: readonly JobEvent[]): boolean | Promise<boolean>;
+}
 
 /** A worker asks this node for jobs. */
 export interface PollRequest {
@@ -18,8 +24,8 @@ export interface PollRequest {
   reports: boolean;
   /** Aborted when the worker went away. */
   signal: AbortSignal;
-  /** Whether the worker's credential may have these secrets; undefined allows all. */
-  mayHave?: ((secrets: readonly string[]) => Promise<boolean>) | undefined;
+  /** What the worker's credential may have; undefined allows all. */
+  rights?: JobRights | undefined;
   /** How long its leases last; the configured time when left out. */
   leaseMs?: number;
   /** The mark of its process; left out by one that does not tell itself from others of its name. */

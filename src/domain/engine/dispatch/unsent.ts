@@ -1,6 +1,7 @@
 import type { Log } from "../../../kit/log.ts";
 import { StoreError } from "../../../store/store.ts";
 import { type Job, leaseHashOf } from "../jobs/rules.ts";
+import { deniedCodes } from "../runs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 
 const isPassing = (cause: unknown): boolean => cause instanceof StoreError && cause.trouble !== "refused";
@@ -14,12 +15,15 @@ export class UnsentJob extends Error {
     super(message, { cause });
     this.name = "UnsentJob";
     this.code = code;
-    this.isPassing = code === secretDenied || code === compensationUnknown || isPassing(cause);
+    this.isPassing = ofWorker.includes(code) || isPassing(cause);
   }
 }
 
 const secretDenied = "SECRET_DENIED";
+const unreadable = "EVENT_DENIED";
 const compensationUnknown = "WORKER_CANNOT_COMPENSATE";
+/** Another worker may be sent the job. */
+const ofWorker = [...deniedCodes, compensationUnknown];
 
 /** Passing: a worker that registered as able to may undo the run. */
 export const cannotCompensate = ({ functionId }: Job): UnsentJob =>
@@ -30,6 +34,13 @@ export const secretsDenied = ({ functionId, functionVersion }: Job): UnsentJob =
   new UnsentJob(
     secretDenied,
     `the worker's credential may not read the secrets of version ${functionVersion} of function ${functionId}`,
+  );
+
+/** Passing likewise. */
+export const eventDenied = ({ functionId }: Job): UnsentJob =>
+  new UnsentJob(
+    unreadable,
+    `the worker's credential may not read the event that the run of function ${functionId} began with`,
   );
 
 export const definitionUnread = ({ functionId, functionVersion }: Job, cause: unknown): UnsentJob =>

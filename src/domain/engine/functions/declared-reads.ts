@@ -1,22 +1,13 @@
+import { actionsThatShow, allThingsOf, namesOfEvent, thingsOf } from "../../../access/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 
-/**
- * The caller who registers a function must be allowed to read the secrets it declares: its runs get their
- * values.
- */
-const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
-/**
- * Likewise the events that start it: its runs get their data. A pattern asks for all events that it matches.
- */
-const eventThings = ({ event }: TriggerInput): Thing[] =>
-  event
-    ? [event, `events:${event}`].map((name) => ({
-        type: "event",
-        id: name.replace(/>$/, "*"),
-        isPattern: /[*>]/.test(event),
-        action: "events:subscribe",
-      }))
-    : [];
+/** A pattern asks for all events that it matches. */
+const eventThings = ({ event = "" }: TriggerInput): Thing[] => {
+  if (event === "") return [];
+  const names = namesOfEvent(event.replace(/>$/, "*"));
+  return /[*>]/.test(event) ? allThingsOf("event", ...names) : thingsOf("event", ...names);
+};
+
 interface TriggerInput {
   event?: string | undefined;
 }
@@ -24,10 +15,19 @@ interface TriggerInput {
 export interface DeclaredReads {
   secrets?: readonly string[];
   triggers?: readonly TriggerInput[];
+  /** Of a function in push mode: its jobs go there, and no worker's credential is asked about them. */
+  endpointUrl?: string | undefined;
 }
-export const readThings = ({ secrets = [], triggers = [] }: DeclaredReads): Thing[] => [
-  ...secrets.map(secretThing),
+
+/**
+ * The caller who registers a function must be allowed to read the secrets it declares and the events that start it: its
+ * runs get their values. Those that are sent to an endpoint may be of any stream.
+ */
+export const readThings = ({ secrets = [], triggers = [], endpointUrl }: DeclaredReads): Thing[] => [
+  ...thingsOf("secret", ...secrets),
   ...triggers.flatMap(eventThings),
+  ...(endpointUrl ? allThingsOf("stream") : []),
 ];
+
 /** Actions that `readThings` asks for besides the operation's own. */
-export const alsoAsks = ["secrets:read", "events:subscribe"];
+export const alsoAsks = actionsThatShow("secret", "event", "stream");

@@ -288,7 +288,8 @@ const historyOperations = (functions: Functions) => [
         {
           entityVersion: version,
           reason: changeReason,
-          permit: ({ secrets, triggers }) => permit({ functionId, secrets, triggers }),
+          permit: ({ secrets, triggers, endpointUrl }) =>
+            permit({ functionId, secrets, triggers, endpointUrl }),
         },
         call.caller.id,
       ),

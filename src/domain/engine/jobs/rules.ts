@@ -6,8 +6,8 @@ import { type TraceContext, tracedFields } from "../../../kit/trace-context.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompensatingJob, CompletedStep, NewRun } from "../runs/run.ts";
 
-/** With its place in the log. */
-export type JobEvent = StoredEvent & { position: number };
+/** With its place in the log, and the stream that it belongs to. */
+export type JobEvent = StoredEvent & { position: number; entity_id: string | null };
 
 /** One execution of a run, as a worker gets it. Payloads stay JSON text until they are sent. */
 export interface Job {
@@ -118,6 +118,7 @@ export function jobOfClaim(
       source: row.event_source,
       at: row.event_at,
       idempotency_key: row.event_idempotency_key,
+      entity_id: row.event_entity_id,
     },
     completedSteps: steps,
     functionVersion: row.function_version,

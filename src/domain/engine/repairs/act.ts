@@ -1,3 +1,4 @@
+import type { HidesEvent } from "../../../access/things.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
@@ -17,8 +18,8 @@ import {
 export interface StarterRights {
   /** The deny policy that keeps this run from the starter. */
   refusalOf(target: { runId: string; stepId?: string }): Promise<Fault | undefined>;
-  /** Whether a deny policy keeps events of the name from the starter. */
-  hidesEvent(name: string): boolean | Promise<boolean>;
+  /** Whether a deny policy keeps the event from the starter. */
+  hidesEvent: HidesEvent;
 }
 
 export interface ActDeps {

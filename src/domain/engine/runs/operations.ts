@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { withoutHiddenInputs } from "../../../access/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
@@ -47,13 +48,14 @@ const words = (list: readonly (string | number)[]): string[] =>
     typeof status === "number" ? (runStatusWord(status) ?? (status === 0 ? [] : `${status}`)) : status || [],
   );
 
+const waits = ({ status, mode }: Run) => status === "waiting_for_capacity" && mode === "pull";
+
 /** Whether runs wait for a worker that is not there is looked up only where one waits. */
 async function served<Found extends Run>(
   serving: ConnectedWorkers,
   environmentId: string,
   found: readonly Found[],
 ): Promise<(Found & { unserved?: boolean })[]> {
-  const waits = ({ status, mode }: Run) => status === "waiting_for_capacity" && mode === "pull";
   const known = found.some(waits) ? await serving.fresh(environmentId) : undefined;
   if (!known) return [...found];
   return found.map((run) => ({ ...run, unserved: waits(run) && !known.has(run.functionId) }));
@@ -75,8 +77,9 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     ),
     async handle(input, call) {
       const run = await runs.get(call.environmentId, input.id);
-      const [shown] = await served(serving, call.environmentId, [run]);
-      return cutRun(shown!, input.maxValueBytes);
+      const [shown] = await served(serving, call.environmentId, await withoutHiddenInputs(call, [run]));
+      const isDenied = !shown!.unserved && waits(run) && (await runs.wasDenied(run.id));
+      return cutRun({ ...shown!, isDenied }, input.maxValueBytes);
     },
   }),
   unary({
@@ -124,7 +127,7 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         statuses: words([...(status === undefined ? [] : [status]), ...(many ?? [])]),
       };
       const page = await runs.list(call.environmentId, filter);
-      const shown = await served(serving, call.environmentId, page.runs);
+      const shown = await served(serving, call.environmentId, await withoutHiddenInputs(call, page.runs));
       return { ...page, runs: shown.map((run) => cutRun(run, maxValueBytes)) };
     },
   }),

@@ -30,6 +30,7 @@ interface RunRow {
   actor_id: string | null;
   worker_id: string | null;
   input: string | null;
+  input_stream: string | null;
   output: string | null;
   error: string | null;
   cancellation_cause: string | null;
@@ -53,8 +54,8 @@ interface RunRow {
 const plainColumns =
   sql.raw(`r.id, r.environment_id, r.function_id, r.function_version, r.event_id, r.event_name, r.mode,
   r.status, COALESCE(e.attempt, r.attempt) AS attempt, r.max_attempts, r.actor_id,
-  COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, r.output, r.error, r.cancellation_cause,
-  r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
+  COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, v.entity_id AS input_stream, r.output, r.error,
+  r.cancellation_cause, r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
   COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
   CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism,
   r.error_group`);
@@ -342,6 +343,7 @@ function toRun(row: RunRow): Run {
     actorId: row.actor_id,
     workerId: row.worker_id,
     input: row.input,
+    inputStream: row.input_stream,
     output: row.output,
     error: toError(row.error),
     cancellationCause: row.cancellation_cause,

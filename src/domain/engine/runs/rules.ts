@@ -139,3 +139,6 @@ export function compensatingJob(ending: string | null): CompensatingJob | null {
   const left = { interrupted, tries_left: compensationTriesMax - tries - 1 };
   return { status, ...(error && { error }), ...(cause !== null && { cause }), ...left };
 }
+
+/** Codes of jobs that deny policies keep from the credential of the worker that asked. */
+export const deniedCodes: readonly string[] = ["SECRET_DENIED", "EVENT_DENIED"];

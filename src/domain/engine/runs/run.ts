@@ -134,6 +134,8 @@ export interface Run {
   workerId: string | null;
   /** JSON text of the triggering event's data; null when the event is gone. */
   input: string | null;
+  /** The entity to whose stream that event belongs. */
+  inputStream: string | null;
   output: string | null;
   error: RunError | null;
   cancellationCause: string | null;

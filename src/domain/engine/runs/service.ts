@@ -42,7 +42,7 @@ import {
   renewLeases,
   type Silence,
 } from "./execution/leases.ts";
-import { openPutOff } from "./execution/put-off.ts";
+import { openPutOff, wasDenied } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
@@ -103,6 +103,8 @@ export interface Runs {
    * `putOffTriesMax` tries.
    */
   putOff: ReturnType<typeof openPutOff>;
+  /** See `wasDenied`. */
+  wasDenied(runId: string): Promise<boolean>;
   /**
    * Records that a report of this lease could not be decoded: without a valid one the run fails when the
    * lease ends.
@@ -225,6 +227,7 @@ export function openRuns(deps: RunsDeps): Runs {
     noteRefusal: async (refusal) =>
       void (await store.write((session) => noteRefusal(session, refusal, clock.now()))),
     noteDeviations: (reported) => store.write((session) => noteDeviations(session, reported)),
+    wasDenied: (runId) => wasDenied(store, runId),
     putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
     drain: reports.drain,
     ...leasesIn(deps),

@@ -84,9 +84,9 @@ const toAttributeMessage = ({
 
 const cutMessages = ({ cutValues = [] }: WithCuts) => cutValues.map((one) => ({ ...one }));
 
-/** `unserved`: it is queued, and no connected worker serves its function. */
+/** `unserved`: it is queued, and no connected worker serves its function; `isDenied`: none of these may have it. */
 export function toRunMessage(
-  run: Run & { unserved?: boolean } & WithCuts,
+  run: Run & { unserved?: boolean; isDenied?: boolean } & WithCuts,
 ): MessageInitShape<typeof RunSchema> {
   return {
     id: run.id,
@@ -117,7 +117,8 @@ export function toRunMessage(
     claimedAt: at(run.claimedAt),
     phase: run.isCompensating ? "compensating" : "",
     compensationFailed: run.undoFailed,
-    blockingReason: run.unserved ? "no_worker" : "",
+    blockingReason: run.unserved || run.isDenied ? "no_worker" : "",
+    blockingCause: run.isDenied ? "policy" : "",
     nondeterminism: run.deviations.map((step) => ({ ...step })),
     attributes: run.attributes.map(toAttributeMessage),
     errorGroup: run.errorGroup ?? "",

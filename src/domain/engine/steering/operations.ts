@@ -1,5 +1,6 @@
 import type { Value } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
+import { withoutHiddenInputs } from "../../../access/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
@@ -41,8 +42,10 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       (m) => ({ id: m.id, reason: m.reason }),
       (run: Run) => toRunMessage(run),
     ),
-    handle: (input, call) =>
-      steering.cancel(call.environmentId, input.id, input.reason ?? "", call.caller.id),
+    async handle(input, call) {
+      const run = await steering.cancel(call.environmentId, input.id, input.reason ?? "", call.caller.id);
+      return (await withoutHiddenInputs(call, [run]))[0]!;
+    },
   }),
   unary({
     name: "runs.pause",
@@ -142,11 +145,10 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       }),
       (run: Run) => toRunMessage(run),
     ),
-    handle: ({ runId, fromStep, skipSleep }, call) =>
-      steering.resume(
-        call.environmentId,
-        { runId, fromStep: fromStep || undefined, skipSleep },
-        call.caller.id,
-      ),
+    async handle({ runId, fromStep, skipSleep }, call) {
+      const asked = { runId, fromStep: fromStep || undefined, skipSleep };
+      const run = await steering.resume(call.environmentId, asked, call.caller.id);
+      return (await withoutHiddenInputs(call, [run]))[0]!;
+    },
   }),
 ];

@@ -195,11 +195,12 @@ const presenceOperations = (workers: Workers) => [
       (message) => fromWorkerMessage(message) as StreamMessage,
       toEngineMessage,
     ),
-    handle: (messages, call, permit) =>
-      workers.connect(call.environmentId, messages, call.signal, {
-        written: toJobMessage,
-        rights: rightsOf(call, permit),
-      }),
+    handle(messages, call, permit) {
+      // Who listens is asked about as the caller is now, however long the stream lasts.
+      call.onRenewed(() => {});
+      const rights = rightsOf(call, permit);
+      return workers.connect(call.environmentId, messages, call.signal, { written: toJobMessage, rights });
+    },
   }),
   unary({
     name: "workers.register",

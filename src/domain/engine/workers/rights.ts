@@ -1,13 +1,20 @@
+import {
+  allThingsOf,
+  screenOfKinds,
+  type ThingScreen,
+  thingsOf,
+  thingsOfEvent,
+} from "../../../access/things.ts";
 import type { Call, Permit, Thing } from "../../../kit/operation.ts";
+import type { JobRights } from "../dispatch/queues.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { ReportBody } from "./report-body.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 /** What deny policies let a worker's credential do. */
-export interface Rights {
+export interface Rights extends JobRights {
   /** Throws `permission_denied` unless it may serve these functions; asked again while the call lasts. */
   serve(serving: Serving): Promise<void>;
-  mayHave(secrets: readonly string[]): Promise<boolean>;
   /** False when no policy denies any secret. */
   secretsAreScreened(): boolean | Promise<boolean>;
   /**
@@ -30,7 +37,7 @@ export const functionThing = (id: string): Thing => ({ type: "function", id });
 
 export const servedThings = ({ functionIds, secrets }: Serving): Thing[] => [
   ...functionIds.map(functionThing),
-  ...secrets().map((id) => ({ type: "secret", id, action: "secrets:read" })),
+  ...thingsOf("secret", ...secrets()),
 ];
 
 /**
@@ -69,12 +76,18 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
     if (screen) for (const name of secrets) if (await screen.refusalOf([name])) return false;
     return true;
   },
+  mayRead(events) {
+    const screen = screenOfKinds(call, "event", "stream");
+    return screen === undefined || allows(screen, events);
+  },
   reported(sent) {
     // A malformed yield is refused by `checkReport`.
     const asked = sent.status === "yielded" ? sent.yield : undefined;
-    const functionId: unknown = asked?.function_id;
+    if (!asked) return sent;
+    const functionId: unknown = asked.function_id;
     if (typeof functionId === "string") return invoking(call, sent, functionId);
-    return Array.isArray(asked?.conditions) ? waiting(call, sent, asked.conditions) : sent;
+    const conditions = Array.isArray(asked.conditions) ? asked.conditions : [asked.event_filter ?? {}];
+    return conditions.some((one) => awaitedThings(one).length > 0) ? waiting(call, sent, conditions) : sent;
   },
 });
 
@@ -96,33 +109,35 @@ async function waiting<Sent extends ReportBody>(
   sent: Sent,
   conditions: readonly unknown[],
 ): Promise<Sent> {
-  for (const { names, screens } of conditions.flatMap(readThing))
-    for (const [action, type] of screens) {
-      const refused = await (await call.screen(action, type))?.refusalOf(names);
-      if (!refused) continue;
-      const message = `${type} ${names[0]!.slice(0, 200)} may not be waited for by this worker: ${refused.message}`;
-      return failing(sent, { message, code: "WAIT_REFUSED" });
-    }
+  const screen = await screenOfKinds(call, "event", "stream", "kv");
+  for (const things of screen ? conditions.map(awaitedThings) : []) {
+    const refused = await screen!.refusalOf(things);
+    if (!refused) continue;
+    const [{ type, id }] = things as [Thing];
+    const message = `${type} ${id.slice(0, 200)} may not be waited for by this worker: ${refused.message}`;
+    return failing(sent, { message, code: "WAIT_REFUSED" });
+  }
   return sent;
 }
 
-const streamScreens = [
-  ["entities:read", "stream"],
-  ["streams:read", "stream"],
-] as const;
-const keyScreens = [["secrets:read", "kv"]] as const;
+async function allows(
+  opening: ThingScreen | Promise<ThingScreen | undefined>,
+  events: Parameters<Rights["mayRead"]>[0],
+): Promise<boolean> {
+  const screen = await opening;
+  for (const event of events) if (await screen?.refusalOf(thingsOfEvent(event))) return false;
+  return true;
+}
 
-/** What a condition reads, as policies name it. */
-function readThing(condition: unknown): {
-  names: string[];
-  screens: readonly (readonly [action: string, type: string])[];
-}[] {
-  const { stream, key } = (condition ?? {}) as { stream?: unknown; key?: unknown };
+/** What a condition reads. An event that is met is handed over whole, and may be of any stream. */
+function awaitedThings(condition: unknown): Thing[] {
+  const { event, stream, key } = (condition ?? {}) as Record<"event" | "stream" | "key", unknown>;
+  if (typeof event === "string") return [...thingsOfEvent({ name: event }), ...allThingsOf("stream")];
   const { entity_id: id } = (stream ?? {}) as { entity_id?: unknown };
-  if (typeof id === "string") return [{ names: [id], screens: streamScreens }];
+  if (typeof id === "string") return thingsOf("stream", id);
   const { bucket, key: own } = (key ?? {}) as { bucket?: unknown; key?: unknown };
   if (typeof bucket !== "string" || typeof own !== "string") return [];
-  return [{ names: [`${bucket}/${own}`, bucket], screens: keyScreens }];
+  return thingsOf("kv", `${bucket}/${own}`, bucket);
 }
 
 /** Refusing the report would not help, because the next attempt would send it again. The run fails instead. */

@@ -67,7 +67,7 @@ const pollRequest = (
   functionIds,
   ...options,
   available: Math.min(options.available, pollJobsMax),
-  mayHave: rights?.mayHave,
+  rights,
   compensates,
 });
 

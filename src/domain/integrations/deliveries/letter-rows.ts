@@ -17,6 +17,9 @@ export interface LetterRow {
   due_at: Instant | null;
 }
 
+/** With the stream of its event, while the log has that. */
+export type ListedLetter = LetterRow & { entity_id: string | null };
+
 export type LetterKey = Pick<LetterRow, "environment_id" | "endpoint_id" | "event_id">;
 
 const fields =
@@ -40,8 +43,9 @@ export const listLetters = (
   reader: StoreReader,
   key: Pick<LetterKey, "environment_id" | "endpoint_id">,
   { limit, offset }: { limit: number; offset: number },
-): Promise<LetterRow[]> =>
-  reader.all(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${ofEndpoint(key)}
+): Promise<ListedLetter[]> =>
+  reader.all(sql`SELECT ${fields}, (SELECT entity_id FROM events WHERE events.id = webhook_dead_letters.event_id) AS entity_id
+    FROM webhook_dead_letters WHERE ${ofEndpoint(key)}
     ORDER BY position, event_id LIMIT ${limit} OFFSET ${offset}`);
 
 /** Counted up to `countCap`. */

@@ -1,10 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, namesOfEvent, thingsOfEvent } from "../../../access/things.ts";
 import { WebhookEndpointService } from "../../../gen/svc/v1/webhook_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { listed, listedById, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { safeCount } from "../../../kit/wkt.ts";
 import { allOf, parsePattern } from "../../realtime/pubsub/rules.ts";
-import type { LetterRow, ShownEndpoint, WebhookEndpoints } from "./service.ts";
+import type { ListedLetter, ShownEndpoint, WebhookEndpoints } from "./service.ts";
 import { toEndpoint, toEndpoints, toLetter, toLetters } from "./wire.ts";
 
 const text = Type.String();
@@ -22,7 +23,7 @@ const Letter = Type.Object({ endpointId: text, eventId: text });
 const read = { action: "webhooks:read", reads: true } as const;
 const manage = { action: "webhooks:manage" } as const;
 /** An endpoint carries events away: who makes one must be allowed to read all that its pattern matches. */
-const carries = { alsoAsks: ["events:subscribe"], costs: () => ["events:subscribe"] };
+const carries = { alsoAsks: actionsThatShow("event", "stream"), costs: () => ["events:subscribe"] };
 
 /** What a pattern matches; a text that is none is refused by its operation. */
 function matched(pattern: string | undefined): Thing[] {
@@ -168,8 +169,9 @@ const letterOperations = (deliveries: WebhookEndpoints): Operation[] => [
       ({ endpointId, limit, offset }) => ({ endpointId, limit, offset }),
       toLetters,
     ),
-    lists: listed(({ event_name }: LetterRow) => [event_name, `events:${event_name}`], {
+    lists: listed(({ event_name }: ListedLetter) => namesOfEvent(event_name), {
       ...{ under: "letters", type: "event" },
+      shows: ({ event_name: name, entity_id }: ListedLetter) => thingsOfEvent({ name, entity_id }),
     }),
     handle: ({ endpointId, ...page }, call) => deliveries.deadLetters(call.environmentId, endpointId, page),
   }),

@@ -17,7 +17,7 @@ import { openSend, type SendDeps } from "./sender.ts";
 import { Senders } from "./senders.ts";
 
 export type { ShownEndpoint } from "./endpoints.ts";
-export type { LetterRow } from "./letter-rows.ts";
+export type { LetterRow, ListedLetter } from "./letter-rows.ts";
 
 export interface WebhookEndpointsDeps extends Omit<SendDeps, "clock"> {
   store: Store;
@@ -62,7 +62,7 @@ export function openDeliveries(deps: WebhookEndpointsDeps) {
       environmentId: string,
       endpointId: string,
       page: { limit: number; offset: number },
-    ): Promise<{ letters: letters.LetterRow[]; totalCount: number }> {
+    ): Promise<{ letters: letters.ListedLetter[]; totalCount: number }> {
       await endpoints.find(environmentId, endpointId);
       const key = { environment_id: environmentId, endpoint_id: endpointId };
       const size = { limit: pageSize(page.limit), offset: pageOffset(page.offset) };

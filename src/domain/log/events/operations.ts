@@ -1,4 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
+import {
+  actionsThatShow,
+  allThingsOf,
+  namesOfEvent,
+  screenOfKinds,
+  thingsOfEvent,
+} from "../../../access/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
@@ -71,7 +78,7 @@ const toBody = ({ eventId, runIds, position, notices, unserved, delayed }: Emitt
 
 /** The names by which a deny policy may mean an event: its own, and the one subscribers use. */
 const about = (name: string): (string | Thing)[] => [name, { type: "event", id: `events:${name}` }];
-const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
+const namesOf = ({ name }: { name: string }) => namesOfEvent(name);
 const alsoAsks = ["functions:invoke"];
 
 const originOf = ({ environmentId, runId, traceparent }: Call) => ({
@@ -302,9 +309,11 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     }),
     rest: "GET /api/v1/events",
     async handle({ schemaVersion, max_value_bytes, ...input }, call) {
-      const screen = await call.screen("events:subscribe", "event");
+      const screen = await screenOfKinds(call, "event", "stream");
       const page = screen
-        ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
+        ? await screenedPage(log, call.environmentId, input, (event) =>
+            screen.refusalOf(thingsOfEvent(event)),
+          )
         : await log.list(call.environmentId, input);
       const shown =
         schemaVersion === undefined
@@ -354,7 +363,12 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     }),
     rest: "GET /api/v1/events/names",
     lists: listed(namesOf, { under: "names" }),
-    handle: (input, call) => log.names(call.environmentId, input),
+    async handle(input, call) {
+      const { names, ...page } = await log.names(call.environmentId, input);
+      // A count would tell of the events of hidden streams.
+      const hidden = await (await screenOfKinds(call, "stream"))?.refusalOf(allThingsOf("stream"));
+      return { names: hidden ? names.map((one) => ({ ...one, count: 0 })) : names, ...page };
+    },
   }),
   unary({
     name: "events.get",
@@ -363,8 +377,10 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     reads: true,
     waitsFor: "log",
     input: Type.Object({ id: described(Id, "Id of the event (`evt_…`)."), ...upcastField, ...cutField }),
-    about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
-    finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
+    about: ({ id, name, entity_id }: { id: string; name?: string; entity_id?: string }) =>
+      name === undefined ? [id] : thingsOfEvent({ name, entity_id }),
+    alsoAsks: actionsThatShow("stream"),
+    finds: (found, { id }) => ({ ...(found as { name: string; entity_id?: string }), id }),
     output: EventRecord,
     rest: "GET /api/v1/events/{id}",
     async handle({ id, schemaVersion, max_value_bytes }, call) {

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, namesOfEvent, thingsOf } from "../../../access/things.ts";
 import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
@@ -22,7 +23,8 @@ import {
   type StreamAppend,
   type StreamEventInput,
 } from "./rules.ts";
-import type { Emitted, HistoryPage, StreamInfo, StreamPage, Streams } from "./service.ts";
+import { requireReadable, withoutHidden } from "./screened.ts";
+import type { Emitted, StreamInfo, StreamPage, Streams } from "./service.ts";
 import {
   fromAppend,
   fromAppendBody,
@@ -61,17 +63,13 @@ const Batch = Type.Object({
 /** An append is an event too: a policy that denies the event denies the append. */
 const aboutAppend = (id: string, eventName: string): (string | Thing)[] => [
   id,
-  { type: "event", id: eventName, action: "events:emit" },
-  { type: "event", id: `events:${eventName}`, action: "events:emit" },
+  ...namesOfEvent(eventName).map((name) => ({ type: "event", id: name, action: "events:emit" })),
 ];
 const appendAsks = ["events:emit", "functions:invoke"];
 
 /** Two actions name the reading of a stream; a policy may deny either. */
-const aboutRead = ({ entityId: id }: { entityId: string }): (string | Thing)[] => [
-  id,
-  { type: "stream", id, action: "streams:read" },
-];
-const readAsks = ["streams:read"];
+const aboutRead = ({ entityId: id }: { entityId: string }) => [id, ...thingsOf("stream", id)];
+const readAsks = actionsThatShow("stream");
 
 const originOf = ({ environmentId, runId, traceparent }: Call) => ({
   ...{ environmentId, source: "api", runId, traceparent },
@@ -155,7 +153,7 @@ const rangeOf = ({ entityId: id, fromVersion, direction }: Static<typeof Read>) 
   direction: directionOf(direction),
 });
 
-const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
+const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe): Operation[] => [
   unary({
     name: "streams.list",
     action: "entities:read",
@@ -219,10 +217,12 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
       { decode: (body) => withNumbers(body, ["fromVersion", "limit", "schemaVersion"]), encode: toPageBody },
     ),
     async handle(input, call): Promise<StreamPage> {
-      const { environmentId, runId } = call;
+      const { environmentId } = call;
+      const runId = call.runId !== undefined && (await mayServe(call)) ? call.runId : undefined;
       const limit = requireCount("limit", input.limit);
       const schemaVersion = requireCount("schemaVersion", input.schemaVersion);
       const page = await streams.read(environmentId, { ...rangeOf(input), limit }, runId);
+      await requireReadable(page, call);
       if (schemaVersion === 0) return page;
       return { ...page, events: await schemas.broughtUp(environmentId, page.events, schemaVersion) };
     },
@@ -262,7 +262,7 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
         since: timeBound("fromTimestamp", input.fromTimestamp),
         until: timeBound("toTimestamp", input.toTimestamp),
       });
-      const allowed = await withoutDeniedRuns(page, call);
+      const allowed = await withoutHidden(page, call);
       if (version === 0) return allowed;
       const events = allowed.entries.map(({ event }) => event);
       const broughtUp = await schemas.broughtUp(environmentId, events, version);
@@ -287,23 +287,10 @@ const readOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
       }),
     }),
     rest: "GET /api/v1/runs/{id}/streams",
-    lists: listed((id: string) => [id], { under: "entity_ids", type: "stream", also: "entities:read" }),
+    lists: listed((id: string) => [id], { under: "entity_ids", type: "stream" }),
     handle: async ({ id }, call) => ({ entity_ids: await streams.ofRun(call.environmentId, id) }),
   }),
 ];
-
-/** Leaves out the runs that deny policies keep from the caller. */
-async function withoutDeniedRuns(page: HistoryPage, call: Call): Promise<HistoryPage> {
-  const screen = await call.screen("runs:read", "run");
-  if (!screen) return page;
-  const entries = [];
-  for (const { event, runs } of page.entries) {
-    const allowed = [];
-    for (const run of runs) if (!(await screen.refusalOf([run.id]))) allowed.push(run);
-    entries.push({ event, runs: allowed });
-  }
-  return { ...page, entries };
-}
 
 const SnapshotInput = Type.Object({
   entityId,
@@ -392,8 +379,11 @@ const keptOperations = (streams: Streams): Operation[] => [
   }),
 ];
 
-export const streamsOperations = (streams: Streams, schemas: Upcasts): Operation[] => [
+/** Whether the caller may be a worker: what another one reads is no part of a run, whatever header it sends. */
+export type MayServe = (call: Call) => Promise<boolean>;
+
+export const streamsOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe): Operation[] => [
   ...appendOperations(streams),
-  ...readOperations(streams, schemas),
+  ...readOperations(streams, schemas, mayServe),
   ...keptOperations(streams),
 ];

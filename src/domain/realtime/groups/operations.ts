@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../access/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
 import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";
@@ -179,7 +180,7 @@ const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "ca
     name: "groups.join",
     action: "events:emit",
     waitsFor: "feed",
-    alsoAsks: ["events:subscribe"],
+    alsoAsks: actionsThatShow("event", "stream"),
     // A member takes deliveries from the others, which is more than reading.
     costs: () => ["events:subscribe"],
     summary: "Deliveries to one member of a consumer group; each goes to one member at a time.",

@@ -20,6 +20,8 @@ export interface DeliveryFacts {
   source: "user" | "system";
   /** The event's name; undefined for messages and frames. */
   eventName?: string | undefined;
+  /** The entity to whose stream the event belongs. */
+  stream?: string | undefined;
   /** What filters see as `event`, beside its id, data, metadata and time. */
   event?: EventWords;
   /** Counts from 1 how often a group has delivered it; always 1 outside groups. */
@@ -43,6 +45,7 @@ export class Delivery implements DeliveryFacts {
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
   readonly eventName: string | undefined;
+  readonly stream: string | undefined;
   readonly attempt: number;
   readonly event?: EventWords;
   /** Cache of `eventFrame`: the text that frames of one form have in common. */
@@ -59,6 +62,7 @@ export class Delivery implements DeliveryFacts {
     this.sequence = facts.sequence;
     this.source = facts.source;
     this.eventName = facts.eventName;
+    this.stream = facts.stream;
     this.attempt = facts.attempt ?? 1;
     if (facts.event) this.event = facts.event;
   }
@@ -110,6 +114,7 @@ export function deliveriesOf(event: LoggedEvent): TopicDelivery[] {
   const facts = {
     eventId: event.id,
     eventName: event.name,
+    stream: event.entity_id ?? undefined,
     custom: event.metadata,
     at: event.at,
     sequence: event.position,

@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
+import type { FrameTopic } from "./frame-things.ts";
 import {
   frameBytesMax,
   frameEnvironmentBytesMax,
@@ -39,9 +40,9 @@ export interface Frames {
    * Never throws. Drops frames of an environment id that is no frame token, and of the platform's own
    * streams.
    */
-  publish(environmentId: string, topic: string, payload: Record<string, unknown>): void;
+  publish(environmentId: string, topic: FrameTopic, payload: Record<string, unknown>): void;
   /** The same with a payload that is JSON text, and the place that a subscription can resume behind. */
-  send(environmentId: string, frame: Frame): void;
+  send(environmentId: string, frame: Frame & { topic: FrameTopic }): void;
   /** Whether run frames of this environment, or of any, have readers on some node. */
   wantsRuns(environmentId?: string): boolean;
   /** The same of any kind. */

@@ -2,6 +2,7 @@ import { type Clock, rfc3339 } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { paced } from "../../../kit/paced.ts";
 import type { SchemaChange } from "../../log/schemas/service.ts";
+import type { FrameTopic } from "./frame-things.ts";
 import type { Frames } from "./frames.ts";
 import { movedFrameMs, movedThingsMax } from "./limits.ts";
 
@@ -100,7 +101,7 @@ export const endpointFrames = webhookFrames("webhook_endpoint", "moved");
 export const schemaFrames =
   ({ clock, frames }: MovedFramesDeps) =>
   ({ environmentId, ...told }: SchemaChange): void => {
-    const topic =
+    const topic: FrameTopic =
       told.change === "enforcement"
         ? "system.enforcement.updated"
         : `system.schema.${told.eventName}.${told.change}`;

@@ -1,8 +1,9 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../access/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
 import { changedListActions, listThingsOf, readsOf } from "./changed-lists.ts";
-import { allOf, configOf, namesOf, parsedPattern, parsePattern } from "./rules.ts";
+import { allOf, configOf, namesOf, parsedPattern, parsePattern, thingNamedBy } from "./rules.ts";
 import { socketBinding } from "./socket-binding.ts";
 import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
@@ -42,11 +43,20 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
     platformAction: "platform:tenants:read",
     about({ pattern: text, consumerGroup }: SubscribeGateInput) {
       const pattern = parsePattern(text);
-      const shown = [...namesOf(pattern), ...configOf(pattern), ...listThingsOf(pattern)];
+      const shown = [
+        ...namesOf(pattern),
+        ...thingNamedBy(pattern),
+        ...configOf(pattern),
+        ...listThingsOf(pattern),
+      ];
       return consumerGroup ? [...shown, `group:${consumerGroup}`, ...allOf(pattern)] : shown;
     },
     alsoAsks: [
-      ...new Set(["events:emit", "secrets:read", ...changedListActions].filter((one) => one !== action)),
+      ...new Set(
+        ["events:emit", ...changedListActions, ...actionsThatShow("config", "run", "stream")].filter(
+          (one) => one !== action,
+        ),
+      ),
     ],
     // A member of a group takes deliveries from the others, and creates the group where there is none. Frames
     // of config carry the documents, those of changed lists belong to who may read the lists.

@@ -1,3 +1,4 @@
+import { allThingsOf, namesOfEvent, thingsOf } from "../../../access/things.ts";
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";
@@ -96,7 +97,7 @@ export function parsePattern(text: string): Pattern {
  * prefix.
  */
 export const namesOf = ({ namespace, text }: Pattern): string[] =>
-  namespace === "events" ? [text, text.slice("events:".length)] : [text];
+  namespace === "events" ? namesOfEvent(text.slice("events:".length)) : [text];
 
 /** Undefined for a text that is no pattern: its operation refuses it, in the same words whether there are policies or not. */
 export function parsedPattern(text: string): Pattern | undefined {
@@ -114,17 +115,34 @@ export function namesOfText(text: string): string[] {
   return pattern ? namesOf(pattern) : [];
 }
 
+/** The one run or the one stream that the pattern names. */
+export function thingNamedBy(pattern: Pattern): Thing[] {
+  const runId = literalRun(pattern);
+  if (runId !== undefined) return thingsOf("run", runId);
+  const { namespace, tokens } = pattern;
+  // With more segments the id may be longer: each delivery is asked about then.
+  const isOfOne = namespace === "entity" && tokens.length === 4 && tokens[2] !== "*";
+  return isOfOne ? thingsOf("stream", tokens[2]!) : [];
+}
+
+/** Streams whose events the pattern may match: ids and names may have dots. */
+function streamsOf({ namespace, tokens }: Pattern): Thing[] {
+  if (namespace === "topic") return [];
+  const [, , first = ">", ...rest] = namespace === "entity" ? tokens : [];
+  if (first === "*" || first === ">") return allThingsOf("stream");
+  return rest.length === 1 && rest[0] !== ">"
+    ? thingsOf("stream", first)
+    : allThingsOf("stream", first, `${first}.*`);
+}
+
 /**
  * Everything that the pattern matches. What one member of a group gets no other member gets, so each member
  * must be allowed to read all of it.
  */
-export const allOf = (pattern: Pattern): Thing[] =>
-  namesOf(pattern).map((name) => ({
-    type: "event",
-    id: name.replace(/>$/, "*"),
-    isPattern: true,
-    action: "events:subscribe",
-  }));
+export const allOf = (pattern: Pattern): Thing[] => [
+  ...allThingsOf("event", ...namesOf(pattern).map((name) => name.replace(/>$/, "*"))),
+  ...streamsOf(pattern),
+];
 
 /** The config documents that the pattern's frames are of, which are not shown to who may not read them. */
 export function configOf({ namespace, tokens }: Pattern): Thing[] {

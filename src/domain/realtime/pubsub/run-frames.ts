@@ -2,6 +2,7 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
+import type { FrameTopic } from "./frame-things.ts";
 import type { Frames } from "./frames.ts";
 import { endsWaitingMax, frameSliceMax, quickRunMs, replayMax } from "./limits.ts";
 import { openLookupQueue } from "./lookup-queue.ts";
@@ -11,7 +12,7 @@ import { runMoves } from "./rules.ts";
 /** A frame of a run. Clients take the run's result from `output` or `error` of the frame that ends it. */
 export interface RunFrame {
   environmentId: string;
-  topic: string;
+  topic: FrameTopic;
   /** JSON text. */
   data: string;
   at: Instant;

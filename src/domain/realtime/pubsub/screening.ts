@@ -1,7 +1,16 @@
+import {
+  screenOfKinds,
+  type ThingKind,
+  type ThingScreen,
+  thingsOf,
+  thingsOfEvent,
+} from "../../../access/things.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Call, Screen } from "../../../kit/operation.ts";
+import type { Call, Thing } from "../../../kit/operation.ts";
 import type { Delivery } from "./delivery.ts";
+import { shownByFrames, thingsOfFrame } from "./frame-things.ts";
+import type { Pattern } from "./rules.ts";
 
 /**
  * The caller whose deliveries are screened. `onRenewed` tells of each time that its rights were read again.
@@ -21,15 +30,26 @@ export interface DeliveryScreening {
 /** Deliveries that may wait for a decision about an earlier one; beyond that the subscription ends. */
 const undecidedMax = 10_000;
 
-/**
- * The names under which policies may refuse a delivery: its topic, and for an event its name on any topic.
- */
-const namesOf = ({ topic, eventName: event }: Delivery): string[] =>
-  event === undefined
-    ? [topic]
-    : topic === `events:${event}`
-      ? [topic, event]
-      : [topic, `events:${event}`, event];
+/** The kinds of things that the pattern's deliveries show; each of them is an event of its topic's name, too. */
+function shownBy({ namespace, tokens }: Pattern): ThingKind[] {
+  if (namespace === "events" || namespace === "entity") return ["event", "stream"];
+  if (namespace === "topic") return ["event"];
+  return [
+    ...new Set<ThingKind>(["event", ...shownByFrames(namespace === "system" ? tokens[1]! : namespace)]),
+  ];
+}
+
+/** What policies are asked about before a delivery: its topic, and what it shows. Undefined: it cannot be told. */
+function thingsOfDelivery(delivery: Delivery): Thing[] | undefined {
+  const { topic, eventName: name, stream: entity_id, source } = delivery;
+  const shown =
+    name !== undefined
+      ? thingsOfEvent({ name, entity_id })
+      : source === "system"
+        ? thingsOfFrame(delivery)
+        : [];
+  return shown && [...thingsOf("event", topic), ...shown];
+}
 
 const undecided = () =>
   new Fault(
@@ -40,7 +60,11 @@ const undecided = () =>
     },
   );
 
-export type OpenScreening = (caller: Screened, ended: (fault: Fault) => void) => DeliveryScreening;
+export type OpenScreening = (
+  caller: Screened,
+  pattern: Pattern,
+  ended: (fault: Fault) => void,
+) => DeliveryScreening;
 
 export function openScreenings(metrics: Metrics): OpenScreening {
   const denied = metrics.counter({
@@ -48,8 +72,9 @@ export function openScreenings(metrics: Metrics): OpenScreening {
     help: "Deliveries that deny policies kept from a subscriber of a wider pattern.",
   })();
 
-  return (caller, ended) => {
-    let screen: Screen | undefined;
+  return (caller, pattern, ended) => {
+    const kinds = shownBy(pattern);
+    let screen: ThingScreen | undefined;
     let last: Promise<void> | undefined;
     let waiting = 0;
 
@@ -59,7 +84,8 @@ export function openScreenings(metrics: Metrics): OpenScreening {
         if (refused) denied.add(1);
         return refused === undefined;
       };
-      const refused = screen.refusalOf(namesOf(delivery));
+      const things = thingsOfDelivery(delivery);
+      const refused = things ? screen.refusalOf(things) : undecided();
       return refused instanceof Promise ? refused.then(judged) : judged(refused);
     }
 
@@ -81,7 +107,7 @@ export function openScreenings(metrics: Metrics): OpenScreening {
 
     return {
       look() {
-        const found = caller.screen("events:subscribe", "event");
+        const found = screenOfKinds(caller, ...kinds);
         if (found instanceof Promise)
           return found.then((read) => {
             screen = read;

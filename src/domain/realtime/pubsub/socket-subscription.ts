@@ -68,7 +68,7 @@ export class SocketSubscription implements Member {
     this.pattern = spec.pattern.text;
     this.group = group;
     this.#options = options;
-    this.#screening = screeningOf(socket.caller, (fault) => this.ended(fault));
+    this.#screening = screeningOf(socket.caller, spec.pattern, (fault) => this.ended(fault));
   }
 
   /** The caller's rights to these are asked about for as long as the subscription lasts. */

@@ -84,7 +84,7 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
       let start: Start | undefined;
       const release = holdings.acquire(holder);
       const deliveries = carry(signal, async (sink) => {
-        const screening = screeningOf(caller, (fault) => sink.end(fault));
+        const screening = screeningOf(caller, spec.pattern, (fault) => sink.end(fault));
         await screening.look();
         const broadcast: Broadcast = { publish: (_spec, delivery) => sink.push(delivery) };
         const accepted = (acceptedStart: Start | undefined) => {

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { actionsThatShow, asksOf, screenOfAsks, thingsOf } from "../../../access/things.ts";
 import { CausalityService } from "../../../gen/svc/v1/causality_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { type Call, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
@@ -57,13 +58,15 @@ const linkJson = ({ cause, effect, relation }: CausalLink) => ({
 /** Policies about what is asked for by its id; those about names are asked for each thing of the answer. */
 const aboutId = ({ kind, id }: { kind: string; id: string }): (string | Thing)[] => [
   id,
-  ...(kind === "run" ? [{ type: "run", id, action: "runs:read" }] : []),
+  ...(kind === "run" ? thingsOf("run", id) : []),
 ];
 
-const hiderOf =
-  (call: Call): Hides =>
-  async ({ type, action, names }) =>
-    (await call.screen(action, type))?.refusalOf(names);
+const asks = [...asksOf("event", "stream", "run", "webhook"), { action: "runs:cancel", type: "run" }];
+
+async function hiderOf(call: Call): Promise<Hides> {
+  const screen = await screenOfAsks(call, asks);
+  return async (things) => screen?.refusalOf(things);
+}
 
 function idOf(kind: string, id: string): string {
   if (kind === "message") return String(positionOf(id));
@@ -75,7 +78,7 @@ export const causalityOperations = (causality: Causality): Operation[] => [
   unary({
     name: "causality.get",
     action: "runs:read",
-    alsoAsks: ["events:subscribe", "webhooks:read"],
+    alsoAsks: actionsThatShow("event", "stream", "webhook"),
     costs: () => ["events:subscribe", "webhooks:read"],
     summary:
       "What led to a thing and what it led to, level by level: events, runs, appends, messages, webhooks.",
@@ -141,7 +144,7 @@ export const causalityOperations = (causality: Causality): Operation[] => [
         hidden: hiddenCount,
       }),
     ),
-    handle: ({ kind, id, direction = "", depth, limit }, call) =>
+    handle: async ({ kind, id, direction = "", depth, limit }, call) =>
       causality.explain(
         call.environmentId,
         {
@@ -150,7 +153,7 @@ export const causalityOperations = (causality: Causality): Operation[] => [
           depth: countOf("depth", depth, { fallback: causalDepthDefault, most: causalDepthMax }),
           most: countOf("limit", limit, { fallback: causalThingsDefault, most: causalThingsMax }),
         },
-        hiderOf(call),
+        await hiderOf(call),
       ),
   }),
   unary({
@@ -175,7 +178,7 @@ export const causalityOperations = (causality: Causality): Operation[] => [
         ...{ cancelled, over: overCount, hidden: hiddenCount, truncated: isTruncated },
       }),
     ),
-    handle: ({ runId, reason = "" }, call) =>
-      causality.cancelSubtree(call.environmentId, { runId, reason }, hiderOf(call)),
+    handle: async ({ runId, reason = "" }, call) =>
+      causality.cancelSubtree(call.environmentId, { runId, reason }, await hiderOf(call)),
   }),
 ];

@@ -137,8 +137,10 @@ export const lettersAt = (
     endpoint_id: string;
     event_id: string;
     event_name: string;
+    entity_id: string | null;
     dead_at: Instant;
-  }>(sql`SELECT l.endpoint_id, l.event_id, l.event_name, l.dead_at
+  }>(sql`SELECT l.endpoint_id, l.event_id, l.event_name, l.dead_at,
+      (SELECT v.entity_id FROM events v WHERE v.id = l.event_id) AS entity_id
     FROM ${reader.seams.rowsFrom("i", {
       endpoint_id: column.text(pairs.map(([endpointId]) => endpointId)),
       event_id: column.text(pairs.map(([, eventId]) => eventId)),

@@ -7,7 +7,7 @@ import { type CausalThing, openThings, type RunStatusOf } from "./things.ts";
 import { walk } from "./walk.ts";
 
 /** Why a caller may not see a thing; undefined: it may. */
-export type Hides = (resource: CausalThing["resource"]) => Promise<Fault | undefined>;
+export type Hides = (things: CausalThing["shows"]) => Promise<Fault | undefined>;
 
 export interface CausalQuery {
   thing: CausalName;
@@ -71,7 +71,7 @@ export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causa
     async explain(environmentId, { thing, directions, depth, most }, hides) {
       const [root] = (await things(environmentId, [thing])).values();
       if (!root) throw missing(thing.kind, thing.id);
-      const refused = await hides(root.resource);
+      const refused = await hides(root.shows);
       if (refused) throw refused;
       const walked = await walk(store, [thing], directions, { environmentId, depth, most });
       const found = await things(
@@ -81,7 +81,7 @@ export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causa
       const shown = new Map<string, CausalThing>();
       let hiddenCount = 0;
       for (const [text, one] of found) {
-        if (await hides(one.resource)) hiddenCount++;
+        if (await hides(one.shows)) hiddenCount++;
         else shown.set(text, { ...one, depth: walked.depths.get(text)!.depth });
       }
       return {
@@ -110,7 +110,7 @@ export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causa
           seen.add(run.id);
           const known = found.get(textOf(run));
           if (!known) continue;
-          if (await hides({ ...known.resource, action: "runs:cancel" })) tree.hiddenCount++;
+          if (await hides([{ type: "run", id: run.id, action: "runs:cancel" }])) tree.hiddenCount++;
           else if (ended.has(known.status) || !(await cancel(environmentId, run.id, reason)))
             tree.overCount++;
           else tree.cancelled.push(run.id);

@@ -1,4 +1,6 @@
+import { thingsOf, thingsOfEvent } from "../../../access/things.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import type { Thing } from "../../../kit/operation.ts";
 import * as rows from "./rows.ts";
 import { type CausalKind, type CausalName, pairOf, readPair, textOf } from "./rules.ts";
 
@@ -10,20 +12,13 @@ export interface CausalThing extends CausalName {
   /** Negative for causes. */
   depth: number;
   entity?: { id: string; version: number };
-  /** The resource that deny policies know it by, and its names there. */
-  resource: { type: string; action: string; names: readonly string[] };
+  /** What deny policies are asked about. */
+  shows: readonly Thing[];
 }
 
 type Found = Omit<CausalThing, "depth">;
 
 const plain = { name: "", status: "" };
-const asEvent = (name: string) => ({
-  type: "event",
-  action: "events:subscribe",
-  names: [name, `events:${name}`],
-});
-const asRun = (id: string) => ({ type: "run", action: "runs:read", names: [id] });
-const asWebhook = (id: string) => ({ type: "webhook", action: "webhooks:read", names: [id] });
 
 type Read = (reader: rows.CausalReader, look: rows.CausalLook) => Promise<Found[]>;
 
@@ -33,12 +28,12 @@ export type RunStatusOf = (stored: string, state: string | null) => string;
 const readers = (statusOf: RunStatusOf): Record<CausalKind, Read> => ({
   event: async (reader, look) =>
     (await rows.eventsById(reader, look)).map(({ id, name, at, entity_id, entity_version }) => ({
-      ...{ ...plain, kind: "event", id, name, at, resource: asEvent(name) },
+      ...{ ...plain, kind: "event", id, name, at, shows: thingsOfEvent({ name, entity_id }) },
       ...(entity_id !== null && { entity: { id: entity_id, version: entity_version! } }),
     })),
   run: async (reader, look) =>
     (await rows.runsById(reader, look)).map(({ id, function_id: name, status, state, created_at: at }) => ({
-      ...{ kind: "run", id, name, status: statusOf(status, state), at, resource: asRun(id) },
+      ...{ kind: "run", id, name, status: statusOf(status, state), at, shows: thingsOf("run", id) },
     })),
   async step(reader, { environmentId, ids }) {
     const found: Found[] = [];
@@ -48,7 +43,7 @@ const readers = (statusOf: RunStatusOf): Record<CausalKind, Read> => ({
       if (step)
         found.push({
           ...{ kind: "step", id, name: step.name, status: step.status, at: step.created_at },
-          resource: asRun(pair[0]),
+          shows: thingsOf("run", pair[0]),
         });
     }
     return found;
@@ -56,16 +51,16 @@ const readers = (statusOf: RunStatusOf): Record<CausalKind, Read> => ({
   message: async (reader, look) =>
     (await rows.messagesAt(reader, look)).map(({ position, topic, at }) => ({
       ...{ ...plain, kind: "message", id: String(position), name: topic, at },
-      resource: { type: "event", action: "events:subscribe", names: [`topic:${topic}`] },
+      shows: thingsOf("event", `topic:${topic}`),
     })),
   delivery: async (reader, look) =>
     (await rows.deliveriesById(reader, look)).map(({ id, source_id: name, status, created_at: at }) => ({
-      ...{ kind: "delivery", id, name, status, at, resource: asWebhook(name) },
+      ...{ kind: "delivery", id, name, status, at, shows: thingsOf("webhook", name) },
     })),
   letter: async (reader, { environmentId, ids }) =>
     (await rows.lettersAt(reader, environmentId, ids.map(readPair))).map((one) => ({
       ...{ ...plain, kind: "letter", id: pairOf(one.endpoint_id, one.event_id), name: one.endpoint_id },
-      ...{ at: one.dead_at, resource: asEvent(one.event_name) },
+      ...{ at: one.dead_at, shows: thingsOfEvent({ name: one.event_name, entity_id: one.entity_id }) },
     })),
 });
 

@@ -1,7 +1,32 @@
+import type { ThingKind } from "../../../access/things.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { type ExportedTable, type ExportSection, exportSections } from "../../../store/exported-tables.ts";
 import type { Row } from "../../../store/store.ts";
 import { exportRetryAfterSeconds } from "./limits.ts";
+
+/** The kinds of things whose rows a section has; the audit is about calls, as a whole. */
+const kindsOf: Readonly<Record<ExportSection, readonly ThingKind[]>> = {
+  environments: ["environment"],
+  functions: ["function"],
+  events: ["event", "stream"],
+  streams: ["stream"],
+  snapshots: ["stream"],
+  runs: ["run"],
+  steps: ["run"],
+  projections: ["projection"],
+  schemas: ["schema"],
+  kv: ["kv"],
+  config: ["config"],
+  policies: ["policy"],
+  roles: ["role"],
+  users: ["user"],
+  audit: [],
+  webhooks: ["webhook"],
+};
+
+export const kindsOfSections = (sections: Iterable<ExportSection>): ThingKind[] => [
+  ...new Set([...sections].flatMap((section) => kindsOf[section])),
+];
 
 const isSection = (name: string): name is ExportSection =>
   (exportSections as readonly string[]).includes(name);

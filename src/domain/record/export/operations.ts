@@ -1,7 +1,9 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, allThingsOf } from "../../../access/things.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
+import { kindsOfSections, sectionsOf } from "./lines.ts";
 import type { Exports } from "./service.ts";
 
 const ExportInput = Type.Object({
@@ -25,6 +27,12 @@ export const exportOperations = (exports: Exports): Operation[] => [
     summary:
       "Everything of the org but secrets, as NDJSON: a line a row, the last with counts and a checksum.",
     input: ExportInput,
+    // An export leaves nothing out: it is refused whole, by what keeps anything of these sections from its caller.
+    about: ({ include }: Static<typeof ExportInput>) => [
+      "*",
+      ...kindsOfSections(sectionsOf(include)).flatMap((kind) => allThingsOf(kind)),
+    ],
+    alsoAsks: actionsThatShow(...kindsOfSections(sectionsOf(undefined))),
     rest: {
       route: "GET /api/v1/export",
       encode: (body) => ({

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { withoutHiddenInputs } from "../../../access/things.ts";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
@@ -93,7 +94,9 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       { decode: (body) => withNumbers(body, ["maxValueBytes"]), encode: snapshotJson },
     ),
     async handle({ runId, timestamp: at, maxValueBytes }, call) {
-      return cutState(await history.stateAt(call.environmentId, runId, instant(at)), maxValueBytes);
+      const state = await history.stateAt(call.environmentId, runId, instant(at));
+      const [run] = await withoutHiddenInputs(call, [state.run]);
+      return cutState({ ...state, run: run! }, maxValueBytes);
     },
   }),
   unary({

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { thingsOfMessage } from "../../../access/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
@@ -100,9 +101,10 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
       }),
     },
     // What is shown is the event's payload.
-    lists: listed(({ topic }: { topic: string }) => [topic, topic.replace(/^events:/, "")], {
-      under: "items",
-      type: "event",
+    lists: listed(({ topic }: { topic: string }) => [topic], {
+      ...{ under: "items", type: "event" },
+      shows: (letter: { topic: string; entity_id: string }) =>
+        thingsOfMessage({ ...letter, entity_id: letter.entity_id || null }),
     }),
     async handle(input, call) {
       const { items, ...page } = await outbox.deadLetters(call.environmentId, input);

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../access/things.ts";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
@@ -57,7 +58,7 @@ const registryOperations = (projections: Projections): Operation[] => [
     summary: "Registers a projection, or takes over a changed definition without a rebuild.",
     input: Register,
     about: ({ name, events }: Static<typeof Register>) => projectionThings(name, events),
-    alsoAsks: ["events:subscribe"],
+    alsoAsks: actionsThatShow("event", "stream"),
     rpc: rpc(
       ProjectionService.method.registerProjection,
       (m) => ({

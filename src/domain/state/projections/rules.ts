@@ -1,3 +1,4 @@
+import { allThingsOf, namesOfEvent } from "../../../access/things.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";
@@ -180,11 +181,11 @@ export function eventNamesOf(events: readonly string[]): NameMatcher {
 /** What a call that brings a projection's events is about: policies may keep these from the caller. */
 export const projectionThings = (name: string, events: readonly string[]): (string | Thing)[] => [
   name,
-  ...events.slice(0, projectionEventsMax).flatMap((event) =>
-    [event, `events:${event}`].map((id) => ({
-      ...{ type: "event", id: id.replace(/>$/, "*"), isPattern: true, action: "events:subscribe" },
-    })),
-  ),
+  ...events
+    .slice(0, projectionEventsMax)
+    .flatMap((event) => allThingsOf("event", ...namesOfEvent(event.replace(/>$/, "*")))),
+  // An event of any name may belong to any stream.
+  ...(events.length > 0 ? allThingsOf("stream") : []),
 ];
 
 export function batchSizeOf(batchSize: number): number {

@@ -1,3 +1,4 @@
+import type { ThingKind } from "../../../access/things.ts";
 import type { StoreEngine } from "../../../store/store.ts";
 
 /** What a function is called in each dialect; left out where it has none that does the same. */
@@ -68,11 +69,11 @@ export const typeNames: Readonly<Record<string, TypeName>> = {
 
 /** Tables of every environment besides those of its SQL projections, and which things their rows are. */
 export const ownTables = {
-  runs: { type: "run", action: "runs:read" },
-  steps: { type: "run", action: "runs:read" },
-  events: { type: "event", action: "events:subscribe" },
-  functions: { type: "function", action: "functions:read" },
-} as const;
+  runs: ["run"],
+  steps: ["run"],
+  events: ["event", "stream"],
+  functions: ["function"],
+} as const satisfies Record<string, readonly ThingKind[]>;
 
 export const isOwnTable = (name: string): name is keyof typeof ownTables => Object.hasOwn(ownTables, name);
 

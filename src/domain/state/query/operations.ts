@@ -1,9 +1,10 @@
 import { Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../access/things.ts";
 import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
 import { described } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
-import { isOwnTable } from "./names.ts";
+import { isOwnTable, ownTables } from "./names.ts";
 import { loadParser } from "./parse.ts";
 import { queryThings } from "./rules.ts";
 import type { Queries } from "./service.ts";
@@ -39,7 +40,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
     }),
     loads: loadParser,
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
-    alsoAsks: ["runs:read", "events:subscribe", "functions:read"],
+    alsoAsks: actionsThatShow(...Object.values(ownTables).flat()),
     rest: {
       route: "POST /api/v1/sql",
       encode: (answer) => ({ status: 200, body: answerJson(answer) }),

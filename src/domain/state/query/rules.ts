@@ -1,3 +1,4 @@
+import { allThingsOf } from "../../../access/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import { isOwnTable, ownTables } from "./names.ts";
 import type { Cell } from "./service.ts";
@@ -18,10 +19,7 @@ export const queryThings = (tables: readonly string[]): (string | Thing)[] => [
   { type: "query", id: "*" },
   ...(tables.length === 0 ? ["*"] : []),
   ...tables.flatMap((table): (string | Thing)[] => {
-    if (isOwnTable(table)) {
-      const { type, action } = ownTables[table];
-      return [table, { type, id: "*", action, isPattern: true }];
-    }
+    if (isOwnTable(table)) return [table, ...ownTables[table].flatMap((kind) => allThingsOf(kind))];
     const name = table.slice("proj_".length);
     // A hyphen of a projection's name is an underscore in its table.
     return [name, { type: "projection", id: name.replaceAll("_", "*"), isPattern: true }];

@@ -1,7 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { hiderOfEvents } from "../../../../access/things.ts";
 import { type ReplayEvents as EventsMessage, RepairService } from "../../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { type Call, type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";
+import { type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";
 import { instantOf, safeCount } from "../../../../kit/wkt.ts";
 import type { Repairs } from "../service.ts";
 import { RepairOut, repairAnswer, toRepair } from "../wire.ts";
@@ -65,13 +66,6 @@ const about = ({ function_id: id, then_live }: AskedReplay): Thing[] => [
   ...(then_live ? [{ type: "function", id, action: "functions:register" }] : []),
 ];
 
-/** The names by which a deny policy may mean an event. */
-async function hiderOf(call: Call) {
-  const screen = await call.screen("events:subscribe", "event");
-  return async (name: string) =>
-    screen !== undefined && (await screen.refusalOf([name, `events:${name}`])) !== undefined;
-}
-
 export const replaysOperations = ({ replays }: Repairs): Operation[] => [
   unary({
     name: "replays.preview",
@@ -112,7 +106,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
       toReplayPreview,
     ),
     async handle({ function_id: functionId, events: asked }, call) {
-      const hides = await hiderOf(call);
+      const hides = await hiderOfEvents(call);
       return replays.preview(call.environmentId, { functionId, events: eventsIn(asked) }, hides);
     },
   }),

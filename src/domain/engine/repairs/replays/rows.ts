@@ -63,6 +63,7 @@ export interface PastEvent {
   id: string;
   position: number;
   name: string;
+  entity_id: string | null;
   at: Instant;
 }
 
@@ -87,7 +88,7 @@ export function eventsBehind(
   ];
   if (names.whole !== undefined) where.push(sql`name || '' = ${names.whole}`);
   else if (names.start !== "") where.push(sql`substr(name, 1, ${[...names.start].length}) = ${names.start}`);
-  return reader.all(sql`SELECT id, position, name, at FROM events ${sql.where(where)}
+  return reader.all(sql`SELECT id, position, name, entity_id, at FROM events ${sql.where(where)}
     ORDER BY position LIMIT ${limit}`);
 }
 

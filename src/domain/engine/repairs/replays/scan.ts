@@ -1,3 +1,4 @@
+import type { HidesEvent } from "../../../../access/things.ts";
 import { type Breathe, breather } from "../../../../kit/breather.ts";
 import { CelBudget } from "../../../../kit/cel/cel.ts";
 import type { Clock } from "../../../../kit/clock.ts";
@@ -32,8 +33,8 @@ export interface ReplayLook {
 export interface ReplayScanOf {
   record: FunctionRecord;
   request: Pick<ReplayRequest, "triggers" | "again">;
-  /** Whether deny policies keep events of the name from who replays. */
-  hides: (name: string) => boolean | Promise<boolean>;
+  /** Whether deny policies keep the event from who replays. */
+  hides: HidesEvent;
   /** Left out: only what matches is wanted, no payloads. */
   forRuns?: boolean;
 }
@@ -45,7 +46,6 @@ export class ReplayScan {
   readonly #triggersOf: Definitions["triggersOf"];
   readonly #names: rows.NameStart;
   readonly #hasExpression: boolean;
-  readonly #hidden = new Map<string, boolean>();
   readonly #breathe: Breathe;
 
   constructor(deps: ReplayScanDeps, of: ReplayScanOf) {
@@ -70,7 +70,7 @@ export class ReplayScan {
     const found = await rows.eventsBehind(store, environmentId, { after, last, names: this.#names, limit });
     const named: rows.PastEvent[] = [];
     for (const event of found)
-      if (this.#triggersOf(event.name).length > 0 && !(await this.#hides(event.name))) named.push(event);
+      if (this.#triggersOf(event.name).length > 0 && !(await this.#of.hides(event))) named.push(event);
     const withRun = await rows.eventsWithRun(
       store,
       { environmentId, functionId: definition.id },
@@ -78,14 +78,6 @@ export class ReplayScan {
     );
     const reached = found.length < limit ? last : found.at(-1)!.position;
     return { reached, looks: this.#looks(named, withRun) };
-  }
-
-  async #hides(name: string): Promise<boolean> {
-    const known = this.#hidden.get(name);
-    if (known !== undefined) return known;
-    const hidden = await this.#of.hides(name);
-    this.#hidden.set(name, hidden);
-    return hidden;
   }
 
   async *#looks(named: readonly rows.PastEvent[], withRun: ReadonlySet<string>): AsyncGenerator<ReplayLook> {

@@ -43,6 +43,7 @@ export interface ClaimedRow {
   event_source: string;
   event_at: number;
   event_idempotency_key: string | null;
+  event_entity_id: string | null;
 }
 
 /** Rank 0 means that the function has a concurrency limit: claim its runs by `claimLimitedFlush`. */
@@ -93,6 +94,7 @@ const leasedColumns = {
   event_source: "v.source",
   event_at: "v.at",
   event_idempotency_key: "v.idempotency_key",
+  event_entity_id: "v.entity_id",
 } satisfies Record<Exclude<keyof ClaimedRow, "lane" | "rank">, string>;
 
 const selected = (columns: Record<string, string>): Sql =>

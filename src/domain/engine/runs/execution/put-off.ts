@@ -1,6 +1,7 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import { sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
+import { deniedCodes } from "../rules.ts";
 import type { Fence, PutOff } from "../run.ts";
 import type { RunReport } from "./report.ts";
 
@@ -33,6 +34,15 @@ async function putOffTries(store: Pick<Store, "all">, { runId }: Pick<Fence, "ru
     if (type === "run.released" && tries !== undefined) return tries;
   }
   return 0;
+}
+
+/** Whether a policy kept the run from the worker that was to have it last. */
+export async function wasDenied(store: Pick<Store, "one">, runId: string): Promise<boolean> {
+  const row = await store.one<{ type: string; detail: string }>(sql`SELECT type, detail FROM run_history
+    WHERE run_id = ${runId} ORDER BY sequence DESC LIMIT 1`);
+  if (row?.type !== "run.released") return false;
+  const { code } = JSON.parse(row.detail) as { code?: string };
+  return code !== undefined && deniedCodes.includes(code);
 }
 
 export interface Unsent {

@@ -13,7 +13,7 @@ export interface StreamPollerOptions {
   log: Log;
   dispatcher: Pick<Dispatcher, "poll">;
   worker: WorkerRecord;
-  mayHave: PollRequest["mayHave"];
+  rights: PollRequest["rights"];
   terms: LeaseTerms;
   signal: AbortSignal;
   /** Slots without a job, including those that a held poll already asks for. */
@@ -33,7 +33,7 @@ const pollsMax = 2;
 const holdMs = 30_000;
 
 export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
-  const { clock, log, dispatcher, worker, mayHave, signal, free, onJobs } = options;
+  const { clock, log, dispatcher, worker, rights, signal, free, onJobs } = options;
   const { leaseMs, holder } = options.terms;
   let polls = 0;
   let requested = 0;
@@ -48,7 +48,7 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     const { environmentId, id: workerId, functionIds, compensates } = worker;
     const request = {
       ...{ environmentId, workerId, functionIds, available, holdMs },
-      ...{ reports: true, signal, mayHave, compensates, leaseMs, holder },
+      ...{ reports: true, signal, rights, compensates, leaseMs, holder },
     };
     let jobs: readonly Job[] = [];
     try {

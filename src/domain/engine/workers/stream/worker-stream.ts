@@ -58,7 +58,7 @@ export class RegisteredStream implements WorkerStream {
       clock: deps.clock,
       log: deps.log,
       dispatcher: deps.dispatcher,
-      mayHave: deps.rights?.mayHave,
+      rights: deps.rights,
       terms: deps.terms,
       worker,
       signal: this.#over.signal,

@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../../access/things.ts";
 import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";
@@ -54,7 +55,7 @@ export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
     }),
     about: ({ name, definition }: { name: string; definition?: Static<typeof Definition> }) =>
       definition ? projectionThings(name, definition.events) : [name],
-    alsoAsks: ["events:subscribe"],
+    alsoAsks: actionsThatShow("event", "stream"),
     rpc: rpc(
       ProjectionService.method.rebuildProjection,
       (m) => ({

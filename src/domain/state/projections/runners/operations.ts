@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, screenOfKinds } from "../../../../access/things.ts";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import {
@@ -59,7 +60,7 @@ interface EventsAbout {
   events?: readonly string[];
 }
 const about = ({ name, events = [] }: EventsAbout) => projectionThings(name, events);
-const alsoAsks = ["events:subscribe"];
+const alsoAsks = actionsThatShow("event", "stream");
 
 const numbers = ["batchSize", "lastEventSeq", "fence", "generation"];
 const fromBody = (body: Record<string, unknown>) => withNumbers(body, numbers);
@@ -78,7 +79,7 @@ async function permitEvents(
   name: string,
   { permit, isLong }: { permit: Permit; isLong: boolean },
 ): Promise<{ permitted?: string }> {
-  if (!isLong && !(await call.screen("events:subscribe", "event"))) return {};
+  if (!isLong && !(await screenOfKinds(call, "event", "stream"))) return {};
   const permitted = await runners.eventsOf(keyOf(call, name));
   await permit({ name, events: JSON.parse(permitted) as string[] });
   return { permitted };

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow } from "../../../../access/things.ts";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { namedProjection } from "../../../../kit/waits-for.ts";
@@ -30,7 +31,7 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     input: Create,
     about: ({ name, events, eventHandlers }: Static<typeof Create>) =>
       projectionThings(name, [...events, ...Object.keys(eventHandlers)]),
-    alsoAsks: ["events:subscribe"],
+    alsoAsks: actionsThatShow("event", "stream"),
     rpc: rpc(
       ProjectionService.method.createSQLProjection,
       (m) => ({
