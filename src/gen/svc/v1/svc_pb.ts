@@ -1800,7 +1800,7 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   eventName: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 95;
    */
@@ -1910,7 +1910,7 @@ export type ListRunsRequestJson = {
   eventName?: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 95;
    */
