@@ -99,10 +99,11 @@ export function openSessions(deps: SessionsDeps): Sessions {
     const { password, address, realm } = login;
     const email = login.email.trim().toLowerCase();
     const account = `${realm}\n${email}`;
-    await throttle.attempt(account, address);
+    const isKnown = await throttle.attempt(account, address);
     hashOfNoAccount ??= hashPassword("belongs to no account");
     const user = await findByEmail(email);
-    const matches = await verifyPassword(password, user?.passwordHash ?? (await hashOfNoAccount));
+    const hash = user?.passwordHash ?? (await hashOfNoAccount);
+    const matches = await verifyPassword(password, hash, isKnown ? account : undefined);
     if (!user || !matches) throw badLogin();
     await throttle.succeeded(account, address);
     return user;
