@@ -10,6 +10,7 @@ import {
 } from "./environment-faults.ts";
 import type { PostgresClient, RawAnswer } from "./postgres-client.ts";
 import { codeOf } from "./postgres-errors.ts";
+import { gatheredName } from "./postgres-walls.ts";
 import type { Seat } from "./seats.ts";
 
 /** Bytes that one fetch should bring, and rows of the first one, of which nothing is known. */
@@ -108,6 +109,8 @@ export class PostgresSeat implements Seat {
     await client.ask("BEGIN READ ONLY", [], false);
     try {
       await client.ask(`SET LOCAL statement_timeout = ${ask.timeoutMs}`, [], false);
+      // Groups one after the other: what is gathered for each would be held for all of them.
+      if (ask.text.includes(gatheredName)) await client.ask("SET LOCAL enable_hashagg = off", [], false);
       if (ask.isExplain) {
         const plan = await client.askRaw(`EXPLAIN (COSTS OFF) ${ask.text}`, ask.values);
         return { columns: columnsOf(plan), rows: plan.map((row) => cellsOf(plan, row)), isTruncated: false };
