@@ -5,7 +5,7 @@ const waitingMax = 50;
 
 const full = () => tryAgain("resource_exhausted", "too many passwords at once: try again in a moment");
 
-interface Waiting {
+interface HashTurn {
   go(): void;
   refuse(): void;
 }
@@ -16,10 +16,10 @@ interface Waiting {
  */
 export function hashQueue(count: number) {
   let running = 0;
-  const holders = new Map<string, Waiting[]>();
-  const strangers: Waiting[] = [];
+  const holders = new Map<string, HashTurn[]>();
+  const strangers: HashTurn[] = [];
 
-  function next(): Waiting | undefined {
+  function next(): HashTurn | undefined {
     const [first] = holders;
     if (!first) return strangers.pop();
     const [holder, queue] = first;

@@ -1,5 +1,11 @@
 import type { Clock } from "../kit/clock.ts";
-import { type Cell, JsonText, type QueryAnswer, type QueryAsk } from "./environment-databases.ts";
+import {
+  type Cell,
+  gatheredName,
+  JsonText,
+  type QueryAnswer,
+  type QueryAsk,
+} from "./environment-databases.ts";
 import {
   cutOff,
   databaseSays,
@@ -10,7 +16,6 @@ import {
 } from "./environment-faults.ts";
 import type { PostgresClient, RawAnswer } from "./postgres-client.ts";
 import { codeOf } from "./postgres-errors.ts";
-import { gatheredName } from "./postgres-walls.ts";
 import type { Seat } from "./seats.ts";
 
 /** Bytes that one fetch should bring, and rows of the first one, of which nothing is known. */

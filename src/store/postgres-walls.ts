@@ -1,13 +1,10 @@
+import { boundedName, gatheredName } from "./environment-databases.ts";
+
 /** What a query may gather in one value, and how large it may make one: PostgreSQL has no bound of its own below a gigabyte. */
 export const gatheredRowsMax = 10_000;
 export const gatheredBytesMax = 16 * 1024 * 1024;
 /** What each value needs beside its bytes. */
 const placeBytes = 24;
-
-/** Aggregate of two: counts what another one beside it gathers, and fails beyond the bounds. */
-export const gatheredName = "svc_gathered";
-/** Its argument, or an error where that is too large. */
-export const boundedName = "svc_bounded";
 
 const raise = (message: string): string => `RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = '${message}'`;
 

@@ -1,4 +1,4 @@
-import { boundedName, gatheredName } from "../../../store/postgres-walls.ts";
+import { boundedName, gatheredName } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
 import { sqlDepthMax } from "./limits.ts";
 import {
