@@ -1,4 +1,5 @@
 import type { StaticPage } from "./http.ts";
+import { answer, type OwnFile, served } from "./own-files.ts";
 
 // Loaded by their readers: an import takes the whole file into memory, and gives its path.
 const scriptFile = () => import("swagger-ui-dist/swagger-ui-bundle.js", { with: { type: "file" } });
@@ -38,17 +39,22 @@ const careful = {
   "Referrer-Policy": "no-referrer",
   "Content-Security-Policy":
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+  Vary: "Accept-Encoding",
 };
 
 const fileOf = async (load: () => Promise<{ default: string }>) => Bun.file((await load()).default);
 
-const page = (path: string, contentType: string, body: () => BodyInit | Promise<BodyInit>): StaticPage => ({
-  path,
-  handle: async () =>
-    new Response(await body(), {
-      headers: { ...careful, "Content-Type": contentType, "Cache-Control": "public, max-age=3600" },
-    }),
-});
+function page(path: string, contentType: string, load: () => string | Promise<Blob>): StaticPage {
+  let made: Promise<OwnFile> | undefined;
+  const make = async () => served({ contentType, bytes: await new Blob([await load()]).bytes() });
+  return {
+    path,
+    async handle(request) {
+      made ??= make();
+      return answer(request, await made, "public, max-age=3600", careful);
+    },
+  };
+}
 
 /**
  * The API as a page people read, with every file from this server. Public, as the document is.

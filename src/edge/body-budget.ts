@@ -1,6 +1,6 @@
 import { tryAgain } from "../kit/fault.ts";
 
-/** Memory for request bodies that are being read: of a node in all, and for one key or user. */
+/** Memory for request bodies that are being read, or for answers that are not taken yet: of a node in all, and for one key or user. */
 export const bodiesBytesMax = 128 * 1024 * 1024;
 export const bodiesOfCallerBytesMax = 64 * 1024 * 1024;
 /** The same for all unauthenticated callers together. */
@@ -10,10 +10,12 @@ const littleBytes = 8 * 1024 * 1024;
 /** Requests without a credential are small: an address and a password. */
 export const publicBodyBytesMax = 16 * 1024;
 
-/** The budget of one body that is being read. */
+/** The budget of one body that is being read, or sent. */
 export interface BodyRead {
   /** Throws `resource_exhausted` when there is no room for this many bytes more. */
   acquire(bytes: number): void;
+  /** The same without a refusal: of an answer to what has been done already. */
+  take(bytes: number): void;
   release(): void;
 }
 
@@ -24,9 +26,9 @@ export interface BodyBudget {
   bytes(): number;
 }
 
-const full = () => tryAgain("resource_exhausted", "too many request bodies at once, try again");
-
-export function openBodyBudget(): BodyBudget {
+/** `what` is what the refusal names. */
+export function openBodyBudget(what = "request bodies"): BodyBudget {
+  const full = () => tryAgain("resource_exhausted", `too many ${what} at once, try again`);
   const held = new Map<string, number>();
   let total = 0;
 
@@ -49,6 +51,10 @@ export function openBodyBudget(): BodyBudget {
       const most = this.#holder === "" ? bodiesOfNobodyBytesMax : bodiesOfCallerBytesMax;
       const wanted = (held.get(this.#holder) ?? 0) + bytes;
       if (wanted > most || (total + bytes > bodiesBytesMax && wanted > littleBytes)) throw full();
+      this.take(bytes);
+    }
+
+    take(bytes: number): void {
       this.#mine += bytes;
       change(this.#holder, bytes);
     }

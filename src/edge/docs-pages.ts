@@ -14,7 +14,7 @@ const ofHtml = (html: string): OwnFile =>
 
 const prepared = ({ pages, notFound, files }: DocsSite) => ({
   pages: new Map([...pages].map(([name, html]) => [name, ofHtml(html)])),
-  notFound,
+  notFound: new Blob([notFound]),
   files: new Map(files.map(({ name, ...file }) => [name, served(file)])),
 });
 
@@ -29,7 +29,7 @@ export function docsPages(build: () => Promise<DocsSite>): readonly StaticPage[]
     });
     return building;
   };
-  const absent = (html: string) =>
+  const absent = (html: Blob) =>
     new Response(html, {
       status: 404,
       headers: { ...careful, "Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8" },

@@ -55,9 +55,28 @@ export function grpcHandles(
           const answered = await handler(universal);
           const header = new Headers(answered.header);
           header.set("x-request-id", requestId);
-          await universalResponseToNodeResponse({ ...answered, header }, response);
+          const body = answered.body && untaken(visit, surface, answered.body);
+          await universalResponseToNodeResponse({ ...answered, header, ...(body && { body }) }, response);
         },
       ];
     }),
   );
+}
+
+/** The next message is asked for when its client has taken this one. */
+async function* untaken(
+  { call }: Visit,
+  surface: Surface,
+  messages: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  const unsent = surface.unsent.reading(call?.caller.id ?? "");
+  try {
+    for await (const message of messages) {
+      unsent.take(message.byteLength);
+      yield message;
+      unsent.release();
+    }
+  } finally {
+    unsent.release();
+  }
 }

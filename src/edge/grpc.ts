@@ -89,7 +89,10 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
  */
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget() };
+  const surface: Surface = {
+    ...{ edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget(), idleSeconds: idleMs / 1000 },
+    unsent: openBodyBudget("answers that are not taken"),
+  };
   const bound = boundMethods(services, options.registry.map(prepare));
   const shutdown = new AbortController();
   const paths = new Set(services.flatMap(({ methods }) => methods.map(rpcPath)));

@@ -278,11 +278,13 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
  * HTTP/2.
  */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
-  const { edge, bodyBytesMax } = options;
+  const { edge, bodyBytesMax, idleSeconds = 60 } = options;
   const surface: Surface = {
     edge,
     bodyBytesMax,
     room: openBodyBudget(),
+    unsent: openBodyBudget("answers that are not taken"),
+    idleSeconds,
     headers: baseHeaders(options.origins ?? "*"),
     ...(options.trustProxy && { trustProxy: true }),
   };
@@ -311,7 +313,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     http2: true,
     reusePort: false,
     ...(options.tls && { tls: options.tls }),
-    idleTimeout: options.idleSeconds ?? 60,
+    idleTimeout: idleSeconds,
     // Ours is kept where bodies are read, in the form of the protocol; unread ones are held back by Bun and
     // pile up nowhere. Bun's would count all that a worker ever says on its stream.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,

@@ -30,12 +30,15 @@ export const careful = {
 /** For files whose names change with their content. */
 export const immutable = "public, max-age=31536000, immutable";
 
-/** A file of the server's own pages, as it is sent. */
+/**
+ * A file of the server's own pages, as it is sent. A blob is shared by all answers; of bytes Bun makes a copy for each,
+ * which anybody may leave untaken.
+ */
 export interface OwnFile {
   contentType: string;
   etag: string;
-  plain: Uint8Array<ArrayBuffer>;
-  gzipped: Uint8Array<ArrayBuffer>;
+  plain: Blob;
+  gzipped: Blob;
 }
 
 export function served({
@@ -46,11 +49,17 @@ export function served({
   bytes: Uint8Array<ArrayBuffer>;
 }): OwnFile {
   const etag = `"${hash("sha256", bytes, "hex").slice(0, 32)}"`;
-  return { contentType, etag, plain: bytes, gzipped: Bun.gzipSync(bytes, { level: 9 }) };
+  const gzipped = Bun.gzipSync(bytes, { level: 9 });
+  return { contentType, etag, plain: new Blob([bytes]), gzipped: new Blob([gzipped]) };
 }
 
-export function answer(request: Request, file: OwnFile, caching: string): Response {
-  const headers = { ...careful, "Cache-Control": caching, ETag: file.etag };
+export function answer(
+  request: Request,
+  file: OwnFile,
+  caching: string,
+  own: Record<string, string> = careful,
+): Response {
+  const headers = { ...own, "Cache-Control": caching, ETag: file.etag };
   const known = request.headers.get("if-none-match");
   if (known?.split(",").some((one) => one.trim().replace(/^W\//, "") === file.etag))
     return new Response(null, { status: 304, headers });

@@ -225,7 +225,8 @@ function routes(host: ProbesHost): Operation {
 }
 
 function openApi(host: ProbesHost): Operation {
-  let document: string | undefined;
+  // Shared by all answers: anybody may leave one untaken.
+  let document: Blob | undefined;
   return unary({
     name: "server.openapi",
     action: null,
@@ -236,11 +237,11 @@ function openApi(host: ProbesHost): Operation {
     output: Type.Object({}, { additionalProperties: true }),
     rest: ["/openapi.json", "/api/v1/openapi.json"].map((path) => ({
       route: `GET ${path}`,
-      encode: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
+      encode: (body: Blob) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
     })),
     async handle() {
       const { openApiDocument } = await description();
-      document ??= JSON.stringify(openApiDocument(host.registry(), host.version));
+      document ??= new Blob([JSON.stringify(openApiDocument(host.registry(), host.version))]);
       return document;
     },
   });

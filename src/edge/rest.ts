@@ -10,6 +10,7 @@ import { type BaseHeaders, jsonHeaders, requestIdOf, withHeaders } from "./heade
 import { admit, type PreparedOperation, perform } from "./perform.ts";
 import { keepAuthorized } from "./reauthorize.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
+import { sentInPieces } from "./unsent.ts";
 
 /**
  * What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}`
@@ -34,7 +35,11 @@ export interface Surface {
   headers: BaseHeaders;
   bodyBytesMax: number;
   /** For bodies that are being read. */
-  room?: BodyBudget;
+  room: BodyBudget;
+  /** For answers that are not taken yet. */
+  unsent: BodyBudget;
+  /** Of a connection without a byte, until it is closed; a held call waits for longer. */
+  idleSeconds: number;
 }
 
 export interface Route {
@@ -197,22 +202,27 @@ function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<
 const json = "application/json";
 
 /** `headers` are those of an answer in JSON, and are the answer's from here on. */
-function answer({ status, body, text, headers: own }: RestReply, headers: Headers): Response {
+function answer(
+  { status, body, text, headers: own }: RestReply,
+  headers: Headers,
+  send: (body: string | Uint8Array, init: ResponseInit) => Response,
+): Response {
   let isTyped = false;
   if (own)
     for (const [name, value] of Object.entries(own)) {
       headers.set(name, value);
       isTyped ||= name.toLowerCase() === "content-type";
     }
-  if (text !== undefined) return new Response(text, { status, headers });
+  if (text !== undefined) return send(text, { status, headers });
   if (body === undefined) {
     headers.delete("content-type");
     return new Response(null, { status, headers });
   }
   if (isTyped && (typeof body === "string" || body instanceof Uint8Array))
-    return new Response(body as BodyInit, { status, headers });
+    return send(body, { status, headers });
+  if (body instanceof Blob) return new Response(body, { status, headers });
   if (isIterable(body)) return new Response(bodyStream(body), { status, headers });
-  return new Response(JSON.stringify(body), { status, headers });
+  return send(JSON.stringify(body), { status, headers });
 }
 
 /** A fault in REST's own form. */
@@ -246,7 +256,7 @@ export function restHandler(
 
   const readBody = (request: Request, holder: string): Promise<unknown> | undefined => {
     if (!readsBody) return undefined;
-    const reading = room?.reading(holder);
+    const reading = room.reading(holder);
     if (binding.raw) return readBytes(request, bodyBytesMax, reading);
     const contentType = request.headers.get("content-type");
     // A foreign page can send a form or plain text with a cookie and without a preflight.
@@ -263,7 +273,7 @@ export function restHandler(
     return input;
   };
 
-  const held = prepared.operation.held === true;
+  const { held, reads } = prepared.operation as UnaryOperation;
   // The throttling of logins, and the list of what signed in from where, need the client's address; only REST has it.
   const needsOrigin = !admits && (isPublic || prepared.operation.action === "authenticated");
   const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
@@ -290,9 +300,11 @@ export function restHandler(
 
   return async (request, params, server) => {
     const requestId = requestIdOf(request, edge.ids);
-    if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
+      const unsent = surface.unsent.reading(call.caller.id);
+      unsent.acquire(0);
+      if (held) server.timeout(request, 0);
       if (needsOrigin) readOrigin(call, request, server);
       const inputOf = (body: unknown) =>
         known(
@@ -306,6 +318,7 @@ export function restHandler(
       const { input, output, sequence } = await perform(edge, prepared, call, () =>
         readsBody || admits ? readOrReport(request, params, call).then(inputOf) : inputOf(undefined),
       );
+      if (held) server.timeout(request, surface.idleSeconds);
       const reply = encode(output, input);
       if (isIterable(reply.body)) {
         server.timeout(request, 0);
@@ -313,7 +326,7 @@ export function restHandler(
       }
       const headers = jsonHeaders(surface.headers(request), requestId);
       if (sequence !== undefined) headers.set(sequenceHeader, sequence);
-      return answer(reply, headers);
+      return answer(reply, headers, (body, init) => sentInPieces(body, init, unsent, reads));
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
       return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });

@@ -31,6 +31,7 @@ import { connectForm } from "./fault-encoding.ts";
 import { admit, enter, type PreparedOperation, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { refusesUnknown } from "./unknown-fields.ts";
+import { sentInPieces } from "./unsent.ts";
 
 export interface RpcImplementation {
   prepared: PreparedOperation;
@@ -49,6 +50,8 @@ export interface Visit {
   requestId: string;
   prepared: PreparedOperation | undefined;
   call?: RequestCall;
+  /** Once its caller is known: strangers hold no connection. */
+  hold?: () => void;
   /** The message that is being read. */
   reading?: BodyRead | undefined;
   /** Of a stream: called with its refusal, or with the head of its answer once it is accepted. */
@@ -189,20 +192,26 @@ async function gate(surface: Surface, context: HandlerContext): Promise<void> {
     visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
       context.signal,
     );
+    surface.unsent.reading(visit.call.caller.id).acquire(0);
     await enter(surface.edge, visit.prepared, visit.call);
+    visit.hold?.();
   } catch (error) {
     throw asConnectError(surface, error, visit);
   }
 }
 
-/** Sends a unary answer in one piece: as a stream it would cost more than the call itself. */
-async function collected(answer: UniversalServerResponse): Promise<Response> {
+/** Sends a small unary answer in one piece: as a stream it would cost more than the call itself. */
+async function collected(
+  answer: UniversalServerResponse,
+  { call }: Visit,
+  { unsent }: Surface,
+): Promise<Response> {
   const pieces: Uint8Array[] = [];
   if (answer.body) for await (const piece of answer.body) pieces.push(piece);
   const body = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
   const init: ResponseInit = { status: answer.status };
   if (answer.header) init.headers = answer.header;
-  return new Response(body as BodyInit, init);
+  return sentInPieces(body, init, unsent.reading(call?.caller.id ?? ""));
 }
 
 /** The sent bytes, read only when Connect asks, which is after the gate. */
@@ -211,7 +220,7 @@ async function* sentBytes(
   { bodyBytesMax, room }: Surface,
 ): AsyncIterable<Uint8Array> {
   try {
-    yield await readSent(request, bodyBytesMax, room?.reading(call?.caller.id ?? ""));
+    yield await readSent(request, bodyBytesMax, room.reading(call?.caller.id ?? ""));
   } catch (error) {
     throw error instanceof Fault ? connectErrorOf(error) : error;
   }
@@ -223,7 +232,7 @@ export async function* countedBytes(
   { room }: Pick<Surface, "room">,
   pieces: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
-  visit.reading = room?.reading(visit.call?.caller.id ?? "");
+  visit.reading = room.reading(visit.call?.caller.id ?? "");
   try {
     for await (const piece of pieces) {
       visit.reading?.acquire(piece.byteLength);
@@ -286,8 +295,9 @@ function handleOf(
 ): ConnectHandle {
   const isUnary = handler.method.methodKind === "unary";
   return async (request, requestId, server) => {
-    if (!isUnary || bound?.prepared.operation.held) server.timeout(request, 0);
+    const holds = !isUnary || bound?.prepared.operation.held;
     const visit: Visit = { request, requestId, prepared: bound?.prepared };
+    if (holds) visit.hold = () => server.timeout(request, 0);
     // Bun answers both directions at once on every version, which Connect only believes of HTTP/2.
     const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
       httpVersion: "2.0",
@@ -299,8 +309,10 @@ function handleOf(
       ? sentBytes(visit, surface)
       : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
     const answer = await handler(universal);
+    if (holds && isUnary) server.timeout(request, surface.idleSeconds);
     const refused = refusal && (await begun(answer, refusal));
-    const response = refused ?? (isUnary ? await collected(answer) : universalServerResponseToFetch(answer));
+    const response =
+      refused ?? (isUnary ? await collected(answer, visit, surface) : universalServerResponseToFetch(answer));
     for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
     response.headers.set("x-request-id", requestId);
     if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));

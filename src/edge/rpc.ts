@@ -1,7 +1,7 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Fault, invalid } from "../kit/fault.ts";
-import type { Operation, RpcBinding } from "../kit/operation.ts";
+import type { Operation, RpcBinding, UnaryOperation } from "../kit/operation.ts";
 import { parseJson as readJsonText } from "../kit/payload-json.ts";
 import { sequenceHeader } from "../kit/sequence.ts";
 import { isConnectJson, readJsonBody } from "./body.ts";
@@ -13,6 +13,7 @@ import { admit, type PreparedOperation, perform } from "./perform.ts";
 import type { HttpHandler, Surface } from "./rest.ts";
 import type { ConnectHandle, RpcImplementation } from "./rpc-connect.ts";
 import { unknownTo } from "./unknown-fields.ts";
+import { sentInPieces } from "./unsent.ts";
 
 export interface RpcRoute {
   method: "POST" | "GET";
@@ -101,23 +102,26 @@ function unaryJson(
     ? (body: unknown) => read(checkNames(input, bodyObject(body), onUnknown))
     : (body: unknown) => binding.decode(readMessage(input, bodyObject(body), onUnknown) as never);
   const encode = binding.json?.encode ?? ((result: unknown) => writeMessage(output, binding.encode(result)));
-  const held = prepared.operation.held === true;
+  const { held, reads } = prepared.operation as UnaryOperation;
 
   return async (request, _params, server) => {
     const requestId = requestIdOf(request, edge.ids);
-    if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
+      const unsent = surface.unsent.reading(call.caller.id);
+      unsent.acquire(0);
+      if (held) server.timeout(request, 0);
       const work = () =>
         perform(edge, prepared, call, async () => {
           if (request.method === "GET") return decode(queryBody(request));
-          return decode(await readJsonBody(request, bodyBytesMax, room?.reading(call.caller.id)));
+          return decode(await readJsonBody(request, bodyBytesMax, room.reading(call.caller.id)));
         });
       const ms = timeoutOf(request);
       const performed = ms === undefined ? await work() : await within(surface, call, ms, work);
+      if (held) server.timeout(request, surface.idleSeconds);
       const headers = jsonHeaders(surface.headers(request), requestId);
       if (performed.sequence !== undefined) headers.set(sequenceHeader, performed.sequence);
-      return new Response(JSON.stringify(encode(performed.output)), { headers });
+      return sentInPieces(JSON.stringify(encode(performed.output)), { headers }, unsent, reads);
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
       return connectFault(fault, { ...surface.headers(request), "x-request-id": requestId });

@@ -1,10 +1,10 @@
 import { type Sql, sql } from "./sql.ts";
 
 /**
- * Of the letters beyond ASCII in one search, so many are looked for in either case; of further ones the case
- * counts.
+ * So many other letters beyond ASCII are taken for those of one search, by a pass over the text each; of further ones the
+ * case counts. libSQL's parser nests no more than about forty.
  */
-const foldedLettersMax = 32;
+const foldsMax = 16;
 
 /**
  * One letter as it is compared: the simple folding of Unicode, which never changes how many letters there
@@ -37,14 +37,31 @@ function variantsOf(folded: string): readonly string[] {
   return variants.get(folded) ?? [];
 }
 
-/** No column that is searched holds more; libSQL refuses patterns beyond 50,000 bytes. */
-const searchCharsMax = 2_048;
+/** No column that is searched holds more. */
+export const searchCharsMax = 2_048;
+
+/** LIKE would compare the whole text at each place of it that begins alike. */
+const places = { libsql: sql.raw("instr"), postgres: sql.raw("strpos") };
 
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
 /** ASCII as both engines' `lower` has it, letters beyond ASCII by themselves. */
 const fold = (text: string): string =>
   [...text].map((letter) => (isAscii(letter) ? letter.toLowerCase() : foldLetter(letter))).join("");
+
+/** Letters of a folded search, each with one that stands for it. */
+function foldsOf(wanted: string): (readonly [letter: string, variant: string])[] {
+  const letters = [...new Set([...wanted].filter((letter) => !isAscii(letter)))];
+  const folds = letters.flatMap((letter) => variantsOf(letter).map((variant) => [letter, variant] as const));
+  return folds.slice(0, foldsMax);
+}
+
+/**
+ * Rows that are looked through for a text, where `most` are for a plain one: each fold is a pass more over what they hold, and
+ * the bytes of a look stay the same.
+ */
+export const looksWithin = (most: number, ...texts: (string | undefined)[]): number =>
+  Math.ceil(most / (1 + Math.max(0, ...texts.map((text) => (text ? foldsOf(fold(text)).length : 0)))));
 
 /**
  * The column holds the text somewhere, in either case, on both engines alike: their `lower` knows ASCII only,
@@ -53,9 +70,7 @@ const fold = (text: string): string =>
 export function containsIgnoringCase(column: string, text: string): Sql {
   if (text.length > searchCharsMax) return sql.raw("1 = 0");
   const wanted = fold(text);
-  const letters = [...new Set([...wanted].filter((letter) => !isAscii(letter)))];
   let folded = sql`lower(${sql.raw(column)})`;
-  for (const letter of letters.slice(0, foldedLettersMax))
-    for (const variant of variantsOf(letter)) folded = sql`replace(${folded}, ${variant}, ${letter})`;
-  return sql`${folded} LIKE ${`%${wanted.replace(/[\\%_]/g, (sign) => `\\${sign}`)}%`} ESCAPE '\\'`;
+  for (const [letter, variant] of foldsOf(wanted)) folded = sql`replace(${folded}, ${variant}, ${letter})`;
+  return sql`${places}(${folded}, ${wanted}) > 0`;
 }

@@ -2,7 +2,7 @@
  * One SQL text for both engines. A value becomes a parameter, a nested `Sql` is spliced in, anything else is
  * refused by the types. Engines number parameters in their own way when they render.
  */
-export type SqlValue = Bound | SqlArray | undefined;
+export type SqlValue = Bound | SqlArray | ByEngine | undefined;
 
 /** A value as a driver takes it. */
 export type Bound = string | number | bigint | null | Uint8Array;
@@ -16,10 +16,19 @@ export interface SqlArray {
   readonly type: "text" | "bigint" | "int" | "float";
 }
 
+/** What the engines have by different names, where no seam of a session is at hand. */
+export interface ByEngine {
+  readonly libsql: Sql;
+  readonly postgres: Sql;
+}
+
 export interface Sql {
   readonly strings: readonly string[];
   readonly values: readonly (SqlValue | Sql)[];
 }
+
+const isByEngine = (value: unknown): value is ByEngine =>
+  typeof value === "object" && value !== null && "postgres" in value;
 
 const isSql = (value: unknown): value is Sql =>
   typeof value === "object" && value !== null && "strings" in value && "values" in value;
@@ -61,7 +70,7 @@ export const column = {
 
 export interface Rendered {
   readonly text: string;
-  readonly values: readonly Exclude<SqlValue, undefined>[];
+  readonly values: readonly Exclude<SqlValue, ByEngine | undefined>[];
 }
 
 const plain = new WeakMap<readonly string[], Map<string, string>>();
@@ -80,22 +89,25 @@ function plainText(strings: readonly string[], mark: (place: number) => string, 
  * The text with `mark(1)`, `mark(2)`, … in place of values. Texts without nested fragments are rendered once.
  */
 export function render(query: Sql, mark: (place: number) => string, engine: string): Rendered {
-  const nested = query.values.some(isSql);
+  const nested = query.values.some((value) => isSql(value) || isByEngine(value));
   if (!nested) {
     const values = query.values.map((v) => (v === undefined ? null : v)) as Rendered["values"];
     return { text: plainText(query.strings, mark, engine), values };
   }
-  const values: Exclude<SqlValue, undefined>[] = [];
+  const values: Exclude<SqlValue, ByEngine | undefined>[] = [];
   const write = (part: Sql): string => {
     // Marks without numbers read the same wherever the part stands, so a long one is written once.
-    if (mark.length === 0 && part.values.length >= longPartMin && !part.values.some(isSql)) {
+    const isWhole = !part.values.some((value) => isSql(value) || isByEngine(value));
+    if (mark.length === 0 && part.values.length >= longPartMin && isWhole) {
       for (const value of part.values) values.push(value === undefined ? null : (value as never));
       return plainText(part.strings, mark, engine);
     }
     return part.strings.reduce((all, string, place) => {
       const value = part.values[place - 1];
       if (isSql(value)) return all + write(value) + string;
-      values.push(value === undefined ? null : (value as Exclude<SqlValue, undefined>));
+      if (isByEngine(value))
+        return all + write(engine === "postgres" ? value.postgres : value.libsql) + string;
+      values.push(value === undefined ? null : (value as Exclude<SqlValue, ByEngine | undefined>));
       return all + mark(values.length) + string;
     });
   };

@@ -10,6 +10,11 @@ export class JsonText {
   }
 }
 
+/** In the schema of an environment on PostgreSQL. Aggregate of two: counts what another one beside it gathers, and fails beyond the bounds. */
+export const gatheredName = "svc_gathered";
+/** Its argument, or an error where that is too large. */
+export const boundedName = "svc_bounded";
+
 /** One query, in the dialect of the store, that was admitted before. */
 export interface QueryAsk {
   text: string;

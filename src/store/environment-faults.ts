@@ -1,10 +1,11 @@
-import { availableParallelism } from "node:os";
 import { Fault, invalid, tryAgain } from "../kit/fault.ts";
 
 /** Seats of a node for queries, and for folds; how long one that idles is kept. */
 export const seatsMax = 8;
-/** Of one environment, which may compute on half of the processors: the others belong to everyone else. */
-export const seatsOfOneMax = Math.min(4, Math.max(1, Math.floor(availableParallelism() / 2)));
+/** Of one environment, with the one that is kept for quick queries. */
+export const seatsOfOneMax = 4;
+/** Callers of one environment that wait for a seat. */
+export const waitingOfOneMax = 32;
 export const seatIdleMs = 5_000;
 /** One slice of a fold. */
 export const foldMsMax = 10_000;

@@ -18,10 +18,12 @@ import {
   seatIdleMs,
   seatsMax,
   seatsOfOneMax,
+  waitingOfOneMax,
 } from "./environment-faults.ts";
 import { environmentsFolder } from "./libsql-files.ts";
 import type { WireStep, WireTable } from "./libsql-messages.ts";
 import { LibsqlSeat } from "./libsql-seat.ts";
+import { quickFirst } from "./quick-seat.ts";
 import { Seats } from "./seats.ts";
 import type { Session, Store } from "./store.ts";
 
@@ -51,7 +53,8 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
     this.#file = join(realpathSync(dirname(file)), basename(file));
     this.#folder = environmentsFolder(this.#file);
     this.#readers = new Seats({
-      ...{ clock, sizeMax: seatsMax, ofOneMax: seatsOfOneMax, idleMs: seatIdleMs },
+      ...{ clock, sizeMax: seatsMax, ofOneMax: seatsOfOneMax - 1, idleMs: seatIdleMs },
+      waitingOfOneMax,
       open: (environmentId) => this.#openReader(environmentId),
     });
     this.#writers = new Seats({
@@ -62,7 +65,7 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
   }
 
   async query(environmentId: string, ask: QueryAsk) {
-    const answer = await this.#readers.with(environmentId, ask.timeoutMs, (seat) => seat.query(ask));
+    const answer = await quickFirst(this.#readers, environmentId, ask);
     if (!answer) throw noSeat();
     return answer;
   }

@@ -7,6 +7,7 @@ import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { claimFile } from "./libsql-lock.ts";
 import { asyncSession, statements, syncSession } from "./libsql-session.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
+import { ReadTurns } from "./libsql-turns.ts";
 import { writer } from "./libsql-writer.ts";
 import { type Flush, NotWritable, type Session, type Store, StoreError } from "./store.ts";
 import { WriteProbe } from "./write-probe.ts";
@@ -83,11 +84,20 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     if (closed) throw new StoreError("unavailable", "the store is closed");
   };
 
-  const read = <T>(query: Sql, execute: (statement: Statement, values: Bound[]) => T): T => {
+  const turns = new ReadTurns();
+  const read = async <T>(query: Sql, execute: (statement: Statement, values: Bound[]) => T): Promise<T> => {
     requireOpen();
     try {
       const { text, values } = renderLibsql(query);
-      return execute(reading(text), values);
+      const turn = turns.turnOf(text);
+      if (turn) {
+        await turn;
+        requireOpen();
+      }
+      const startedAt = clock.elapsed();
+      const answer = execute(reading(text), values);
+      turns.took(text, clock.elapsed() - startedAt);
+      return answer;
     } catch (error) {
       throw toLibsqlTrouble(error);
     }
@@ -96,7 +106,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
   const oneOf = (statement: Statement, values: Bound[]) => statement.one(values);
   const probe: WriteProbe = new WriteProbe({
     clock,
-    commit: async () => void read({ strings: ["SELECT 1"], values: [] }, oneOf),
+    commit: async () => void (await read({ strings: ["SELECT 1"], values: [] }, oneOf)),
     giveUp: () => {},
     tryRoom: async () => {
       if (!closed) await tryRoom(`${claim.path}-room`);
@@ -109,8 +119,8 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
   return {
     engine: "libsql",
     seams: libsqlSeams,
-    all: async (query) => read(query, allOf) as never[],
-    one: async (query) => read(query, oneOf) as never,
+    all: (query) => read(query, allOf) as Promise<never[]>,
+    one: (query) => read(query, oneOf) as Promise<never>,
     async write(work) {
       requireOpen();
       return queue.submit(interactive(clock, written, work));

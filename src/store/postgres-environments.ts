@@ -7,13 +7,21 @@ import type {
   FoldTable,
   QueryAsk,
 } from "./environment-databases.ts";
-import { foldMsMax, noSeat, seatIdleMs, seatsMax, seatsOfOneMax } from "./environment-faults.ts";
+import {
+  foldMsMax,
+  noSeat,
+  seatIdleMs,
+  seatsMax,
+  seatsOfOneMax,
+  waitingOfOneMax,
+} from "./environment-faults.ts";
 import { type DatabaseTls, openClient } from "./postgres-client.ts";
 import { codeOf, toPostgresTrouble } from "./postgres-errors.ts";
 import { PostgresFolds } from "./postgres-folds.ts";
 import type { Primary } from "./postgres-primary.ts";
 import { type EnvironmentLogins, type Login, PostgresRoles, type Sealing } from "./postgres-roles.ts";
 import { PostgresSeat } from "./postgres-seat.ts";
+import { quickFirst } from "./quick-seat.ts";
 import { Seats } from "./seats.ts";
 import type { Store } from "./store.ts";
 
@@ -46,14 +54,15 @@ export class PostgresEnvironments implements EnvironmentDatabases {
     const seats = (which: "reader" | "writer", ofOneMax: number) =>
       new Seats<PostgresSeat>({
         ...{ clock: options.clock, sizeMax: seatsMax, ofOneMax, idleMs: seatIdleMs },
+        ...(which === "reader" && { waitingOfOneMax }),
         open: (environmentId) => this.#open(environmentId, which),
       });
-    this.#readers = seats("reader", seatsOfOneMax);
+    this.#readers = seats("reader", seatsOfOneMax - 1);
     this.#writers = seats("writer", 1);
   }
 
   async query(environmentId: string, ask: QueryAsk) {
-    const answer = await this.#readers.with(environmentId, ask.timeoutMs, (seat) => seat.query(ask));
+    const answer = await quickFirst(this.#readers, environmentId, ask);
     if (!answer) throw noSeat();
     return answer;
   }

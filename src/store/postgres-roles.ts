@@ -4,6 +4,7 @@ import { sql } from "../kit/sql.ts";
 import { environmentViews } from "./environment-views.ts";
 import { dropSchema, lostSchemas } from "./postgres-drops.ts";
 import { codeOf } from "./postgres-errors.ts";
+import { wallsOf } from "./postgres-walls.ts";
 import { scramVerifier } from "./scram.ts";
 import { type Session, type Store, StoreError } from "./store.ts";
 
@@ -191,7 +192,10 @@ export class PostgresRoles {
       base: (table) => table,
       environment: literal(environmentId),
     });
-    const madeOf = createHash("sha256").update(JSON.stringify(views)).digest("hex").slice(0, 32);
+    const madeOf = createHash("sha256")
+      .update(JSON.stringify([views, wallsOf("")]))
+      .digest("hex")
+      .slice(0, 32);
     if (!hasRoles || Number(there?.schemas) === 0 || row.made_of !== madeOf) {
       await makeSchema(session, name, views);
       await session.run(
@@ -271,6 +275,7 @@ async function makeSchema(session: Session, name: string, views: Record<string, 
     await run(`CREATE VIEW ${schema}.${quoted(view)} WITH (security_barrier = true) AS ${text}`);
     await run(`GRANT SELECT ON ${schema}.${quoted(view)} TO ${reader}`);
   }
+  for (const wall of wallsOf(schema!)) await run(wall);
   const folds = `${schema}.${quoted(foldsTable)}`;
   await run(`CREATE TABLE IF NOT EXISTS ${folds} (table_name TEXT PRIMARY KEY, position BIGINT NOT NULL,
     is_shown BOOLEAN NOT NULL)`);

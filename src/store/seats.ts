@@ -13,12 +13,38 @@ export interface SeatsOptions<S extends Seat> {
   /** Of one environment, so that others find one too. */
   ofOneMax: number;
   idleMs: number;
+  /** Callers of one environment that wait; unbounded without. */
+  waitingOfOneMax?: number;
   open: (environmentId: string) => Promise<S>;
 }
 
 interface Waiting {
   environmentId: string;
-  go: () => void;
+  /** A seat for quick work will do. */
+  quick: boolean;
+  go: (lane: Lane) => void;
+}
+
+/** Work that is younger finds a seat of its own: one of an environment, and so many of a node beside `sizeMax`. */
+export const quickMs = 250;
+const quickSeatsMax = 2;
+
+/** Seats in use, of all and by environment. */
+class Lane {
+  readonly #byEnvironment = new Map<string, number>();
+  busy = 0;
+
+  hasRoom(environmentId: string, most: number, ofOneMax: number): boolean {
+    return this.busy < most && (this.#byEnvironment.get(environmentId) ?? 0) < ofOneMax;
+  }
+
+  count(environmentId: string, by: number): this {
+    this.busy += by;
+    const count = (this.#byEnvironment.get(environmentId) ?? 0) + by;
+    if (count === 0) this.#byEnvironment.delete(environmentId);
+    else this.#byEnvironment.set(environmentId, count);
+    return this;
+  }
 }
 
 interface Idle<S> {
@@ -31,9 +57,9 @@ interface Idle<S> {
 export class Seats<S extends Seat> {
   readonly #options: SeatsOptions<S>;
   readonly #idle = new Set<Idle<S>>();
-  readonly #busy = new Map<string, number>();
+  readonly #plain = new Lane();
+  readonly #quick = new Lane();
   #waiting: Waiting[] = [];
-  #busyCount = 0;
 
   constructor(options: SeatsOptions<S>) {
     this.#options = options;
@@ -41,7 +67,7 @@ export class Seats<S extends Seat> {
 
   /** How many there are, in use or not. */
   size(): number {
-    return this.#busyCount + this.#idle.size;
+    return this.#plain.busy + this.#quick.busy + this.#idle.size;
   }
 
   /** Callers that wait for one. */
@@ -49,19 +75,31 @@ export class Seats<S extends Seat> {
     return this.#waiting.length;
   }
 
-  /** `work` has the seat for itself. Undefined when none became free in `waitMs`. */
-  async with<T>(
-    environmentId: string,
-    waitMs: number,
-    work: (seat: S) => Promise<T>,
+  /** `work` has the seat for itself. Undefined when none became free in `waitMs`, or too many wait. */
+  with<T>(environmentId: string, waitMs: number, work: (seat: S) => Promise<T>): Promise<T | undefined> {
+    return this.#with({ environmentId, waitMs, quick: false }, work);
+  }
+
+  /** The same, also in a seat that is kept for quick work, which must leave it after `quickMs`. */
+  withAny<T>(
+    place: { environmentId: string; waitMs: number },
+    work: (seat: S, isQuick: boolean) => Promise<T>,
   ): Promise<T | undefined> {
-    if (!(await this.#enter(environmentId, waitMs))) return undefined;
+    return this.#with({ ...place, quick: true }, work);
+  }
+
+  async #with<T>(
+    { environmentId, waitMs, quick }: { environmentId: string; waitMs: number; quick: boolean },
+    work: (seat: S, isQuick: boolean) => Promise<T>,
+  ): Promise<T | undefined> {
+    const lane = await this.#enter(environmentId, waitMs, quick);
+    if (!lane) return undefined;
     let seat: S | undefined;
     try {
       seat = this.#takeIdle(environmentId) ?? (await this.#options.open(environmentId));
-      return await work(seat);
+      return await work(seat, lane === this.#quick);
     } finally {
-      this.#leave(environmentId, seat);
+      this.#leave(environmentId, seat, lane);
     }
   }
 
@@ -74,38 +112,36 @@ export class Seats<S extends Seat> {
     for (const one of [...this.#idle]) if (one.environmentId === environmentId) this.#end(one);
   }
 
-  #hasRoom(environmentId: string): boolean {
+  /** The lane with room; the one for quick work is never the first choice. */
+  #laneFor({ environmentId, quick }: Pick<Waiting, "environmentId" | "quick">): Lane | undefined {
     const { sizeMax, ofOneMax } = this.#options;
-    return this.#busyCount < sizeMax && (this.#busy.get(environmentId) ?? 0) < ofOneMax;
+    if (this.#plain.hasRoom(environmentId, sizeMax, ofOneMax)) return this.#plain;
+    return quick && this.#quick.hasRoom(environmentId, quickSeatsMax, 1) ? this.#quick : undefined;
   }
 
-  async #enter(environmentId: string, waitMs: number): Promise<boolean> {
-    if (!this.#hasRoom(environmentId)) {
-      const isIn = await new Promise<boolean>((resolve) => {
-        const cancel = this.#options.clock.after(waitMs, () => {
-          this.#waiting = this.#waiting.filter((one) => one !== waiting);
-          resolve(false);
-        });
-        const waiting = {
-          environmentId,
-          go() {
-            cancel();
-            resolve(true);
-          },
-        };
-        this.#waiting.push(waiting);
+  #enter(
+    environmentId: string,
+    waitMs: number,
+    quick: boolean,
+  ): Promise<Lane | undefined> | Lane | undefined {
+    const lane = this.#laneFor({ environmentId, quick });
+    if (lane) return lane.count(environmentId, 1);
+    const before = this.#waiting.filter((one) => one.environmentId === environmentId).length;
+    if (before >= (this.#options.waitingOfOneMax ?? Number.POSITIVE_INFINITY)) return undefined;
+    return new Promise((resolve) => {
+      const cancel = this.#options.clock.after(waitMs, () => {
+        this.#waiting = this.#waiting.filter((one) => one !== waiting);
+        resolve(undefined);
       });
-      return isIn;
-    }
-    this.#count(environmentId, 1);
-    return true;
-  }
-
-  #count(environmentId: string, by: number): void {
-    this.#busyCount += by;
-    const count = (this.#busy.get(environmentId) ?? 0) + by;
-    if (count === 0) this.#busy.delete(environmentId);
-    else this.#busy.set(environmentId, count);
+      const waiting: Waiting = {
+        ...{ environmentId, quick },
+        go(found) {
+          cancel();
+          resolve(found);
+        },
+      };
+      this.#waiting.push(waiting);
+    });
   }
 
   #takeIdle(environmentId: string): S | undefined {
@@ -118,12 +154,12 @@ export class Seats<S extends Seat> {
     }
     // One of another environment makes room: it is ended, not handed over.
     const [oldest] = this.#idle;
-    if (oldest && this.#busyCount + this.#idle.size > this.#options.sizeMax) this.#end(oldest);
+    if (oldest && this.size() > this.#options.sizeMax) this.#end(oldest);
     return undefined;
   }
 
-  #leave(environmentId: string, seat: S | undefined): void {
-    this.#count(environmentId, -1);
+  #leave(environmentId: string, seat: S | undefined, lane: Lane): void {
+    lane.count(environmentId, -1);
     if (seat?.usable()) {
       const one: Idle<S> = {
         ...{ environmentId, seat },
@@ -131,11 +167,13 @@ export class Seats<S extends Seat> {
       };
       this.#idle.add(one);
     } else seat?.end();
-    const next = this.#waiting.find((one) => this.#hasRoom(one.environmentId));
-    if (!next) return;
-    this.#waiting = this.#waiting.filter((one) => one !== next);
-    this.#count(next.environmentId, 1);
-    next.go();
+    for (const next of this.#waiting) {
+      const free = this.#laneFor(next);
+      if (!free) continue;
+      this.#waiting = this.#waiting.filter((one) => one !== next);
+      next.go(free.count(next.environmentId, 1));
+      return;
+    }
   }
 
   #end(one: Idle<S>): void {

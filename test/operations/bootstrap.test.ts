@@ -114,7 +114,7 @@ describe.each(engines)("first boot on %s", (engine) => {
       const user = await store.one<{ password_hash: string }>(sql`SELECT * FROM users`);
       expect(user).toMatchObject({ email: "admin@svc.local", org_id: "org_default", roles: '["admin"]' });
       expect(user?.password_hash).toStartWith("$argon2id$v=19$m=19456,t=2,");
-      expect(await verifyPassword(content.dashboard_password, user!.password_hash)).toBe(true);
+      expect(await verifyPassword(content.dashboard_password, user!.password_hash, "")).toBe(true);
 
       expect(issued.map(({ fields }) => fields)).toEqual([{ key_id: bootstrapId, file_path: home.keyFile }]);
       const logged = JSON.stringify(kept.lines);
@@ -303,7 +303,7 @@ describe.each(engines)("first boot on %s", (engine) => {
     const outcome = await bootstrap(node());
     expect(outcome).toEqual({ key: "existing", password: expect.any(String) });
     const user = await store.one<{ password_hash: string }>(sql`SELECT password_hash FROM users`);
-    expect(await verifyPassword(outcome.password!, user!.password_hash)).toBe(true);
+    expect(await verifyPassword(outcome.password!, user!.password_hash, "")).toBe(true);
     expect(readFileSync(home.keyFile, "utf8")).toBe(before);
     expect(JSON.stringify(kept.lines)).not.toContain(outcome.password!);
   });

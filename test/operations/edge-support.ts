@@ -254,7 +254,7 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
 
 /** A server of its own with made-up operations. `Bearer good` is let in, `Bearer weak` only where any credential does. */
 export async function startMadeUp(
-  options: { tls?: { cert: string; key: string }; grpcIdleMs?: number } = {},
+  options: { tls?: { cert: string; key: string }; grpcIdleMs?: number; idleSeconds?: number } = {},
 ): Promise<MadeUp> {
   const logged: string[] = [];
   const line = (event: string, fields?: Record<string, unknown>) =>
@@ -288,6 +288,7 @@ export async function startMadeUp(
   const listening = await listenEdge({
     ...offered,
     ...place,
+    ...(options.idleSeconds !== undefined && { idleSeconds: options.idleSeconds }),
     pages: [
       { path: "/page", handle: () => new Response("<p>", { headers: { "Content-Type": "text/html" } }) },
     ],

@@ -1,7 +1,7 @@
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { containsIgnoringCase } from "../../src/kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin } from "../../src/kit/sql-contains.ts";
 import { renderLibsql } from "../../src/store/libsql-text.ts";
 
 const database = new Database(":memory:");
@@ -14,8 +14,19 @@ function isIn(text: string, search: string): boolean {
 }
 
 test("a search takes its signs literally", () => {
-  expect(renderLibsql(containsIgnoringCase("name", "50%_OF\\it")).values).toEqual([
-    String.raw`%50\%\_of\\it%`,
+  expect([isIn("50%_OF\\it", "%_of\\"), isIn("50 of it", "50%it"), isIn("50xof", "50_of")]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+});
+
+test("of letters with many others the first ones are folded, and a look is that much shorter", () => {
+  const letters = "αβγδεζηθικλμνξοπρστυφχψω";
+  expect(isIn(letters.slice(0, 8).toUpperCase(), letters.slice(0, 8))).toBe(true);
+  expect(isIn(letters, letters)).toBe(true);
+  expect([looksWithin(1_700, "plain"), looksWithin(1_700, "日本"), looksWithin(1_700, letters)]).toEqual([
+    1_700, 1_700, 100,
   ]);
 });
 

@@ -96,15 +96,15 @@ export function openSessions(deps: SessionsDeps): Sessions {
     login: { email: string; password: string; address: string; realm: string },
     findByEmail: (email: string) => Promise<Account | undefined>,
   ): Promise<Account> {
-    const { password, address, realm } = login;
     const email = login.email.trim().toLowerCase();
-    const account = `${realm}\n${email}`;
-    await throttle.attempt(account, address);
+    const account = `${login.realm}\n${email}`;
+    const isKnown = await throttle.attempt(account, login.address);
     hashOfNoAccount ??= hashPassword("belongs to no account");
     const user = await findByEmail(email);
-    const matches = await verifyPassword(password, user?.passwordHash ?? (await hashOfNoAccount));
+    const hash = user?.passwordHash ?? (await hashOfNoAccount);
+    const matches = await verifyPassword(login.password, hash, isKnown ? account : undefined);
     if (!user || !matches) throw badLogin();
-    await throttle.succeeded(account, address);
+    await throttle.succeeded(account, login.address);
     return user;
   }
 

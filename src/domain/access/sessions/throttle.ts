@@ -6,10 +6,10 @@ import * as rows from "./attempt-rows.ts";
 
 export interface Throttle {
   /**
-   * Counts an attempt, for all nodes; rejects with `resource_exhausted` and `Retry-After` when there were too
-   * many.
+   * Counts an attempt, for all nodes, and says whether the address is known for the account; rejects with
+   * `resource_exhausted` and `Retry-After` when there were too many.
    */
-  attempt(account: string, address: string): Promise<void>;
+  attempt(account: string, address: string): Promise<boolean>;
   /** The attempt succeeded: it no longer counts as a guess, and the address is known for the account. */
   succeeded(account: string, address: string): Promise<void>;
   /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
@@ -129,7 +129,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
     return endsAt;
   }
 
-  async function flush(attempts: readonly Attempt[]): Promise<ItemOutcome<void>[]> {
+  async function flush(attempts: readonly Attempt[]): Promise<ItemOutcome<boolean>[]> {
     const now = clock.now();
     return store.write(async (session) => {
       const ofPair = await count(
@@ -147,9 +147,9 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
         going.map((one) => one.known),
         now,
       );
-      return attempts.map((attempt, at): ItemOutcome<void> => {
+      return attempts.map((attempt, at): ItemOutcome<boolean> => {
         const until = ends[at] ?? wholesUntil(attempt, ofWhole, known);
-        return until === undefined ? { value: undefined } : { error: tooMany(until, now) };
+        return until === undefined ? { value: known.has(attempt.known) } : { error: tooMany(until, now) };
       });
     });
   }
@@ -164,7 +164,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
     return isKnown.has(known) ? undefined : (ofAddress ?? ofAccount);
   }
 
-  const combiner = combine<Attempt, void>({
+  const combiner = combine<Attempt, boolean>({
     name: "sessions.attempts",
     lanes: 1,
     laneOf: () => 0,
@@ -184,7 +184,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       // Only attempts that may pass create rows.
       if (until !== undefined && (await rows.unexpired(store, [attempt.known], now)).size === 0)
         throw tooMany(until, now);
-      await combiner.submit(attempt);
+      return combiner.submit(attempt);
     },
 
     async succeeded(account, from) {

@@ -40,7 +40,7 @@ export interface UsersSurface {
   /** Limits guesses at a password. */
   throttle: {
     /** Rejects after too many attempts. */
-    attempt(account: string, address: string): Promise<void>;
+    attempt(account: string, address: string): Promise<boolean>;
     succeeded(account: string, address: string): Promise<void>;
   };
 }

@@ -92,7 +92,7 @@ export function users(deps: UsersDeps): Users {
   const prepare: Users["prepare"] = async ({ password, ...user }) => ({
     id: ids.next("usr"),
     ...user,
-    passwordHash: await hashPassword(password),
+    passwordHash: await hashPassword(password, user.orgId),
     at: clock.now(),
   });
 
@@ -172,8 +172,8 @@ export function users(deps: UsersDeps): Users {
         new Fault("permission_denied", "current_password: is not the current password", {
           field: "current_password",
         });
-      if (!(await verifyPassword(current, compared))) throw wrong();
-      const passwordHash = await hashPassword(next);
+      if (!(await verifyPassword(current, compared, id))) throw wrong();
+      const passwordHash = await hashPassword(next, id);
       await store.write(async (session) => {
         const before = await hold(session, orgId, id);
         // Another change came while the hash was computed: `current` is no longer the password.

@@ -41,7 +41,9 @@ const Filter = Type.Object(
     ),
     error_group: text("Failures of this group."),
     event_name: text("Runs that an event of this name started."),
-    error_text: text("Failures whose message, code or stack holds this text, in either case."),
+    error_text: text(
+      "Failures whose message, code or stack holds this text within the first 2,048 characters, in either case.",
+    ),
     attributes: Type.Optional(
       Type.Array(AttributeFilterShape, { description: "What their attributes must be, all of them." }),
     ),

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { containsIgnoringCase, searchCharsMax } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Seams, Store } from "../../../store/store.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
@@ -80,7 +80,7 @@ export interface RunFilter {
   /** Of their failure. */
   errorGroup?: string;
   eventName?: string;
-  /** Held by their failure, in either case. */
+  /** Held by the first 2,048 characters of their failure, in either case. */
   errorText?: string;
   /** Each of them must be met. */
   attributes?: readonly AttributeRange[];
@@ -120,7 +120,8 @@ const errorMarks = [
 
 /** Errors are compared as they are stored, in JSON: engines differ in what they read of it. */
 function errorCondition(text: string): Sql {
-  const bare = errorMarks.reduce((column, mark) => `replace(${column}, '${mark}', ',')`, "r.error");
+  const stored = `substr(r.error, 1, ${searchCharsMax})`;
+  const bare = errorMarks.reduce((column, mark) => `replace(${column}, '${mark}', ',')`, stored);
   return sql`r.status = 'failed' AND ${containsIgnoringCase(bare, JSON.stringify(text).slice(1, -1))}`;
 }
 

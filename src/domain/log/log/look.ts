@@ -1,7 +1,7 @@
 import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin } from "../../../kit/sql-contains.ts";
 import type { Store } from "../../../store/store.ts";
 import { conditions, conditionsBeside, type EventFilter, namesMax, namesScanCap } from "./rows.ts";
 
@@ -122,9 +122,10 @@ async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Pr
 
 /** Looks of one list: what is few is found out once, and only when it is asked for. */
 export interface EventLook {
+  looksMax: number;
   /**
    * Events that match, as the anchor orders them. `last` is the last one looked at, when there may be more behind
-   * `namesScanCap` of them.
+   * `looksMax` of them.
    */
   keys(anchor: PageAnchor, limit: number): Promise<{ keys: EventKey[]; last: Cursor | undefined }>;
   /** How many match, and whether more may. */
@@ -133,24 +134,27 @@ export interface EventLook {
 
 export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter): EventLook {
   const named = namedBy(filter.search);
+  const looksOf = (most: number) => looksWithin(most, filter.search, filter.name);
+  const looksMax = looksOf(namesScanCap);
   let found: Promise<Sql | undefined> | undefined;
   const few = () => {
     found ??= fewOf(store, filter);
     return found;
   };
   return {
+    looksMax,
     async keys(anchor, limit) {
       const order = orderBy(anchor);
       if (named)
         return { keys: await store.all(among(ofId(filter, named), filter, order, limit)), last: undefined };
       if (!isChoosy(filter))
         return { keys: await store.all(windowOf(filter, order, limit)), last: undefined };
-      for (const most of [Math.min(looksPerEvent * limit, namesScanCap), namesScanCap]) {
+      for (const most of [Math.min(looksPerEvent * limit, looksMax), looksMax]) {
         const keys = await store.all<EventKey>(among(windowOf(filter, order, most), filter, order, limit));
         if (keys.length >= limit) return { keys, last: undefined };
         const last = await store.one<EventKey>(windowOf(filter, order, most, most - 1));
         if (!last) return { keys, last };
-        if (most < namesScanCap) continue;
+        if (most < looksMax) continue;
         const source = await few();
         if (source === undefined) return { keys, last };
       }
@@ -160,13 +164,14 @@ export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter)
 
     async count() {
       const order = orderBy(undefined);
-      const source = named ? ofId(filter, named) : windowOf(filter, order, countCap + 1);
+      const most = looksOf(countCap + 1);
+      const source = named ? ofId(filter, named) : windowOf(filter, order, most);
       const where = sql.join([sql.raw("1 = 1"), ...conditionsBeside(filter)], " AND ");
       const row = await store.one<{ count: number; looked: number }>(sql`SELECT
         count(CASE WHEN ${where} THEN 1 END) AS count, count(*) AS looked FROM (${source}) looked`);
       const counted = {
         count: Math.min(countCap, Number(row?.count ?? 0)),
-        isCut: Number(row?.looked ?? 0) > countCap,
+        isCut: Number(row?.looked ?? 0) >= most,
       };
       const all = counted.isCut ? await few() : undefined;
       if (!all) return counted;

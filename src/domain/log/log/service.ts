@@ -172,7 +172,8 @@ async function olderPage(
   // The newest page never has a previous one, also when events arrive meanwhile.
   const hasPrev = after !== undefined && (await isAny(look, { newerThan: begin! }));
   const behind = end ?? (last ? cursorOf(last) : after);
-  return page(events, { next: isMore ? behind : undefined, prev: hasPrev ? begin : undefined, end });
+  const places = { next: isMore ? behind : undefined, prev: hasPrev ? begin : undefined };
+  return page(events, places, end ? look.looksMax : 0);
 }
 
 async function newerPage(
@@ -191,11 +192,8 @@ async function newerPage(
   const behind = last ? cursorOf(last) : { at: cursor.at, id: `${cursor.id}~` };
   const hasNext = await isAny(look, { olderThan: behind });
   const prev = end ?? (first ? cursorOf(first) : cursor);
-  return page(events, {
-    next: hasNext ? behindOf(last, cursor) : undefined,
-    prev: isMore ? prev : undefined,
-    end,
-  });
+  const places = { next: hasNext ? behindOf(last, cursor) : undefined, prev: isMore ? prev : undefined };
+  return page(events, places, end ? look.looksMax : 0);
 }
 
 const behindOf = (last: rows.LoggedEvent | undefined, cursor: Cursor): Cursor =>
@@ -203,14 +201,15 @@ const behindOf = (last: rows.LoggedEvent | undefined, cursor: Cursor): Cursor =>
 
 function page(
   events: rows.LoggedEvent[],
-  { next, prev, end }: { next: Cursor | undefined; prev: Cursor | undefined; end: Cursor | undefined },
+  { next, prev }: { next: Cursor | undefined; prev: Cursor | undefined },
+  scanned: number,
 ): EventsPageSlice {
   return {
     events,
     ...{ hasNext: next !== undefined, hasPrev: prev !== undefined },
     nextCursor: next && writeCursor(next),
     prevCursor: prev && writeCursor(prev),
-    scanned: end ? rows.namesScanCap : 0,
+    scanned,
   };
 }
 

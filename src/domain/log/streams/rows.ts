@@ -16,7 +16,7 @@ import {
   type WorkScope,
 } from "../../../kit/round-robin.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin } from "../../../kit/sql-contains.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { type Direction, snapshotsKeptMax } from "./rules.ts";
 
@@ -121,7 +121,7 @@ export const listStreams = (
 ): Promise<BoundedPage<StreamRow>> =>
   lookThrough<StreamRow>(reader, listOf(filter, after), {
     ...page,
-    looks: after === undefined ? firstLooksMax : looksMax,
+    looks: looksWithin(after === undefined ? firstLooksMax : looksMax, filter.search),
   });
 
 export const countStreams = (reader: Reader, filter: StreamFilter): Promise<BoundedCount> =>

@@ -5,6 +5,10 @@ export const exportPageBytesMax = 256 * 1024;
 export const exportRunsAtOnce = 200;
 /** An export whose client takes nothing for so long gives way to another one. */
 export const exportLeaseMs = 60_000;
+/** Letters that a client takes a second, over the whole of an export that is older: a slower one gives way as well. */
+export const exportPaceMin = 16 * 1024;
+/** Orgs that one node exports at a time, one export each. */
+export const exportsAtOnceMax = 4;
 export const exportRenewMs = 10_000;
 export const exportRetryAfterSeconds = 30;
 /** Pages behind which what they left is collected, and how long that has: at the rate of an export the heap would double. */

@@ -11,6 +11,7 @@ import {
   exportRenewMs,
 } from "./limits.ts";
 import { busy, sectionsOf } from "./lines.ts";
+import { type ExportPlace, ExportPlaces } from "./places.ts";
 import * as rows from "./rows.ts";
 
 export interface ExportAsk extends Omit<ExportContent, "sections"> {
@@ -22,8 +23,8 @@ export interface ExportAsk extends Omit<ExportContent, "sections"> {
 
 export interface Exports {
   /**
-   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org, or of this
-   * node, is under way.
+   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org is under way, or this
+   * node exports as many orgs as it may.
    */
   start(ask: ExportAsk): Promise<AsyncIterableIterator<string>>;
 }
@@ -42,44 +43,34 @@ export interface ExportsDeps extends ContentDeps {
   newHolder: () => string;
 }
 
-/** What this node exports, and when its client took the last piece. */
-interface Underway {
-  holder: string;
-  takenAt: number;
-}
-
 export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): Exports {
   const { store, clock } = deps;
-  let underway: Underway | undefined;
+  const places = new ExportPlaces(() => clock.elapsed());
 
-  /** The place of this node and the lease of the org. */
-  async function take(orgId: string): Promise<Underway> {
-    const before = underway;
-    if (before && clock.elapsed() - before.takenAt < exportLeaseMs)
-      throw busy("this node exports an org already");
-    const own = { holder: newHolder(), takenAt: clock.elapsed() };
-    underway = own;
+  /** A place of this node and the lease of the org. */
+  async function take(orgId: string): Promise<ExportPlace> {
+    const own = places.take(orgId, newHolder());
     const now = clock.now();
     const lease = { orgId, holder: own.holder, now, until: now + exportLeaseMs };
     try {
       const taken = await store.write((session) => rows.takeLease(session, lease));
       if (!taken) throw busy("the org is exported already");
     } catch (error) {
-      if (underway === own) underway = undefined;
+      places.leave(orgId, own);
       throw error;
     }
     return own;
   }
 
-  async function release(orgId: string, own: Underway): Promise<void> {
-    if (underway === own) underway = undefined;
+  async function release(orgId: string, own: ExportPlace): Promise<void> {
+    places.leave(orgId, own);
     await store
       .write((session) => rows.releaseLease(session, orgId, own.holder))
       .catch((error: unknown) => log.warn("export.unreleased", { orgId, error }));
   }
 
   /** Called between pages: gives the event loop back, and keeps the lease. */
-  function keeper(orgId: string, own: Underway): () => Promise<void> {
+  function keeper(orgId: string, own: ExportPlace): () => Promise<void> {
     const breathe = breather(clock, orgId);
     const residentMax = memory.resident() + exportGrowthBytes;
     let renewedAt = clock.elapsed();
@@ -90,12 +81,12 @@ export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): E
         await clock.sleep(exportCollectMs);
       }
       if (pages % exportLookPages === 0 && memory.resident() > residentMax) memory.giveBack();
+      own.note(0);
       const now = clock.elapsed();
-      own.takenAt = now;
       if (now - renewedAt >= exportRenewMs) {
         const lease = { orgId, holder: own.holder, until: clock.now() + exportLeaseMs };
         const kept = await store.write((session) => rows.renewLease(session, lease));
-        if (!kept || underway !== own)
+        if (!kept || !places.has(orgId, own))
           throw new Fault("aborted", "the export stood still for too long: another one took its place");
         renewedAt = now;
       }
@@ -124,6 +115,7 @@ export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): E
             if (isOver) throw new Fault("aborted", "the export is over");
             const piece = await pieces.next();
             if (piece.done) await end();
+            else own.note(piece.value.length);
             return piece;
           } catch (error) {
             await end();

@@ -1,6 +1,15 @@
+import { boundedName, gatheredName } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
 import { sqlDepthMax } from "./limits.ts";
-import { binaryOperators, functionNames, typeNames, unaryOperators } from "./names.ts";
+import {
+  binaryOperators,
+  functionNames,
+  gathering,
+  gatheringMax,
+  growing,
+  typeNames,
+  unaryOperators,
+} from "./names.ts";
 import { listOf, type NodeFields, type NodeReader, nodeOf, refused, type SqlNode } from "./nodes.ts";
 
 export interface ExpressionContext {
@@ -46,6 +55,7 @@ const signed = (number: string): string => (number.startsWith("-") ? `(${number}
  */
 export class ExpressionWriter {
   readonly #context: ExpressionContext;
+  #gathered = 0;
 
   constructor(context: ExpressionContext) {
     this.#context = context;
@@ -201,6 +211,7 @@ export class ExpressionWriter {
         if (fields.lexpr === undefined && unaryOperators.has(operator)) return `(${operator} ${right()})`;
         if (fields.lexpr === undefined || !binaryOperators.has(operator))
           throw this.#refuse(`operator ${operator.slice(0, 20)} is not allowed`);
+        if (operator === "||") return this.#bounded(`${left()} || ${right()}`);
         return `(${left()} ${operator} ${right()})`;
       case "AEXPR_IN": {
         const items = nodeOf(fields.rexpr).fields.items;
@@ -294,7 +305,23 @@ export class ExpressionWriter {
       fields.agg_filter === undefined ? "" : ` FILTER (WHERE ${this.write(fields.agg_filter, depth)})`;
     const over = fields.over === undefined ? "" : ` OVER (${this.#window(fields.over as NodeFields, depth)})`;
     const own = dialect === "postgres" ? `pg_catalog.${printed}` : printed;
-    return `${own}(${inside})${within ? ` WITHIN GROUP (${order})` : ""}${filter}${over}`;
+    const call = `${own}(${inside})${within ? ` WITHIN GROUP (${order})` : ""}${filter}${over}`;
+    if (growing.has(name)) return this.#bounded(call);
+    if (!this.#hasWalls || !gathering.has(name)) return call;
+    if (++this.#gathered > gatheringMax)
+      throw this.#refuse(`string_agg, array_agg and json_agg are allowed ${gatheringMax} times`);
+    const texts = listOf(fields.args).map((one) => `CAST(${this.write(one, depth)} AS text)`);
+    const watched = name === "string_agg" ? `${distinct}${texts.join(", ")}` : `${args}, NULL`;
+    return `CASE WHEN ${gatheredName}(${watched})${filter}${over} IS NOT NULL THEN ${call} END`;
+  }
+
+  /** Queries of PostgreSQL, which bounds no value below a gigabyte. */
+  get #hasWalls(): boolean {
+    return this.#isPostgres && this.#context.subquery !== undefined;
+  }
+
+  #bounded(value: string): string {
+    return this.#hasWalls ? `${boundedName}(${value})` : `(${value})`;
   }
 
   #window(fields: NodeFields, depth: number): string {

@@ -31,6 +31,15 @@ export const functionNames: Readonly<Record<string, FunctionNames>> = {
   ...onlyPostgres("json_typeof", "json_array_length", "width_bucket", "timezone"),
 };
 
+/** Of PostgreSQL those that gather what they are given in one value; libSQL has a bound on all that a query holds. */
+export const gathering: ReadonlySet<string> = new Set(["string_agg", "array_agg", "json_agg"]);
+/** So many of them in one query. */
+export const gatheringMax = 4;
+/** And those that make a larger value of several. */
+export const growing: ReadonlySet<string> = new Set([
+  ...["concat", "json_build_object", "jsonb_build_object", "to_char"],
+]);
+
 /** Operators between two values, and of one; the rest has no place here. */
 export const binaryOperators: ReadonlySet<string> = new Set([
   ...["=", "<>", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "||", "->", "->>"],

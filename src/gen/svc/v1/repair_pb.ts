@@ -83,7 +83,7 @@ export type RepairFilter = Message<"svc.v1.RepairFilter"> & {
   eventName: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 94;
    */
@@ -157,7 +157,7 @@ export type RepairFilterJson = {
   eventName?: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 94;
    */

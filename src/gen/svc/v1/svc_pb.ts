@@ -1814,7 +1814,7 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   eventName: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 95;
    */
@@ -1924,7 +1924,7 @@ export type ListRunsRequestJson = {
   eventName?: string;
 
   /**
-   * Only failures whose message, code or stack holds this text, in either case.
+   * Only failures whose message, code or stack holds this text within the first 2,048 characters, in either case.
    *
    * @generated from field: string error_text = 95;
    */

@@ -11,6 +11,7 @@ import {
   lookThrough,
   lookupsOf,
   type RunsPage,
+  withinOf,
 } from "../lists/look.ts";
 import { type RunFilter, runsById } from "../rows.ts";
 import { inRange } from "./ranges.ts";
@@ -38,6 +39,7 @@ export async function findRuns(store: Store, asked: FindRuns): Promise<RunsPage>
     upTo: (place, most, skip = 0) => sql`${candidates(place)} LIMIT ${most - skip} OFFSET ${skip}`,
     order: orderOf("c", order),
     matching: lookupsOf(rest),
+    within: withinOf(rest),
   };
   const [look, counted] = await Promise.all([
     lookThrough(store, list, { after, size, offset: 0 }),

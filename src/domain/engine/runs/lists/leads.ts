@@ -4,7 +4,7 @@ import { fewLiveMax } from "../limits.ts";
 import { namedBy, type RunFilter } from "../rows.ts";
 import { storedStatuses } from "../rules.ts";
 import type { ExecutionState } from "../run.ts";
-import { type After, type Candidates, lookupsOf } from "./look.ts";
+import { type After, type Candidates, lookupsOf, withinOf } from "./look.ts";
 
 export const newestFirst = (alias: string): Sql => sql.raw(`${alias}.created_at DESC, ${alias}.run_id DESC`);
 
@@ -98,6 +98,7 @@ export async function leadOf(store: Pick<Store, "one">, filter: RunFilter): Prom
       ),
     order: newestFirst("c"),
     matching: lookupsOf(name === undefined ? asked : without(asked, name)),
+    within: withinOf(filter),
   });
   const own = sql`environment_id = ${environmentId}`;
   const one = (where: Sql): LeadPart[] => [(after) => indexed(where, filter, after)];
@@ -128,5 +129,6 @@ export const ofFunctions = (filter: RunFilter, functionIds: readonly string[]): 
       ),
     order: newestFirst("c"),
     matching: lookupsOf(asked),
+    within: withinOf(asked),
   };
 };

@@ -1,6 +1,7 @@
 import { countCap } from "../../../../kit/limits.ts";
 import type { Cursor } from "../../../../kit/page.ts";
 import { type Sql, sql } from "../../../../kit/sql.ts";
+import { looksWithin } from "../../../../kit/sql-contains.ts";
 import type { Store } from "../../../../store/store.ts";
 import { candidatesMax } from "../../attributes/rules.ts";
 import type { RunFilter } from "../rows.ts";
@@ -28,6 +29,8 @@ export interface Candidates {
   order: Sql;
   /** What run `r` of a candidate must meet; none where all candidates are in the list. */
   matching: readonly Sql[];
+  /** How many are looked at where it would be `most` of a filter without texts. */
+  within(most: number): number;
 }
 
 export interface RunsLook {
@@ -59,6 +62,14 @@ export const lookupsOf = (rest: RunFilter): Sql[] => {
   return list.length === 1 ? [] : list;
 };
 
+/** A failure is longer than the names that others look through. */
+const errorShare = 4;
+
+export const withinOf =
+  ({ search, errorText }: RunFilter): Candidates["within"] =>
+  (most) =>
+    looksWithin(errorText === undefined ? most : Math.ceil(most / errorShare), search, errorText);
+
 /** One lookup a candidate, whatever the statistics say: a join would read every run that there is. */
 const lookup = (matching: readonly Sql[]): Sql =>
   sql`(SELECT 1 FROM runs r ${sql.where([sql.raw("r.id = c.run_id"), ...matching])} LIMIT 1)`;
@@ -68,7 +79,7 @@ export async function lookThrough(
   store: Pick<Store, "all" | "one">,
   list: Candidates,
   { after, size, offset }: { after: After; size: number; offset: number },
-  most = candidatesMax,
+  most = list.within(candidatesMax),
 ): Promise<RunsLook> {
   const wanted = offset + size + 1;
   const page = (found: readonly RunCandidate[], next: RunCandidate | undefined, scanned = 0): RunsLook => ({
@@ -100,10 +111,11 @@ export async function countThrough(
   { known, after }: { known: number; after: After } = { known: 0, after: undefined },
 ): Promise<RunsCount> {
   const matches = list.matching.length === 0 ? sql.raw("*") : lookup(list.matching);
+  const most = Math.min(countCap + 1 - known, list.within(countCap + 1));
   const row = await store.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
-    count(*) AS looked FROM (${list.upTo(after, countCap + 1 - known)}) c`);
+    count(*) AS looked FROM (${list.upTo(after, most)}) c`);
   return {
     totalCount: Math.min(countCap, known + Number(row?.count ?? 0)),
-    isTotalCut: known + Number(row?.looked ?? 0) > countCap,
+    isTotalCut: Number(row?.looked ?? 0) >= most,
   };
 }

@@ -135,7 +135,7 @@ async function lookAt(
 
 const lookAtFunctions = (
   store: Store,
-  { filter, size }: Pick<AskedRuns, "filter" | "size">,
+  { filter, lead, size }: Pick<AskedRuns, "filter" | "lead" | "size">,
   functionIds: readonly string[],
   after: Cursor,
 ): Promise<RunsLook> =>
@@ -145,7 +145,7 @@ const lookAtFunctions = (
         store,
         ofFunctions(filter, functionIds),
         { after, size, offset: 0 },
-        Math.ceil(candidatesMax / functionIds.length),
+        Math.ceil(lead.within(candidatesMax) / functionIds.length),
       );
 
 const behindFunctions = ({ next }: RunsLook, edge: Cursor): RunsPlace =>

@@ -1,0 +1,54 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { waitingOfOneMax } from "../../src/store/environment-faults.ts";
+import { livedTime } from "../support/lived.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+const endless =
+  "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) SELECT count(*) FROM n";
+
+describe.each(engines)("seats for queries on %s", (engine) => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+    // The first one makes the database of the environment.
+    expect((await ask("SELECT 1 AS one")).status).toBe(200);
+  }, 30_000);
+  afterAll(() => server.stop());
+
+  const ask = (query: string, timeout_ms = 5_000) =>
+    server.rpc("QueryService", "ExecuteSQL", { query, timeout_ms });
+
+  test.each([1, 4])(
+    "%d endless ones leave one to quick ones",
+    async (count) => {
+      const lived = await livedTime(server.home.place.databaseUrl);
+      try {
+        const held = Array.from({ length: count }, () => ask(endless, 4_000));
+        const from = lived.now();
+        await until(() => lived.now() - from > 100 + 300 * (count - 1), { about: "their start" });
+        const took = await Promise.all(
+          Array.from({ length: 4 }, async () => {
+            const before = lived.now();
+            expect((await ask("SELECT count(*) FROM events")).status).toBe(200);
+            return lived.now() - before;
+          }),
+        );
+        expect(Math.max(...took)).toBeLessThan(500);
+        expect((await Promise.all(held)).map(({ status }) => status)).toEqual(Array(count).fill(504));
+      } finally {
+        await lived.stop();
+      }
+    },
+    60_000,
+  );
+
+  test("what waits has an end", async () => {
+    const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 2_000));
+    const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 2_000));
+    const statuses = (await Promise.all(asked)).map(({ status }) => status);
+    expect(statuses).toContain(429);
+    const all = (await Promise.all(held)).map(({ status }) => status);
+    expect(new Set(all)).toEqual(new Set([429, 504]));
+  }, 60_000);
+});
