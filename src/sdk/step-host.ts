@@ -57,4 +57,6 @@ export interface PerformOptions {
   retry?: RetryRule | undefined;
   /** Makes it a compensation of that step. */
   compensationFor?: string;
+  /** It has a compensation. */
+  isUndone?: boolean;
 }
