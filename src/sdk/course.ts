@@ -15,11 +15,16 @@ export interface Computing {
 export interface StandingWait {
   scope: Scope;
   yielded: Yield | undefined;
+  /** Of a time: when it is over, by the clock of this process, and what then goes on if something still computes here. */
+  time?: { endsAtMs: number; goOn: () => void };
 }
 
 /** By the next turn of the event loop a handler that goes on by itself has gone on. */
 const afterTurn: (look: () => void) => void =
   typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
+
+/** The longest time that timers of every runtime keep. */
+const timerMsMax = 2 ** 31 - 1;
 
 /** Never settles. Each call has its own: what waits for a shared one would be held for ever. */
 export const open = () => new Promise<never>(() => {});
@@ -41,6 +46,8 @@ export class Course {
   #isTurning = false;
   #isHalted = false;
   #isOver = false;
+  #isCut = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
   #finish: () => void = () => {};
   readonly over = new Promise<void>((done) => {
     this.#finish = done;
@@ -53,6 +60,7 @@ export class Course {
   moved(): void {
     this.#moves++;
     this.#look();
+    this.#watchTimes();
   }
 
   begin(isUndone: boolean): Computing {
@@ -69,10 +77,24 @@ export class Course {
     this.moved();
   }
 
+  /** Work that was left goes on. */
+  resume(work: Computing): void {
+    this.#computing.add(work);
+    this.moved();
+  }
+
   wait(scope: Scope, yielded: Yield | undefined): Promise<never> {
     this.#open.push({ scope, yielded });
     this.moved();
     return open();
+  }
+
+  /** Resolves when the time is over while something computes: otherwise the server hands the run out again. */
+  waitUntil(scope: Scope, yielded: Yield, ms: number): Promise<void> {
+    return new Promise((goOn) => {
+      this.#open.push({ scope, yielded, time: { endsAtMs: performance.now() + ms, goOn } });
+      this.moved();
+    });
   }
 
   isWaiting(branch: Scope): boolean {
@@ -115,6 +137,8 @@ export class Course {
       work.isCut = true;
       this.#computing.delete(work);
     }
+    this.#isCut = true;
+    this.#watchTimes();
     return this.#computing.size > 0;
   }
 
@@ -124,6 +148,28 @@ export class Course {
     this.#results.length = 0;
     this.#isHalted = false;
     this.#isOver = false;
+    this.#isCut = false;
+  }
+
+  /** While something computes, times are over here. */
+  #watchTimes(): void {
+    if (this.#timer === undefined && this.#open.length === 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#computing.size === 0 || this.#isCut) return;
+    const ends = this.#open.flatMap(({ time }) => time?.endsAtMs ?? []);
+    if (ends.length === 0) return;
+    const inMs = Math.min(...ends) - performance.now();
+    this.#timer = setTimeout(() => this.#endTimes(), Math.min(Math.max(inMs, 0), timerMsMax));
+  }
+
+  #endTimes(): void {
+    const due = this.#open.filter(({ time }) => time && time.endsAtMs <= performance.now());
+    for (const one of due) {
+      this.#open.splice(this.#open.indexOf(one), 1);
+      one.time?.goOn();
+    }
+    this.moved();
   }
 
   #hand(hand: () => void): void {

@@ -16,9 +16,14 @@ export function computing({ course, handling, ...rest }: ComputingParts) {
     isUndoing: () => handling.isUndoing,
     isOver: () => handling.isOver,
     signal: () => handling.signal(),
-    leave(work, scope, yielded) {
+    stop(work) {
       course.end(work);
-      return yielded ? course.wait(scope, yielded) : open();
+      return open();
+    },
+    async leave(work, scope, yielded) {
+      course.end(work);
+      await course.waitUntil(scope, yielded, yielded.duration_ms);
+      course.resume(work);
     },
   };
 

@@ -59,4 +59,6 @@ export interface PerformOptions {
   compensationFor?: string;
   /** It has a compensation. */
   isUndone?: boolean;
+  /** A sleep that is over while something computes; since when it slept. */
+  sleptSinceMs?: number;
 }

@@ -30,8 +30,10 @@ export interface StepWorkHost {
   isOver(): boolean;
   /** Raised as that of the run, and when the handler has ended. */
   signal(): AbortSignal;
-  /** The work goes on no longer here; with a yield the server hands the run out again. Never settles. */
-  leave(work: Computing, scope: Scope, yielded?: Yield): Promise<never>;
+  /** The work goes on no longer here. Never settles. */
+  stop(work: Computing): Promise<never>;
+  /** The server hands the run out again. Resolves when the time is over while something else computes here. */
+  leave(work: Computing, scope: Scope, yielded: Yield & { type: "retry_step" }): Promise<void>;
   /** Notes which step threw it; answers it. */
   blamed(error: unknown, stepId: string): unknown;
 }
@@ -49,7 +51,7 @@ export async function tryOnce(
   {
     step: { name, stepId, scope },
     work,
-    options: { timeoutMs, compensationFor },
+    options: { timeoutMs, compensationFor, sleptSinceMs },
     computing,
     attempt,
     onFailed,
@@ -61,12 +63,15 @@ export async function tryOnce(
 ): Promise<unknown> {
   const sure = host.sure();
   if (sure) await sure;
-  const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
+  const rowOf = stepRow(
+    { stepId, name, compensationFor, sleptSinceMs, startedMs: sleptSinceMs ?? host.now() },
+    host.now,
+  );
   const record = (rest: string) => (computing.isCut ? undefined : host.record(rowOf(rest)));
   let output: unknown;
   let text: string | undefined;
   try {
-    const own = host.substitute?.(name, work) ?? work;
+    const own = (sleptSinceMs === undefined && host.substitute?.(name, work)) || work;
     const given = contextOf(stepId, attempt, host, computing.isUndone ? host.signal : signal);
     // A compensation may have steps of its own.
     const inside = {
@@ -100,18 +105,18 @@ export async function tryRepeatedly(
   execution: StepWorkHost,
   { retry, before, ...rest }: WorkOfStep & { retry: RetryRule; before: TriedStep | undefined },
 ): Promise<unknown> {
-  const { runId, host, log, isOver, leave, blamed } = execution;
+  const { runId, host, log, isOver, leave, stop, blamed } = execution;
   const { name, stepId, scope } = rest.step;
   let dueInMs = before?.dueInMs ?? 0;
   for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
-    if (dueInMs > host.pauseMsMax)
-      return leave(rest.computing, scope, {
-        ...{ type: "retry_step", step_id: stepId, step_name: name, duration_ms: dueInMs },
-      });
+    if (dueInMs > host.pauseMsMax) {
+      const type = "retry_step";
+      const yielded = { type, step_id: stepId, step_name: name, duration_ms: dueInMs } as const;
+      await leave(rest.computing, scope, yielded);
+    } else if (dueInMs > 0) await host.pause(dueInMs);
     if (dueInMs > 0) {
-      await host.pause(dueInMs);
       host.requireHeld();
-      if (isOver()) return leave(rest.computing, scope);
+      if (isOver()) return stop(rest.computing);
     }
     let next: number | undefined;
     try {
@@ -135,18 +140,23 @@ export async function tryRepeatedly(
   }
 }
 
+interface StepStart {
+  stepId: string;
+  name: string;
+  compensationFor: string | undefined;
+  sleptSinceMs: number | undefined;
+  startedMs: number;
+}
+
 /** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
-function stepRow(
-  step: { stepId: string; name: string; compensationFor: string | undefined; startedMs: number },
-  now: () => number,
-): (rest: string) => string {
-  const { stepId, name, compensationFor, startedMs } = step;
+function stepRow(step: StepStart, now: () => number): (rest: string) => string {
+  const { stepId, name, compensationFor, sleptSinceMs, startedMs } = step;
   return (rest) => {
     const endedMs = now();
     return (
       `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
       (compensationFor === undefined
-        ? `"type":"invoke",`
+        ? `"type":"${sleptSinceMs === undefined ? "invoke" : "sleep"}",`
         : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
       `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
       `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`

@@ -165,7 +165,11 @@ export function createExecution(
           throw failureOf(memo, name);
         });
       if (handling.isUndoing) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
-      return course.wait(scope, reason({ step_id: stepId, step_name: name }));
+      const yielded = reason({ step_id: stepId, step_name: name });
+      if (yielded.type !== "sleep" || replaying) return course.wait(scope, yielded);
+      const sleptSinceMs = host.now();
+      await course.waitUntil(scope, yielded, Date.parse(yielded.until) - sleptSinceMs);
+      return compute(step, () => null, { sleptSinceMs }, undefined);
     },
   };
 }

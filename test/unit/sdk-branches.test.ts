@@ -116,6 +116,27 @@ describe("a race has the same winner each time", () => {
     expect([times.output, hours(times)]).toEqual(["short", 1]);
   });
 
+  test("a time is over although a step computes, and stays over", async () => {
+    const winners: unknown[] = [];
+    const hang = ({ signal }: { signal: AbortSignal }) =>
+      new Promise<string>((done) => signal.addEventListener("abort", () => done("cut")));
+    const result = await testFunction(
+      flow(async ({ step }) => {
+        const asked = step.run("ask", hang);
+        winners.push(await Promise.race([asked, step.sleep("limit", 5).then(() => "too late")]));
+        await step.run("next", () => 1);
+        return winners.at(-1);
+      }),
+    )
+      .crashAfter("next")
+      .run();
+    expect(result).toMatchObject({ status: "completed", output: "too late", executions: 2 });
+    expect(result.steps.map(({ name, type }) => [name, type])).toEqual([
+      ["limit", "sleep"],
+      ["next", "invoke"],
+    ]);
+  });
+
   test("over crashes and waits: what was stored first wins, whatever is called first", async () => {
     const winners: unknown[] = [];
     const raced = flow(async ({ step }) => {
