@@ -65,11 +65,16 @@ export class Course {
 
   begin(isUndone: boolean): Computing {
     const isAlone = this.#computing.size + this.#results.length + this.#open.length === 0;
-    for (const one of this.#computing) one.isAlone = false;
+    this.#joined();
     const work = { isUndone, isAlone, isCut: false };
     this.#computing.add(work);
     this.#moves++;
     return work;
+  }
+
+  /** What computes has something beside it. */
+  #joined(): void {
+    for (const one of this.#computing) one.isAlone = false;
   }
 
   end(work: Computing): void {
@@ -84,6 +89,7 @@ export class Course {
   }
 
   wait(scope: Scope, yielded: Yield | undefined): Promise<never> {
+    this.#joined();
     this.#open.push({ scope, yielded });
     this.moved();
     return open();
@@ -92,6 +98,7 @@ export class Course {
   /** Resolves when the time is over while something computes: otherwise the server hands the run out again. */
   waitUntil(scope: Scope, yielded: Yield, ms: number): Promise<void> {
     return new Promise((goOn) => {
+      this.#joined();
       this.#open.push({ scope, yielded, time: { endsAtMs: performance.now() + ms, goOn } });
       this.moved();
     });
@@ -106,6 +113,7 @@ export class Course {
 
   /** Of a result that is stored already: others may be asked for that were stored before. */
   giveStored(place: number, hand: () => void): void {
+    this.#joined();
     this.#results.push({ place, hand });
     this.moved();
   }

@@ -1,4 +1,4 @@
-import type { Course } from "./course.ts";
+import { type Course, open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
 import type { Scopes } from "./scope.ts";
 import type { ExecutionHost, StepUse } from "./step-host.ts";
@@ -64,6 +64,20 @@ export class Handling {
     if (!this.#isTold) log.warn(`step ${name} was called ${when}`, { runId });
     this.#isTold = true;
     return true;
+  }
+
+  /** What the SDK itself computes for the handler. */
+  async during<Result>(work: Promise<Result>): Promise<Result> {
+    const { course } = this.#parts;
+    const own = course.begin(false);
+    try {
+      return await work;
+    } catch (error) {
+      if (this.isHeld()) throw error;
+      return open();
+    } finally {
+      course.end(own);
+    }
   }
 
   /** As that of the host, and raised when the handler has ended. */

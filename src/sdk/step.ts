@@ -117,18 +117,7 @@ export function createExecution(
       return handling.isLate(step) ? undefined : step;
     },
 
-    async during(work) {
-      const own = course.begin(false);
-      try {
-        return await work;
-      } catch (error) {
-        if (handling.isHeld()) throw error;
-        return open();
-      } finally {
-        course.end(own);
-      }
-    },
-
+    during: (work) => handling.during(work),
     follow: (handler) => handling.follow(handler),
     undoes: () => handling.undoes(),
 

@@ -157,6 +157,22 @@ describe("a race has the same winner each time", () => {
     expect(new Set(winners)).toEqual(new Set(["quick", "sooner"]));
   });
 
+  test("a step that failed first, and then came, comes then", async () => {
+    const winners: unknown[] = [];
+    const raced = flow(async ({ step, run }) => {
+      const late = step.run("late", () =>
+        run.attempt === 1 ? Promise.reject(new Error("once more")) : "late",
+      );
+      const early = step.run("early", () => "early");
+      if (run.attempt === 1) await Promise.all([early, late]);
+      winners.push(await Promise.race([late, early]));
+      await late;
+      await step.sleep("nap", "1h");
+    });
+    expect(await testFunction(raced).crashAfter("every").run()).toMatchObject({ status: "completed" });
+    expect(new Set(winners)).toEqual(new Set(["early"]));
+  });
+
   test("results of one moment are handed over one at a time", async () => {
     const winners = new Set<unknown>();
     const raced = flow(async ({ step }) => {
