@@ -35,6 +35,8 @@ export interface ExecutionHost {
   pause(ms: number): Promise<void>;
   /** Longer than this the execution does not wait for the next try of a step: the server hands the run out again then. */
   readonly pauseMsMax: number;
+  /** The type of a sleep that is over while something computes; endpoints may report none of their own. */
+  readonly sleptType: "sleep" | "invoke";
   /** Tests put other code in the place of a step's. */
   substitute?(name: string, work: StepWork): StepWork;
 }

@@ -63,10 +63,9 @@ export async function tryOnce(
 ): Promise<unknown> {
   const sure = host.sure();
   if (sure) await sure;
-  const rowOf = stepRow(
-    { stepId, name, compensationFor, sleptSinceMs, startedMs: sleptSinceMs ?? host.now() },
-    host.now,
-  );
+  const type = sleptSinceMs === undefined ? "invoke" : host.sleptType;
+  const startedMs = sleptSinceMs ?? host.now();
+  const rowOf = stepRow({ stepId, name, type, compensationFor, startedMs }, host.now);
   const record = (rest: string) => (computing.isCut ? undefined : host.record(rowOf(rest)));
   let output: unknown;
   let text: string | undefined;
@@ -143,20 +142,20 @@ export async function tryRepeatedly(
 interface StepStart {
   stepId: string;
   name: string;
+  type: "invoke" | "sleep";
   compensationFor: string | undefined;
-  sleptSinceMs: number | undefined;
   startedMs: number;
 }
 
 /** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
 function stepRow(step: StepStart, now: () => number): (rest: string) => string {
-  const { stepId, name, compensationFor, sleptSinceMs, startedMs } = step;
+  const { stepId, name, type, compensationFor, startedMs } = step;
   return (rest) => {
     const endedMs = now();
     return (
       `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
       (compensationFor === undefined
-        ? `"type":"${sleptSinceMs === undefined ? "invoke" : "sleep"}",`
+        ? `"type":"${type}",`
         : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
       `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
       `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`
