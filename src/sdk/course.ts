@@ -1,3 +1,4 @@
+import { timerMsMax } from "./retry.ts";
 import type { Scope } from "./scope.ts";
 import type { Yield } from "./wire.ts";
 
@@ -22,9 +23,6 @@ export interface StandingWait {
 /** By the next turn of the event loop a handler that goes on by itself has gone on. */
 const afterTurn: (look: () => void) => void =
   typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
-
-/** The longest time that timers of every runtime keep. */
-const timerMsMax = 2 ** 31 - 1;
 
 /** Never settles. Each call has its own: what waits for a shared one would be held for ever. */
 export const open = () => new Promise<never>(() => {});
