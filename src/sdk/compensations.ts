@@ -89,7 +89,7 @@ export function createCompensations(execution: Execution): Compensations {
     },
 
     async run(isCutOff = false) {
-      execution.close();
+      execution.undoes();
       let failedCount = 0;
       let again: Undone["again"];
       for (const compensation of registered.toReversed()) {

@@ -24,14 +24,15 @@ export interface Deviations {
   reached(stepId: string): void;
   /** A call of a step began; what it returns is called once it is settled. */
   opened(): () => void;
-  /** A step did not begin, because a branch beside it ends the execution. */
-  cut(): void;
   /** A step was called behind the handler's return: what was to come after it cannot be told. */
   leftOver(): void;
   /** Branches of this scope did not begin, because another one failed. */
   cutShort(prefix: string): void;
-  /** What the end of an execution tells; undefined for nothing. */
-  atEnd(status: "completed" | "yielded" | "failed"): Promise<StepDeviation[] | undefined> | undefined;
+  /** What the end of an execution tells; undefined for nothing. `handed` resolves when what is stored is handed to every branch. */
+  atEnd(
+    status: "completed" | "yielded" | "failed",
+    handed: () => Promise<void>,
+  ): Promise<StepDeviation[] | undefined> | undefined;
 }
 
 /** Compensations and `onFailure` are come to only by runs that end. */
@@ -70,11 +71,11 @@ export function followSteps(
     return all.length === 0 ? undefined : all.slice(0, deviationsMax);
   }
 
-  /** Until what is stored has been handed to every branch. */
-  const settled = () => new Promise<void>((done) => setTimeout(done, 0));
-
-  async function look(status: "completed" | "yielded"): Promise<StepDeviation[] | undefined> {
-    if (status === "completed" && isParallel && awaited.size > 0) await settled();
+  async function look(
+    status: "completed" | "yielded",
+    handed: () => Promise<void>,
+  ): Promise<StepDeviation[] | undefined> {
+    if (status === "completed" && isParallel && awaited.size > 0) await handed();
     return deviations(status === "completed" ? !isLeft : !isParallel);
   }
 
@@ -90,17 +91,14 @@ export function followSteps(
       if (++openCount > 1) isParallel = true;
       return closed;
     },
-    cut() {
-      isParallel = true;
-    },
     leftOver() {
       isLeft = true;
     },
     cutShort: (prefix) => void shortened.push(prefix),
-    atEnd(status) {
+    atEnd(status, handed) {
       // What threw may have kept the handler from the others.
       if (status === "failed" || (awaited.size === 0 && outOfOrder.length === 0)) return undefined;
-      return look(status);
+      return look(status, handed);
     },
   };
 }

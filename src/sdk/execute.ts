@@ -12,7 +12,7 @@ import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import { undo } from "./undo.ts";
-import type { Assignment } from "./wire.ts";
+import type { Assignment, Yield } from "./wire.ts";
 
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<
@@ -79,21 +79,15 @@ export async function execute(
   let end: ExecutionEnd;
   try {
     await host.sure();
-    const output = await target.handler((await context()) as never);
-    execution.returned();
-    await execution.still();
-    end = {
-      status: "completed",
-      outputText: outputText(`the result of function ${target.id}`, output) ?? "null",
-    };
+    const returned = await execution.follow(async () => target.handler((await context()) as never));
+    if (returned) {
+      const text = outputText(`the result of function ${target.id}`, returned.output);
+      end = { status: "completed", outputText: text ?? "null" };
+    } else end = { status: "yielded", yield: firstOf(execution.waits(), host.now()) };
   } catch (error) {
-    await execution.still();
     end = { status: "failed", error: failureOf(error, execution.stepOf(error)) };
   }
-  // A handler that caught its suspension and went on is suspended all the same.
-  const suspended = execution.suspended();
-  if (suspended?.yielded) end = { status: "yielded", yield: suspended.yielded };
-  const looking = deviations?.atEnd(end.status);
+  const looking = deviations?.atEnd(end.status, () => execution.whenResting());
   const found = looking && (await looking);
   if (found) {
     tellDeviations(log, target, entry.run_id, found);
@@ -103,6 +97,16 @@ export async function execute(
   }
   if (end.status === "failed" && !end.error.retryable && !host.undoes) await compensations.run();
   return end;
+}
+
+/** The one that the server is told of: the first that was called, and of times the one that is over first. */
+function firstOf(waits: readonly Yield[], nowMs: number): Yield {
+  const times = waits.flatMap((one) => {
+    if (one.type === "sleep") return { one, endsMs: Date.parse(one.until) };
+    return one.type === "retry_step" ? { one, endsMs: nowMs + one.duration_ms } : [];
+  });
+  if (waits[0] !== times[0]?.one) return waits[0]!;
+  return times.reduce((least, time) => (time.endsMs < least.endsMs ? time : least)).one;
 }
 
 const failureOf = (thrown: unknown, stepId: string | undefined): FailedEnd["error"] => ({

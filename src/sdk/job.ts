@@ -66,6 +66,7 @@ export function startJob(options: JobOptions): RunningJob {
       return controller.signal;
     },
     now: Date.now,
+    sleptType: "sleep",
     pause: (ms) => pause(ms, host.signal()).then(reporter.requireHeld),
     // Servers that hand out runs to be undone keep the tries of steps as well.
     pauseMsMax: isUndoneLater ? retryPauseMsMax : Number.POSITIVE_INFINITY,

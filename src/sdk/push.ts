@@ -169,6 +169,7 @@ export async function performPush(
     signal: () => options.signal,
     now: Date.now,
     pause: (ms) => pause(ms, options.signal),
+    sleptType: "invoke",
     // The server waits for the answer, and has none of the tries before.
     pauseMsMax: request.compensates ? 0 : Number.POSITIVE_INFINITY,
     traceparent: traceparents,

@@ -1,7 +1,7 @@
 import type { Compensations } from "./compensations.ts";
+import { open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
-import { Suspended } from "./scope.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";
@@ -22,21 +22,21 @@ export function createSteps(
 ): Steps {
   const steps: Steps = {
     async run(name, work, options = {}) {
-      execution.requireGoing(name);
       requireKnown(`step ${name}`, options, known);
-      const step = execution.use(name);
-      const { compensate } = options;
       const how = performOptions(name, options);
+      const step = execution.enter(name);
+      if (!step) return open();
+      const { compensate } = options;
       if (!compensate) return (await execution.perform(step, work, how)) as never;
       const compensation = compensations.reserve(name, step.scope, step);
       // The server may end the run at any time: it knows of the undoing before there is anything to undo.
-      await compensation.known;
+      if (compensation.known) await execution.during(compensation.known);
       try {
         const output = await execution.perform(step, work, how);
         compensation.done(() => compensate(output as never));
         return output as never;
       } catch (error) {
-        if (!(error instanceof Suspended)) compensation.failed();
+        compensation.failed();
         throw error;
       }
     },
@@ -45,7 +45,7 @@ export function createSteps(
     ...callSteps(execution, events),
     ...branchSteps(execution, () => steps),
     compensate(name, undo) {
-      execution.requireGoing(name);
+      if (!execution.requireGoing(name)) return;
       const { known, done } = compensations.reserve(name, execution.scopes.current());
       done(undo);
       known?.catch(() => {});
@@ -55,15 +55,13 @@ export function createSteps(
 }
 
 /** Throws TypeError that names the option. */
-const performOptions = (name: string, { timeout, retry }: RunOptions<never>): PerformOptions => ({
+const performOptions = (name: string, { timeout, retry, compensate }: RunOptions<never>): PerformOptions => ({
+  isUndone: compensate !== undefined,
   timeoutMs: timeout === undefined ? undefined : stepTimeoutMs(name, timeout),
   retry: retry && retryRuleOf(name, retry),
 });
 
-/**
- * A step that nobody awaits yet, while another one ends the execution, must not count as an error that nobody handled:
- * that would end the process, and every other run in it.
- */
+/** A step that fails before its handler awaits it must not count as an error that nobody handled: that would end the process. */
 const heard =
   (deviations: Deviations | undefined) =>
   <Given extends unknown[], Result>(method: (...given: Given) => Result) =>

@@ -1,4 +1,5 @@
 import { whenFields } from "./client-events.ts";
+import { open } from "./course.ts";
 import { dataFields, stepKey } from "./payload.ts";
 import { type Message, readEmitted } from "./read.ts";
 import type { Execution } from "./step.ts";
@@ -17,8 +18,8 @@ export function callSteps(
     key: string | undefined,
     work: (key: string) => Promise<Result>,
   ): Promise<Result> {
-    execution.requireGoing(name);
-    const step = execution.use(name);
+    const step = execution.enter(name);
+    if (!step) return open();
     return (await execution.perform(step, async () => work(key ?? (await stepKey(step.stepId))))) as Result;
   }
 
@@ -32,8 +33,8 @@ export function callSteps(
 
     async tool(tool: Tool | string, input?: unknown) {
       const name = `tool.${toolName(tool)}`;
-      execution.requireGoing(name);
-      const step = execution.use(name);
+      const step = execution.enter(name);
+      if (!step) return open();
       return (await execution.perform(step, async ({ signal }) =>
         readToolAnswer(
           await execution.host.call<Message>("AgentToolsService/InvokeTool", toolMessage(tool, input), {

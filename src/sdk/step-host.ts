@@ -35,6 +35,8 @@ export interface ExecutionHost {
   pause(ms: number): Promise<void>;
   /** Longer than this the execution does not wait for the next try of a step: the server hands the run out again then. */
   readonly pauseMsMax: number;
+  /** The type of a sleep that is over while something computes; endpoints may report none of their own. */
+  readonly sleptType: "sleep" | "invoke";
   /** Tests put other code in the place of a step's. */
   substitute?(name: string, work: StepWork): StepWork;
 }
@@ -57,4 +59,8 @@ export interface PerformOptions {
   retry?: RetryRule | undefined;
   /** Makes it a compensation of that step. */
   compensationFor?: string;
+  /** It has a compensation. */
+  isUndone?: boolean;
+  /** A sleep that is over while something computes; since when it slept. */
+  sleptSinceMs?: number;
 }

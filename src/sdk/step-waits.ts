@@ -71,7 +71,7 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
   async function read(kind: (typeof kinds)[number], met: Stored): Promise<unknown> {
     if (kind === "stream") return readStream(met as StoredStream);
     if (kind === "run") return readRun(met as StoredRun);
-    return kind === "event" && events ? events.read(met as HandlerEvent) : met;
+    return kind === "event" && events ? execution.during(events.read(met as HandlerEvent)) : met;
   }
 
   async function awaited(

@@ -1,7 +1,8 @@
+import type { Computing } from "./course.ts";
 import { secondsText } from "./duration.ts";
 import { type ReportedError, reportedError, StepFailedError } from "./errors.ts";
 import { asStored, outputText } from "./payload.ts";
-import { type Scope, type Scopes, Suspended } from "./scope.ts";
+import type { Scope, Scopes } from "./scope.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { nextTryInMs, type RetryRule, type TriedStep, triedFields } from "./step-retry.ts";
 import type { StepContext } from "./steps.ts";
@@ -23,9 +24,16 @@ export interface StepWorkHost {
   host: ExecutionHost;
   scopes: Scopes;
   log: Logger;
-  begin(): () => void;
-  requireGoing(): void;
-  suspend(scope: Scope, yielded: Yield): Suspended;
+  /** The compensations of the run are under way, or its `onFailure`. */
+  isUndoing(): boolean;
+  /** The handler has ended: no further try begins. */
+  isOver(): boolean;
+  /** Raised as that of the run, and when the handler has ended. */
+  signal(): AbortSignal;
+  /** The work goes on no longer here. Never settles. */
+  stop(work: Computing): Promise<never>;
+  /** The server hands the run out again. Resolves when the time is over while something else computes here. */
+  leave(work: Computing, scope: Scope, yielded: Yield & { type: "retry_step" }): Promise<void>;
   /** Notes which step threw it; answers it. */
   blamed(error: unknown, stepId: string): unknown;
 }
@@ -34,15 +42,17 @@ interface WorkOfStep {
   step: StepUse;
   work: StepWork;
   options: PerformOptions;
+  computing: Computing;
 }
 
 /** The result of the work, recorded. Throws what it threw, recorded too. */
 export async function tryOnce(
-  { host, scopes, begin, blamed }: StepWorkHost,
+  { host, scopes, isUndoing, signal, blamed }: StepWorkHost,
   {
     step: { name, stepId, scope },
     work,
-    options: { timeoutMs, compensationFor },
+    options: { timeoutMs, compensationFor, sleptSinceMs },
+    computing,
     attempt,
     onFailed,
   }: WorkOfStep & {
@@ -51,38 +61,39 @@ export async function tryOnce(
     onFailed?: (error: ReportedError) => string;
   },
 ): Promise<unknown> {
-  const end = begin();
+  const sure = host.sure();
+  if (sure) await sure;
+  const type = sleptSinceMs === undefined ? "invoke" : host.sleptType;
+  const startedMs = sleptSinceMs ?? host.now();
+  const rowOf = stepRow({ stepId, name, type, compensationFor, startedMs }, host.now);
+  const record = (rest: string) => (computing.isCut ? undefined : host.record(rowOf(rest)));
+  let output: unknown;
+  let text: string | undefined;
   try {
-    const sure = host.sure();
-    if (sure) await sure;
-    const rowOf = stepRow({ stepId, name, compensationFor, startedMs: host.now() }, host.now);
-    let output: unknown;
-    let text: string | undefined;
-    try {
-      const own = host.substitute?.(name, work) ?? work;
-      const given = contextOf(stepId, attempt, host);
-      // A compensation may have steps of its own.
-      const inside = { scope, step: compensationFor === undefined ? name : undefined };
-      output = await (timeoutMs === undefined
-        ? scopes.inStep(inside, own, given)
-        : inTime(name, timeoutMs, given, (late) => scopes.inStep(inside, own, late)));
-      text = outputText(`the result of step ${name}`, output);
-    } catch (error) {
-      if (!(error instanceof Suspended)) {
-        blamed(error, stepId);
-        const reported = reportedError(error, true);
-        const rest = onFailed?.(reported) ?? "";
-        await host.record(rowOf(`"status":"failed","error":${JSON.stringify(reported)}${rest}`));
-      }
-      throw error;
-    }
-    const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
-    const stored = host.record(rowOf(rest));
-    if (stored) await stored;
-    return asStored(output, text);
-  } finally {
-    end();
+    const own = (sleptSinceMs === undefined && host.substitute?.(name, work)) || work;
+    const given = contextOf(stepId, attempt, host, computing.isUndone ? host.signal : signal);
+    // A compensation may have steps of its own.
+    const inside = {
+      scope,
+      step: compensationFor === undefined ? name : undefined,
+      isUndoing: isUndoing(),
+    };
+    output = await (timeoutMs === undefined
+      ? scopes.inStep(inside, own, given)
+      : inTime(name, timeoutMs, given, (late) => scopes.inStep(inside, own, late)));
+    text = outputText(`the result of step ${name}`, output);
+  } catch (error) {
+    blamed(error, stepId);
+    const reported = reportedError(error, true);
+    const rest = onFailed?.(reported) ?? "";
+    await record(`"status":"failed","error":${JSON.stringify(reported)}${rest}`);
+    throw error;
   }
+  const stored = record(
+    text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`,
+  );
+  if (stored) await stored;
+  return asStored(output, text);
 }
 
 /**
@@ -93,58 +104,58 @@ export async function tryRepeatedly(
   execution: StepWorkHost,
   { retry, before, ...rest }: WorkOfStep & { retry: RetryRule; before: TriedStep | undefined },
 ): Promise<unknown> {
-  const { runId, host, log, begin, requireGoing, suspend, blamed } = execution;
+  const { runId, host, log, isOver, leave, stop, blamed } = execution;
   const { name, stepId, scope } = rest.step;
-  const end = begin();
   let dueInMs = before?.dueInMs ?? 0;
-  try {
-    for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
-      if (dueInMs > host.pauseMsMax)
-        throw suspend(scope, { type: "retry_step", step_id: stepId, step_name: name, duration_ms: dueInMs });
-      if (dueInMs > 0) {
-        await host.pause(dueInMs);
-        requireGoing();
-      }
-      let next: number | undefined;
-      try {
-        const onFailed = (error: ReportedError) => {
-          next = nextTryInMs(retry, tries, error);
-          return triedFields(retry, tries, next);
-        };
-        return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
-      } catch (error) {
-        if (error instanceof Suspended) throw error;
-        host.requireHeld();
-        const reported = reportedError(error, true);
-        if (next === undefined)
-          throw reported.retryable
-            ? blamed(new StepFailedError(name, tries, reported, error), stepId)
-            : error;
-        const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
-        log.warn(what, {
-          ...{ runId, reason: reported.message },
-          ...(reported.stack !== undefined && { stack: reported.stack }),
-        });
-        dueInMs = next;
-      }
+  for (let tries = (before?.tries ?? 0) + 1; ; tries++) {
+    if (dueInMs > host.pauseMsMax) {
+      const type = "retry_step";
+      const yielded = { type, step_id: stepId, step_name: name, duration_ms: dueInMs } as const;
+      await leave(rest.computing, scope, yielded);
+    } else if (dueInMs > 0) await host.pause(dueInMs);
+    if (dueInMs > 0) {
+      host.requireHeld();
+      if (isOver()) return stop(rest.computing);
     }
-  } finally {
-    end();
+    let next: number | undefined;
+    try {
+      const onFailed = (error: ReportedError) => {
+        next = nextTryInMs(retry, tries, error);
+        return triedFields(retry, tries, next);
+      };
+      return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
+    } catch (error) {
+      host.requireHeld();
+      const reported = reportedError(error, true);
+      if (next === undefined)
+        throw reported.retryable ? blamed(new StepFailedError(name, tries, reported, error), stepId) : error;
+      const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;
+      log.warn(what, {
+        ...{ runId, reason: reported.message },
+        ...(reported.stack !== undefined && { stack: reported.stack }),
+      });
+      dueInMs = next;
+    }
   }
 }
 
+interface StepStart {
+  stepId: string;
+  name: string;
+  type: "invoke" | "sleep";
+  compensationFor: string | undefined;
+  startedMs: number;
+}
+
 /** The JSON of a step that ends now. Written by hand, once: the text goes into the report as it is. */
-function stepRow(
-  step: { stepId: string; name: string; compensationFor: string | undefined; startedMs: number },
-  now: () => number,
-): (rest: string) => string {
-  const { stepId, name, compensationFor, startedMs } = step;
+function stepRow(step: StepStart, now: () => number): (rest: string) => string {
+  const { stepId, name, type, compensationFor, startedMs } = step;
   return (rest) => {
     const endedMs = now();
     return (
       `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
       (compensationFor === undefined
-        ? `"type":"invoke",`
+        ? `"type":"${type}",`
         : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
       `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
       `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`
@@ -152,12 +163,17 @@ function stepRow(
   };
 }
 
-const contextOf = (id: string, attempt: number, host: ExecutionHost): StepContext => ({
+const contextOf = (
+  id: string,
+  attempt: number,
+  host: ExecutionHost,
+  signal: () => AbortSignal,
+): StepContext => ({
   id,
   attempt,
   // Most steps never look at it.
   get signal() {
-    return host.signal();
+    return signal();
   },
   get traceparent() {
     return host.traceparent?.(id);

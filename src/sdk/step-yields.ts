@@ -61,7 +61,9 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
       );
       // A person may have ended the wait with any value, which need not look like an event.
       const isEvent = typeof awaited === "object" && awaited !== null && "name" in awaited;
-      return (isEvent && events ? await events.read(awaited as HandlerEvent) : awaited) as never;
+      return (
+        isEvent && events ? await execution.during(events.read(awaited as HandlerEvent)) : awaited
+      ) as never;
     },
 
     async invoke(target: SvcFunction | string, options: InvokeOptions = {}) {

@@ -1,9 +1,11 @@
+import { Course, open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
 import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "./errors.ts";
-import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
+import { Handling } from "./handling.ts";
+import { createScopes, escapeName, type Scope, type Scopes } from "./scope.ts";
+import { computing } from "./step-compute.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { triedOf } from "./step-retry.ts";
-import { type StepWorkHost, tryOnce, tryRepeatedly } from "./step-work.ts";
 import type { Logger } from "./types.ts";
 import type { CompletedStep, Yield } from "./wire.ts";
 
@@ -14,28 +16,29 @@ export interface Execution {
   readonly scopes: Scopes;
   /** Undefined where nothing is stored that the handler is to come to again. */
   readonly deviations: Deviations | undefined;
-  /** Throws when no further step may begin here; with the name of one also when that one may not. */
-  requireGoing(name?: string): void;
-  /** The handler has returned its result: from here on no step begins. */
-  returned(): void;
-  use(name: string): StepUse;
+  /** Throws for a call within a step. False when nothing begins here any more: what was called stays open. */
+  requireGoing(name?: string): boolean;
+  /** The next use of a name; undefined when its step may not begin: what was called stays open. */
+  enter(name: string): StepUse | undefined;
   /** The stored result of a step, or that of its work. */
   perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
-  /** The stored result of a step that others finish; without one the execution ends here. */
+  /** The stored result of a step that others finish; without one it stays open. */
   awaitStored(
     name: string,
     reason: (base: { step_id: string; step_name: string }) => Yield,
     /** What is made of a step that was not finished in time; left out it is a failure. */
     late?: (message: string) => unknown,
   ): Promise<unknown>;
-  /** Notes that something runs; what it returns notes that it has ended. */
-  begin(): () => void;
-  /** Resolves when nothing runs any more. */
-  still(): Promise<void>;
-  /** Why the run as a whole stops here. */
-  suspended(): Suspended | undefined;
-  /** From here on nothing can be waited for. */
-  close(): void;
+  /** What the SDK itself computes for the handler. */
+  during<Result>(work: Promise<Result>): Promise<Result>;
+  isWaiting(branch: Scope): boolean;
+  whenResting(check?: () => boolean): Promise<void>;
+  /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+  follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined>;
+  /** What the handler waits for, in the order of its calls. */
+  waits(): Yield[];
+  /** From here on nothing can be waited for: what the run did is undone. */
+  undoes(): void;
   /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
   replay(handler: () => Promise<unknown>): Promise<void>;
   /** The step that threw this. */
@@ -49,30 +52,18 @@ export function createExecution(
   deviations?: Deviations | undefined,
 ): Execution {
   const scopes = createScopes(runId);
-  const root = scopes.current();
+  const course = new Course();
+  const isStored = (stepId: string) => placeOf(stepId) !== undefined;
+  const handling = new Handling({ runId, host, scopes, course, deviations, log, isStored });
   const culprits = new WeakMap<object, string>();
-  let suspensions = 0;
-  let closed = false;
   let replaying = false;
-  let hasReturned = false;
-  const { begin, still } = createActivity();
+  let places: Map<string, number> | undefined;
 
-  function requireGoing(name?: string): void {
-    host.requireHeld();
-    const suspension = suspensionOf(scopes.current());
-    if (suspension) {
-      deviations?.cut();
-      throw suspension;
-    }
-    if (name === undefined) return;
+  function requireGoing(name = ""): boolean {
     const outer = scopes.currentStep();
     if (outer !== undefined) throw nestedStep(name, outer);
-    if (!hasReturned) return;
-    deviations?.leftOver();
-    const message = `step ${name} was called after its handler had returned: await every step`;
-    // Its caller may await nothing, and would not learn of it.
-    log.warn(message, { runId });
-    throw new TypeError(message);
+    course.moved();
+    return handling.isHeld();
   }
 
   function use(name: string): StepUse {
@@ -89,91 +80,85 @@ export function createExecution(
     return { name, stepId: usedId, scope };
   }
 
-  function suspend(scope: Scope, yielded: Yield | undefined): Suspended {
-    scope.suspended = new Suspended(yielded, suspensions++);
-    return scope.suspended;
+  function placeOf(stepId: string): number | undefined {
+    places ??= new Map(host.stored().map(({ step_id }, place) => [step_id, place]));
+    return places.get(stepId);
   }
+
+  /** What is stored, in its turn. */
+  const stored = (stepId: string, result: () => unknown): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      course.giveStored(placeOf(stepId) ?? Number.POSITIVE_INFINITY, () => {
+        try {
+          resolve(result());
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
 
   function blamed(error: unknown, stepId: string): unknown {
     if (typeof error === "object" && error !== null && !culprits.has(error)) culprits.set(error, stepId);
     return error;
   }
 
-  const parts: StepWorkHost = { runId, host, scopes, log, begin, requireGoing, suspend, blamed };
+  const compute = computing({ runId, host, scopes, log, course, handling, blamed });
+
   return {
-    runId,
-    host,
-    scopes,
-    deviations,
-    requireGoing,
-    use,
-    begin,
-    returned() {
-      hasReturned = true;
-    },
-    suspended: () => root.suspended,
+    ...{ runId, host, scopes, deviations, requireGoing },
     stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
-    close() {
-      closed = true;
+    isWaiting: (branch) => course.isWaiting(branch),
+    whenResting: (check) => course.whenResting(check),
+    waits: () => course.waits.flatMap(({ yielded }) => yielded ?? []),
+
+    enter(name) {
+      if (!requireGoing(name)) return undefined;
+      const step = use(name);
+      return handling.isLate(step) ? undefined : step;
     },
 
-    still,
+    during: (work) => handling.during(work),
+    follow: (handler) => handling.follow(handler),
+    undoes: () => handling.undoes(),
 
     async replay(handler) {
       replaying = true;
       try {
-        await handler();
+        await handling.follow(handler);
       } catch {} // How the run ends is known.
-      await still();
       replaying = false;
-      root.suspended = undefined;
     },
 
     perform(step, work, options = {}) {
       const { stepId, scope } = step;
       const memo = host.memo(stepId);
-      if (memo && (memo.status ?? "completed") === "completed") return Promise.resolve(memo.output);
+      if (memo && (memo.status ?? "completed") === "completed") return stored(stepId, () => memo.output);
       const tried = options.retry && memo && triedOf(storedError(memo));
-      if (memo && tried?.isOver) throw blamed(recordedError(memo), stepId);
+      const failed = () => {
+        throw blamed(recordedError(memo!), stepId);
+      };
+      if (memo && (tried?.isOver || (replaying && !tried))) return stored(stepId, failed);
       // Before its last try the handler was not further than this step.
-      if (replaying) throw memo && !tried ? recordedError(memo) : suspend(scope, undefined);
-      const { retry } = options;
-      if (!retry) return tryOnce(parts, { step, work, options, attempt: 1 });
-      return tryRepeatedly(parts, { step, work, options, retry, before: tried });
+      return replaying ? course.wait(scope, undefined) : compute(step, work, options, tried);
     },
 
     async awaitStored(name, reason, late) {
-      requireGoing(name);
-      const { stepId, scope } = use(name);
+      const step = this.enter(name);
+      if (!step) return open();
+      const { stepId, scope } = step;
       const memo = host.memo(stepId);
-      if (memo) {
-        if ((memo.status ?? "completed") === "completed") return memo.output;
-        if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
-        throw failureOf(memo, name);
-      }
-      if (closed) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
-      throw suspend(scope, reason({ step_id: stepId, step_name: name }));
-    },
-  };
-}
-
-/** Counts what runs in an execution. */
-function createActivity(): Pick<Execution, "begin" | "still"> {
-  let underWay = 0;
-  let whenStill: (() => void) | undefined;
-  return {
-    begin() {
-      underWay++;
-      return () => {
-        if (--underWay === 0) whenStill?.();
-      };
-    },
-    async still() {
-      while (underWay > 0) {
-        await new Promise<void>((done) => {
-          whenStill = done;
+      if (memo)
+        return stored(stepId, () => {
+          if ((memo.status ?? "completed") === "completed") return memo.output;
+          if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
+          throw failureOf(memo, name);
         });
-      }
+      if (handling.isUndoing) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
+      const yielded = reason({ step_id: stepId, step_name: name });
+      if (yielded.type !== "sleep" || replaying) return course.wait(scope, yielded);
+      const sleptSinceMs = host.now();
+      await course.waitUntil(scope, yielded, Date.parse(yielded.until) - sleptSinceMs);
+      return compute(step, () => null, { sleptSinceMs }, undefined);
     },
   };
 }

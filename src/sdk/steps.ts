@@ -195,8 +195,8 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: Omit<EmitOptions, "traceparent">,
   ): Promise<Emitted>;
   /**
-   * Runs branches side by side, given as a list or by name. All of them run until they end or yield; the first error then
-   * fails the whole (with `allSettled` none does). Branches that sleep or wait do so one after the other.
+   * Runs branches side by side, given as a list or by name. All of them run until they end or wait; the first error then
+   * fails the whole (with `allSettled` none does). Branches that sleep, wait or invoke do so one after the other.
    */
   parallel<const Given extends Branches<Events>>(
     name: string,

@@ -58,6 +58,8 @@ const waitTimedOut = (names: string): ReportedError => ({
 export class TestServer {
   readonly #options: TestServerOptions;
   readonly #steps = new Map<string, TestStep>();
+  /** Ids of steps, in the order in which they ended last. */
+  readonly #ended = new Set<string>();
   readonly #deliveries: TestEvent[];
   /** When failed steps are tried again, by their ids. */
   readonly #retryAt = new Map<string, number>();
@@ -101,11 +103,12 @@ export class TestServer {
 
   /** The steps that a worker gets with the run: what failed is done again, unless others did it or it has tries of its own. */
   handedOut(): Pick<CompletedStep, "step_id" | "name">[] {
-    return this.steps().flatMap(({ id, name, type, status, tries }) =>
-      status === "failed" && tries === undefined && (type === "invoke" || type === "compensate")
+    return [...this.#ended].flatMap((stepId) => {
+      const { id, name, type, status, tries } = this.#steps.get(stepId)!;
+      return status === "failed" && tries === undefined && (type === "invoke" || type === "compensate")
         ? []
-        : { step_id: id, name },
-    );
+        : { step_id: id, name };
+    });
   }
 
   storeReported({ id, name, type, status, output, error, compensation_for, ...own }: ReportedStep): void {
@@ -153,6 +156,8 @@ export class TestServer {
   }
 
   #store(step: Omit<TestStep, "attempt">): void {
+    if (this.#steps.get(step.id)?.status === "failed") this.#ended.delete(step.id);
+    this.#ended.add(step.id);
     this.#steps.set(step.id, { ...step, attempt: this.attempt });
   }
 

@@ -81,6 +81,7 @@ export class TestWorker {
       pause: async (ms) => {
         this.#server.nowMs += ms;
       },
+      sleptType: "sleep",
       pauseMsMax: retryPauseMsMax,
       call: <Answer>(method: string, message: unknown) =>
         this.#calls.answer(method, message) as Promise<Answer>,

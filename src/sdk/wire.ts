@@ -123,7 +123,7 @@ export type Yield = { step_id: string; step_name: string } & (
 export interface ReportedStep {
   id: string;
   name: string;
-  type: "invoke" | "compensate";
+  type: "invoke" | "compensate" | "sleep";
   status: "completed" | "failed";
   output?: unknown;
   error?: ReportedError;

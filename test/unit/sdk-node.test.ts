@@ -44,6 +44,17 @@ const server = createServer(toNodeHandler(serve({ functions: [wide], signingKey:
 });
 `;
 
+const beside = `
+import { createFunction, createWorker } from "./index.js";
+const ask = createFunction({ id: "ask", event: "hello" }, async ({ step }) => {
+  const answer = step.sleep("think", "20ms").then(() => step.run("answer", () => 42));
+  await step.run("ask", () => 1);
+  return answer;
+});
+const worker = createWorker({ functions: [ask], handleSignals: false });
+await worker.start();
+`;
+
 const busy = `
 import { createFunction, createWorker } from "./index.js";
 const worker = createWorker({
@@ -145,6 +156,28 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     child.kill("SIGTERM");
     await child.exited;
     expect(child.signalCode).toBe("SIGTERM");
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
+    await server.stop();
+  }
+}, 60_000);
+
+test("a promise made of a wait, and awaited later, ends no process", async () => {
+  const { node, path } = await built(beside);
+  const server = startFakeServer();
+  const child = Bun.spawn([node, path], {
+    env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  try {
+    await until(() => server.functions.has("ask"), { about: "the worker to register" });
+    const { runIds } = await createClient({ url: server.url }).emit("hello", {});
+    const isDone = () => server.runs.get(runIds[0]!)?.status === "completed";
+    await until(isDone, { about: "the run to complete" });
+    expect(server.runs.get(runIds[0]!)?.output).toBe(42);
+    expect(child.exitCode).toBeNull();
   } finally {
     child.kill("SIGKILL");
     await child.exited;

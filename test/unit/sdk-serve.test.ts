@@ -35,11 +35,18 @@ const gathered = createFunction(
   ({ event, events }) => [event.id, ...events.map(({ data }) => data)],
 );
 
+const raced = createFunction({ id: "raced", event: "placed" }, ({ step }) =>
+  Promise.race([
+    step.run("hang", () => new Promise(() => {})),
+    step.sleep("limit", 5).then(() => "too late"),
+  ]),
+);
+
 const handler = () =>
   serve({
     url: server.url,
     environment: "env_a",
-    functions: [order, gathered],
+    functions: [order, gathered, raced],
     signingKey: key,
     log: silent,
   });
@@ -193,6 +200,13 @@ test("what is no call is refused by the table", async () => {
   expect(await ask("", null, "GET")).toMatchObject({ status: 405 });
   expect(() => serve({ functions: [order] })).toThrow("SVC_SIGNING_KEY");
   expect(ran).toEqual([]);
+});
+
+test("a sleep beside a step that computes is over in time, and reported as servers take it of endpoints", async () => {
+  expect((await ask(body({ function_id: "raced" }))).body).toMatchObject({
+    ...{ status: "completed", result: "too late" },
+    steps: [{ id: "run_1:limit:0", type: "invoke", status: "completed" }],
+  });
 });
 
 test("registers its functions for push", async () => {

@@ -156,8 +156,8 @@ test("branches that yield are reported as one yield, their finished steps before
   const run = await ended(await emit("go", {}));
   expect(run.output).toEqual([null, 2]);
   expect(yields().map((one) => (one as { step_id: string }).step_id)).toEqual([
-    `${run.id}:p:1:rest:0`,
     `${run.id}:p:0:nap:0`,
+    `${run.id}:p:1:rest:0`,
   ]);
   expect(server.reports()[0]).toMatchObject({ status: "progress", steps: [{ name: "beside" }] });
 });

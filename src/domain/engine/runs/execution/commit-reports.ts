@@ -90,9 +90,10 @@ export const stepTarget =
   sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
   attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
 
-// A completed step is never written again: its output is what later steps were computed from.
+// A completed step is never written again: its output is what later steps were computed from. One that had failed takes
+// a new place among the steps: handlers get results in the order in which they came.
 export const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
-  status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
+  sequence = CASE WHEN steps.status = 'failed' AND steps.type <> 'compensate' THEN excluded.sequence ELSE steps.sequence END, status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
   started_at = excluded.started_at, ended_at = excluded.ended_at, duration_ms = excluded.duration_ms,
   sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
   WHERE steps.status <> 'completed'`);
