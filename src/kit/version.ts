@@ -1,2 +1,2 @@
 /** The version of package.json, which a test compares. */
-export const version = "0.40.0";
+export const version = "0.41.0";

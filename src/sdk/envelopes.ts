@@ -36,7 +36,9 @@ function endOf(text: string): SvcError | undefined {
   };
   if (!error) return undefined;
   const code = error.code ?? "unknown";
-  return errorOfCode(code, error.message ?? code, metadata?.["svc-error-reason"]?.[0]);
+  // A reason in capitals (`INVALID_PATTERN`) says more than the code; one in small letters stands for it.
+  const reason = metadata?.["svc-error-reason"]?.find((word) => /^[a-z]/.test(word));
+  return errorOfCode(code, error.message ?? code, reason);
 }
 
 export interface EnvelopeReader {

@@ -2,7 +2,7 @@
  * The version with which workers register: that of the package, which a test compares. To 0.40 and newer the server sends failed
  * rows (a failed child, a wait that was over) with `completed_steps`; older SDKs would take such rows for results.
  */
-export const sdkVersion = "0.40.0";
+export const sdkVersion = "0.41.0";
 
 /** Whether a server of this version is a release behind; not where it tells no version. */
 export function isOlderServer(version: string): boolean {

@@ -100,8 +100,13 @@ export async function idsOf(
       : sql`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'auth_audit%'`,
   );
   const lines: string[] = [];
+  const things = new Set<unknown>();
+  // Ids of things that are there, and not of an event that is yet to come.
   for (const { name } of tables)
-    for (const row of await store.all(sql`SELECT * FROM ${sql.raw(name)}`)) lines.push(JSON.stringify(row));
+    for (const row of await store.all<{ id?: unknown }>(sql`SELECT * FROM ${sql.raw(name)}`)) {
+      lines.push(JSON.stringify(row));
+      if (name !== "delayed_events") things.add(row.id);
+    }
   const known = new Set([orgId, environmentId]);
   for (let before = -1; before !== known.size; ) {
     before = known.size;
@@ -112,7 +117,8 @@ export async function idsOf(
   const byKind = new Map<string, string>();
   for (const id of known) {
     const kind = id.slice(0, id.indexOf("_"));
-    if (!ignoredKinds.has(kind) && !byKind.has(kind)) byKind.set(kind, id);
+    if (ignoredKinds.has(kind)) continue;
+    if (!byKind.has(kind) || (things.has(id) && !things.has(byKind.get(kind)))) byKind.set(kind, id);
   }
   return byKind;
 }
@@ -149,6 +155,9 @@ function shown(answer: Shown, sent: string): string {
 
 /** Ids that each way is tried with by each visitor but the first, who tries all. */
 const idsByDay = 8;
+/** What tests plant is for every visitor to find. */
+const isEachTried = (visitorAt: number, way: Way) =>
+  visitorAt === 0 || way.operation.name.startsWith("test.");
 /** Own ids that stand beside one of the victim's. */
 const besideByDay = 3;
 
@@ -191,7 +200,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
         for (const secret of secrets)
           if (secret !== sent && text.includes(secret)) tell(`answers ${secret}: ${text.slice(0, 200)}`);
       };
-      for (const [kind, id] of at === 0 ? ids : some()) {
+      for (const [kind, id] of isEachTried(at, way) ? ids : some()) {
         const other = nobodys(id);
         if (isDeaf(id)) {
           const { text } = await ask(visitor, id);

@@ -43,34 +43,29 @@ export function reachingTests(
   tests: readonly string[],
 ): Set<string> {
   const scanners = { ts: new Bun.Transpiler({ loader: "ts" }), tsx: new Bun.Transpiler({ loader: "tsx" }) };
-  const direct = new Map<string, string[]>();
   const importsOf = (path: string): string[] => {
-    let found = direct.get(path);
-    if (!found) {
-      // The scanner takes no first line of a script.
-      const text = readFileSync(join(root, path), "utf8").replace(/^#!.*/, "");
-      const named = scanners[path.endsWith("x") ? "tsx" : "ts"]
-        .scanImports(text)
-        .map(({ path: target }) => target);
-      // Programs that a test starts are named by their path from it.
-      const started = [...text.matchAll(/["'`]((?:\.\.?\/)+[\w./-]+\.tsx?)["'`]/g)].map(
-        ([, target]) => target!,
-      );
-      found = [...named, ...started]
-        .filter((target) => target.startsWith("."))
-        .map((target) => relative(root, resolve(root, dirname(path), target)))
-        .filter((target) => isCode(target) && existsSync(join(root, target)));
-      direct.set(path, found);
-    }
-    return found;
+    // The scanner takes no first line of a script.
+    const text = readFileSync(join(root, path), "utf8").replace(/^#!.*/, "");
+    const named = scanners[path.endsWith("x") ? "tsx" : "ts"]
+      .scanImports(text)
+      .map(({ path: target }) => target);
+    // Programs that a test starts are named by their path from it.
+    const started = [...text.matchAll(/["'`]((?:\.\.?\/)+[\w./-]+\.tsx?)["'`]/g)].map(
+      ([, target]) => target!,
+    );
+    return [...named, ...started]
+      .filter((target) => target.startsWith("."))
+      .map((target) => relative(root, resolve(root, dirname(path), target)))
+      .filter((target) => isCode(target) && existsSync(join(root, target)));
   };
-  const reaches = (test: string): boolean => {
-    const seen = new Set([test]);
-    for (const path of seen) {
-      if (changed.has(path)) return true;
-      for (const target of importsOf(path)) seen.add(target);
+  const importers = new Map<string, string[]>();
+  const known = new Set(tests);
+  for (const path of known)
+    for (const target of importsOf(path)) {
+      importers.set(target, [...(importers.get(target) ?? []), path]);
+      known.add(target);
     }
-    return false;
-  };
-  return new Set(tests.filter((test) => readsTexts.test(test) || reaches(test)));
+  const reached = new Set(changed);
+  for (const path of reached) for (const importer of importers.get(path) ?? []) reached.add(importer);
+  return new Set(tests.filter((test) => readsTexts.test(test) || reached.has(test)));
 }
