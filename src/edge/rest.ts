@@ -290,9 +290,9 @@ export function restHandler(
     } catch (error) {
       if (onBodyTooLarge && error instanceof UnreadBody) {
         await edge.guard?.(call, prepared.operation, params);
-        const body = await headOf(request, error);
         const query = queryOf(request.url);
-        await onBodyTooLarge({ params, query, headers: request.headers, body }, call, error);
+        const head = () => headOf(request, error);
+        await onBodyTooLarge({ params, query, headers: request.headers, head }, call, error);
       }
       throw error;
     }

@@ -88,6 +88,10 @@ export interface RestRequest {
   body: unknown;
 }
 
+export interface UnreadRequest extends Omit<RestRequest, "body"> {
+  head(): Promise<string>;
+}
+
 export interface RestReply {
   status: number;
   /**
@@ -286,8 +290,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   writes?: LogWrite<O>;
   /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
   admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
-  /** Called when the body of an admitted REST call is too large to be read; `body` is its first characters. */
-  onBodyTooLarge?: (sent: RestRequest, call: Call, fault: Fault) => Promise<void>;
+  /** Called when the body of an admitted REST call is too large to be read; `head` waits for its first characters. */
+  onBodyTooLarge?: (sent: UnreadRequest, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**

@@ -120,7 +120,7 @@ describe.each(engines)("SQL projections on %s", (engine) => {
 
   test("definitions that do more than fold their own table are refused, and leave nothing", async () => {
     for (const more of [
-      ...[{ tableSql: "CREATE TABLE proj_other (id text)" }, { tableSql: "SELECT 1" }, { eventHandlers: {} }],
+      ...[{ tableSql: "CREATE TABLE proj_other (id text)" }, { tableSql: "SELECT 1" }],
       { tableSql: "CREATE TABLE proj_bad (id text DEFAULT pg_read_file('/etc/passwd'))" },
       { tableSql: "CREATE TABLE proj_bad (id text); DROP TABLE events" },
       { tableSql: "CREATE TABLE proj_bad (id text) ; ATTACH 'x' AS y" },

@@ -312,12 +312,10 @@ const jobOperations = (workers: Workers) => [
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
-    onBodyTooLarge: ({ params: { workerId: id = "", jobId = "" }, headers, body }, call, fault) =>
-      workers.reportUnread(
-        call.environmentId,
-        { workerId: id, jobId, lease: leaseIn(String(body), headers) },
-        fault,
-      ),
+    async onBodyTooLarge({ params: { workerId: id = "", jobId = "" }, headers, head }, call, fault) {
+      const lease = leaseIn(await head(), headers);
+      await workers.reportUnread(call.environmentId, { workerId: id, jobId, lease }, fault);
+    },
     async handle(input, call, permit) {
       const rights = rightsOf(call, permit);
       await workers.report(call.environmentId, input.workerId, input.jobId, input, rights);
