@@ -1,4 +1,5 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
@@ -118,6 +119,11 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
         await fire(schedule, due.fires, now);
       } catch (error) {
         const { environmentId, functionId, expression } = schedule;
+        // Its function was deleted since the schedules were read, and the schedule with it.
+        if (error instanceof Fault && error.kind === "not_found") {
+          log.info("cron.function_gone", { environmentId, functionId, expression });
+          return undefined;
+        }
         log.warn("cron.fire_failed", { environmentId, functionId, expression, error });
         failing.set(nameOf(schedule), due.fires);
         return undefined;
