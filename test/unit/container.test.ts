@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
+import { grpcPortDefault } from "../../src/settings/listen.ts";
 import { settings } from "../../src/settings/settings.ts";
 
 const root = resolve(import.meta.dir, "../..");
@@ -83,7 +84,7 @@ test("the container file keeps the rules of good images", () => {
   const variables = restsOf("ENV").flatMap((rest) => rest.split(" ").map((one) => one.split("=")[0]!));
   const known = Object.values(settings).map((row: { env?: string }) => row.env);
   expect(variables.filter((name) => !known.includes(name))).toEqual([]);
-  const listened = [settings.port.fallback, settings.grpcPort.fallback].map(String);
+  const listened = [settings.port.fallback, grpcPortDefault].map(String);
   expect(restsOf("EXPOSE").join(" ").split(" ")).toEqual(listened);
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { parsePattern } from "../../src/domain/realtime/pubsub/rules.ts";
 import { openScreenings } from "../../src/domain/realtime/pubsub/screening.ts";
 import { openSubscriptionStreams } from "../../src/domain/realtime/pubsub/subscription-streams.ts";
 import { type BufferedConnection, watchSendBuffers } from "../../src/edge/send-buffers.ts";
@@ -57,9 +58,11 @@ describe("what readers leave unread", () => {
 
 test("streams of one key are so many, and one that ends makes room", async () => {
   const never = new Promise<never>(() => {});
-  const pubsub = { read: () => ({}), specOf: () => ({}), subscribe: () => never } as unknown as Parameters<
-    typeof openSubscriptionStreams
-  >[0];
+  const pubsub = {
+    read: () => ({}),
+    specOf: () => ({ pattern: parsePattern("a") }),
+    subscribe: () => never,
+  } as unknown as Parameters<typeof openSubscriptionStreams>[0];
   const streams = openSubscriptionStreams(pubsub, openScreenings(noMetrics));
   const open = (holder: string) => {
     const caller = { screen: () => undefined, onRenewed: () => {} };

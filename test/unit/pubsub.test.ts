@@ -117,7 +117,7 @@ describe("a pattern", () => {
       "events:>": "",
       "worker.>": "",
     });
-    expect(namesOf(parsePattern("a.b"))).toEqual(["events:a.b", "a.b"]);
+    expect(namesOf(parsePattern("a.b"))).toEqual(["a.b", "events:a.b"]);
     expect(namesOf(parsePattern("topic:a"))).toEqual(["topic:a"]);
   });
 });

@@ -1,4 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
+import { requireRow } from "../../src/app/import-readers.ts";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { shownText } from "../../src/kit/shown-text.ts";
 import { type CliOptions, makeCli } from "../support/cli.ts";
@@ -18,7 +19,10 @@ const server = Bun.serve({
       ? Response.json({ code: "refused", message: hostile }, { status: 409 })
       : Response.json({ runs: [row], environments: [row], ...row }),
 });
-const cli = makeCli({ SVC_SERVER_URL: server.url.origin }, { rawCommands });
+const cli = makeCli(
+  { SVC_SERVER_URL: server.url.origin },
+  { rawCommands, rowReader: async () => requireRow },
+);
 afterAll(() => {
   server.stop(true);
   cli.remove();

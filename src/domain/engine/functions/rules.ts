@@ -78,7 +78,7 @@ const debounceMsMin = 1_000;
 const slugLengthMax = 100;
 const backoffFactorMax = 100;
 const recordingProfiles = ["all", "run_lifecycle", "steps"];
-const retentionCharsMax = 100;
+const retentionCharsMax = 16_384;
 
 export { requireTriggerEvent };
 
