@@ -78,6 +78,9 @@ const openSlotTraces =
     }
   };
 
+/** Its function was deleted since the schedules were read, and the schedule with it. */
+const isGone = (error: unknown): boolean => error instanceof Fault && error.kind === "not_found";
+
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, events, self, onFrame } = deps;
   const inOwnTrace = openSlotTraces(deps);
@@ -119,11 +122,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
         await fire(schedule, due.fires, now);
       } catch (error) {
         const { environmentId, functionId, expression } = schedule;
-        // Its function was deleted since the schedules were read, and the schedule with it.
-        if (error instanceof Fault && error.kind === "not_found") {
-          log.info("cron.function_gone", { environmentId, functionId, expression });
-          return undefined;
-        }
+        if (isGone(error)) return undefined;
         log.warn("cron.fire_failed", { environmentId, functionId, expression, error });
         failing.set(nameOf(schedule), due.fires);
         return undefined;
