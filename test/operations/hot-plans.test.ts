@@ -8,6 +8,7 @@ import {
   startHotWork,
   transientTables,
 } from "../support/hot-work.ts";
+import { isNight } from "../support/night.ts";
 import { plant } from "../support/plant.ts";
 
 const othersRows = 20_000;
@@ -34,6 +35,11 @@ const beliefs: Record<string, { belief: Sql; flushScanned?: number }> = {
   "a billion rows": { belief: sql`UPDATE pg_class c SET reltuples = 1e9, relpages = ${pages} WHERE ${all}` },
 };
 
+/** By day the two that have least in common. */
+const asked = Object.entries(beliefs).filter(
+  ([name]) => isNight || ["what was counted", "nothing at all"].includes(name),
+);
+
 let hot: HotWork;
 beforeAll(async () => {
   hot = await startHotWork();
@@ -42,7 +48,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => hot?.stop());
 
-test.each(Object.entries(beliefs))(
+test.each(asked)(
   "no hot statement reads what is not its own, whatever the planner believes: %s",
   async (_, { belief, ...more }) => {
     await hot.plans.vacuum();

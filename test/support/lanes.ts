@@ -45,6 +45,7 @@ export const judgedByTime: readonly string[] = [
   "operations/hostile-policies",
   "operations/nesting",
   "operations/push-moves",
+  "operations/sql-seats",
 ].map((name) => `test/${name}.test.ts`);
 
 /** What drives Chromium all the time and stands outside dashboard/. */
