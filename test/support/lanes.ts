@@ -45,6 +45,7 @@ export const judgedByTime: readonly string[] = [
   "operations/hostile-policies",
   "operations/nesting",
   "operations/push-moves",
+  "operations/shares-cron",
   "operations/sql-seats",
 ].map((name) => `test/${name}.test.ts`);
 

@@ -54,12 +54,15 @@ export const leftToNight: readonly Left[] = [
     ],
   },
   {
-    why: "what people do on the pages, in which the engines cannot differ: all of it by keys on libSQL by day",
+    why: "what people see on the pages, in which the engines cannot differ: on libSQL by day",
     engine: "postgres",
-    files: [
-      ...["actions-access", "actions-connections", "actions-data", "actions-functions", "actions-platform"],
-      ...["actions-runs", "behind", "live", "runs", "shell", "steering"],
-    ].map((name) => `dashboard/${name}`),
+    files: ["behind", "live", "runs", "shell", "steering"].map((name) => `dashboard/${name}`),
+  },
+  {
+    why: "every write of the pages by keys, and by the mouse: the scenes of all pages by the mouse by day",
+    files: ["access", "connections", "data", "functions", "platform", "runs"].map(
+      (name) => `dashboard/actions-${name}`,
+    ),
   },
   {
     why: "the scenes of all pages by keys, and at three nodes: by the mouse on PostgreSQL by day",

@@ -23,8 +23,11 @@ const longSeconds = 20;
 const sharedSeconds = 40;
 const filesMax = 32;
 const unknown = [1, 0.6] as const;
-/** What a process asks of the machine at least: it loads its modules. */
-const loadMin = 0.4;
+/** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time. */
+const loadMin = 0.5;
+const loadMinOfNodes = 1;
+/** Times are taken beside other processes: alone each would have computed as much in less time. */
+const crowding = 1.5;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 
@@ -46,7 +49,8 @@ export function batchesOf(shares: readonly Share[], times: Times = recorded as u
       batch.files.push(file);
       batch.seconds += seconds;
       batch.computed += computed;
-      batch.load = Math.max(loadMin, batch.computed / batch.seconds);
+      const least = lane === "cluster" || lane === "fault" ? loadMinOfNodes : loadMin;
+      batch.load = Math.max(least, (crowding * batch.computed) / batch.seconds);
       open = seconds > longSeconds ? undefined : batch;
     }
   }
