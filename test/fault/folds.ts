@@ -180,6 +180,8 @@ export async function runFolds(options: FoldOptions): Promise<FoldOutcome> {
     say(`${sent} events are sent`);
     const isFolded = async () => {
       const { body } = await caller.call("GetProjectionStatus", { name });
+      // The readers may have asked for it a while before the last rebuild was done.
+      outcome.generation = Number(body.generation ?? 0);
       return body.lag === "0" && body.buildingGeneration === undefined && body.status === "running";
     };
     await until(() => isFolded().catch(() => false), {
