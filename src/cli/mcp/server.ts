@@ -72,7 +72,7 @@ const hashChars = 8;
 const hashedNameOf = (tool: AgentTool): string =>
   `${plainNameOf(tool)}_${createHash("sha256").update(tool.qualifiedName).digest("hex").slice(0, hashChars)}`;
 
-/** Of those that share a name with another one, whoever was listed first would be called in the other's place. */
+/** Two tools of one name: the one that is listed first would be called in place of the other. */
 const unshared = (tools: readonly AgentTool[], nameOf: (tool: AgentTool) => string): Set<string> => {
   const counts = Map.groupBy(tools, nameOf);
   return new Set([...counts].flatMap(([name, { length }]) => (length === 1 ? [name] : [])));

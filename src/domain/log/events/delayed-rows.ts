@@ -22,7 +22,7 @@ export interface DelayedRow {
   run_id: string | null;
   /** 1 when its sender may not start the function of its name. */
   start_refused: number;
-  /** JSON text of a Starter; null for a row of before 0.41. */
+  /** JSON text of a Starter; null for a row that a program older than 0.41 made. */
   sender: string | null;
   due_at: Instant;
   created_at: Instant;
