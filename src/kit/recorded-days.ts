@@ -1,4 +1,4 @@
-/** Days for which a function's `recordingRetention` keeps its runs; 0 is for ever. Undefined: its text says no time. */
+/** Days for which `recordingRetention` keeps the runs of a function; 0 keeps them without an end. Undefined: the text says no time. */
 export function recordedDays(text: string): number | undefined {
   if (text === "forever") return 0;
   const [, count, unit] = /^([1-9]\d{0,3})([dy])$/.exec(text) ?? [];

@@ -24,7 +24,7 @@ export interface StandingWait {
 const afterTurn: (look: () => void) => void =
   typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
 
-/** Never settles. Each call has its own: what waits for a shared one would be held for ever. */
+/** A promise that never settles. Each call makes its own: a shared one would keep all that waits for it in memory. */
 export const open = () => new Promise<never>(() => {});
 
 /**

@@ -61,7 +61,7 @@ const performOptions = (name: string, { timeout, retry, compensate }: RunOptions
   retry: retry && retryRuleOf(name, retry),
 });
 
-/** A step that fails before its handler awaits it must not count as an error that nobody handled: that would end the process. */
+/** A step may fail before its handler awaits it. Without a handler on its promise the process would end. */
 const heard =
   (deviations: Deviations | undefined) =>
   <Given extends unknown[], Result>(method: (...given: Given) => Result) =>

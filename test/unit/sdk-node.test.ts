@@ -137,15 +137,32 @@ async function built(program: string): Promise<{ node: string; path: string }> {
   return { node, path: join(folder, "program.mjs") };
 }
 
-test("built for Node, a worker runs there, durable steps and all, and leaves on SIGTERM", async () => {
+type FakeServer = ReturnType<typeof startFakeServer>;
+
+/** A program on Node beside a server of the test's, both gone after the work. */
+async function onNode(
+  program: string,
+  options: Parameters<typeof startFakeServer>[0],
+  work: (running: { server: FakeServer; child: Bun.Subprocess }) => Promise<void>,
+): Promise<void> {
   const { node, path } = await built(program);
-  const server = startFakeServer();
+  const server = startFakeServer(options);
   const child = Bun.spawn([node, path], {
     env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
-    stdout: "pipe",
+    stdout: "ignore",
     stderr: "inherit",
   });
   try {
+    await work({ server, child });
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
+    await server.stop();
+  }
+}
+
+test("built for Node, a worker runs there, durable steps and all, and leaves on SIGTERM", async () => {
+  await onNode(program, {}, async ({ server, child }) => {
     await until(() => server.functions.has("greet"), { about: "the worker to register" });
     const { runIds } = await createClient({ url: server.url }).emit("hello", { name: "you" });
     const run = await until(
@@ -156,44 +173,22 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     child.kill("SIGTERM");
     await child.exited;
     expect(child.signalCode).toBe("SIGTERM");
-  } finally {
-    child.kill("SIGKILL");
-    await child.exited;
-    await server.stop();
-  }
+  });
 }, 60_000);
 
 test("a promise made of a wait, and awaited later, ends no process", async () => {
-  const { node, path } = await built(beside);
-  const server = startFakeServer();
-  const child = Bun.spawn([node, path], {
-    env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
-    stdout: "pipe",
-    stderr: "inherit",
-  });
-  try {
+  await onNode(beside, {}, async ({ server, child }) => {
     await until(() => server.functions.has("ask"), { about: "the worker to register" });
     const { runIds } = await createClient({ url: server.url }).emit("hello", {});
     const isDone = () => server.runs.get(runIds[0]!)?.status === "completed";
     await until(isDone, { about: "the run to complete" });
     expect(server.runs.get(runIds[0]!)?.output).toBe(42);
     expect(child.exitCode).toBeNull();
-  } finally {
-    child.kill("SIGKILL");
-    await child.exited;
-    await server.stop();
-  }
+  });
 }, 60_000);
 
 test("a worker built for Node renews leases while a handler computes, and ends with the last of what it does", async () => {
-  const { node, path } = await built(busy);
-  const server = startFakeServer({ leaseMs: 1_000, tellsLease: true });
-  const child = Bun.spawn([node, path], {
-    env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
-    stdout: "pipe",
-    stderr: "inherit",
-  });
-  try {
+  await onNode(busy, { leaseMs: 1_000, tellsLease: true }, async ({ server, child }) => {
     await until(() => server.functions.has("busy"), { about: "the worker to register" });
     const { runIds } = await createClient({ url: server.url }).emit("work", {});
     const isDone = () => server.runs.get(runIds[0]!)?.status === "completed";
@@ -202,11 +197,7 @@ test("a worker built for Node renews leases while a handler computes, and ends w
     const beats = server.requests.filter(({ path }) => path.endsWith("/heartbeat"));
     expect(beats.length).toBeGreaterThan(2);
     expect(beats.every(({ body }) => JSON.stringify(body).includes("job_"))).toBe(true);
-  } finally {
-    child.kill("SIGKILL");
-    await child.exited;
-    await server.stop();
-  }
+  });
 }, 60_000);
 
 test("calls of a client built for Node share a connection, follow a redirect, and fail by the same errors", async () => {

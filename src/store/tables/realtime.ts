@@ -46,8 +46,8 @@ export const tablesOfRealtime: Tables = {
     endsWith:
       "their owner deletes them; those that a subscription made end a day after their last member, loop `groups.forget`",
     // `log` is `events` or `topics`. Everything up to `position` was handed out or is none of the group's.
-    // `version` grows with every change of the settings. `kept_until`: made by a subscription, gone so long
-    // after its last member.
+    // `version` grows with every change of the settings. `kept_until`: when a group that a subscription
+    // made ends, after its last member.
     columns: `environment_id TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL,
       log TEXT NOT NULL, pattern TEXT NOT NULL, filter_expr TEXT, ack_mode TEXT NOT NULL,
       backpressure TEXT NOT NULL, max_inflight BIGINT NOT NULL, max_redeliveries BIGINT NOT NULL,

@@ -12,7 +12,7 @@ export interface Table {
   holds: string;
   /** `environment` when left out. */
   scope?: TableScope;
-  /** What ends its rows, so that no table grows for ever. */
+  /** What ends its rows, so that no table grows without an end. */
   endsWith: string;
   /** Columns and primary key, as `CREATE TABLE` takes them. New ones stand where a migration adds them: at the end. */
   columns: string;

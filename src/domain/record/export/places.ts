@@ -21,7 +21,7 @@ export class ExportPlace {
     this.#takenAt = this.#elapsed();
   }
 
-  /** Its client has left it, or takes so little at a time that it would last for ever. */
+  /** Whether its client has left it, or reads it too slowly for it to end. */
   isSlow(): boolean {
     const now = this.#elapsed();
     const lastedMs = now - this.#startedAt;
