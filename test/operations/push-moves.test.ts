@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
+import { livedTime } from "../support/lived.ts";
 import { type Caller, engines, makeHome, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -49,11 +50,13 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
       await server.running.tick("push.look");
       // A caller that asked on and on would let each of them wait for a second.
       const tookMs: number[] = [];
+      const lived = await livedTime(server.home.place.databaseUrl);
       for (let at = 0; at < 10; at++) {
-        const since = performance.now();
+        const since = lived.now();
         await rpc(server, "ListFunctions", {});
-        tookMs.push(performance.now() - since);
+        tookMs.push(lived.now() - since);
       }
+      await lived.stop();
       expect(tookMs.sort((one, other) => one - other)[5]).toBeLessThan(300);
       const { runIds } = await rpc(server, "Emit", { event: "go" });
       await completed(server, runIds[0]);

@@ -24,7 +24,7 @@ describe.each(engines)("seats for queries on %s", (engine) => {
     async (count) => {
       const lived = await livedTime(server.home.place.databaseUrl);
       try {
-        const held = Array.from({ length: count }, () => ask(endless, 4_000));
+        const held = Array.from({ length: count }, () => ask(endless, 2_000));
         const from = lived.now();
         await until(() => lived.now() - from > 100 + 300 * (count - 1), { about: "their start" });
         const took = await Promise.all(
@@ -44,8 +44,8 @@ describe.each(engines)("seats for queries on %s", (engine) => {
   );
 
   test("what waits has an end", async () => {
-    const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 2_000));
-    const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 2_000));
+    const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 1_000));
+    const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 1_000));
     const statuses = (await Promise.all(asked)).map(({ status }) => status);
     expect(statuses).toContain(429);
     const all = (await Promise.all(held)).map(({ status }) => status);

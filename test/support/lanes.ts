@@ -44,7 +44,6 @@ export const judgedByTime: readonly string[] = [
   "dashboard/load",
   "operations/hostile-policies",
   "operations/nesting",
-  "operations/push-moves",
   "operations/shares-cron",
   "operations/sql-seats",
 ].map((name) => `test/${name}.test.ts`);

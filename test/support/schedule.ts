@@ -20,14 +20,14 @@ export interface Batch {
 /** A share that takes longer has a process of its own: a crash costs no other, and none waits for it. */
 const longSeconds = 20;
 /** A process loads some 1,300 modules before its first test, so that short files share one. */
-const sharedSeconds = 40;
+const sharedSeconds = 60;
 const filesMax = 32;
 const unknown = [1, 0.6] as const;
 /** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time. */
-const loadMin = 0.5;
+const loadMin = 0.36;
 const loadMinOfNodes = 1;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
-const crowding = 1.5;
+const crowding = 1.25;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 
