@@ -17,3 +17,12 @@ export function stepRowId(runId: string, stepId: string): string {
   const digest = createHash("sha256").update(stepId).digest("hex").slice(0, 16);
   return `step_${runId.slice("run_".length)}_${digest}`;
 }
+
+const keyCharactersMax = 80;
+
+/** The idempotency key under which the SDK's steps send what they send, the same in every execution. */
+export const stepKey = (stepId: string): string =>
+  stepId.length <= keyCharactersMax ? stepId : createHash("sha256").update(stepId).digest("hex");
+
+/** As `stepKey`, of the run that a step starts. */
+export const invokeKey = (runId: string, stepId: string): string => `invoke:${stepRowId(runId, stepId)}`;

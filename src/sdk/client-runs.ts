@@ -4,7 +4,15 @@ import { requireMs } from "./duration.ts";
 import { SvcError } from "./errors.ts";
 import { type KnownOptions, requireKnown } from "./known-options.ts";
 import { outputText } from "./payload.ts";
-import { instant, type Message, parsed, readPausedState, readRun, readStep } from "./read.ts";
+import {
+  instant,
+  type Message,
+  type PreviewedStep,
+  parsed,
+  readPausedState,
+  readRun,
+  readStep,
+} from "./read.ts";
 import { once, pause, safe } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { RunStatus } from "./types.ts";
@@ -106,6 +114,16 @@ export function runCalls(transport: Transport): RunCalls {
       readRun(
         await rpc("ResumeRun", { runId, skipSleep, ...(fromStep !== undefined && { fromStep }) }, once),
       ),
+
+    async previewResume(runId, { fromStep } = {}) {
+      const { steps = [] } = await rpc<{ steps?: Partial<PreviewedStep>[] }>(
+        "PreviewResume",
+        { runId, ...(fromStep !== undefined && { fromStep }) },
+        safe,
+      );
+      const none = { runsAgain: false, patchLost: false, notUndone: false, builtOnAgain: false };
+      return steps.map((step) => ({ ...none, ...(step as Pick<PreviewedStep, "id" | "name" | "status">) }));
+    },
   };
   return calls;
 }

@@ -8,7 +8,7 @@ import type { Jsonify } from "./jsonify.ts";
 import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
-import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "./read.ts";
 import type { RepairCalls } from "./repair-types.ts";
 import type { SchemaCalls } from "./schema-types.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
@@ -218,6 +218,8 @@ export interface RunCalls {
    * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in.
    */
   resumeRun(runId: string, options?: { fromStep?: string; skipSleep?: boolean }): Promise<Run>;
+  /** What `resumeRun` would do with each stored step, in order; changes nothing. */
+  previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
 }
 
 /** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */

@@ -65,7 +65,8 @@ export function createCompensations(execution: Execution): Compensations {
   return {
     reserve(name, scope, undone) {
       const own = `compensate:${name}`;
-      const n = scope.used.get(own) ?? 0;
+      // The number of its step, where that has one: a resume finds it by that.
+      const n = Math.max(scope.used.get(own) ?? 0, undone ? Number(/\d+$/.exec(undone.stepId)) : 0);
       scope.used.set(own, n + 1);
       const step = { name: own, scope, stepId: `${scope.id}:${escapeName(own)}:${n}` };
       const compensation: Compensation = { name, step, undo: undefined };

@@ -44,12 +44,12 @@ const ownNames = /^(?:compensate:|onFailure$)/;
  */
 export function followSteps(
   runId: string,
-  stored: readonly Pick<CompletedStep, "step_id" | "name">[],
+  stored: readonly Pick<CompletedStep, "step_id" | "name" | "kept">[],
 ): Deviations | undefined {
-  const awaited = new Map<string, { name: string; place: number }>();
-  for (const [place, { step_id, name }] of stored.entries())
+  const awaited = new Map<string, { name: string; place: number | undefined }>();
+  for (const [place, { step_id, name, kept }] of stored.entries())
     if (!ownNames.test(name) && !step_id.startsWith(`${runId}:onFailure:`))
-      awaited.set(step_id, { name, place });
+      awaited.set(step_id, { name, place: kept ? undefined : place });
   if (awaited.size === 0) return undefined;
   const outOfOrder: StepDeviation[] = [];
   const shortened: string[] = [];
@@ -84,6 +84,7 @@ export function followSteps(
       const step = awaited.get(stepId);
       if (!step) return;
       awaited.delete(stepId);
+      if (step.place === undefined) return;
       if (step.place < lastPlace) outOfOrder.push({ stepId, name: step.name, kind: "order" });
       else lastPlace = step.place;
     },

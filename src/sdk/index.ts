@@ -28,7 +28,7 @@ export { toNodeHandler } from "./node.ts";
 export { createProjection } from "./projection.ts";
 export type * from "./projection-call-types.ts";
 export type * from "./projection-types.ts";
-export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+export type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "./read.ts";
 export type * from "./repair-types.ts";
 export type * from "./schema-types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";

@@ -110,7 +110,7 @@ function readSteps(steps: unknown): PushRequest["steps"] {
       throw invalid(`steps[${at}].status: completed, failed or timed_out`);
     const id = text(step, "id", `steps[${at}].id`);
     const name = typeof step.name === "string" ? step.name : id;
-    return { id, name, status, output: step.output ?? null, error: step.error };
+    return { id, name, status, output: step.output ?? null, error: step.error, kept: step.kept === true };
   });
 }
 

@@ -149,6 +149,22 @@ export function readResult(message: Message): RunResult {
   };
 }
 
+/** What a resume would do with one step of a run. */
+export interface PreviewedStep {
+  /** Of the row. */
+  id: string;
+  name: string;
+  status: string;
+  /** It was undone, or it comes from `fromStep` on. */
+  runsAgain: boolean;
+  /** The output that a person set is given up, because the step was undone later. */
+  patchLost: boolean;
+  /** Its compensation failed; the step stays as it is. */
+  notUndone: boolean;
+  /** It stays, with what it made of a step that runs again; as `fromStep` it would run again, too. */
+  builtOnAgain: boolean;
+}
+
 /** A run that is held, as a person decides about it. */
 export interface PausedState {
   steps: {

@@ -72,9 +72,9 @@ export async function tryOnce(
   try {
     const own = (sleptSinceMs === undefined && host.substitute?.(name, work)) || work;
     const given = contextOf(stepId, attempt, host, computing.isUndone ? host.signal : signal);
-    // A compensation may have steps of its own.
+    // A compensation may have steps of its own; each try comes to them anew.
     const inside = {
-      scope,
+      scope: compensationFor === undefined ? scope : { id: stepId, used: new Map(), parent: scope },
       step: compensationFor === undefined ? name : undefined,
       isUndoing: isUndoing(),
     };

@@ -27,6 +27,7 @@ export interface JobMessage {
     status?: string;
     /** Base64 of JSON text. */
     errorJson?: string;
+    kept?: boolean;
   }[];
   actorId?: string;
   attempt?: number;
@@ -70,6 +71,7 @@ export function assignmentOf(job: JobMessage): Assignment {
       output: step.output ?? step.outputValue ?? null,
       ...(step.status && { status: step.status as NonNullable<CompletedStep["status"]> }),
       ...(step.errorJson && { error: JSON.parse(new TextDecoder().decode(base64(step.errorJson))) }),
+      ...(step.kept && { kept: true }),
     })),
     step_sequence_base: job.stepSequenceBase ?? 0,
     ...(job.actorId && { actor_id: job.actorId }),

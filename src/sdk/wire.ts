@@ -55,6 +55,8 @@ export interface CompletedStep {
   status?: "completed" | "failed" | "timed_out";
   /** JSON, or its text. */
   error?: unknown;
+  /** It stayed when a resume ran an earlier step again: its place among the others says nothing. */
+  kept?: boolean;
 }
 
 /** One of the things that a step waits for. */

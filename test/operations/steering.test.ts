@@ -359,7 +359,6 @@ describe.each(engines)("steering on %s", (engine) => {
       await write(sql`UPDATE executions SET state = 'resuming', wake_at = ${healAt} WHERE run_id = ${runId}`);
       const plan = {
         from: "sleeping",
-        fromSequence: null,
         sleptStepId: stepIdOf(job, "nap"),
         nextAttempt: false,
       };

@@ -118,7 +118,7 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
     expect(deeds).not.toContain("never");
   }, 60_000);
 
-  test("what could not be undone is counted, listed, and done again by a resume", async () => {
+  test("what could not be undone is counted and listed, and a resume keeps it", async () => {
     const deeds: string[] = [];
     let isRepaired = false;
     const stuck = createFunction(
@@ -147,11 +147,14 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
     const { runs } = await client.listRuns({ compensationFailed: true });
     expect(runs.map((run) => run.id)).toEqual([runId]);
     isRepaired = true;
+    expect(await client.previewResume(runId)).toMatchObject([
+      { name: "seat", runsAgain: false, notUndone: true },
+    ]);
     await client.resumeRun(runId);
     const run = await ended(runId);
     expect(run).toMatchObject({ status: "completed" });
     expect(run.compensationFailed).toBeUndefined();
-    expect(deeds.filter((deed) => deed === "reserve")).toHaveLength(2);
+    expect(deeds.filter((deed) => deed === "reserve")).toHaveLength(1);
     const again = client.resumeRun(runId);
     expect(again).rejects.toThrow("the run was resumed within the last two minutes");
   }, 60_000);

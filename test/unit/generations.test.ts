@@ -25,6 +25,7 @@ const steps = [
     status: "completed" as const,
     error: null,
     on_timeout: null,
+    is_kept: null,
   },
   {
     run_id: "run_1",
@@ -35,6 +36,7 @@ const steps = [
     status: "failed" as const,
     error: '{"message":"no"}',
     on_timeout: null,
+    is_kept: null,
   },
 ];
 

@@ -1,5 +1,6 @@
-import type { PlainCommand } from "../command.ts";
+import { askAndShow, type PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
+import { operationNamed } from "../operations.ts";
 import { repairBar } from "../progress.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
@@ -24,7 +25,19 @@ export const listRuns: PlainCommand = {
 
 export const cancelRun: PlainCommand = { name: "cancel", operation: "runs.cancel", takes: ["id"] };
 
-export const resumeRun: PlainCommand = { name: "resume", operation: "runs.resume", takes: ["runId"] };
+export const resumeRun: PlainCommand = {
+  name: "resume",
+  operation: "runs.resume",
+  takes: ["runId"],
+  flagsToo: [["--preview", "Only say which steps would run again."]],
+  does(asking, { skipSleep, ...input }, { preview }) {
+    if (!preview) return askAndShow(asking, operationNamed("runs.resume"), { skipSleep, ...input });
+    return askAndShow(asking, operationNamed("runs.previewResume"), input, {
+      columns: ["name", "status", "runsAgain", "patchLost", "notUndone", "builtOnAgain", "id"],
+      items: "steps",
+    });
+  },
+};
 
 export const timeline: PlainCommand = {
   name: "timeline",

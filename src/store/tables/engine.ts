@@ -136,14 +136,15 @@ export const tablesOfEngine: Tables = {
     endsWith: "the run expires",
     // `child_run_id`: the run that the step started, also after it was yielded again, so that it starts no
     // second one. `failure_told_at` is set where the handler's worker understands failed steps among the
-    // completed ones. `on_timeout`: `null` or `throw`; null fails the run.
+    // completed ones. `on_timeout`: `null` or `throw`; null fails the run. `is_kept`: a resume ran one before
+    // it again, so that its place in the order says nothing.
     columns: `run_id TEXT NOT NULL, step_id TEXT NOT NULL, environment_id TEXT NOT NULL, name TEXT NOT NULL,
       type TEXT NOT NULL, sequence BIGINT NOT NULL, status TEXT NOT NULL, output TEXT, error TEXT,
       attempt BIGINT NOT NULL, started_at BIGINT, ended_at BIGINT, duration_ms BIGINT, original_output TEXT,
       patched_at BIGINT, patched_by TEXT, compensation_for TEXT, sleep_until BIGINT,
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, input TEXT, wait_event_name TEXT,
-      wait_timeout_at BIGINT, child_run_id TEXT, failure_told_at BIGINT, on_timeout TEXT, PRIMARY KEY (run_id,
-      step_id)`,
+      wait_timeout_at BIGINT, child_run_id TEXT, failure_told_at BIGINT, on_timeout TEXT, is_kept BIGINT,
+      PRIMARY KEY (run_id, step_id)`,
     isClustered: true,
     room: kept,
     purge: { at: 230, ofRun: "run_id" },
@@ -153,7 +154,7 @@ export const tablesOfEngine: Tables = {
       key: "run_id step_id",
       ids: "run_id child_run_id",
       leaves:
-        "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at",
+        "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at is_kept",
       json: "output error original_output input",
     },
   },

@@ -160,7 +160,7 @@ export function assignmentJson(job: AssignedJob): string {
   const { event } = job;
   const steps = job.completedSteps.map(
     (step) =>
-      `{"step_id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"output":${step.output ?? "null"},"status":"${step.status}"${step.error === null ? "" : `,"error":${step.error}`}}`,
+      `{"step_id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"output":${step.output ?? "null"},"status":"${step.status}"${step.error === null ? "" : `,"error":${step.error}`}${step.is_kept ? `,"kept":true` : ""}}`,
   );
   const head = {
     job_id: job.jobId,

@@ -126,7 +126,7 @@ export function requestBody(job: Job, compensates: boolean): string {
     (step) =>
       `{"id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"status":"${step.status}","output":${
         step.output ?? "null"
-      }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}}`,
+      }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}${step.is_kept ? `,"kept":true` : ""}}`,
   );
   const resume = resumeText(job);
   return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson}${eventsText(job.events, "absent")},"steps":[${steps.join(",")}]${resume}}`;

@@ -248,7 +248,7 @@ export async function completedSteps(
   const ids = column.text(runIds);
   const rows = await store.all<
     CompletedStep & { retry_at: number | null }
-  >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
+  >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output, s.is_kept,
       CASE WHEN s.status <> 'completed' THEN s.error END AS error,
       CASE WHEN s.status = 'timed_out' THEN s.on_timeout END AS on_timeout,
       CASE WHEN s.status = 'failed' THEN s.sleep_until END AS retry_at

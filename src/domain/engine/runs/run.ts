@@ -270,6 +270,8 @@ export interface CompletedStep {
   /** JSON texts. */
   output: string | null;
   error: string | null;
+  /** 1 of one that stayed when a resume ran an earlier one again. */
+  is_kept: number | null;
 }
 
 /**

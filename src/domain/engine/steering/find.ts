@@ -2,7 +2,8 @@ import { missing } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { SteeredRunRow, SteeredStepRow } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { firstUndone, isStep } from "./rules.ts";
+import * as rules from "./rules.ts";
+import { isStep, type StepsAtResume } from "./rules.ts";
 
 export async function requireRun(
   reader: Store | Session,
@@ -31,24 +32,20 @@ export async function findStep(
 }
 
 /**
- * The steps that are done again: that one and all behind it, never empty; undefined when all stay. `fromStep` is
- * the SDK's id, the row's id, or the name of a step. What was undone (`isUndone`) is done again in any case.
+ * `fromStep` is the SDK's id, the row's id, or the name of a step: that one and all behind it are done again. What was
+ * undone is done again in any case, where the run is over.
  */
-export async function stepsFrom(
-  session: Session,
-  environmentId: string,
-  runId: string,
-  { fromStep, isUndone }: { fromStep: string | undefined; isUndone: boolean },
-): Promise<SteeredStepRow[] | undefined> {
-  const steps = await rows.stepsOf(session, environmentId, runId);
+export async function stepsAtResume(
+  reader: Store | Session,
+  run: Pick<SteeredRunRow, "environment_id" | "id">,
+  { fromStep, isOver }: { fromStep: string | undefined; isOver: boolean },
+): Promise<StepsAtResume> {
+  if (fromStep === undefined && !isOver) return rules.stepsAtResume([], undefined);
+  const steps = await rows.stepsOf(reader, run.environment_id, run.id);
   const first =
     fromStep === undefined
       ? undefined
       : (steps.find((one) => isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep));
   if (fromStep !== undefined && !first) throw missing("step", fromStep);
-  const undone = isUndone ? firstUndone(steps) : undefined;
-  const starts = [first?.sequence, undone].filter((sequence) => sequence !== undefined);
-  if (starts.length === 0) return undefined;
-  const start = Math.min(...starts);
-  return steps.filter((one) => one.sequence >= start);
+  return rules.stepsAtResume(steps, first?.sequence);
 }

@@ -1,12 +1,13 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
+import { stepRowId } from "../../../kit/step-id.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
 import type { QueueHint, Run } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Controls } from "./controls.ts";
-import { requireRun, stepsFrom } from "./find.ts";
+import { requireRun, stepsAtResume } from "./find.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
@@ -83,6 +84,32 @@ export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise
   return runs.get(environmentId, runId);
 }
 
+/** Refused as the resume would be. */
+export async function previewResume(
+  store: Store,
+  environmentId: string,
+  { runId, fromStep }: { runId: string; fromStep: string | undefined },
+): Promise<rules.PreviewedStep[]> {
+  const run = await requireRun(store, environmentId, runId);
+  const execution = await rows.executionOf(store, environmentId, runId);
+  rules.requireResumable(run, execution, { fromStep, skipSleep: undefined });
+  const stored = await rows.stepsOf(store, environmentId, runId);
+  const steps = await stepsAtResume(store, run, { fromStep, isOver: execution === undefined });
+  const ids = (list: readonly rows.SteeredStepRow[]) => new Set(list.map(({ step_id }) => step_id));
+  const { again, patchesLost, notUndone, keptBehind, forgotten } = steps;
+  const [isAgain, isLost, isNotUndone, isBehind] = [again, patchesLost, notUndone, keptBehind].map(ids);
+  const isForgotten = ids(forgotten);
+  return stored.flatMap(({ step_id, name, status }) =>
+    isForgotten.has(step_id)
+      ? []
+      : {
+          ...{ id: stepRowId(runId, step_id), name, status },
+          ...{ runsAgain: isAgain!.has(step_id), patchLost: isLost!.has(step_id) },
+          ...{ notUndone: isNotUndone!.has(step_id), builtOnAgain: isBehind!.has(step_id) },
+        },
+  );
+}
+
 /**
  * The concurrency queue of a failed run, by the definition it is pinned to; null for other runs: they kept
  * theirs.
@@ -110,13 +137,10 @@ async function begin(
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
   rules.requireResumable(run, execution, { fromStep, skipSleep });
-  const isUndone = run.status === "failed" && (await rows.wasUndone(session, runId));
-  const discarded =
-    fromStep === undefined && !isUndone
-      ? undefined
-      : await stepsFrom(session, environmentId, runId, { fromStep, isUndone });
+  const steps = await stepsAtResume(session, run, { fromStep, isOver: execution === undefined });
+  const discarded = [...steps.again, ...steps.forgotten].sort((one, other) => one.sequence - other.sequence);
   const plan = {
-    ...rules.planOfResume(execution, discarded?.[0], skipSleep === true),
+    ...rules.planOfResume(execution, steps, skipSleep === true),
     exhaustedStepId: execution ? null : rules.exhaustedStepOf(run),
   };
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
@@ -126,6 +150,7 @@ async function begin(
       timeoutAt: rules.timeoutOfRevived(run, at),
       historyCount: (await rows.lastSequence(session, runId)) + 1,
       laneId,
+      undoCount: steps.undoCount,
     });
   await rows.openWindow(session, { runId, environmentId, at, by: actorId, plan: JSON.stringify(plan) });
   await rows.note(session, {
@@ -137,7 +162,7 @@ async function begin(
       from: plan.from,
       from_step: fromStep ?? null,
       actor_id: actorId,
-      ...(discarded && { discarded: rules.recordOf(discarded) }),
+      ...(discarded.length > 0 && { discarded: rules.recordOf(discarded) }),
     },
     ...(execution && { sequence: execution.history_count + 1 }),
   });

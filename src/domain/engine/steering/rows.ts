@@ -80,15 +80,27 @@ export const runById = (
 ): Promise<SteeredRunRow | undefined> =>
   reader.one(sql`SELECT ${runFields} FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`);
 
+const executionById = (
+  environmentId: string,
+  runId: string,
+) => sql`SELECT run_id, environment_id, function_id, state,
+    wake_at, execution_seq, worker_id, waiting_step_id, lane_id, history_count, held_from, held_wake_at,
+    pause_requested_at, ending
+  FROM executions WHERE run_id = ${runId} AND environment_id || '' = ${environmentId}`;
+
+export const executionOf = (
+  reader: StoreReader,
+  environmentId: string,
+  runId: string,
+): Promise<ExecutionRow | undefined> => reader.one(executionById(environmentId, runId));
+
 /** Locks: execution, then run. Undefined for a run that is over, or not of this environment. */
 export const lockExecution = (
   session: Session,
   environmentId: string,
   runId: string,
 ): Promise<ExecutionRow | undefined> =>
-  session.one(sql`SELECT run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id,
-      waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending
-    FROM executions WHERE run_id = ${runId} AND environment_id || '' = ${environmentId} ${session.seams.holdRow}`);
+  session.one(sql`${executionById(environmentId, runId)} ${session.seams.holdRow}`);
 
 export const lockRun = (
   session: Session,
@@ -182,11 +194,6 @@ export const openWindow = (
     ON CONFLICT (run_id) DO UPDATE SET resumed_at = excluded.resumed_at, resumed_by = excluded.resumed_by,
       plan = excluded.plan`);
 
-/** Whether its steps were undone for it; a worker that undoes by itself says nothing of it. */
-export const wasUndone = async (reader: StoreReader, runId: string): Promise<boolean> =>
-  (await reader.one(sql`SELECT 1 AS found FROM run_history WHERE run_id = ${runId} AND type = 'run.compensating'
-    LIMIT 1`)) !== undefined;
-
 export const dropWindow = (session: Session, runId: string): Promise<number> =>
   session.run(sql`DELETE FROM resumes WHERE run_id = ${runId}`);
 
@@ -208,9 +215,15 @@ export const undoResume = (session: Session, row: ExecutionRow): Promise<number>
 export async function revive(
   session: Session,
   run: SteeredRunRow,
-  revival: { at: Instant; timeoutAt: number | null; historyCount: number; laneId: string | null },
+  revival: {
+    at: Instant;
+    timeoutAt: number | null;
+    historyCount: number;
+    laneId: string | null;
+    undoCount: number;
+  },
 ): Promise<void> {
-  const { at, timeoutAt, historyCount, laneId } = revival;
+  const { at, timeoutAt, historyCount, laneId, undoCount } = revival;
   const attempt = run.attempt + 1;
   const most = Math.max(run.max_attempts, attempt);
   await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, undo_failed = NULL, error = NULL, error_group = NULL,
@@ -218,11 +231,11 @@ export async function revive(
     WHERE id = ${run.id}`);
   await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
       execution_seq, attempt, max_attempts, started_at, step_count, history_count, lost_count, timeout_at, parent_run_id,
-      lane_id, seen_position)
+      lane_id, undo_count, seen_position)
     VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${at},
       ${run.execution_seq}, ${attempt}, ${most}, ${run.started_at},
       COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id}), 0), ${historyCount}, 0,
-      ${timeoutAt}, ${run.parent_run_id}, ${laneId}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
+      ${timeoutAt}, ${run.parent_run_id}, ${laneId}, ${undoCount}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
 }
 
 export async function unrevive(session: Session, run: SteeredRunRow): Promise<void> {

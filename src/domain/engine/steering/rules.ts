@@ -43,18 +43,77 @@ function readText(field: string, text: string): unknown {
   }
 }
 
+/** What a resume would do with one step. */
+export interface PreviewedStep {
+  id: string;
+  name: string;
+  status: string;
+  runsAgain: boolean;
+  patchLost: boolean;
+  notUndone: boolean;
+  builtOnAgain: boolean;
+}
+
+/** What a resume does with the stored steps of a run. */
+export interface StepsAtResume {
+  /** These run again, what was undone and what comes from the asked step on. */
+  again: SteeredStepRow[];
+  /** Rows of compensations and of `onFailure`: a later failure undoes, and tells, by itself. */
+  forgotten: SteeredStepRow[];
+  /** Outputs that a person set before their step was undone: they go with it. */
+  patchesLost: SteeredStepRow[];
+  /** Their compensation failed: they stay completed. */
+  notUndone: SteeredStepRow[];
+  /** These stay behind one that runs again. */
+  keptBehind: SteeredStepRow[];
+  /** Of the compensations that ran, those whose step stays and may have to be undone again. */
+  undoCount: number;
+}
+
 /**
- * Where a run that was undone begins anew: the first step that a compensation undid, or tried to. A compensation
- * without a step of its name may be of anything before it.
+ * A resume forgets exactly what was undone. Of an output that a person set and a compensation the later one counts. A
+ * compensation without a step of its name may have undone anything.
  */
-export function firstUndone(steps: readonly SteeredStepRow[]): number | undefined {
-  const compensations = steps.filter((step) => step.type === "compensate");
-  if (compensations.length === 0) return undefined;
-  const starts = compensations.map(({ compensation_for: name }) => {
-    const undone = steps.find((step) => step.type !== "compensate" && step.name === name);
-    return undone?.sequence ?? 0;
-  });
-  return Math.min(...starts);
+export function stepsAtResume(steps: readonly SteeredStepRow[], from: number | undefined): StepsAtResume {
+  const own = steps.filter((step) => !isOfEnd(step));
+  const forgotten = steps.filter(isOfEnd);
+  const undone = new Set<SteeredStepRow>();
+  const notUndone = new Set<SteeredStepRow>();
+  let undoCount = 0;
+  for (const compensation of forgotten) {
+    if (compensation.type !== "compensate") continue;
+    const target = targetOf(compensation, own);
+    const some = target ? [target] : own;
+    const isDone = compensation.status === "completed";
+    const endedAt = compensation.ended_at ?? compensation.updated_at;
+    const again = isDone ? some.filter(({ patched_at }) => (patched_at ?? -1) <= endedAt) : [];
+    for (const step of again) undone.add(step);
+    if (!isDone && target) notUndone.add(target);
+    if (again.length === 0) undoCount++;
+  }
+  const again = own.filter((step) => undone.has(step) || (from !== undefined && step.sequence >= from));
+  const first = again[0]?.sequence ?? Number.POSITIVE_INFINITY;
+  return {
+    ...{ again, forgotten, undoCount },
+    patchesLost: again.filter(({ patched_at }) => patched_at !== null),
+    notUndone: [...notUndone].filter((step) => !again.includes(step)),
+    keptBehind: own.filter((step) => step.sequence > first && !again.includes(step)),
+  };
+}
+
+/** Compensations, `onFailure`, and the steps that these have. */
+const isOfEnd = ({ run_id, step_id, type }: SteeredStepRow): boolean =>
+  type === "compensate" ||
+  step_id.startsWith(`${run_id}:onFailure:`) ||
+  /:compensate:(?:[^:\\]|\\.)*:\d+:/.test(step_id);
+
+/** Its id is that of the step with another name; workers of other clients may number theirs otherwise. */
+function targetOf(
+  { step_id, compensation_for: name }: SteeredStepRow,
+  own: readonly SteeredStepRow[],
+): SteeredStepRow | undefined {
+  const id = step_id.replace(/:compensate:(?=(?:[^:\\]|\\.)*:\d+$)/, ":");
+  return own.find((step) => step.step_id === id) ?? own.find((step) => step.name === name);
 }
 
 /** Throws unless the run is paused, sleeps, waits, or has failed. */
@@ -78,17 +137,18 @@ export function requireResumable(
 export const exhaustedStepOf = ({ error }: SteeredRunRow): string | null =>
   error === null ? null : ((JSON.parse(error) as RunError).exhausted_step ?? null);
 
-/** `discarded` is the first step that is done again; undefined when all steps stay. */
 export function planOfResume(
   execution: ExecutionRow | undefined,
-  discarded: SteeredStepRow | undefined,
+  { again, forgotten, keptBehind }: StepsAtResume,
   skipsSleep: boolean,
 ): ResumePlan {
   const was = execution?.state === "held" ? execution.held_from : execution?.state;
-  const goesOn = discarded || (skipsSleep && was === "sleeping") ? null : goesOnFrom(execution);
+  const goesOn = again.length > 0 || (skipsSleep && was === "sleeping") ? null : goesOnFrom(execution);
   return {
     from: execution?.state ?? "failed",
-    fromSequence: discarded?.sequence ?? null,
+    againIds: again.map(({ step_id }) => step_id),
+    forgottenIds: forgotten.map(({ step_id }) => step_id),
+    keptIds: keptBehind.map(({ step_id }) => step_id),
     goesOn,
     sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
     nextAttempt: was === "retrying" && execution?.waiting_step_id == null,

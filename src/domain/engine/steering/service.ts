@@ -4,12 +4,12 @@ import type { Run, Step } from "../runs/run.ts";
 import { type CancelDeps, cancelRun } from "./cancel.ts";
 import type { Controls } from "./controls.ts";
 import { type PauseDeps, pauseRun } from "./pause.ts";
-import { type ResumeDeps, resumeRun, resumeWindowMs } from "./resume.ts";
+import { previewResume, type ResumeDeps, resumeRun, resumeWindowMs } from "./resume.ts";
 import * as rows from "./rows.ts";
-import { notHeld } from "./rules.ts";
+import { notHeld, type PreviewedStep } from "./rules.ts";
 import { injectOutput, patchOutput, type StepOutputsDeps } from "./step-outputs.ts";
 
-export type { DiscardedStep } from "./rules.ts";
+export type { DiscardedStep, PreviewedStep } from "./rules.ts";
 
 export interface PausedState {
   steps: Step[];
@@ -47,6 +47,11 @@ export interface Steering {
     },
     actorId: string,
   ): Promise<Run>;
+  /** What a resume would do with the steps that are stored, in order. */
+  previewResume(
+    environmentId: string,
+    target: { runId: string; fromStep: string | undefined },
+  ): Promise<PreviewedStep[]>;
   /**
    * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
    */
@@ -72,6 +77,7 @@ export function openSteering(deps: SteeringDeps): Steering {
 
     inject: (environmentId, target, actorId) => injectOutput(deps, environmentId, target, actorId),
     patch: (environmentId, target, actorId) => patchOutput(deps, environmentId, target, actorId),
+    previewResume: (environmentId, target) => previewResume(deps.store, environmentId, target),
     resume: (environmentId, target, actorId) => resumeRun(deps, { ...target, environmentId, actorId }),
 
     async forgetOnce(write) {

@@ -276,6 +276,7 @@ export const toJobMessage = (job: AssignedJob) => ({
     ...payload("output", "outputValue", encodable(`output of step ${step.step_id}`, step.output ?? "null")),
     status: step.status ?? "completed",
     ...(step.error && { errorJson: new TextEncoder().encode(step.error) }),
+    kept: step.is_kept !== null,
   })),
   actorId: job.actorId ?? "",
   attempt: job.attempt,

@@ -2,7 +2,7 @@ import type { Clock } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
 import type { Log } from "../../../../kit/log.ts";
 import { roundRobin, type SharedWork, type Slice, type WorkScope } from "../../../../kit/round-robin.ts";
-import { stepRowId } from "../../../../kit/step-id.ts";
+import { invokeKey } from "../../../../kit/step-id.ts";
 import type { Store } from "../../../../store/store.ts";
 import { childrenSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
@@ -57,9 +57,6 @@ const isRefusal = (error: unknown): error is Fault =>
     error.kind,
   );
 
-/** The idempotency key makes a step start one child, however many nodes try, and how often. */
-const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, stepId)}`;
-
 export function openChildren(deps: ChildrenDeps): Children {
   const { store, clock, log, onQueued, onFailed, onEnded } = deps;
 
@@ -77,7 +74,7 @@ export function openChildren(deps: ChildrenDeps): Children {
     try {
       const startedBefore =
         one.started_at <= clock.now() - invocationClaimMs / 2
-          ? await rows.childStartedBefore(store, one, keyOf(one.parent_run_id, one.step_id))
+          ? await rows.childStartedBefore(store, one, invokeKey(one.parent_run_id, one.step_id))
           : undefined;
       if (startedBefore !== undefined) return { childRunId: startedBefore };
       const { runIds } = await deps.invoke(
@@ -86,7 +83,7 @@ export function openChildren(deps: ChildrenDeps): Children {
           data,
           value: JSON.parse(data),
           metadata: null,
-          idempotencyKey: keyOf(one.parent_run_id, one.step_id),
+          idempotencyKey: invokeKey(one.parent_run_id, one.step_id),
           ownKey: true,
           parent: { runId: one.parent_run_id, stepId: one.step_id, depth: one.parent_depth },
           anyFunction: one.any_function !== null,

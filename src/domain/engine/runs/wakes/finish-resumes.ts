@@ -1,5 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { ownKeyMark } from "../../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
@@ -8,8 +10,12 @@ import { compareAgain } from "../waits/compare-again.ts";
 export interface ResumePlan {
   /** What the execution was: `held`, `sleeping`, …; `failed` when there was none. */
   from: string;
-  /** Steps from this sequence on are discarded and run again. */
-  fromSequence: number | null;
+  /** Steps that are discarded and run again, by the worker's ids; absent in plans of older nodes. */
+  againIds?: readonly string[];
+  /** Compensations, and what the failure did, as above. */
+  forgottenIds?: readonly string[];
+  /** Steps that stay behind one that runs again. */
+  keptIds?: readonly string[];
   /** The sleep that the resume ends early. */
   sleptStepId: string | null;
   /** The execution waited for a retry: the resume starts that attempt. */
@@ -54,6 +60,26 @@ async function goOn(
 }
 
 /**
+ * A step that runs again sends anew: the child, the event and the message that it had sent keep their rows and lose its
+ * key. What stays is marked, because its place in the order says nothing any more.
+ */
+async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Promise<void> {
+  const { againIds = [], forgottenIds = [], keptIds = [] } = plan;
+  const gone = [...againIds, ...forgottenIds];
+  const inRun = sql`run_id = ${row.run_id} AND step_id`;
+  if (gone.length > 0) {
+    const keys = gone.flatMap((id) => [stepKey(id), ownKeyMark + invokeKey(row.run_id, id)]);
+    await session.run(sql`DELETE FROM idempotency_keys
+      WHERE environment_id = ${row.environment_id} AND key ${session.seams.among(column.text(keys))}`);
+    await session.run(sql`DELETE FROM steps WHERE ${inRun} ${session.seams.among(column.text(gone))}`);
+  }
+  if (keptIds.length > 0)
+    await session.run(
+      sql`UPDATE steps SET is_kept = 1 WHERE ${inRun} ${session.seams.among(column.text(keptIds))}`,
+    );
+}
+
+/**
  * Second step of a resume: deletes discarded steps, ends a sleep, drops a wait (the handler asks for it
  * again) and queues the run, or returns it to the sleep or the wait it was held in. The caller holds the
  * locks of the executions, which are in state `resuming`. Answers the queues that got runs.
@@ -77,10 +103,7 @@ export async function finishResumes(
       continue;
     }
     queued.push(row);
-    if (plan && plan.fromSequence !== null)
-      await session.run(
-        sql`DELETE FROM steps WHERE run_id = ${row.run_id} AND sequence >= ${plan.fromSequence}`,
-      );
+    if (plan) await forgetSteps(session, row, plan);
     if (plan && plan.sleptStepId !== null)
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
           duration_ms = ${at} - started_at
