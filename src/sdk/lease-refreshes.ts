@@ -16,20 +16,36 @@ export interface LeaseRefreshMessage {
   definitionConflicts?: string[];
 }
 
+/** What a slow way carries, and a busy server stores: to cut a stream that does would send it all once more. */
+const bytesAMsMin = 64;
+
 /** Heartbeats on a stream that the server has not answered. It answers them in their order. */
 export class LeaseRefreshes {
   readonly #unanswered: LeaseRefresh[] = [];
 
-  /** Resolves with the jobs whose leases are lost; `onLate` is called when no answer came in time. */
+  /**
+   * Resolves with the jobs whose leases are lost; `onLate` is called when no answer came in time. A heartbeat goes and is
+   * read after the reports before it: `reportedBytes` of them are not answered.
+   */
   ask(
     socket: StreamSocket,
     workerId: string,
     jobIds: readonly string[],
-    { timeoutMs, onLate }: { timeoutMs: number; onLate: () => void },
+    {
+      timeoutMs,
+      reportedBytes,
+      onLate,
+    }: { timeoutMs: number; reportedBytes: () => number; onLate: () => void },
   ): Promise<Set<string>> {
     return new Promise((resolve, reject) => {
-      const late = setTimeout(onLate, timeoutMs);
-      this.#unanswered.push({ jobIds, askedAt: stamp(), late, resolve, reject });
+      const since = performance.now();
+      const look = () => {
+        const leftMs = timeoutMs + reportedBytes() / bytesAMsMin - (performance.now() - since);
+        if (leftMs <= 0) onLate();
+        else refresh.late = setTimeout(look, leftMs);
+      };
+      const refresh = { jobIds, askedAt: stamp(), late: setTimeout(look, timeoutMs), resolve, reject };
+      this.#unanswered.push(refresh);
       const jobs = jobIds.map((jobId) => ({ jobId }));
       socket.send({ heartbeat: { workerId, activeJobs: jobs.length, jobs } });
     });

@@ -70,7 +70,10 @@ export class StreamCourier implements Courier {
       log.warn("a heartbeat was not answered; cutting the stream");
       socket.destroy();
     };
-    return this.#refreshes.ask(socket, workerId, jobIds, { timeoutMs, onLate });
+    return this.#refreshes.ask(socket, workerId, jobIds, {
+      ...{ timeoutMs, onLate },
+      reportedBytes: () => this.#reports.bytes(),
+    });
   }
 
   send(report: Report): Sending {

@@ -59,6 +59,11 @@ export class StreamReports {
     return new Set(Array.from(this.#unanswered.values(), ({ jobId }) => jobId));
   }
 
+  /** How many bytes of them are not answered, by their letters. */
+  bytes(): number {
+    return Array.from(this.#unanswered.values()).reduce((sum, { text }) => sum + text.length, 0);
+  }
+
   /** From here on reports leave on this stream, first those that are not answered. */
   attach(socket: StreamSocket): void {
     this.#socket = socket;
@@ -85,8 +90,8 @@ export class StreamReports {
   }
 
   /**
-   * The server ended the stream. When it did so for the size of a message, that was the largest one: sent so often in vain, it
-   * is refused, so that the others get through.
+   * The server ended the stream. When it did so for the size of a message, that was the largest one: larger than the server
+   * says it may be, or sent so often in vain, it is refused, so that the others get through.
    */
   ended({ code, message }: SvcError): void {
     if (code !== "resource_exhausted" || !message.includes("larger than")) return;
@@ -96,7 +101,9 @@ export class StreamReports {
       bytes: envelope(JSON.stringify(reportMessage(number, report))).length,
     }));
     const [largest] = sized.toSorted((one, other) => other.bytes - one.bytes);
-    if (!largest || ++largest.report.tooLarge < triesMax) return;
+    const bytesMax = Number(/readMaxBytes (\d+)/.exec(message)?.[1] ?? Number.POSITIVE_INFINITY);
+    if (!largest) return;
+    if (largest.bytes <= bytesMax && ++largest.report.tooLarge < triesMax) return;
     this.#unanswered.delete(largest.number);
     largest.report.reject(new SvcError("REPORT_TOO_LARGE", message, { status: 413 }));
   }

@@ -1,14 +1,10 @@
 import { expect, test } from "bun:test";
 import { SvcError } from "../../src/sdk/errors.ts";
+import { LeaseRefreshes } from "../../src/sdk/lease-refreshes.ts";
 import { StreamReports } from "../../src/sdk/stream-reports.ts";
 
-const tooLarge = new SvcError(
-  "resource_exhausted",
-  "message size 30 is larger than configured readMaxBytes 20",
-  {
-    status: 429,
-  },
-);
+const endFor = (message: string) => new SvcError("resource_exhausted", message, { status: 429 });
+const tooLarge = endFor("message size 30 is larger than it may be");
 
 /** Reports that are sent on one stream after the other, which end as the test says. */
 function sending() {
@@ -54,6 +50,31 @@ test("three streams that end for the size of a report refuse that one, and the o
     "stored",
     "400 invalid_argument: steps[0].name: too long",
   ]);
+});
+
+test("a report that is larger than the server says it may be is refused at once", async () => {
+  const { open, lose, outcomeOf } = sending();
+  open();
+  const large = outcomeOf("large", "x".repeat(300));
+  outcomeOf("small", "x");
+  const said = "message size 370 is larger than configured readMaxBytes 200";
+  lose(endFor(said));
+  expect(open()).toEqual(["small"]);
+  expect(await large).toBe(`413 REPORT_TOO_LARGE: ${said}`);
+});
+
+test("a heartbeat after large reports is waited for as long as these may take", async () => {
+  const socket = { send() {}, hangUp() {}, destroy() {} };
+  const lateAfter = (bytes: number) => {
+    const since = performance.now();
+    return new Promise<number>((late) => {
+      const onLate = () => late(performance.now() - since);
+      const how = { timeoutMs: 10, reportedBytes: () => bytes, onLate };
+      void new LeaseRefreshes().ask(socket, "w", [], how);
+    });
+  };
+  expect(await lateAfter(6_400)).toBeGreaterThan(100);
+  expect(await lateAfter(0)).toBeGreaterThan(9);
 });
 
 test("a server that cannot be reached, or has no room, costs a report no try", async () => {
