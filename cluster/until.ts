@@ -1,7 +1,7 @@
 export interface UntilOptions {
   /** What is waited for, as it should read after "gave up waiting for". */
   about: string;
-  /** Only ends what will never come; 20 seconds when left out, that no pause of a busy machine is taken for it. */
+  /** Only ends what will never come; 60 seconds when left out, that no pause of a busy machine is taken for it. */
   deadlineMs?: number;
   everyMs?: number;
 }
@@ -12,7 +12,7 @@ export interface UntilOptions {
  */
 export async function until<Value>(
   condition: () => Value | Promise<Value>,
-  { about, deadlineMs = 20_000, everyMs = 10 }: UntilOptions,
+  { about, deadlineMs = 60_000, everyMs = 10 }: UntilOptions,
 ): Promise<Exclude<Awaited<Value>, false | 0 | "" | null | undefined>> {
   const startedAt = performance.now();
   let cause: unknown;

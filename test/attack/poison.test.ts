@@ -25,7 +25,7 @@ describe("poison", () => {
       expect(
         result.breaches.some((one) => one.startsWith(`${name} with`) && one.includes("neighbours")),
       ).toBe(true);
-  }, 60_000);
+  }, 120_000);
 
   test("every combiner is attacked", async () => {
     const opened = new Set<string>();

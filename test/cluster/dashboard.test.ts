@@ -40,7 +40,7 @@ afterAll(async () => {
   nodes = [];
   await nats?.stop();
   await home?.remove();
-}, 60_000);
+}, 120_000);
 
 /** Counts, from now on, how often each event is put into the tail. */
 const countShown = (page: Page) =>

@@ -43,7 +43,7 @@ describe.each(buses)("two nodes $bus", ({ open }) => {
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await home?.remove();
-  }, 60_000);
+  }, 120_000);
 
   /** What a call answers. A busy machine makes a database slow: then it says so, and is asked again. */
   const takenBy = async (node: Caller, method: string, message: object) => {

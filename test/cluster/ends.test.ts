@@ -18,7 +18,7 @@ describe("a run that ends on another node", () => {
       about: "the bus",
       everyMs: 20,
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats.stop();
@@ -46,5 +46,5 @@ describe("a run that ends on another node", () => {
       });
       expect((await asked).body.result).toMatchObject({ status: "RUN_STATUS_COMPLETED", output: { n } });
     }
-  }, 60_000);
+  }, 120_000);
 });

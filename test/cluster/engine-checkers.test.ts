@@ -105,7 +105,7 @@ describe.each(engines)("the engine's checkers on %s", (engine) => {
     await store.write((session) =>
       session.run(sql`UPDATE schedules SET next_at = (created_at / 1000 + 1 + expected_count) * 1000`),
     );
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await store?.close();
     await server?.stop();

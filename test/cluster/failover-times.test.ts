@@ -60,7 +60,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   await Promise.all([primary?.stop(), standby?.stop(), nats?.stop(), home?.remove()]);
-}, 60_000);
+}, 120_000);
 
 test("within two seconds nodes say that commits hang, and within one that they do not any more", async () => {
   await holdsWithin(1_000, says(200, ""), "a database in order");
@@ -68,7 +68,7 @@ test("within two seconds nodes say that commits hang, and within one that they d
   await holdsWithin(2_000, says(503, "the database does not finish commits"), "a hung commit to be noticed");
   await standby.restart();
   await holdsWithin(1_000, says(200, ""), "commits to be noticed");
-}, 60_000);
+}, 120_000);
 
 test("an outage is few connections and fewer lines, and two seconds after the promotion it is over", async () => {
   const [asked] = nodes as [SpawnedServer];
@@ -90,4 +90,4 @@ test("an outage is few connections and fewer lines, and two seconds after the pr
   const { attempts, ms } = JSON.parse((await over())!) as { attempts: number; ms: number };
   // Two hosts, an attempt about three times a second, and those under way when it began.
   expect(attempts).toBeLessThan(40 + (ms / 1_000) * 16);
-}, 60_000);
+}, 120_000);

@@ -62,7 +62,7 @@ afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   await moving?.stop();
   await Promise.all([primary?.stop(), standby?.stop(), nats?.stop(), home?.remove()]);
-}, 60_000);
+}, 120_000);
 
 test("nodes follow a promotion by themselves, refuse the old primary, and lose and double nothing", async () => {
   const [both, single] = nodes as [SpawnedServer, SpawnedServer];

@@ -19,7 +19,7 @@ describe("a log that is followed on another node", () => {
       about: "the bus",
       everyMs: 20,
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats.stop();

@@ -24,13 +24,13 @@ beforeAll(async () => {
   const settings = { leaseMs: 1_500, pollHoldMs: 200 };
   for (const _ of [1, 2]) nodes.push(await spawnServer({ engine: "postgres", home, settings }));
   store = await storeOf(home);
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await store?.close();
   await Promise.all(nodes.map((node) => node.stop()));
   nodes = [];
   await home?.remove();
-}, 60_000);
+}, 120_000);
 
 /** The most of `times` that any window of the period has. */
 function mostWithin(times: readonly number[], periodMs: number): number {

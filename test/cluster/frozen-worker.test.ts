@@ -21,12 +21,12 @@ describe.each(engines)("a worker on %s", (engine) => {
     server = await startTestServer({ engine, settings: { leaseMs } });
     store = server.running.domain.store;
     journal = await makeJournal();
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(workers.map((worker) => worker.kill9()));
     await server?.stop();
     await journal?.remove();
-  }, 60_000);
+  }, 120_000);
 
   const startWorker = async (name: string) => {
     const worker = await spawnWorker(

@@ -49,7 +49,7 @@ describe("a consumer group over three nodes", () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats?.stop();
     await home?.remove();
-  }, 60_000);
+  }, 120_000);
 
   const key = () => nodes[1]!.adminKey;
   const call = (method: string, body: object) => nodes[1]!.rpc("PubSubService", method, body);

@@ -38,7 +38,7 @@ afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   await home?.remove();
   await postgres?.stop();
-}, 60_000);
+}, 120_000);
 
 const logOf = ({ dataDir }: PostgresServer) => readFile(join(dirname(dataDir), "output.log"), "utf8");
 const deadlocks = async () => (await logOf(postgres)).split("\n").filter((line) => line.includes("deadlock"));

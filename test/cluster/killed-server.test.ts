@@ -21,12 +21,12 @@ describe.each(engines)("a server on %s that is killed under load", (engine) => {
     server = await spawnServer({ engine, settings: { leaseMs: 1_500 } });
     journal = await makeJournal();
     await Promise.all(["first", "second"].map(addWorker));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(workers.map((worker) => worker.kill9()));
     await server?.stop();
     await journal?.remove();
-  }, 60_000);
+  }, 120_000);
 
   test("has every acked emit once with its one run, and every run completes with no stored step repeated", async () => {
     const acked: AckedEmit[] = [];

@@ -18,12 +18,12 @@ describe("buckets of two nodes on one database", () => {
   beforeAll(async () => {
     home = await makeHome("postgres");
     for (const _ of [1, 2]) nodes.push(await startTestServer({ engine: "postgres", home }));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     nodes = [];
     await home?.remove();
-  }, 60_000);
+  }, 120_000);
 
   test("what one node acknowledged, the other reads, and a bucket gone is gone", async () => {
     await one.make("seen");
@@ -128,5 +128,5 @@ describe("buckets of two nodes on one database", () => {
     )) as { revision: number }[];
     expect(revisions.reduce((sum, { revision }) => sum + revision, 0)).toBe(800);
     expect(await two.isBalanced()).toBe(true);
-  }, 60_000);
+  }, 120_000);
 });

@@ -30,12 +30,12 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
     const nats = withBus ? { nats: (await sharedNats()).url } : {};
     for (const _ of [1, 2])
       nodes.push(await startTestServer({ engine: "postgres", home, ...nats, settings: { pollHoldMs: 100 } }));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     nodes = [];
     await home?.remove();
-  }, 60_000);
+  }, 120_000);
 
   test("never lease more runs of a lane than its limit, and finish them all", async () => {
     const [first] = nodes as [TestServer];

@@ -96,7 +96,7 @@ describe("outbox and mirror of three nodes", () => {
           settings: { nodeId, natsMirror: true, busPayloadMax: 64 * 1024 },
         }),
       );
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats.stop();
@@ -114,7 +114,7 @@ describe("outbox and mirror of three nodes", () => {
       expect(subject).toBe(`svc.mirror.env_default.events.${body.name}`);
       expect(body).toMatchObject({ environmentId: "env_default", data: { number: expect.any(Number) } });
     }
-  }, 60_000);
+  }, 120_000);
 
   test("with the bus gone for a minute under load nothing is dead-lettered, and all arrives afterwards, once", async () => {
     const goneMs = Number(process.env.SVC_TEST_BUS_GONE_MS ?? 6_000);

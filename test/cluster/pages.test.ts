@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await balancer?.stop();
   await cluster?.stop();
-}, 60_000);
+}, 120_000);
 
 test.each(Object.entries(scenes))(
   "pages show within a second what any of three nodes made, and any of them has what is done there: %s",

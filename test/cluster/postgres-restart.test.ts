@@ -24,14 +24,14 @@ beforeAll(async () => {
   workers.push(
     ...(await Promise.all(["first", "second"].map((name) => spawnWorker(name, place, { journal })))),
   );
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all(workers.map((worker) => worker.kill9()));
   await server?.stop();
   await home?.remove();
   await postgres?.stop();
   await journal?.remove();
-}, 60_000);
+}, 120_000);
 
 test("a database that restarts under load, fast and at once, costs callers a retry and the server nothing", async () => {
   const acked: AckedEmit[] = [];

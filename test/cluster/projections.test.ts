@@ -13,7 +13,7 @@ beforeAll(async () => {
   const nats = (await sharedNats()).url;
   for (const _ of [1, 2]) nodes.push(await startTestServer({ engine: "postgres", home, nats }));
   callers = nodes.map((node) => projectionCaller(node));
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   nodes = [];

@@ -21,13 +21,13 @@ beforeAll(async () => {
   home = await makeHome("postgres");
   for (const _ of [1, 2])
     nodes.push(await startTestServer({ engine: "postgres", home, settings: { pushAllowPrivate: "all" } }));
-}, 30_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   nodes = [];
   endpoint.stop(true);
   await home?.remove();
-}, 30_000);
+}, 120_000);
 
 const tick = (loop: string) => Promise.all(nodes.map((node) => node.running.tick(loop)));
 const emit = async (at: number) =>

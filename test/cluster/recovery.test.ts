@@ -22,12 +22,12 @@ describe.each(engines)("on %s", (engine) => {
     server = await spawnServer({ engine, settings: { leaseMs: configuredMs } });
     journal = await makeJournal();
     scenes = recoveryScenes({ server, journal, leaseMs });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await scenes?.stop();
     await server?.stop();
     await journal?.remove();
-  }, 60_000);
+  }, 120_000);
 
   test("what a worker leaves goes on in time and once, and what it holds stays its own", async () => {
     const [killed, succeeded, beside, frozen, streamKilled, streamCut, blocked] = await Promise.all([

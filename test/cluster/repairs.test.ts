@@ -31,13 +31,13 @@ beforeAll(async () => {
   const { url, adminKey: apiKey } = nodes[1]!;
   worker = createWorker({ url, apiKey, functions: [mended], maxConcurrentJobs: 20 });
   await worker.start();
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all([worker?.stop(), replayer?.stop()]);
   for (const node of nodes) await node.stop();
   await bus?.stop();
   await home?.remove();
-}, 60_000);
+}, 120_000);
 
 /**
  * A replay in an environment of its own: a node works on both at once. Its function is paused until then, as the second

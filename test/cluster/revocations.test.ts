@@ -41,14 +41,14 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     time = await livedTime(home.place.databaseUrl);
     await prepareLongCalls(here);
     if (bus === "the bus down") await nats.kill9();
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await time?.stop();
     await there?.stop();
     await here?.stop();
     await home?.remove();
     await nats?.stop();
-  }, 60_000);
+  }, 120_000);
 
   const change = async (path: string, options: CallOptions = {}) => {
     const answer = await here.api(path, options);
@@ -93,7 +93,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
   test("a deleted key", async () => {
     const { id, key } = await newKey();
     await endsThere(key, () => change(`/api/v1/apikeys/${id}`, { method: "DELETE" }));
-  }, 60_000);
+  }, 120_000);
 
   test("a rotated key", async () => {
     const { id, key } = await newKey();
@@ -102,19 +102,19 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
       next = (await change(`/api/v1/apikeys/${id}/rotate`, { method: "POST" })).key;
     });
     expect(await emit(next)).toBe(200);
-  }, 60_000);
+  }, 120_000);
 
   test("a key whose time is over", async () => {
     // Time enough to open all, whatever comes between.
     const { key, expires } = await newKey({ expires_in: "6s" });
     await endsThere(key, () => until(() => Date.now() >= Date.parse(expires), { about: "its end" }));
-  }, 60_000);
+  }, 120_000);
 
   test("a deleted role", async () => {
     const role = await change("/api/v1/roles", { body: { name: "doomed", base: "developer" } });
     const { key } = await newKey({ role_ids: [role.id] });
     await endsThere(key, () => change(`/api/v1/roles/${role.id}?force=true`, { method: "DELETE" }), 403);
-  }, 60_000);
+  }, 120_000);
 
   test("roles that a key has no more", async () => {
     const { id, key } = await newKey();
@@ -127,7 +127,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     ]);
     expect(calls.ended()).toEqual(["worker", "poll", "invoke"]);
     calls.close();
-  }, 60_000);
+  }, 120_000);
 
   test("what a changed policy denies, listening included", async () => {
     const role = await change("/api/v1/roles", { body: { name: "bound", base: "developer" } });
@@ -153,7 +153,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     await soon("the end of work", () => calls.ended().length === 4);
     expect(calls.socket.closed).toBeUndefined();
     calls.close();
-  }, 60_000);
+  }, 120_000);
 
   test("what a group comes to read, from those who may not have it", async () => {
     const role = await change("/api/v1/roles", { body: { name: "unpaid", base: "developer" } });
@@ -198,14 +198,14 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     expect(member.got).toEqual([]);
     await admins.leave();
     socket.close();
-  }, 60_000);
+  }, 120_000);
 
   test("a deleted environment", async () => {
     const { id } = await change("/api/v1/environments", { body: { name: "doomed" } });
     const { key } = await newKey({ env_id: id });
     await prepareLongCalls(here, key);
     await endsThere(key, () => change(`/api/v1/environments/${id}`, { method: "DELETE" }));
-  }, 60_000);
+  }, 120_000);
 
   test("a user's session: by a new password, and with the user", async () => {
     const password = "correct horse battery";
@@ -225,7 +225,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     const leaving = await add("leaving@example.test");
     const last = await login("leaving@example.test");
     await endsThere(last, () => change(`/api/v1/users/${leaving}`, { method: "DELETE" }));
-  }, 60_000);
+  }, 120_000);
 
   test("a session: by a logout, and with all that were made with a rotated key", async () => {
     const login = { email: "out@example.test", password: "correct horse battery" };
@@ -235,5 +235,5 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     const { id, key } = await newKey();
     const { token: desktop } = await change("/api/v1/auth/desktop-session", { method: "POST", key });
     await endsThere(desktop, () => change(`/api/v1/apikeys/${id}/rotate`, { method: "POST" }));
-  }, 60_000);
+  }, 120_000);
 });

@@ -43,13 +43,13 @@ describe("schemas of two nodes whose bus went away", () => {
       workers.push(worker);
     }
     await nats.stop();
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(workers.map((worker) => worker.stop()));
     await Promise.all(nodes.map((node) => node.stop()));
     nodes = [];
     await home?.remove();
-  }, 60_000);
+  }, 120_000);
 
   const doors: [string, Door][] = [
     ["Emit", byRpc("SvcService", "Emit", (event) => ({ event }))],

@@ -8,12 +8,12 @@ let nodes: SpawnedServer[] = [];
 beforeAll(async () => {
   home = await makeHome("postgres");
   for (const _ of [1, 2]) nodes.push(await spawnServer({ engine: "postgres", home }));
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   nodes = [];
   await home?.remove();
-}, 60_000);
+}, 120_000);
 
 test("a worker at another node serves; without one, each node says that nothing does", async () => {
   const [here, there] = nodes as [SpawnedServer, SpawnedServer];

@@ -26,7 +26,7 @@ describe("sockets at two nodes", () => {
     b = await startTestServer({ engine: "postgres", nats: nats.url, home, settings: { nodeId: "b" } });
     await Promise.all([ready(a), ready(b)]);
     sockets = [await openSocket(a.url, { key: a.adminKey }), await openSocket(b.url, { key: a.adminKey })];
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of sockets) socket.close();
     await Promise.all([a.stop(), b.stop()]);
@@ -77,7 +77,7 @@ describe("sockets at two nodes", () => {
     await b.rpc("SvcService", "Emit", { event: "moves.a", data: 3 });
     expect((await second.wait("event", 2)).map((frame) => frame.data)).toEqual([2, 3]);
     second.close();
-  }, 60_000);
+  }, 120_000);
 
   test("frames of runs reach the other node, and the end of one that is awaited even without the bus", async () => {
     const [, there] = sockets as [TestSocket, TestSocket];

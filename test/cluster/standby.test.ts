@@ -56,7 +56,7 @@ test("--standby starts a second PostgreSQL that every commit waits for, and tell
   const again = await cluster.tool("up.ts", "--detach");
   expect(again).toMatchObject({ err: "", code: 0 });
   expect(again.out).not.toContain(" started ");
-}, 60_000);
+}, 120_000);
 
 test("the primary is lost, and the runbook's promotion makes the nodes go on by themselves", async () => {
   const before = await Promise.all(nodes.map((node) => emits(node, "acknowledged.before")));

@@ -21,13 +21,13 @@ beforeAll(async () => {
   const start = (nodeId: string) =>
     spawnServer({ engine: "postgres", nats: nats.url, home, settings: { nodeId } });
   nodes = [await start("a"), await start("b")];
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   for (const node of nodes ?? []) await node.stop();
   await home?.remove();
   await postgres?.stop();
   await nats?.stop();
-}, 60_000);
+}, 120_000);
 
 interface Acked {
   entityId: string;
@@ -172,4 +172,4 @@ test("a stream that another node deletes takes nothing after it", async () => {
     expect(Number(deleted.body.version)).toBe(1 + taken.length);
     expect((await append()).body.code).toBe("failed_precondition");
   }
-}, 60_000);
+}, 120_000);

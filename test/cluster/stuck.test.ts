@@ -34,12 +34,12 @@ beforeAll(async () => {
   tenants = await tenantsOfAllLanes();
   store = await storeOf(server.home);
   time = await livedTime(server.home.place.databaseUrl);
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await time?.stop();
   await store?.close();
   await server?.stop();
-}, 60_000);
+}, 120_000);
 
 const lockHead = (environmentId: string) =>
   sql`SELECT position FROM heads WHERE environment_id = ${environmentId} FOR UPDATE`;
@@ -106,7 +106,7 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
   // Beside what the same machine took at the same time.
   expect(longest(mates) - longest(free)).toBeLessThan(Math.max(...waitsMs) + flushMs);
   expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 test("with the store stalled, callers beyond what may wait are told at once to come back", async () => {
   const tenant = tenants[0]!;
@@ -140,7 +140,7 @@ test("with the store stalled, callers beyond what may wait are told at once to c
   );
   expect((await rpc("SvcService", "Emit", { event: "after" })).status).toBe(200);
   expect(await checkAll(store, { now: clock.now() })).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 test("a report whose run is locked is to be sent again, and the jobs asked for with it still arrive", async () => {
   const { key } = tenants[1]!;

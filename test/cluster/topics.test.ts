@@ -21,7 +21,7 @@ describe("topics at two nodes", () => {
         about: "the bus",
         everyMs: 20,
       });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats.stop();

@@ -105,7 +105,7 @@ test("down --wipe leaves no process and no folder", async () => {
     code: 2,
     err: `there is no cluster in ${cluster.folder}\n`,
   });
-}, 60_000);
+}, 120_000);
 
 test("the commands of package.json are these", () => {
   const { scripts } = JSON.parse(readFileSync(join(tools, "../package.json"), "utf8"));

@@ -67,7 +67,7 @@ describe("a rolling upgrade of a database of 0.40.0 over two versions of the sch
     const again = await start(migrations, "old-2");
     expect(await works(again)).toBe(3);
     await stop(again);
-  }, 60_000);
+  }, 120_000);
 
   test("the second phase shuts the old version out, with a clear word and nothing changed", async () => {
     const last = await start([...migrations, widened, narrowed], "new-2");
@@ -77,5 +77,5 @@ describe("a rolling upgrade of a database of 0.40.0 over two versions of the sch
     const before = await landed();
     await expect(start(migrations, "old-3")).rejects.toThrow("0901_made_up_narrowed is unknown here");
     expect(await landed()).toEqual(before);
-  }, 60_000);
+  }, 120_000);
 });

@@ -18,7 +18,7 @@ beforeAll(async () => {
   await nodes[0]!.rpc("SvcService", "RegisterFunction", { id: "child" });
   workers = nodes.map((node, at) => pullWorker(node, `w-${at}`));
   await Promise.all(workers.map((worker) => worker.register("pays")));
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
   nodes = [];

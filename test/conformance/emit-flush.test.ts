@@ -43,7 +43,7 @@ describe.each(engines)("events of one environment and of several on %s", (engine
         ...{ environment_id: `'${id}'`, definitions_version: "1" },
         ...{ position: "0", last_at: "0", retention_floor: "0", epoch: "1" },
       });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await store.close();
     await home.remove();

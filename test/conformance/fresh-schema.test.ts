@@ -93,4 +93,4 @@ test("a new database on postgres has no table that is planned as if it were empt
     await store.close();
     await home.remove();
   }
-}, 60_000);
+}, 120_000);

@@ -14,7 +14,7 @@ const columnBytes = 8;
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({ engine: "postgres" });
-}, 60_000);
+}, 120_000);
 afterAll(() => server?.stop());
 
 interface Column {

@@ -118,7 +118,7 @@ describe.each(engines)("an empty database on %s", (engine) => {
     } finally {
       await home.remove();
     }
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.skipIf(!engines.includes("libsql"))(
@@ -167,7 +167,7 @@ describe.skipIf(!engines.includes("libsql"))(
       } finally {
         await removeFolder(folder);
       }
-    }, 60_000);
+    }, 120_000);
   },
 );
 
@@ -199,7 +199,7 @@ describe.skipIf(!engines.includes("postgres"))(
       }
       await store.close();
       expect(await namesOf(home, start)).toEqual(everyName);
-    }, 60_000);
+    }, 120_000);
 
     test("is told that it only reads", async () => {
       const database = new URL(home.place.databaseUrl!).pathname.slice(1);
@@ -229,7 +229,7 @@ describe.skipIf(!engines.includes("libsql") || !mayMount)("a disk under libSQL",
       await disk.remove();
       await home.remove();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("that only reads is named with the file", async () => {
     const disk = await makeDisk({ megabytes: 4 });
@@ -242,5 +242,5 @@ describe.skipIf(!engines.includes("libsql") || !mayMount)("a disk under libSQL",
       await disk.remove();
       await home.remove();
     }
-  }, 60_000);
+  }, 120_000);
 });

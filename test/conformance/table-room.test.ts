@@ -27,7 +27,7 @@ beforeAll(async () => {
     SELECT relname AS name, array_to_string(reloptions, ' ') AS parameters FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname <> 'migrations'`);
   parametersOf = new Map(found.map(({ name, parameters }) => [name, (parameters ?? "").split(" ")]));
-}, 60_000);
+}, 120_000);
 afterAll(() => shared?.close());
 
 test("every table stands in one row, with a reason", () => {

@@ -175,7 +175,7 @@ describe("the server as one executable", () => {
           : undefined,
       { about: "the projection to have the event", deadlineMs: 20_000 },
     );
-  }, 60_000);
+  }, 120_000);
 
   test("what the first page shows can be typed, without a Bun beside svc, in less than two minutes", async () => {
     const page = await Bun.file(firstRunPage).text();

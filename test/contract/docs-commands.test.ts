@@ -33,7 +33,7 @@ describe("the lines of svc in the documentation", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql", settings: { strictInput: true } });
     cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey }, { rawCommands });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     cli?.remove();
     await server?.stop();

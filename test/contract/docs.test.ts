@@ -106,7 +106,7 @@ describe("the documentation", () => {
       }
     }
     expect(wrong).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test("its commands exist, with the flags that they are given", async () => {
     const cli = makeCli(
@@ -134,7 +134,7 @@ describe("the documentation", () => {
     }
     cli.remove();
     expect(wrong).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test("its generated parts are as the code has them (`bun run refresh` writes them)", async () => {
     for (const [name, text] of await freshDocs())
@@ -177,7 +177,7 @@ describe("the documentation", () => {
       for (const one of after) await ask(one, server.adminKey);
     }
     expect(found).toEqual(told as never);
-  }, 60_000);
+  }, 120_000);
 
   test("each code that programs compare stands on the page of errors", async () => {
     const page = await Bun.file(join(docsFolder, "errors.md")).text();
@@ -263,7 +263,7 @@ describe("the documentation", () => {
     const there = groups.flatMap(({ pages }) => pages).filter(({ file }) => !file.startsWith("../"));
     expect(await new Response(alone.stdout).text()).toBe(`${there.length + 1} false\n`);
     expect(existsSync(join(copy, "cluster"))).toBe(false);
-  }, 60_000);
+  }, 120_000);
 
   test("for everyone: by keyboard, in the dark, on a phone", async () => {
     await inChrome(async (browser) => {

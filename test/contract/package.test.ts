@@ -119,7 +119,7 @@ describe("the SDK as a package", () => {
     if (!checked.types) throw new Error("no types were found in the package");
     expect(Object.keys(checked.entrypoints).sort()).toEqual([".", "./client", "./package.json", "./sdk"]);
     expect(checked.problems).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test.each([
     ...nodeMajors.map((major) => [`Node ${major}`, () => nodeProgram(major)] as const),

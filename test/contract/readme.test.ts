@@ -21,7 +21,7 @@ describe("the first minutes of the README", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql", settings: { strictInput: true } });
     folder = await mkdtemp(join(tmpdir(), "svc-readme-"));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await server?.stop();
     await rm(folder, { recursive: true, force: true });
@@ -57,12 +57,12 @@ describe("the first minutes of the README", () => {
     expect(answers.filter(({ error, code }) => error ?? code)).toEqual([]);
     expect(answers[2].runs[0].status).toBe("RUN_STATUS_WAITING_FOR_CAPACITY");
     expect(answers[6]).toMatchObject({ status: "RUN_STATUS_COMPLETED", output: { hello: "Ada" } });
-  }, 60_000);
+  }, 120_000);
 
   test("with the SDK: the program prints what its function returned", async () => {
     const config = { compilerOptions: { paths: { svc: [join(root, "src/sdk/index.ts")] } } };
     await Bun.write(join(folder, "tsconfig.json"), JSON.stringify(config));
     await Bun.write(join(folder, "hello.ts"), programOf("Five minutes with the SDK", "ts"));
     expect(await printedBy([process.execPath, "run", "hello.ts"])).toContain("Hello Ada");
-  }, 60_000);
+  }, 120_000);
 });

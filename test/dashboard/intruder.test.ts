@@ -7,6 +7,7 @@ import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
 import { idsOf, nobodys } from "../support/intruder.ts";
 import { inTurn, isNight } from "../support/night.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 import { sessionOf, visit } from "./visit.ts";
 
 const sources = join(import.meta.dir, "../../src/dashboard");
@@ -114,7 +115,7 @@ describe.each(enginesAsked)("an intruder with the dashboard's addresses on %s", 
     ids.set("org", victim.orgId);
     ids.set("env", victim.environmentId);
     ids.set("proj", victim.projectId);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const secretsBut = (sent: string) => [victim.marker, ...ids.values()].filter((one) => !sent.includes(one));
@@ -236,6 +237,9 @@ describe("a page of another site", () => {
           expect(frames).toHaveLength(framed.length);
           const inside = other.frames().filter((frame) => frame !== other.mainFrame());
           expect(inside).toHaveLength(framed.length);
+          await until(() => inside.every((frame) => frame.url() !== ""), {
+            about: "the frames to be refused",
+          });
           for (const frame of inside) {
             // What a browser shows in place of a page that may not be framed.
             expect(frame.url()).toBe("chrome-error://chromewebdata/");

@@ -44,7 +44,7 @@ describe("SIGTERM for a node whose connections stay and say nothing any more", (
     await server?.kill9();
     await Promise.all([database.stop(), bus.stop()]);
     await Promise.all([nats.stop(), dropDatabase(), home.remove()]);
-  }, 60_000);
+  }, 120_000);
 
   test("it ends within its limits, although every statement and every tick hangs", async () => {
     const emit = () => server.rpc("SvcService", "Emit", { event: "a", data: {} });
@@ -65,5 +65,5 @@ describe("SIGTERM for a node whose connections stay and say nothing any more", (
     expect(said).toContain("server.close_late");
     // Cut, or told that it cannot be: nobody is told that something is safe.
     expect(await Promise.all(emits)).toEqual(Array(4).fill(false));
-  }, 60_000);
+  }, 120_000);
 });

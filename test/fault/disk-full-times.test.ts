@@ -12,7 +12,7 @@ let world: SmallDiskWorld | undefined;
 afterEach(async () => {
   await world?.stop();
   world = undefined;
-}, 60_000);
+}, 120_000);
 
 const noRoom = "the database has no room left";
 

@@ -40,4 +40,4 @@ test("an accepted webhook that is lost, and an event that is left out, would be 
   expect(lost.breaches).toHaveLength(2);
   const skipped = { engine: "libsql", events: 20, failsMs: 500, kills: 0, isHurried: true } as const;
   expect((await runHooksOut({ ...skipped, isPlanted: true })).breaches.join()).toContain("of 20 came");
-}, 60_000);
+}, 120_000);

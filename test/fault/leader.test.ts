@@ -23,7 +23,7 @@ describe("leadership of three nodes", () => {
   afterAll(async () => {
     await time?.stop();
     await world?.stop();
-  }, 60_000);
+  }, 120_000);
 
   const idOf = (node: WorldNode) => `node-${world.nodes.indexOf(node) + 1}`;
   const leadSeenBy = async (node: WorldNode): Promise<Lead | undefined> => {

@@ -13,7 +13,7 @@ describe("the engine on libSQL under load", () => {
   const undo: (() => unknown)[] = [];
   afterEach(async () => {
     for (const step of undo.splice(0).reverse()) await step();
-  }, 60_000);
+  }, 120_000);
 
   async function world(folder?: string) {
     const made = await startLibsqlWorld(settings, folder);

@@ -67,7 +67,7 @@ describe.skipIf(!mayMakeHosts)("a node on another host, with packets lost in one
     await Promise.all([near?.stop(), far?.stop()]);
     await Promise.all([postgres?.stop(), nats?.stop(), journal?.remove(), home?.remove()]);
     await host?.remove();
-  }, 60_000);
+  }, 120_000);
 
   const callers = (server: SpawnedServer, count: number, over: () => boolean) =>
     Array.from({ length: count }, async () => {

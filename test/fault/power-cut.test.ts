@@ -19,7 +19,7 @@ const megabytes = 320;
 const undo: (() => unknown)[] = [];
 afterAll(async () => {
   for (const step of undo.splice(0).reverse()) await step();
-}, 60_000);
+}, 120_000);
 
 async function disk(): Promise<Disk> {
   const made = await makeDisk({ megabytes });

@@ -23,7 +23,7 @@ describe.each(engines)("tools of agents on %s", (engine) => {
       engine,
       settings: { pushAllowPrivate: ["127.0.0.0/8"], grpcPort: await freePort() },
     });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await server.stop();
     agents.stop();

@@ -56,7 +56,7 @@ describe.each(engines)("names of attributes on %s", (engine) => {
       log: { debug() {}, info() {}, warn() {}, error() {} },
     });
     await worker.start();
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await worker?.stop();
     await server?.stop();
@@ -112,7 +112,7 @@ describe.each(engines)("names of attributes on %s", (engine) => {
     expect(await find("size")).toMatchObject({ type: "number", runs: 1 });
     expect((await client().listRuns({ attributes: { size: { gt: 4 } } })).runs).toHaveLength(1);
     expect((await ended(await begin({ size: "text again" }))).error?.code).toBe("ATTRIBUTE_REFUSED");
-  }, 60_000);
+  }, 120_000);
 
   test("a name that a function declares stays until it declares it no more; runs of before bring nothing back", async () => {
     expect((await declare("names-declared", [{ name: "declared", path: "at" }])).status).toBe(200);
@@ -136,7 +136,7 @@ describe.each(engines)("names of attributes on %s", (engine) => {
     await gone("declared");
     expect((await back()).status).toBe(200);
     expect(await find("declared")).toMatchObject({ type: "text", runs: 0 });
-  }, 60_000);
+  }, 120_000);
 
   test("what is not there, what is another environment's and who may not", async () => {
     expect((await declare("names-own", [{ name: "own" }])).status).toBe(200);
@@ -152,7 +152,7 @@ describe.each(engines)("names of attributes on %s", (engine) => {
     const viewer = await keyOf({ role_ids: ["role_viewer"] });
     expect((await server.api(named, { key: viewer })).status).toBe(200);
     expect((await remove("own", { key: viewer })).status).toBe(403);
-  }, 30_000);
+  }, 120_000);
 
   test("attributes.purge does not keep one environment waiting for the values of another", async () => {
     const { store } = server.running.domain;
@@ -174,5 +174,5 @@ describe.each(engines)("names of attributes on %s", (engine) => {
       { about: "the end of the others", deadlineMs: 20_000 },
     );
     expect(await store.all(sql`SELECT run_id FROM run_attributes WHERE environment_id = ${id}`)).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 });

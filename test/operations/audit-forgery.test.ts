@@ -23,7 +23,7 @@ describe.each(engines)("a chain that was built anew without the key, on %s", (en
     await server.running.tick("audit.flush");
     kept = { rows: await rows.rowsAfter(store(), orgId, 0, 100), head: await rows.headOf(store(), orgId) };
     expect(kept.rows).toHaveLength(6);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const verify = async () => (await server.api("/api/v1/audit/verify", { key })).body;

@@ -78,4 +78,4 @@ test("a killed server's audit rows are taken over by the next", async () => {
   expect(await verify(server)).toMatchObject({ valid: true });
   await server.stop();
   await home.remove();
-}, 40_000);
+}, 120_000);

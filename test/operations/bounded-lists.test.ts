@@ -73,7 +73,7 @@ describe.each(engines)("lists with a filter that no index serves on %s", (engine
       ...{ ...own, run_id: padded("run_0"), sequence: "1", type: "'run.started'", at: `${since + hour / 2}` },
       detail: `'{"attempt":1,"execution_seq":1}'`,
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const api = async (path: string) => {

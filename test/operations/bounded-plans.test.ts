@@ -50,7 +50,7 @@ describe("rows that lists read of 60,000, of which none matches", () => {
     reader = lookingAt(store, async (query) => {
       read += await rowsReadFor(store, query);
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await store?.close();
     await home?.remove();

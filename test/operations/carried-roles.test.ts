@@ -163,7 +163,7 @@ describe.each(engines)("roles that are carried on %s", (engine) => {
       ]);
       expect(await left()).toEqual([]);
     }
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.each(engines)("users of the version before on %s", (engine) => {

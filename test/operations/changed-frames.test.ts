@@ -25,7 +25,7 @@ describe.each(engines)("frames of changed lists on %s", (engine) => {
     const as = { key: platform, headers: { "x-svc-org": "org_default" } };
     const body = { org_name: "foreign", env_name: "production" };
     foreign = (await server.api("/api/v1/tenants/provision", { ...as, body })).body.api_key.key;
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of open) socket.close();
     await server.stop();

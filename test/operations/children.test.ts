@@ -52,7 +52,7 @@ describe.each(engines)("children on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("a step that invokes a function completes with its output", async () => {

@@ -28,7 +28,7 @@ describe.each(engines)("every command on %s", (engine) => {
     writeFileSync(join(cli.folder, "password"), "long-enough-2\n");
     writeFileSync(join(cli.folder, "next-password"), "long-enough-3\n");
     writeFileSync(join(cli.folder, "new-key"), "a-key-that-is-long-enough-1\n");
-  }, 60_000);
+  }, 120_000);
   afterEach(async () => {
     stop();
     cli?.remove();
@@ -104,5 +104,5 @@ describe.each(engines)("every command on %s", (engine) => {
     const none = await asked("env_nowhere");
     expect(none.code).toBe(2);
     expect(await asked(foreign)).toEqual(none);
-  }, 30_000);
+  }, 120_000);
 });

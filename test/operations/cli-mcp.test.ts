@@ -22,7 +22,7 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     const error = { message: "no such card", retryable: false };
     failedId = (await runOnce(server, "broken", { status: "failed", error })).runId;
     await server.api("/api/v1/secrets", { body: { name: "card", value: "hush-hush" } });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     for (const close of closing.toReversed()) await close();
     await server?.stop();
@@ -79,7 +79,7 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect(resources.map(({ uri }) => uri)).toContain("svc://docs/openapi");
     const read = await client.readResource({ uri: "svc://docs/function-authoring" });
     expect((read.contents[0] as { text: string }).text).toContain("step.run");
-  }, 60_000);
+  }, 120_000);
 
   test("over HTTP, allowed to write: repairs a failed run, confirms what destroys; strangers are kept out", async () => {
     const target = { url: server.url, key: server.adminKey, environment: undefined, org: undefined };
@@ -134,5 +134,5 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     const big = "x".repeat(20_000);
     for (const n of [1, 2, 3]) await ask("svc_emit_event", { event: "big", data: { n, big } });
     expect((await ask("svc_list_events", { limit: 5 })).text).toMatch(/the first \d of 5/);
-  }, 60_000);
+  }, 120_000);
 });

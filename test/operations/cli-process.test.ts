@@ -53,7 +53,7 @@ describe("svc as a process", () => {
     home = makeCli();
     variables = { SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey, HOME: home.folder };
     await server.rpc("SvcService", "RegisterFunction", { id: "shown" });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     for (const child of started) child.kill("SIGKILL");
     home?.remove();
@@ -81,7 +81,7 @@ describe("svc as a process", () => {
       variables,
     }).end();
     expect(cut).toMatchObject({ code: 0, err: "" });
-  }, 60_000);
+  }, 120_000);
 
   test("without a word: the commands, and no server; bash completes them", async () => {
     const bare = await svc([], { cwd: home.folder }).end();
@@ -95,7 +95,7 @@ describe("svc as a process", () => {
       echo "\${COMPREPLY[@]}"`;
     const completed = await start(["bash", "-c", script], { variables }).end();
     expect(completed).toMatchObject({ code: 0, err: "", out: "pause paused-state\n" });
-  }, 60_000);
+  }, 120_000);
 
   test("serve -f makes the organizations of its file", async () => {
     const file = join(home.folder, "svc.yaml");
@@ -121,7 +121,7 @@ spec:
     expect(await (await fetch(`${url}/api/v1/tenants`)).text()).toContain('"Acme"');
     expect((await serving.end("SIGTERM")).code).toBe(0);
     expect((await svc(["serve", "-f", join(home.folder, "none.yaml")]).end()).code).toBe(2);
-  }, 60_000);
+  }, 120_000);
 
   test("init and dev: types and test of the project pass, a run completes without its sleep, a change restarts the worker", async () => {
     const folder = join(home.folder, "shop");

@@ -9,7 +9,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const emit = async (event: string, data: unknown, metadata?: object) =>
@@ -66,7 +66,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
       data: { n: 2 },
     });
     expect(rest.map(({ data }) => data.n)).toEqual([4, 5]);
-  }, 60_000);
+  }, 120_000);
 
   test("for people; several patterns; a key file; ^C is no failure", async () => {
     await emit("shown.a", { n: 1 }, { by: "ada" });
@@ -82,7 +82,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
     );
     expect(one("shown.b")).toMatch(/ {2}events:shown\.b #\d+ {2}\[2\]$/);
     expect(await going.end("SIGINT")).toMatchObject({ code: 0, error: "" });
-  }, 60_000);
+  }, 120_000);
 
   test("another environment, by its name", async () => {
     const made = await server.api("/api/v1/environments", { body: { name: `side-${engine}` } });
@@ -95,7 +95,7 @@ describe.each(engines)("svc tail, as a person starts it, on %s", (engine) => {
     const { out, error } = await tail(words, { SVC_API_KEY: key }).end();
     expect(error).toBe("");
     expect(JSON.parse(out)).toMatchObject({ topic: "events:there", data: 1 });
-  }, 60_000);
+  }, 120_000);
 
   test("what is wrong is said, with an exit code that tells who is to blame", async () => {
     const cases: [string[], Record<string, string>, number, RegExp][] = [

@@ -34,7 +34,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     const placed = { entityId: "order-2", entityType: "order", eventName: "placed", data: { n: 1 } };
     await server.rpc("EntityStreamService", "AppendEvent", placed);
     check = answerSchemas((await server.api("/openapi.json")).body);
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     cli?.remove();
     await server?.stop();
@@ -173,7 +173,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect([watched.code, watched.out.includes(runId)]).toEqual([0, true]);
     const caught = await svc("kv watch box", { onOut: (_text, stop) => stop() });
     expect([caught.code, JSON.parse(caught.out.split("\n")[0]!).key]).toEqual([0, "a/b"]);
-  }, 60_000);
+  }, 120_000);
 
   test("why: what failed, what waits, and the next command", async () => {
     const failed = await svc(`why ${failedId}`);
@@ -189,7 +189,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     });
     expect((await svc(`cancel ${invoked} --reason late`)).code).toBe(0);
     expect((await svc(`why ${invoked}`)).out).toContain("it was cancelled");
-  }, 60_000);
+  }, 120_000);
 
   test("bad input: an exit code, one line, nothing done", async () => {
     const other = await server.api("/api/v1/environments", { body: { name: `far-${engine}` } });
@@ -247,7 +247,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect((await svc("kv put box raw --value -", { input: binary })).code).toBe(0);
     const kept = JSON.parse((await svc("kv get box raw --json")).out).value;
     expect([...Buffer.from(kept, "base64")]).toEqual([...binary]);
-  }, 60_000);
+  }, 120_000);
 
   test("profiles: kept for their owner alone, chosen, overruled, and refused when they are broken", async () => {
     const own = makeCli({}, { rawCommands });
@@ -286,7 +286,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     } finally {
       own.remove();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a platform user logs in, and acts in a tenant's org", async () => {
     const own = makeCli({ SVC_SERVER_URL: server.url });
@@ -312,7 +312,7 @@ describe.each(engines)("the command line on %s", (engine) => {
     } finally {
       own.remove();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("organizations of a config file are made once, by nodes that start at once", async () => {
     const { store } = server.running.domain;
@@ -342,7 +342,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       (await svc(`${line} --watch 0.2`, { onOut: (_text, stop) => stop() })).status?.at(-1);
     expect(await barOf(`repair get ${id}`)).toMatch(/^\[#{20}\] 100 % {2}1 of 1 runs$/);
     expect(await barOf("projection rebuild status counts")).toMatch(/ % {2}\d+ of \d+ events$/);
-  }, 60_000);
+  }, 120_000);
 
   test("doctor says what is well and what to do", async () => {
     const well = await svc("doctor --json");
@@ -391,5 +391,5 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect([wrong.code, wrong.out]).toEqual([1, expect.stringMatching(/key: set SVC_API_KEY/)]);
     expect((await svc(`doctor --server http://127.0.0.1:${await freePort()}`)).code).toBe(3);
     expect(existsSync(join(cli.folder, ".svc"))).toBe(false);
-  }, 60_000);
+  }, 120_000);
 });

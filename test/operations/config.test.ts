@@ -12,7 +12,7 @@ describe.each(engines)("config documents on %s", (engine) => {
   const { environment } = kvOf(() => server);
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { auditKv: true } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const roleWith = async (name: string, body: object, denied?: string) => {

@@ -78,4 +78,4 @@ test("a repository that is none is named, with exit code 1", async () => {
   const { code, out } = await demo(["--repo", tmpdir()]);
   expect(out).toContain("could not go on");
   expect(code).toBe(1);
-}, 60_000);
+}, 120_000);

@@ -125,7 +125,7 @@ test("while it drains: ready says so at once, everything else is served, connect
   await until(() => goaway, { about: "HTTP/2 to be told to go" });
   session.destroy();
   line.end();
-}, 60_000);
+}, 120_000);
 
 test("a second SIGTERM does not wait", async () => {
   const server = await spawnServer({ engine: "libsql", settings: { drainNoticeMs: 60_000 } });

@@ -78,5 +78,5 @@ describe.each(engines)("whatever an event starts, while a worker waits, on %s", 
         expect(invoked.status, JSON.stringify(invoked.body)).toBe(200);
         await claimed([invoked.body.runId]);
       }
-    }, 30_000);
+    }, 120_000);
 });

@@ -57,7 +57,7 @@ describe.each(engines)("lookups of events on %s", (engine) => {
     await plantEvents("shop.rare", rare, 1);
     await plantEvents("shop.busy", stored, rare + 1);
     reader = lookingAt(store, look);
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await store?.close();
     await home?.remove();

@@ -33,7 +33,7 @@ describe.each(engines)("exports on %s", (engine) => {
     server = await startTestServer({ engine });
     org = await furnishOrg(server, "leaves");
     other = await furnishOrg(server, "stays");
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const setLease = (untilAt: number) =>
@@ -241,4 +241,4 @@ test("another node refuses a second export too, and gives the captured requests 
     await bus.stop();
     await home.remove();
   }
-}, 60_000);
+}, 120_000);

@@ -18,7 +18,7 @@ describe.each(engines)("finding runs by what their errors say, on %s", (engine) 
       },
     });
     await worker.register("said");
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   type Filter = Parameters<ReturnType<typeof createClient>["listRuns"]>[0];

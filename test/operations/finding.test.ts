@@ -68,7 +68,7 @@ describe.each(engines)("finding runs on %s", (engine) => {
       log: { debug() {}, info() {}, warn() {}, error() {} },
     });
     await worker.start();
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await worker?.stop();
     await server?.stop();

@@ -28,7 +28,7 @@ describe.each(engines)("the map of flows on %s", (engine) => {
     const theirs = await tenancy.createEnvironment({ orgId: "org_other", name: "theirs" });
     const scope = { orgId: "org_other", environmentId: theirs.id, name: "test", roleIds: ["role_developer"] };
     foreignKey = (await keys.create(scope)).key;
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("has what runs emitted, invoked, published and waited for, and what was appended; others see nothing of it", async () => {
@@ -216,4 +216,4 @@ test("two nodes count together", async () => {
     for (const node of nodes) await node.stop();
     await home.remove();
   }
-}, 60_000);
+}, 120_000);

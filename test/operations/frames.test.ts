@@ -11,7 +11,7 @@ describe.each(engines)("system frames on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     socket = await openSocket(server.url, { key: server.adminKey });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     socket.close();
     await server.stop();

@@ -26,7 +26,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     policyId = policy.id;
     await made(`/api/v1/roles/${role.id}/policies`, { policy_id: policy.id });
     bound = (await made("/api/v1/apikeys", { name: "bound", role_ids: [role.id] })).key;
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     for (const member of members)
       if ("leave" in member) await member.leave();
@@ -97,7 +97,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
       },
       { about: "the refusal's row", deadlineMs: 5_000 },
     );
-  }, 30_000);
+  }, 120_000);
 
   test("asks those who came by a subscription, over both transports", async () => {
     const socket = await openSocket(server.url, { key: bound });
@@ -138,7 +138,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     const allowed = join("subscribed", server.adminKey);
     await allowed.wait(3);
     expect(allowed.numbers().sort()).toEqual([5, 6, 7]);
-  }, 30_000);
+  }, 120_000);
 
   test("what is denied later is what the group reads then, not what it read when they joined", async () => {
     const role = await made("/api/v1/roles", { name: "later", base: "developer" });
@@ -168,7 +168,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     await publish("here.now", [2]);
     await staying.wait(1);
     await joinedBy("staying", 1);
-  }, 30_000);
+  }, 120_000);
 
   test("who may not have it cannot make a group read it, and nothing has changed", async () => {
     await create("guarded", { pattern: "topic:weather.now" });
@@ -194,5 +194,5 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     await publish("weather.now", [1, 2]);
     await member.wait(1);
     expect(member.numbers()).toEqual([2]);
-  }, 30_000);
+  }, 120_000);
 });

@@ -11,7 +11,7 @@ describe.each(engines)("members of a consumer group on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of sockets) socket.close();
     await Promise.all(members.map((member) => member.leave()));

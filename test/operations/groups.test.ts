@@ -13,7 +13,7 @@ describe.each(engines)("consumer groups on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(members.map((member) => member.leave()));
     await server.stop();

@@ -37,7 +37,7 @@ describe.each(engines)("hostile names on %s", (engine) => {
       id: "benign",
       triggers: [{ event: "benign.event" }],
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   /** Every text in the store, with its table and column. */
@@ -154,7 +154,7 @@ describe.each(engines)("hostile names on %s", (engine) => {
       "POST /api/v1/workers/{workerId}/register workerId",
     ])
       expect([...taken]).toContain(one);
-  }, 60_000);
+  }, 120_000);
 });
 
 const withoutSlug = (text: string): string => text.replace(/"slug":"[^"]*"/g, "");

@@ -25,7 +25,7 @@ const wide: Bounds["wide"] = [
 let hot: HotWork;
 beforeAll(async () => {
   hot = await startHotWork();
-}, 60_000);
+}, 120_000);
 afterAll(() => hot?.stop());
 
 const counted = sql.raw(plantedTables.join(", "));

@@ -312,5 +312,5 @@ describe("two nodes", () => {
       await two.stop();
       await one.stop();
     }
-  }, 60_000);
+  }, 120_000);
 });

@@ -49,7 +49,7 @@ describe.each(engines)("imports on %s", (engine) => {
     await server.stop();
     home = await makeHome(engine);
     await (await startTestServer({ engine, home })).stop();
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await home.remove();
     await removeFolder(folder);

@@ -50,7 +50,7 @@ describe.each(engines)("an intruder at another org's consumer groups, on %s", (e
     );
     memberId = row!.id;
     secrets = [victim.marker, "consumer-of-victim", groupId, memberId, ...held];
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await member?.leave();
     await server.stop();
@@ -241,7 +241,7 @@ describe.each(engines)("an intruder at another org's consumer groups, on %s", (e
     socket.close();
     await Promise.all([own("same", 0), own("victims-own", 0)]);
     await unnoticed(before);
-  }, 60_000);
+  }, 120_000);
 
   test("the victim goes on: what it holds is its own to settle, and what is new comes", async () => {
     for (const eventId of held)
@@ -254,5 +254,5 @@ describe.each(engines)("an intruder at another org's consumer groups, on %s", (e
     await publish(victim, 3);
     await member.wait(4);
     expect(member.numbers()).toEqual([0, 1, 2, 3]);
-  }, 30_000);
+  }, 120_000);
 });

@@ -26,7 +26,7 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     const known = await idsOf(server, victim.orgId, victim.environmentId);
     ids = new Map([...known, ["org", victim.orgId], ["proj", victim.projectId]]);
     ways = { ...intruder.visitors, subprotocol: { protocols: ["svc.v1", bearerProtocol(intruder.key)] } };
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   /** Everything that both could see, if it were theirs. */
@@ -119,7 +119,7 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
       socket.close();
     }
     theirs.close();
-  }, 60_000);
+  }, 120_000);
 
   test("is answered about the victim's runs as about nobody's", async () => {
     const socket = await openSocket(server.url, ways.subprotocol!);
@@ -172,7 +172,7 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
       expect(refused, name).toContain("unknown environment");
       expect(refused, name).toBe(await into("env_00000000000000000000000000"));
     }
-  }, 60_000);
+  }, 120_000);
 
   test("gets its own jobs alone, and changes none of the victim's by knowing its fence", async () => {
     const transport = transportOf("connect json", { url: server.url, grpcUrl: undefined });
@@ -248,5 +248,5 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     });
     const [none, foreign] = await Promise.all(ends);
     expect(foreign).toBe(none!);
-  }, 60_000);
+  }, 120_000);
 });

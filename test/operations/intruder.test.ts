@@ -89,7 +89,7 @@ describe("an intruder from another org with the same names", () => {
     ids.set("org", victim.orgId);
     ids.set("proj", "proj_victim");
     options = { server, visitors: intruder.visitors, ids, markers: [victim.marker] };
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   test("has ids of every kind to try, and probes that reach", async () => {

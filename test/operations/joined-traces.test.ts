@@ -42,7 +42,7 @@ describe.each(engines)("one trace from its caller to the last step on %s", (engi
   let home: Home;
   beforeAll(async () => {
     home = await makeHome(engine);
-  }, 30_000);
+  }, 120_000);
   beforeEach(collector.forget);
   afterAll(async () => {
     collector.stop();
@@ -229,7 +229,7 @@ describe.each(engines)("one trace from its caller to the last step on %s", (engi
     );
     if (engine === "postgres") expect(new Set(nodesSeen)).toEqual(new Set(["front", "back"]));
     for (const word of ["kept", "charge"]) expect(collector.raw).not.toContain(word);
-  }, 60_000);
+  }, 120_000);
 
   test("a server that keeps no spans passes the caller's place on unchanged", async () => {
     const nodes = await startNodes({});
@@ -258,7 +258,7 @@ describe.each(engines)("one trace from its caller to the last step on %s", (engi
     expect((await client.events.get(plain.eventId)).metadata).toBeUndefined();
     await nodes.stop();
     expect(collector.spans()).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test("every door takes it, and a malformed one is as none", async () => {
     const grpcPort = await freePort();
@@ -310,7 +310,7 @@ describe.each(engines)("one trace from its caller to the last step on %s", (engi
       expect(await placeOf(answer.body.eventId)).toBeUndefined();
     }
     await server.stop();
-  }, 60_000);
+  }, 120_000);
 
   test("each slot of a schedule begins one of its own", async () => {
     const nodes = await startNodes({ otelEndpoint: collector.endpoint });
@@ -337,5 +337,5 @@ describe.each(engines)("one trace from its caller to the last step on %s", (engi
       ]);
     }
     expect(traceIdIn(seen[0])).not.toBe(traceIdIn(seen[1]));
-  }, 60_000);
+  }, 120_000);
 });

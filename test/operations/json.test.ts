@@ -17,7 +17,7 @@ describe.each(engines)("JSON on %s", (engine) => {
   beforeAll(async () => {
     const log = { ...silentLog, error: (event: string) => void errors.push(event) };
     server = await startTestServer({ engine, log, settings: { leaseMs: 60_000 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const post = async (path: string, body: string, method = "POST") => {

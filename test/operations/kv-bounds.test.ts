@@ -12,7 +12,7 @@ describe.each(engines)("what bounds the key-value store on %s", (engine) => {
   const { make, put, get, textOf, remove, environment, rowsOf, isBalanced } = kvOf(() => server);
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { auditKv: true } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("a key is gone when its time is over, and its row follows", async () => {

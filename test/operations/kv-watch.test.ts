@@ -16,7 +16,7 @@ describe.each(engines)("watches of keys on %s", (engine) => {
   const { make, put, get, watch, remove, environment } = kvOf(() => server);
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const told = (socket: TestSocket) =>
@@ -255,5 +255,5 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     expect(revisions).toEqual(expect.arrayContaining([38, 39, 40, 37, 41]));
     expect(revisions.length).toBeLessThan(puts);
     socket.close();
-  }, 60_000);
+  }, 120_000);
 });

@@ -10,7 +10,7 @@ describe.each(engines)("buckets and keys on %s", (engine) => {
   const { make, put, get, textOf, remove, rowsOf, isBalanced, environment } = kvOf(() => server);
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("a bucket is made once, listed, and deleted with all that is in it", async () => {

@@ -31,7 +31,7 @@ describe.each(engines)("pages of large events on %s", (engine) => {
     // And back from the oldest.
     const oldest = (await server.api(`/api/v1/events?limit=1&names=large.one`)).body;
     expect(oldest.events[0].data.number).toBe(count - 1);
-  }, 30_000);
+  }, 120_000);
 
   test.if(engine === "libsql")(
     "which events a filter shows is read from an index, without a payload",

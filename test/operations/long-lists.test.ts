@@ -46,7 +46,7 @@ describe.each(engines)("lists of more than is looked at on %s", (engine) => {
       ...{ id: "rare-one", triggers: [{ event: "never.comes" }] },
     });
     expect(status).toBe(200);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const runs = async (body: object): Promise<RunsAnswer> => {

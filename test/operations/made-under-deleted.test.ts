@@ -69,7 +69,7 @@ describe("what is being made in an environment while it is deleted", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "postgres" });
     foreign = new Bun.SQL(server.home.place.databaseUrl!, { max: 2 });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await foreign?.close();
     await server?.stop();

@@ -312,7 +312,7 @@ test("sessions that wait for a lock are seen, and what gave up waiting is counte
   } finally {
     await server.stop();
   }
-}, 60_000);
+}, 120_000);
 
 test("hints between two nodes are counted, and how late signs of life come", async () => {
   const nats = (await sharedNats()).url;
@@ -343,4 +343,4 @@ test("hints between two nodes are counted, and how late signs of life come", asy
     for (const node of nodes) await node.stop();
     await home.remove();
   }
-}, 60_000);
+}, 120_000);

@@ -32,7 +32,7 @@ describe.each(engines)("mirror on %s", (engine) => {
       nats: nats.url,
       settings: { natsMirror: true, eventRetentionDays: 1, metricsEnabled: true },
     });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await server.stop();
     await nats.stop();
@@ -55,7 +55,7 @@ describe.each(engines)("mirror on %s", (engine) => {
     expect(samples.svc_mirror_lag_events).toBe(2);
     expect(samples.svc_outbox_dead_letters).toBe(0);
     expect(samples.svc_outbox_waiting).toBe(0);
-  }, 60_000);
+  }, 120_000);
 
   test("with the bus there it catches up, and what was mirrored may expire", async () => {
     await nats.restart();
@@ -106,7 +106,7 @@ describe.each(engines)("an event that the bus did not take, on %s", (engine) => 
   beforeAll(async () => {
     nats = await startNats();
     home = await makeHome(engine);
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await nats.stop();
     await home.remove();

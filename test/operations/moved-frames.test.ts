@@ -21,7 +21,7 @@ describe.each(engines)("frames of groups, webhooks and schemas on %s", (engine) 
     server = await startTestServer({ engine, settings: { pushAllowPrivate: ["127.0.0.0/8"] } });
     socket = await openSocket(server.url, { key: server.adminKey });
     expect((await socket.subscribe("system.>")).status).toBe("ok");
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     socket.close();
     await server.stop();

@@ -9,7 +9,7 @@ describe.each(engines)("clients of other generations on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("register functions with any recordingRetention, and are told what has no effect", async () => {

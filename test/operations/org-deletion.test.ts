@@ -25,7 +25,7 @@ describe.each(engines)("a deleted org on %s", (engine) => {
           VALUES (${orgId}, 'sum', 1, ${JSON.stringify([`env_half_${orgId}`])}, 1)`);
       });
     platformKey = (await server.running.domain.keys.create({ ...platform, name: "p", roleIds })).key;
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const rowsOf = async (table: string, orgId: string) =>

@@ -63,7 +63,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     viewer = (await server.running.domain.keys.create(created)).key;
     socket = await openSocket(server.url, { key: viewer });
     await socket.subscribe("system.outbox.>");
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     socket.close();
     await server.stop();
@@ -138,7 +138,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     expect(await rows()).toEqual([]);
     expect((await server.api(`${list}/${eventId}`, { method: "DELETE" })).status).toBe(404);
     expect((await rpc("GetRun", { id: runId })).body.status).toBe("RUN_STATUS_CANCELLED");
-  }, 60_000);
+  }, 120_000);
 
   test("the newest dead letter is first, a page at a time", async () => {
     const first = `cancel-${await cancelled(tooLong)}`;
@@ -156,7 +156,7 @@ describe.each(engines)("outbox on %s", (engine) => {
       offset: 3,
     });
     for (const eventId of [first, second]) await server.api(`${list}/${eventId}`, { method: "DELETE" });
-  }, 60_000);
+  }, 120_000);
 
   test.each([
     ["limit", "0"],
@@ -213,7 +213,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     expect((await letters(`env=${made.body.id}`, { key })).body.items).toEqual([]);
     expect((await letters()).body.items).toHaveLength(1);
     await server.api(`${list}/${eventId}`, { method: "DELETE" });
-  }, 60_000);
+  }, 120_000);
 
   test("an entry that nobody tries shows in the integrity report", async () => {
     const { store } = server.running.domain;

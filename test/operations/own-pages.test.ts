@@ -110,7 +110,7 @@ describe.each(engines)("the credential that a request uses, on %s", (engine) => 
         }
     expect(wrong).toEqual([]);
     expect(combinations).toBe(15 * 7 * 6);
-  }, 60_000);
+  }, 120_000);
 
   test("a key speaks for whoever has it, in each of its places, and a wrong one is never made good by the cookie", async () => {
     const places = (text: string) => [
@@ -146,7 +146,7 @@ describe.each(engines)("the credential that a request uses, on %s", (engine) => 
           wrong.push(`${page.name}: a malformed subprotocol let the cookie speak`);
       }
     expect(wrong).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test("no operation that changes anything can be asked by GET with a cookie", async () => {
     const gets = everyWay(server.running.registry).filter(

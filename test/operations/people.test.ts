@@ -297,7 +297,7 @@ describe.each(engines)("keys, users and sessions on %s", (engine) => {
       } finally {
         await throttled.stop();
       }
-    }, 60_000);
+    }, 120_000);
 
     test("an unknown account is refused in the same words", async () => {
       const known = await login("csrf@example.com", "wrong password");

@@ -120,5 +120,5 @@ describe.each(engines)("the platform's audit on %s", (engine) => {
     } finally {
       await home.remove();
     }
-  }, 60_000);
+  }, 120_000);
 });

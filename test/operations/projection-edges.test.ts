@@ -9,7 +9,7 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0 } });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const fail = (name: string, { id, seq }: { id: string; seq: number }, more: object = {}) =>

@@ -84,9 +84,9 @@ async function lastHeard(of: "one node" | "two nodes"): Promise<string[]> {
 
 test("what is told last of a projection is what was read last", async () => {
   expect(await lastHeard("one node")).toEqual(["rebuilding", "running"]);
-}, 60_000);
+}, 120_000);
 
 test("a node whose look was overtaken by another node's change looks again", async () => {
   const heard = await lastHeard("two nodes");
   expect(heard.slice(-2)).toEqual(["rebuilding", "running"]);
-}, 60_000);
+}, 120_000);

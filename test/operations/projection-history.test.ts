@@ -11,7 +11,7 @@ describe.each(engines)("recording projections on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0 } });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const register = (name: string, more: object = {}) =>

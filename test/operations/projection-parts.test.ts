@@ -14,7 +14,7 @@ describe.each(engines)("polls of one partition on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0 } });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const byId = { partitionKey: "$.data.id" };
@@ -111,5 +111,5 @@ describe.each(engines)("polls of one partition on %s", (engine) => {
     expect(await pollMine(name)).toEqual([]);
     const next = await caller.emit(event, { id: "mine" });
     expect(await pollMine(name)).toEqual([next.id]);
-  }, 60_000);
+  }, 120_000);
 });

@@ -104,7 +104,7 @@ for (const engine of engines)
     } finally {
       await server.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
 async function planOf(store: Store, query: Sql): Promise<string[]> {
   if (!/^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)/.test(textOf(query))) return [];

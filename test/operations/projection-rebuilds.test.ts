@@ -9,7 +9,7 @@ describe.each(engines)("rebuilds of projections on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const stateOf = async (name: string, more: object = {}) =>

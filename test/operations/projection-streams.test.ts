@@ -9,7 +9,7 @@ describe.each(engines)("streams of projection runners on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const open = (name: string, more: object = {}) =>

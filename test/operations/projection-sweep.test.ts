@@ -20,7 +20,7 @@ describe.each(engines)("the sweep of dropped generations on %s", (engine) => {
     home = await makeHome(engine);
     const { db: file, databaseUrl } = home.place;
     store = await openStore({ clock, log: silentLog, poolSize: 2, hotPoolSize: 1, file, databaseUrl });
-  }, 30_000);
+  }, 120_000);
   beforeEach(() => store.write((session) => session.run(sql`DELETE FROM projection_generations`)));
   afterAll(async () => {
     await store?.close();

@@ -12,7 +12,7 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of open) socket.close();
     await server.stop();

@@ -8,7 +8,7 @@ describe.each(engines)("waits for projections on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const wait = (name: string, minSeq: number, more: object = {}) =>

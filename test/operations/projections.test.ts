@@ -7,7 +7,7 @@ describe.each(engines)("projections on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   let number = 0;
@@ -305,7 +305,7 @@ describe.each(engines)("projections on %s", (engine) => {
     for (const [partition, seqs] of expected)
       expect([partition, await stateOf(partition)]).toEqual([partition, seqs]);
     expect((await status(name)).lag).toBe("0");
-  }, 60_000);
+  }, 120_000);
 
   test("an external projection is acknowledged, and has no state", async () => {
     const { name, event } = fresh("external");

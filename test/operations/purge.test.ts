@@ -12,7 +12,7 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const rowsOf = async (id: string) => {

@@ -8,7 +8,7 @@ describe.each(engines)("what is purged on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const call = async (method: string, body: object) => {

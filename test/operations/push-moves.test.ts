@@ -63,7 +63,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("runs that waited for workers go to the endpoint once their function is pushed", async () => {
     const server = await startTestServer({ engine, settings: { pushAllowPrivate: "all" } });
@@ -78,7 +78,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("the endpoint of a version that is no more is spared by a breaker of its own", async () => {
     const server = await startTestServer({ engine, settings: { pushAllowPrivate: "all" } });
@@ -125,7 +125,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a call that its node did not survive is made again when the lease ends, on the same attempt", async () => {
     const home = await makeHome(engine);

@@ -298,7 +298,7 @@ describe.each(engines)("push mode and secrets on %s", (engine) => {
         },
         { about: "the value after the rotation" },
       );
-    }, 60_000);
+    }, 120_000);
 
     test("stand nowhere in what the server wrote", async () => {
       const { store } = server.running.domain;

@@ -24,7 +24,7 @@ describe.if(hasPostgres)("the sweep of schemas that belong to no environment", (
     const databaseUrl = await postgres.createDatabase();
     strong = new Bun.SQL(databaseUrl, { max: 1 });
     server = await startTestServer({ engine: "postgres", home: await makeHomeAt(databaseUrl) });
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await server?.stop();
     await server?.home.remove();
@@ -72,7 +72,7 @@ describe.if(hasPostgres)("the sweep of schemas that belong to no environment", (
     await strong.unsafe(`ALTER SCHEMA ${filled} RENAME TO ${name}`);
     expect(await sweep()).toBeUndefined();
     expect([await schemasLeft(large), await rolesLeft(large)]).toEqual([[], []]);
-  }, 60_000);
+  }, 120_000);
 
   test("schemas that cannot be dropped keep no other from it, and the tick tells of each", async () => {
     const stuck = Array.from({ length: manyFailing }, (_, at) => schemaName(held, at));
@@ -87,5 +87,5 @@ describe.if(hasPostgres)("the sweep of schemas that belong to no environment", (
     for (const name of stuck) await strong.unsafe(`REVOKE USAGE ON SCHEMA public FROM ${name}_r`);
     expect(await sweep()).toBeUndefined();
     expect([await schemasLeft(held), await rolesLeft(held)]).toEqual([[], []]);
-  }, 60_000);
+  }, 120_000);
 });

@@ -18,7 +18,7 @@ describe("streams that have nothing to deliver", () => {
       await server.rpc("PubSubService", "CreateConsumerGroup", { name, pattern: "topic:none" });
     const projection = { name: "still", events: ["never.fires"] };
     expect((await server.rpc("ProjectionService", "RegisterProjection", projection)).status).toBe(200);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const { subscribe, joinConsumerGroup } = PubSubService.method;

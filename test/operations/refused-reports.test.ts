@@ -108,7 +108,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
       expect(error.message).toStartWith("result refused: ");
       expect((await report(worker, job, { status: "completed" })).body.error).toBe("RUN_NOT_RUNNING");
     }
-  }, 30_000);
+  }, 120_000);
 
   test("a last report brings all steps that are not stored yet, as many as a run of quick steps has", async () => {
     const { worker, job, runId } = await begin("quick");
@@ -156,7 +156,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
       expect([status, error?.code]).toEqual(["RUN_STATUS_FAILED", "REPORT_TOO_LARGE"]);
     }
     expect((await run(others.runId)).status).toBe("RUN_STATUS_RUNNING");
-  }, 30_000);
+  }, 120_000);
 
   test("a report too large to be read is believed when its lease ends without another word", async () => {
     const [lost, alive] = [await begin("large"), await begin("large-alive")];
@@ -179,7 +179,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
     const { status, error } = await run(lost.runId);
     expect([status, error.code]).toEqual(["RUN_STATUS_FAILED", "REPORT_TOO_LARGE"]);
     expect((await run(alive.runId)).status).toBe("RUN_STATUS_WAITING_FOR_CAPACITY");
-  }, 30_000);
+  }, 120_000);
 
   test("a report too large to be read is not believed once the lease was renewed after it", async () => {
     const usual = server;
@@ -208,7 +208,7 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
       await server.stop();
       server = usual;
     }
-  }, 30_000);
+  }, 120_000);
 
   test("a report or ack of another form costs the others of its exchange nothing", async () => {
     const good = await begin("good-report");

@@ -90,7 +90,7 @@ describe.each(engines)("a run that was undone and is repaired, on %s", (engine) 
     expect(warnings).toEqual([]);
     const again = client.previewResume(runId);
     expect(again).rejects.toThrow("the run is completed");
-  }, 60_000);
+  }, 120_000);
 
   test("of a patch and an undoing the later one counts; what fails again is undone again", async () => {
     const deeds: string[] = [];
@@ -122,7 +122,7 @@ describe.each(engines)("a run that was undone and is repaired, on %s", (engine) 
     await client.resumeRun(runId);
     expect(await ended(runId)).toMatchObject({ status: "completed" });
     expect(deeds).toEqual(["seat", "room"]);
-  }, 60_000);
+  }, 120_000);
 
   test("a step that runs again has a child, an event and a message of its own", async () => {
     const child = createFunction({ id: "child" }, async ({ event }) => event.data);
@@ -152,5 +152,5 @@ describe.each(engines)("a run that was undone and is repaired, on %s", (engine) 
     const { store } = server.running.domain;
     const said = await store.all(sql`SELECT position FROM topic_messages WHERE topic = 'told'`);
     expect(said).toHaveLength(2);
-  }, 60_000);
+  }, 120_000);
 });

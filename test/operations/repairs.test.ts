@@ -50,7 +50,7 @@ describe.each(engines)("repairs on %s", (engine) => {
     server = await startTestServer({ engine });
     worker = createWorker({ url: server.url, apiKey: server.adminKey, functions: [charge, sleeper] });
     await worker.start();
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await worker?.stop();
     await server?.stop();

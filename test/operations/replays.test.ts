@@ -67,7 +67,7 @@ describe.each(engines)("replays on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     client = createClient({ url: server.url, apiKey: server.adminKey });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await worker?.stop();
     await server?.stop();

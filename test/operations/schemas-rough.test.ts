@@ -8,7 +8,7 @@ describe.each(engines)("schemas of events, roughly, on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const registerText = (eventName: string, schemaJson: string, version = 1) =>

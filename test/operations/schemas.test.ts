@@ -14,7 +14,7 @@ describe.each(engines)("schemas of events on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const call = (method: string, body: object) => server.rpc("EventSchemaService", method, body);

@@ -16,7 +16,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     proxy = await openProxy(() => Number(new URL(server.url).port));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await Promise.all(members.map((member) => member.leave().catch(() => {})));
     await proxy.stop();
@@ -119,7 +119,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     await until(() => handled.size === 22, { about: "the one that is left", deadlineMs: 25_000 });
     await both[1]!.leave();
     for (const [n, attempts] of handled) if (n !== 3) expect([n, attempts]).toEqual([n, [1]]);
-  }, 60_000);
+  }, 120_000);
 
   test("through lost connections nothing is left out", async () => {
     const { groups, publish } = client();
@@ -146,7 +146,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     }
     await until(() => handled.size === 60, { about: "all", deadlineMs: 40_000 });
     await member.leave();
-  }, 60_000);
+  }, 120_000);
 
   test("who leaves ends what was begun, and settles it", async () => {
     const { groups, publish } = client();
@@ -173,7 +173,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     await until(() => rest.length === 3, { about: "the rest", deadlineMs: 25_000 });
     expect(sorted(rest)).toEqual([2, 3, 4]);
     await next.leave();
-  }, 60_000);
+  }, 120_000);
 
   test("members that come and go, in the middle of being given something, leave nothing behind", async () => {
     const { groups, publish } = client();
@@ -194,7 +194,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     const last = join();
     await until(() => handled.size === sent, { about: "what nobody was done with", deadlineMs: 25_000 });
     await last.leave();
-  }, 60_000);
+  }, 120_000);
 
   test("where sending acknowledges, each comes once, and what the handler throws ends it", async () => {
     const { groups, publish } = client();
@@ -211,5 +211,5 @@ describe.each(engines)("client.groups on %s", (engine) => {
     for (const n of upTo(30)) await publish("auto", { n });
     expect(await why).toBe("enough");
     expect(sorted(got)).toEqual(upTo(30));
-  }, 60_000);
+  }, 120_000);
 });

@@ -32,7 +32,7 @@ describe.each(engines)("client.kv and client.config on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
   const client = (apiKey = server.adminKey) => createClient({ url: server.url, apiKey });
   const shown = ({ revision, operation, key, text }: KvChange) =>

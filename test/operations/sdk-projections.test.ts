@@ -20,7 +20,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
   let number = 0;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterEach(() => {
     for (const worker of workers) worker.stop();
     workers = [];
@@ -95,7 +95,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     expect(await client.projections.status(projection)).toMatchObject({ status: "active", lag: 0 });
     expect((await client.projections.list()).projections.map(({ name }) => name)).toEqual(["sold"]);
     expect(await worker.drain()).toBe(true);
-  }, 60_000);
+  }, 120_000);
 
   test("one partition stops at an event that fails, and goes on when it is resumed", async () => {
     const { client, work, sell } = await environment();
@@ -133,7 +133,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     await until(async () => (await stateOf("bad")) === 19, { about: "the bad partition" });
     expect(await stateOf("good")).toBe(6);
     expect(await client.projections.status(projection)).toMatchObject({ status: "active", lag: 0 });
-  }, 60_000);
+  }, 120_000);
 
   test("a runner that is killed is replaced, and no event counts twice", async () => {
     const { client, work, sell } = await environment();
@@ -193,7 +193,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     await client.projections.wait(projection, last, { timeoutMs: 30_000 });
     expect((await client.projections.get(projection)).state).toEqual({ total: 9_900 });
     expect(new Set(folded).size).toBe(folded.length);
-  }, 60_000);
+  }, 120_000);
 
   test("where no stream gets through, events are polled for", async () => {
     const { client, connection, sell } = await environment();
@@ -224,7 +224,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
       worker.stop();
       await proxy.stop(true);
     }
-  }, 60_000);
+  }, 120_000);
 
   test("an external projection gets each event, stops at one that fails, and passes over it", async () => {
     const { client, work, sell } = await environment();
@@ -251,7 +251,7 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     await client.projections.resume(projection, { skipEventId: bad!.eventId });
     await until(() => seen.length === 5, { about: "the event behind" });
     expect(seen).toEqual([1, 2, 3, 4, 5]);
-  }, 60_000);
+  }, 120_000);
 
   test("a new version is folded beside the old one, which its own worker keeps fresh until then", async () => {
     const { client, work, sell } = await environment();
@@ -325,5 +325,5 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     expect((await client.projections.status(projection)).status).toBe("paused");
     await client.projections.delete(projection);
     expect((await client.projections.list()).projections).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 });

@@ -50,7 +50,7 @@ describe("the client, built, on other runtimes", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
     folder = await mkdtemp(join(tmpdir(), "svc-runtimes-"));
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await server.stop();
     await removeFolder(folder);
@@ -157,7 +157,7 @@ describe("the client, built, on other runtimes", () => {
       child.kill("SIGKILL");
       await child.exited;
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a browser, over both", async () => {
     const library = await build("browser.ts", "browser");

@@ -5,7 +5,7 @@ import { startTestServer, type TestServer } from "../support/server.ts";
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({ engine: "libsql" });
-}, 30_000);
+}, 120_000);
 afterAll(() => server?.stop());
 
 /** What a schema library would make that has a method of its own. */

@@ -12,7 +12,7 @@ describe.each(engines)("consistent clients on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const connect = () => createClient({ url: server.url, apiKey: server.adminKey });

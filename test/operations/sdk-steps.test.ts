@@ -158,7 +158,7 @@ describe.each(engines)("steps of the SDK against a real server on %s", (engine) 
       attempt: 1,
       error: { code: "OUTPUT_TOO_LARGE" },
     });
-  }, 60_000);
+  }, 120_000);
 
   test("what JSON cannot hold ends the run; whatever else it holds comes back as it is", async () => {
     expect(await runOf("unserialisable")).toMatchObject({
@@ -173,7 +173,7 @@ describe.each(engines)("steps of the SDK against a real server on %s", (engine) 
     const run = await runOf("many");
     expect(run).toMatchObject({ status: "completed", output: 999_000 });
     expect(await client.getRunSteps(run.id)).toHaveLength(2_001);
-  }, 60_000);
+  }, 120_000);
 
   test("a definition comes back as it was written", async () => {
     expect(await client.getFunction("all")).toMatchObject({

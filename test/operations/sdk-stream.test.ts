@@ -84,7 +84,7 @@ describe.each(engines)("a worker of the SDK on a stream, on %s", (engine) => {
     const emitted = await Promise.all(Array.from({ length: 60 }, () => client.emit("stream.many", {})));
     for (const { runIds } of emitted) expect((await client.waitForRun(runIds[0]!)).status).toBe("completed");
     expect(most).toBeLessThanOrEqual(5);
-  }, 60_000);
+  }, 120_000);
 
   test("a cancelled run raises the handler's signal, and so does a lost lease", async () => {
     const raised: string[] = [];
@@ -212,4 +212,4 @@ test("built for Node, a worker on a stream runs there, and leaves on SIGTERM", a
     await server.stop();
     await rm(folder, { recursive: true, force: true });
   }
-}, 60_000);
+}, 120_000);

@@ -9,7 +9,7 @@ describe.each(engines)("client.streams on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const client = () => createClient<Events>({ url: server.url, apiKey: server.adminKey });
@@ -107,7 +107,7 @@ describe.each(engines)("client.streams on %s", (engine) => {
     for (let at = 0; at < 24; at++)
       await streams.append({ ...cart("large"), event: "cart.filled", data: { item: large, count: at } });
     expect(counts(await all(streams.read("large")))).toEqual(upTo(24));
-  }, 60_000);
+  }, 120_000);
 
   test("fold from the latest snapshot, and leave one", async () => {
     const { streams } = client();

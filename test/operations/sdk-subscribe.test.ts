@@ -19,7 +19,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     proxy = await openProxy(() => Number(new URL(server.url).port));
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await proxy.stop();
     await server.stop();
@@ -148,7 +148,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         expect(data).toBe(1);
         break;
       }
-    }, 60_000);
+    }, 120_000);
 
     test("another process goes on at the place of the first", async () => {
       const first = direct().subscribe(named("moved"), { over });
@@ -226,7 +226,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         expect(data).toEqual({ n: 3 });
         break;
       }
-    }, 60_000);
+    }, 120_000);
 
     test("frames of a run, of before and of after a lost connection", async () => {
       const client = proxied();
@@ -246,7 +246,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       await client.cancelRun(runIds[0]);
       await read;
       expect(topics).toEqual(["created", "cancelled"]);
-    }, 60_000);
+    }, 120_000);
   });
 
   test("where no socket comes about, a stream does", async () => {
@@ -296,7 +296,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       expect(data).toBe(1);
       break;
     }
-  }, 60_000);
+  }, 120_000);
 
   test("more subscriptions than one socket takes, alike or not", async () => {
     const client = direct();

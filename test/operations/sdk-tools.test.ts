@@ -68,7 +68,7 @@ beforeAll(async () => {
   // The handler of functions answers for tools as well.
   agent = answer({ current: serve({ functions: [], tools, log }) });
   await tools.register(`http://127.0.0.1:${agent.port}`);
-}, 30_000);
+}, 120_000);
 afterAll(async () => {
   await server?.stop();
   agent?.stop(true);
@@ -172,7 +172,7 @@ test("step.tool is a step: its output is stored, its error fails the run", async
   } finally {
     await worker.stop();
   }
-}, 60_000);
+}, 120_000);
 
 test("tests answer tools in memory, and say what they lack", async () => {
   const { refund } = support.tools;
@@ -236,4 +236,4 @@ test("an agent on Node answers the server", async () => {
     await child.exited;
     await removeFolder(folder);
   }
-}, 60_000);
+}, 120_000);

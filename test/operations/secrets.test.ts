@@ -7,7 +7,7 @@ describe.each(engines)("what is known of secrets on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
   const secret = (path: string, method?: string, body?: object) =>
     server.api(`/api/v1/secrets${path}`, { ...(method && { method }), ...(body && { body }) });

@@ -23,7 +23,7 @@ describe.each(engines)("positions of writes and reads on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
     caller = projectionCaller(server);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   let number = 0;

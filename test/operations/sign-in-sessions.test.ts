@@ -17,7 +17,7 @@ describe.each(engines)("sign-in sessions on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const own = "/api/v1/auth/sessions";

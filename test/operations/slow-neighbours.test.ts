@@ -13,7 +13,7 @@ describe.each(engines)("a neighbour's waits on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   async function tenant(name: string) {
@@ -91,5 +91,5 @@ describe.each(engines)("a neighbour's waits on %s", (engine) => {
       sql`SELECT count(*) AS count FROM executions WHERE environment_id = ${greedy.id} AND state = 'waiting'`,
     );
     expect(still!.count).toBe(waits);
-  }, 30_000);
+  }, 120_000);
 });

@@ -7,7 +7,7 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const newKey = (roleIds = ["role_viewer"]) =>

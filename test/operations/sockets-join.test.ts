@@ -9,7 +9,7 @@ describe.each(engines)("from the past into the present, on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const batch = async (event: string, count: number, data: unknown = {}) => {

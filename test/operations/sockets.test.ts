@@ -9,7 +9,7 @@ describe.each(engines)("a socket on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of open) socket.close();
     await server.stop();

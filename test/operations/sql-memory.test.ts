@@ -60,7 +60,7 @@ describe.each(engines)("memory of queries on %s", (engine) => {
       },
       ...{ name: "'large'", data: `'${data}'`, source: "'api'" },
     });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const ask = (query: string) => server.rpc("QueryService", "ExecuteSQL", { query, timeout_ms: 3_000 });

@@ -19,7 +19,7 @@ describe.each(engines)("SQL projections on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     caller = projectionCaller(server);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const create = (name: string, more: object = {}) =>
@@ -238,5 +238,5 @@ describe.each(engines)("SQL projections on %s", (engine) => {
       expect((await server.rpc("QueryService", "ExecuteSQL", { query }, { headers })).body.code).toBe(
         "failed_precondition",
       );
-  }, 60_000);
+  }, 120_000);
 });

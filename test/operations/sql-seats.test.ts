@@ -13,7 +13,7 @@ describe.each(engines)("seats for queries on %s", (engine) => {
     server = await startTestServer({ engine });
     // The first one makes the database of the environment.
     expect((await ask("SELECT 1 AS one")).status).toBe(200);
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const ask = (query: string, timeout_ms = 5_000) =>
@@ -50,5 +50,5 @@ describe.each(engines)("seats for queries on %s", (engine) => {
     expect(statuses).toContain(429);
     const all = (await Promise.all(held)).map(({ status }) => status);
     expect(new Set(all)).toEqual(new Set([429, 504]));
-  }, 60_000);
+  }, 120_000);
 });

@@ -45,7 +45,7 @@ describe.each(engines)("what SQL reaches on %s", (engine) => {
       );
       await server.rpc("SvcService", "Emit", { event: marker, data: { marker } }, options);
     }
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const ask = (query: string, more: object = {}, options = {}) =>

@@ -11,7 +11,7 @@ describe.each(engines)("SQL on %s", (engine) => {
     server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
     await server.rpc("SvcService", "Emit", { event: "order.placed", data: { total: 3, who: "a" } });
     await server.rpc("SvcService", "Emit", { event: "order.paid", data: { total: 4 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const ask = (query: string, more: object = {}) =>

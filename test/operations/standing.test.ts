@@ -14,7 +14,7 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 120_000 } });
     await prepareLongCalls(server);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const newKey = (roleId = "role_developer", expiresAt?: number) =>
@@ -45,7 +45,7 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     expect((await other.socket.subscribe("b.>")).status).toBe("ok");
     expect(other.ended()).toEqual([]);
     other.close();
-  }, 60_000);
+  }, 120_000);
 
   test("ends when its key expires", async () => {
     const expiring = await newKey("role_developer", Date.now() + 3_600_000);
@@ -63,7 +63,7 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     await ended(mine);
     expect(mine.stream.over()?.rawMessage).toBe("API key expired");
     expect(mine.poll.status).toBe(401);
-  }, 60_000);
+  }, 120_000);
 
   test("ends when the roles of its key allow it no longer", async () => {
     const { id, key } = await newKey();
@@ -78,7 +78,7 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     expect(mine.stream.over()).toBeUndefined();
     expect((await mine.socket.subscribe("b.>")).status).toBe("ok");
     mine.close();
-  }, 60_000);
+  }, 120_000);
 
   test("ends where a later policy denies it: that subscription, not its neighbour", async () => {
     const { key } = await newKey("role_viewer");
@@ -122,5 +122,5 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     await server.running.tick("audit.flush");
     const trail = await server.rpc("AuditService", "GetAuthAuditTrail", { limit: 50 });
     expect(JSON.stringify(trail.body)).toContain(policy.id);
-  }, 60_000);
+  }, 120_000);
 });

@@ -122,7 +122,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     const harness = testFunction(singles).mockInvoke("child", 42).stream("s1", 2, { after: "1h" });
     const result = await harness.key("locks", "s1", { free: true }).run({ of: "s1" });
     expect([result.output, result.elapsedMs]).toEqual([output, 3_600_000]);
-  }, 60_000);
+  }, 120_000);
 
   test("mixed with events: the first of any, all of them through a pause, and none in time", async () => {
     const runId = await start("mixed", { of: "m1" });
@@ -157,7 +157,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
       .deliver("order.paid", { by: "m1" }, { after: 20 })
       .run({ of: "m1" });
     expect(result.output?.slice(1)).toEqual(output.slice(1));
-  }, 60_000);
+  }, 120_000);
 
   test("a change in the same moment as the wait is not lost, and a cancel leaves no wait", async () => {
     const names = Array.from({ length: 12 }, (_, at) => `race${at}`);
@@ -174,7 +174,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     await waitingAt(cancelled, "locks/c1");
     await client.cancelRun(cancelled);
     expect(await waitsOf(cancelled)).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test("a node that begins looks at all that waits", async () => {
     const runId = await start("singles", { of: "w1" });
@@ -193,7 +193,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     await openStates({ store, clock, onQueued: nothing, wakeLoop: nothing }).lookOnce();
     await waitingAt(runId, "locks/w1");
     await client.cancelRun(runId);
-  }, 60_000);
+  }, 120_000);
 
   test("a key that is deleted, expires, or whose bucket goes is not there", async () => {
     await client.kv.createBucket("brief");
@@ -214,7 +214,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
     await client.kv.deleteBucket("brief");
     for (const runId of runs) expect(await ended(runId)).toMatchObject({ output: false });
     own.stop();
-  }, 60_000);
+  }, 120_000);
 
   describe("asked by hand", () => {
     const wait = (...conditions: object[]) => ({ type: "wait_for_events", conditions });
@@ -276,7 +276,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
         });
       }
       expect(await hand.complete(job)).toMatchObject({ status: 200 });
-    }, 60_000);
+    }, 120_000);
 
     test("another environment's entity and key are not there, and a run that it did not start is none", async () => {
       const { id } = (await server.api("/api/v1/environments", { body: { name: "other" } })).body;
@@ -308,7 +308,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
       }
       expect(said[0]).toEqual(["failed", "WAIT_RUN_UNKNOWN", expect.any(String)]);
       expect(said[1]).toEqual(said[0]!);
-    }, 60_000);
+    }, 120_000);
 
     test("what a policy keeps from reading is not waited for", async () => {
       const role = (await server.api("/api/v1/roles", { body: { name: "waiter", base: "developer" } })).body
@@ -331,7 +331,7 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
         await hand.leave(job, "w", wait({ name: "free", event: "e" }, { name: "c", ...condition }));
         expect(await ended(runId)).toMatchObject({ status: "failed", error: { code: "WAIT_REFUSED" } });
       }
-    }, 60_000);
+    }, 120_000);
   });
 });
 

@@ -70,7 +70,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     const step = (await stepOf())!;
     expect(Date.parse(step.startedAt!)).toBeGreaterThanOrEqual(retryAt - 50);
     expect([step.status, step.tries, step.retryAt]).toEqual(["completed", undefined, undefined]);
-  }, 60_000);
+  }, 120_000);
 
   test("an endpoint is called again when the next try is due", async () => {
     const tries: number[] = [];
@@ -92,7 +92,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     } finally {
       await endpoint.stop(true);
     }
-  }, 30_000);
+  }, 120_000);
 
   test("after its last try it ends the run, and a resume of the run tries it anew", async () => {
     const tries: number[] = [];
@@ -121,7 +121,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     await client.resumeRun(runId);
     expect(await ended(runId)).toMatchObject({ status: "completed" });
     expect(tries).toEqual([1, 2, 1]);
-  }, 30_000);
+  }, 120_000);
 
   test("between two tries it is paused, resumed with what is left of the delay, cancelled and undone", async () => {
     const deeds: string[] = [];
@@ -153,7 +153,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     await client.cancelRun(runId);
     expect(await ended(runId)).toMatchObject({ status: "cancelled" });
     expect(deeds).toEqual(["tried", "seat undone"]);
-  }, 30_000);
+  }, 120_000);
 
   test("any function is invoked, one with event triggers too", async () => {
     const billing = createFunction<{ due: { total: number } }, "due", string>(
@@ -165,7 +165,7 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     );
     await work(billing, parent);
     expect(await ended(await start("parent"))).toMatchObject({ status: "completed", output: "2 EUR" });
-  }, 30_000);
+  }, 120_000);
 
   test("tries that make no sense are refused by their field", async () => {
     const worker = pullWorker(server, "by-hand");
@@ -195,5 +195,5 @@ describe.each(engines)("steps that are tried by themselves, on %s", (engine) => 
     const error = typeof told === "string" ? JSON.parse(told) : told;
     expect(error).toMatchObject({ tries: 1, max_tries: 2, retry_in_ms: 0 });
     await worker.complete(again!);
-  }, 30_000);
+  }, 120_000);
 });

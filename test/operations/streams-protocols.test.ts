@@ -18,7 +18,7 @@ describe.each(engines)("entity streams on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
     await server.rpc("SvcService", "RegisterFunction", { id: "ship", triggers: [{ event: "cart.sent" }] });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   test.each(Object.keys(transports) as (keyof typeof transports)[])("every method over %s", async (name) => {

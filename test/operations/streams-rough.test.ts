@@ -8,7 +8,7 @@ describe.each(engines)("appends that meet trouble on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const call = (method: string, body: object, options = {}) =>

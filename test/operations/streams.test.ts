@@ -8,7 +8,7 @@ describe.each(engines)("entity streams on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server?.stop());
 
   const call = (method: string, body: object, options = {}) => server.rpc(service, method, body, options);

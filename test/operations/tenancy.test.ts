@@ -34,7 +34,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
     ).key;
     const { org, environment, api_key } = (await provision("Other")).body;
     other = { orgId: org.id, env: environment.id, key: api_key.key };
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const create = (name: string, body: object = {}, key?: string) =>

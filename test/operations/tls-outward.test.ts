@@ -115,7 +115,7 @@ describe("NATS", () => {
       await Promise.all([server.stop(), wrongCa.stop()]);
       await bus.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a wrong password: the node goes on without the bus, says so, and joins when it is set right", async () => {
     const config = (password: string) => `authorization { user: svc, password: "${password}" }\n`;
@@ -135,7 +135,7 @@ describe("NATS", () => {
       await server.stop();
       await bus.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a token", async () => {
     const bus = await startNats({ jetstream: false, config: 'authorization { token: "t0ken" }\n' });
@@ -146,7 +146,7 @@ describe("NATS", () => {
       await server.stop();
       await bus.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("tls:// without TLS at the other end sends no password", async () => {
     const bus = await startNats({
@@ -162,7 +162,7 @@ describe("NATS", () => {
       await server.stop();
       await bus.stop();
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a credentials file, renewed while the node runs", async () => {
     const [operator, account, user, stranger] = [
@@ -200,5 +200,5 @@ describe("NATS", () => {
       await server.stop();
       await bus.stop();
     }
-  }, 60_000);
+  }, 120_000);
 });

@@ -7,7 +7,7 @@ describe.each(engines)("a wait with on_timeout on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 50 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const filters = {

@@ -14,7 +14,7 @@ describe.each(engines)("developer topics on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     for (const socket of open) socket.close();
     await server.stop();

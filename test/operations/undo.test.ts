@@ -80,7 +80,7 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
     }
     expect(await ended(cancelled)).toMatchObject({ cancellationCause: "user" });
     expect(await client.cancelRun(cancelled)).toMatchObject({ status: "cancelled" });
-  }, 60_000);
+  }, 120_000);
 
   test("a worker that is at a step when its run is cancelled hands it in, and it is undone with the rest", async () => {
     const deeds: string[] = [];
@@ -116,7 +116,7 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
     expect(await undoneAs(run)).toEqual(["compensate:seat completed"]);
     expect(deeds.filter((deed) => deed === "release")).toHaveLength(1);
     expect(deeds).not.toContain("never");
-  }, 60_000);
+  }, 120_000);
 
   test("what could not be undone is counted and listed, and a resume keeps it", async () => {
     const deeds: string[] = [];
@@ -157,7 +157,7 @@ describe.each(engines)("runs are undone before they end, on %s", (engine) => {
     expect(deeds.filter((deed) => deed === "reserve")).toHaveLength(1);
     const again = client.resumeRun(runId);
     expect(again).rejects.toThrow("the run was resumed within the last two minutes");
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.each(engines)("sagas whose workers and servers are killed, on %s", (engine) => {

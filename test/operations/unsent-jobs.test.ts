@@ -106,7 +106,7 @@ describe.each(engines)("jobs that cannot be handed out, on %s", (engine) => {
     expect([error.code, attempt]).toEqual(["SECRET_UNREADABLE", 1]);
     expect(error.message).not.toContain("value of");
     expect((await historyOf(kept)).length).toBeLessThanOrEqual(2 * triesMax + 2);
-  }, 30_000);
+  }, 120_000);
 
   test("a definition that cannot be read keeps back the runs pinned to it", async () => {
     await rpc("RegisterFunction", { id: "changed", triggers: [{ event: "changed.go" }] });
@@ -120,7 +120,7 @@ describe.each(engines)("jobs that cannot be handed out, on %s", (engine) => {
     expect(handed.map((job) => job.run_id)).toEqual([current]);
     await exhaust(pinned, worker);
     expect((await run(pinned)).error.code).toBe("DEFINITION_UNREADABLE");
-  }, 30_000);
+  }, 120_000);
 
   test("a refusing endpoint of 6,000 characters fails its run at once, and has a breaker", async () => {
     const letters = Array.from({ length: 6_000 }, (_, at) =>

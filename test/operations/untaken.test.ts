@@ -83,7 +83,7 @@ describe("answers that their clients do not take", () => {
     expect(await status("/api/v1/events?name=small.one")).toBe(200);
     leave();
     await until(async () => (await status()) === 200, { about: "room for answers" });
-  }, 60_000);
+  }, 120_000);
 });
 
 test("a stranger's call that would be held, or a stream, holds no connection", async () => {
@@ -105,4 +105,4 @@ test("a stranger's call that would be held, or a stream, holds no connection", a
   } finally {
     await made.stop();
   }
-}, 60_000);
+}, 120_000);

@@ -41,7 +41,7 @@ describe.each(engines)("waits on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test("a wait ends with its event, which is the output of the step", async () => {

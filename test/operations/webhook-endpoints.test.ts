@@ -53,7 +53,7 @@ describe.each(engines)("outbound webhooks on %s", (engine) => {
       engine,
       settings: { pushAllowPrivate: ["127.0.0.0/8"], webhookRetryMs: 20, webhookTimeoutMs: 1_500 },
     });
-  }, 30_000);
+  }, 120_000);
   afterAll(async () => {
     await server.stop();
     receiver.stop();
@@ -341,7 +341,7 @@ describe.each(engines)("outbound webhooks within networks and times, on %s", (en
     expect(receiver.at("/inside")).toEqual([]);
     await server.stop();
     receiver.stop();
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.each(engines)("outbound webhooks of a node that dies, on %s", (engine) => {

@@ -22,7 +22,7 @@ describe.each(engines)("the ingest of webhooks on %s", (engine) => {
   let number = 0;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const ok = async (method: string, body: object, options = {}) => {

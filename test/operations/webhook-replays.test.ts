@@ -68,7 +68,7 @@ describe.each(engines)("a captured delivery on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 60_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   test.each(captured)("of $preset is a repeat, whatever id and name it comes with", async (one) => {

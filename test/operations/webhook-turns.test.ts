@@ -8,7 +8,7 @@ describe.each(engines)("endpoints with something to be sent, on %s", (engine) =>
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
   const write = (query: ReturnType<typeof sql>) =>
     server.running.domain.store.write((session) => session.run(query));

@@ -9,7 +9,7 @@ describe.each(engines)("inbound webhooks on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { webhookRateLimit: 400 } });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => server.stop());
 
   const call = (method: string, body: object, options = {}) =>

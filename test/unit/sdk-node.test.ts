@@ -174,7 +174,7 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     await child.exited;
     expect(child.signalCode).toBe("SIGTERM");
   });
-}, 60_000);
+}, 120_000);
 
 test("a promise made of a wait, and awaited later, ends no process", async () => {
   await onNode(beside, {}, async ({ server, child }) => {
@@ -185,7 +185,7 @@ test("a promise made of a wait, and awaited later, ends no process", async () =>
     expect(server.runs.get(runIds[0]!)?.output).toBe(42);
     expect(child.exitCode).toBeNull();
   });
-}, 60_000);
+}, 120_000);
 
 test("a worker built for Node renews leases while a handler computes, and ends with the last of what it does", async () => {
   await onNode(busy, { leaseMs: 1_000, tellsLease: true }, async ({ server, child }) => {
@@ -198,7 +198,7 @@ test("a worker built for Node renews leases while a handler computes, and ends w
     expect(beats.length).toBeGreaterThan(2);
     expect(beats.every(({ body }) => JSON.stringify(body).includes("job_"))).toBe(true);
   });
-}, 60_000);
+}, 120_000);
 
 test("calls of a client built for Node share a connection, follow a redirect, and fail by the same errors", async () => {
   const { node, path } = await built(caller);
@@ -221,7 +221,7 @@ test("calls of a client built for Node share a connection, follow a redirect, an
     child.kill("SIGKILL");
     await child.exited;
   }
-}, 60_000);
+}, 120_000);
 
 test("endpoints, branches and tests in memory do as well", async () => {
   const { node, path } = await built(endpoint);
@@ -239,4 +239,4 @@ test("endpoints, branches and tests in memory do as well", async () => {
     steps: 2,
     status: 401,
   });
-}, 60_000);
+}, 120_000);

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all([postgres.stop(), nats.stop()]);
   expect(existsSync(postgres.dataDir)).toBe(false);
-}, 60_000);
+}, 120_000);
 
 async function ask(url: string, statement: string): Promise<Record<string, unknown>[]> {
   const sql = new Bun.SQL(url, { max: 1 });
@@ -79,7 +79,7 @@ test("a server ends with the process that started it, even when that one is kill
   const ended = async () =>
     !existsSync(`/proc/${pid}`) || (await Bun.file(`/proc/${pid}/cmdline`).text()) === "";
   expect(await until(ended, { about: "the orphaned server to end" })).toBe(true);
-}, 60_000);
+}, 120_000);
 
 test("the browser opens a page", async () => {
   const title = await inChrome(async (browser) => {

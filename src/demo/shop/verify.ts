@@ -2,6 +2,9 @@ import { afterArticleEvent, afterOrderEvent, justPlaced, noStock, type OrderStat
 import { articleStream, articles, isDeclined, type Order, orderStream, type ShopClient } from "./model.ts";
 import { report, sales, stock, orders as table } from "./read-models.ts";
 
+/** A projection whose worker was killed at work is another's a minute later. */
+const timeoutMs = 60_000;
+
 /** How an order ended, by its stream. */
 export type Ending = "confirmed" | "declined" | "sold out";
 
@@ -38,8 +41,13 @@ export async function verifyShop(
     const isRejected = progress.end === "rejected";
     endings.set(orderId, isRejected ? (isDeclined(order) ? "declined" : "sold out") : "confirmed");
   }
-  // An order ends after all that happened to its articles.
-  for (const projection of [stock, sales, table]) await client.projections.wait(projection, last);
+  for (const { sku } of articles)
+    for await (const { sequence } of client.streams.read(articleStream(sku).entityId))
+      last = Math.max(last, sequence);
+  for (const projection of [stock, sales, table]) {
+    const { caughtUp, behindByEvents } = await client.projections.wait(projection, last, { timeoutMs });
+    if (!caughtUp) complaints.push(`${projection.name} is ${behindByEvents} events behind the orders`);
+  }
   const confirmed = orders.filter(({ orderId }) => endings.get(orderId) === "confirmed");
   complaints.push(...(await complaintsOfStock(client, confirmed, bought)));
   complaints.push(...(await complaintsOfSales(client, orders.length, confirmed)));
@@ -68,7 +76,9 @@ async function complaintsOfStock(
       complaints.push(`${sku}: ${state.free} free and ${reserved} reserved of ${bought.get(sku)} bought`);
     if (reserved !== sold) complaints.push(`${sku}: ${reserved} reserved and ${sold} sold`);
     if (shown?.free !== state.free || shown.reserved !== reserved)
-      complaints.push(`${sku}: the projection has ${JSON.stringify(shown)}`);
+      complaints.push(
+        `${sku}: ${state.free} free and ${reserved} reserved, and the projection has ${JSON.stringify(shown)}`,
+      );
   }
   return complaints;
 }
