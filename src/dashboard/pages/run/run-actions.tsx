@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { rest, rpc } from "../../lib/api.ts";
 import { bytes, plain } from "../../lib/format.ts";
+import { useLoaded } from "../../lib/hooks.ts";
 import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy, toast } from "../../lib/toasts.ts";
@@ -43,6 +44,25 @@ function CancelDialog({ run, onClose, onDone }: { run: RunView; onClose: () => v
   );
 }
 
+type Flag = "runsAgain" | "patchLost" | "notUndone" | "builtOnAgain";
+type Previewed = { name: string } & Partial<Record<Flag, boolean>>;
+
+/** What is not plain from the choice alone. */
+function Preview({ steps }: { steps: readonly Previewed[] }) {
+  const names = (flag: Flag) => steps.filter((step) => step[flag]).map(({ name }) => plain(name));
+  const lines = [
+    ["Run again", names("runsAgain")],
+    ["Lose the output that a person set, because they were undone later", names("patchLost")],
+    ["Stay, though their compensation failed", names("notUndone")],
+    ["Stay, with what they made of a step that runs again", names("builtOnAgain")],
+  ] as const;
+  return (
+    <ul class="hint">
+      {lines.map(([title, of]) => of.length > 0 && <li key={title}>{`${title}: ${of.join(", ")}`}</li>)}
+    </ul>
+  );
+}
+
 export function ResumeDialog(props: {
   run: RunView;
   steps: readonly StepView[];
@@ -52,6 +72,10 @@ export function ResumeDialog(props: {
 }) {
   const { run, steps, onClose, onDone } = props;
   const [from, setFrom] = useState(props.from ?? "");
+  const { value: preview } = useLoaded(async () => {
+    const asked = { runId: run.id, ...(from && { fromStep: from }) };
+    return (await rpc<{ steps?: Previewed[] }>("SvcService", "PreviewResume", asked)).steps ?? [];
+  }, [run.id, from]);
   const submit = async () => {
     await rpc("SvcService", "ResumeRun", { runId: run.id, ...(from && { fromStep: from }) });
     toast("done", "Run resumed");
@@ -71,6 +95,7 @@ export function ResumeDialog(props: {
         </select>
         <p class="hint">The chosen step and all later ones are executed again. Earlier results are kept.</p>
       </div>
+      {preview && <Preview steps={preview} />}
     </FormDialog>
   );
 }

@@ -89,7 +89,7 @@ export async function previewResume(
   store: Store,
   environmentId: string,
   { runId, fromStep }: { runId: string; fromStep: string | undefined },
-): Promise<rules.PreviewedStep[]> {
+): Promise<rules.StepPreview[]> {
   const run = await requireRun(store, environmentId, runId);
   const execution = await rows.executionOf(store, environmentId, runId);
   rules.requireResumable(run, execution, { fromStep, skipSleep: undefined });

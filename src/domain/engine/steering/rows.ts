@@ -80,19 +80,17 @@ export const runById = (
 ): Promise<SteeredRunRow | undefined> =>
   reader.one(sql`SELECT ${runFields} FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`);
 
-const executionById = (
-  environmentId: string,
-  runId: string,
-) => sql`SELECT run_id, environment_id, function_id, state,
-    wake_at, execution_seq, worker_id, waiting_step_id, lane_id, history_count, held_from, held_wake_at,
-    pause_requested_at, ending
-  FROM executions WHERE run_id = ${runId} AND environment_id || '' = ${environmentId}`;
+const executionFields = sql.raw(
+  "run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id, waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending",
+);
 
 export const executionOf = (
   reader: StoreReader,
   environmentId: string,
   runId: string,
-): Promise<ExecutionRow | undefined> => reader.one(executionById(environmentId, runId));
+): Promise<ExecutionRow | undefined> =>
+  reader.one(sql`SELECT ${executionFields} FROM executions
+    WHERE run_id = ${runId} AND environment_id || '' = ${environmentId}`);
 
 /** Locks: execution, then run. Undefined for a run that is over, or not of this environment. */
 export const lockExecution = (
@@ -100,7 +98,8 @@ export const lockExecution = (
   environmentId: string,
   runId: string,
 ): Promise<ExecutionRow | undefined> =>
-  session.one(sql`${executionById(environmentId, runId)} ${session.seams.holdRow}`);
+  session.one(sql`SELECT ${executionFields} FROM executions
+    WHERE run_id = ${runId} AND environment_id || '' = ${environmentId} ${session.seams.holdRow}`);
 
 export const lockRun = (
   session: Session,

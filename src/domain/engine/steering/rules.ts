@@ -44,7 +44,7 @@ function readText(field: string, text: string): unknown {
 }
 
 /** What a resume would do with one step. */
-export interface PreviewedStep {
+export interface StepPreview {
   id: string;
   name: string;
   status: string;

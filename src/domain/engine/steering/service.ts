@@ -6,10 +6,10 @@ import type { Controls } from "./controls.ts";
 import { type PauseDeps, pauseRun } from "./pause.ts";
 import { previewResume, type ResumeDeps, resumeRun, resumeWindowMs } from "./resume.ts";
 import * as rows from "./rows.ts";
-import { notHeld, type PreviewedStep } from "./rules.ts";
+import { notHeld, type StepPreview } from "./rules.ts";
 import { injectOutput, patchOutput, type StepOutputsDeps } from "./step-outputs.ts";
 
-export type { DiscardedStep, PreviewedStep } from "./rules.ts";
+export type { DiscardedStep, StepPreview } from "./rules.ts";
 
 export interface PausedState {
   steps: Step[];
@@ -51,7 +51,7 @@ export interface Steering {
   previewResume(
     environmentId: string,
     target: { runId: string; fromStep: string | undefined },
-  ): Promise<PreviewedStep[]>;
+  ): Promise<StepPreview[]>;
   /**
    * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
    */
