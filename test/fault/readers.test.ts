@@ -9,7 +9,7 @@ test(
   async () => {
     const { events, topics, harm } = isSoak
       ? ({ events: 20_000, topics: 5_000, harm: "long" } as const)
-      : ({ events: 1_600, topics: 400, harm: "short" } as const);
+      : ({ events: isNight ? 1_600 : 800, topics: isNight ? 400 : 200, harm: "short" } as const);
     const found = await runReaders({ events, topics, readers: 50, seed, harm });
     expect(found.breaches).toEqual([]);
     // And that there was something to be found in.
