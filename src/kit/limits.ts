@@ -34,7 +34,8 @@ export const functionIdBytesMax = 200;
 export const functionDefinitionBytesMax = 256 * 1024;
 export const expressionBytesMax = 4 * 1024;
 
-export const workerSilenceMsMax = 5 * 60 * 1000;
+/** A worker that was not heard of for this long is gone: three heartbeats of our SDK. */
+export const workerSilenceMsMax = 90_000;
 /** Jobs handed out in one poll answer, however many slots a worker says are free. */
 export const pollJobsMax = 200;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;

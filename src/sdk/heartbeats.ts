@@ -11,7 +11,7 @@ export class Heartbeats {
   #everyMs: number;
   #dueAt = 0;
   #cancel: (() => void) | undefined;
-  #isStopped = false;
+  isStopped = false;
   #isGiven = false;
 
   /** `beat` sends one heartbeat and never rejects. */
@@ -49,7 +49,7 @@ export class Heartbeats {
   }
 
   stop(): void {
-    this.#isStopped = true;
+    this.isStopped = true;
     this.#cancel?.();
   }
 
@@ -61,6 +61,6 @@ export class Heartbeats {
 
   async #run(): Promise<void> {
     await this.#beat(this.#everyMs);
-    if (!this.#isStopped) this.#plan();
+    if (!this.isStopped) this.#plan();
   }
 }

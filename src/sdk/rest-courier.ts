@@ -23,6 +23,8 @@ export interface RestCourierOptions extends CourierOptions {
   jobsMax: number;
   /** Makes this worker known to the server again. */
   register: () => Promise<void>;
+  /** A held poll has broken: the server may take this worker for dead. */
+  onReopened: () => void;
 }
 
 /** A server that answers a poll without jobs faster than this did not hold it; the next poll waits a second. */
@@ -276,6 +278,7 @@ export class RestCourier implements Courier {
       if (jobs.length > 0) this.#options.onJobs(jobs, askedAt);
       else if (performance.now() - askedAt.monotonicMs < heldMsMin) await pause(unheldPollMs, signal);
     } catch (thrown) {
+      this.#options.onReopened();
       this.#held.lost();
       this.#polledCount = 0;
       const error = thrown as SvcError;

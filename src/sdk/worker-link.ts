@@ -17,6 +17,8 @@ export interface WorkerLink {
   confirm(job: Assignment): Promise<void>;
   /** Renews the leases of these jobs, and gives the ids of those that the server calls lost. */
   heartbeat(jobs: readonly ActiveJob[], timeoutMs: number): Promise<ReadonlySet<string>>;
+  /** Says goodbye; servers of before do not know it, and one that is away hears nothing of it. */
+  leave(): Promise<void>;
 }
 
 /** What a worker says of itself when it registers. */
@@ -57,7 +59,7 @@ interface RegisteredAnswer extends ConflictsTold {
 }
 
 /** What this SDK's workers understand beyond the common protocol. */
-const workerFeatures = ["compensation"];
+const workerFeatures = ["compensation", "poll-end"];
 
 /** Logs once that the server's clock is another one. */
 function clockTeller(log: Logger): (offMs: number | undefined) => void {
@@ -155,8 +157,16 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
       }
       return noneLost;
     },
+    async leave() {
+      const query = new URLSearchParams({ ...asking, lease_ms: String(asking.lease_ms) });
+      const request = { method: "DELETE", path: `${workerPath}?${query}`, timeoutMs: leaveMsMax } as const;
+      await transport.send(request).catch(() => {});
+    },
   };
 }
+
+/** The process ends: it waits no longer for its goodbye to be heard. */
+const leaveMsMax = 2_000;
 
 /** A stream whose server does not answer a heartbeat for this long is cut, and another one is opened. */
 const streamAnswerMsMax = 10_000;
@@ -182,5 +192,7 @@ export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions
         jobs.map(({ job_id }) => job_id),
         Math.min(timeoutMs, streamAnswerMsMax),
       ),
+    // Its stream ends.
+    leave: async () => {},
   };
 }

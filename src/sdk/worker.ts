@@ -261,6 +261,9 @@ class RunningWorker<Events extends EventMap> {
     const expired = timeoutMs === undefined ? undefined : pause(timeoutMs, over.signal).then(() => false);
     const isComplete = await (expired ? Promise.race([finished, expired]) : finished);
     over.abort();
+    this.#heartbeats.stop();
+    this.#stopThread();
+    await this.#link?.leave();
     this.end();
     return isComplete;
   }
@@ -334,7 +337,7 @@ class RunningWorker<Events extends EventMap> {
       this.jobs.thread?.beaten();
     } catch (error) {
       const { status, message } = error as SvcError;
-      if (status === 404) await link.register().catch(() => {});
+      if (status === 404 && !this.#heartbeats.isStopped) await link.register().catch(() => {});
       else if (status !== 401 && status !== 403) this.#log.debug("heartbeat failed", { reason: message });
     }
   }

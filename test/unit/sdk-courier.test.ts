@@ -48,6 +48,7 @@ function courier({ isStrict = true, jobsMax = 8, busy = 8 } = {}) {
       arrived += jobs.length;
     },
     onDenied: () => {},
+    onReopened: () => {},
     log: silent,
   });
   const report = (jobId: string) => made.send({ jobId, text: JSON.stringify({ job_id: jobId }) }).done;

@@ -74,6 +74,46 @@ test("leases that are not renewed end when their worker's stream has ended, or w
   ]);
 });
 
+test("a held poll that ends without an answer is a sign of death, and those of three at once are none", async () => {
+  const { clock, absences, asked } = watched();
+  const polls = (id: string) => {
+    const over = new AbortController();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const held = { holdMs: 1, signal: over.signal };
+    const poll = absences.during({ environmentId: "env_a", id, pollEnd: true }, terms, held, promise);
+    return async (isAnswered: boolean) => {
+      if (!isAnswered) over.abort();
+      resolve();
+      await poll;
+    };
+  };
+  const over = ["a", "b", "c", "d"].map(polls);
+  await over[3]!(true);
+  const at = clock.now();
+  await over[0]!(false);
+  await clock.advance(1_499);
+  expect(asked).toEqual([]);
+  await clock.advance(1);
+  expect(asked).toEqual([{ ...worker, workerId: "a", leaseMs: 10_000, at: at + 1, ending }]);
+  const again = polls("a");
+  await over[1]!(false);
+  await clock.advance(400);
+  await over[2]!(false);
+  await clock.advance(400);
+  await again(false);
+  await clock.advance(5_000);
+  expect(asked).toHaveLength(1);
+  // Of forty polls three are few.
+  const many = Array.from({ length: 40 }, (_, n) => polls(`m${n}`));
+  for (const ended of many.slice(0, 3)) await ended(false);
+  await clock.advance(1_500);
+  expect(asked).toHaveLength(4);
+  absences.drain();
+  await many[4]!(false);
+  await clock.advance(5_000);
+  expect(asked).toHaveLength(4);
+});
+
 test("workers that ask for nothing are not looked at, nor is anybody after a drain", async () => {
   const { clock, absences, asked } = watched();
   const before = leaseTermsOf({}, configuredMs);

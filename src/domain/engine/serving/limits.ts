@@ -1,5 +1,3 @@
-/** A worker that was not heard of for this long serves nothing: three heartbeats of our SDK. */
-export const servingSilenceMs = 90_000;
 /** What a node knows of connected workers counts this long, and is read again for a caller after that. */
 export const servingKnownMs = 15_000;
 export const servingFreshMs = 1_000;

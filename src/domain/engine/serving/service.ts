@@ -1,4 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
+import { workerSilenceMsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Store } from "../../../store/store.ts";
@@ -8,7 +9,6 @@ import {
   servingFreshMs,
   servingKnownMs,
   servingPlacesMax,
-  servingSilenceMs,
   servingSliceMax,
   unservedToldMs,
 } from "./limits.ts";
@@ -176,7 +176,7 @@ export class ConnectedWorkers {
     const { store, clock } = this.#deps;
     const readAt = clock.elapsed();
     const before = environmentIds.map((id) => this.#places.get(id)?.changes);
-    const found = await servedLists(store, environmentIds, clock.now() - servingSilenceMs);
+    const found = await servedLists(store, environmentIds, clock.now() - workerSilenceMsMax);
     for (const [at, environmentId] of environmentIds.entries()) {
       const place = this.#places.get(environmentId);
       if (!place || place.changes !== before[at] || place.readAt > readAt) continue;

@@ -5,6 +5,14 @@ import { holderEnding, jobIdOf } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
 import { lostJobsMax, onTheWayMs } from "./limits.ts";
+import type { WorkerRecord } from "./rows.ts";
+
+/** Of a lease: so long may a worker whose held poll ended without an answer be silent. */
+const pollEndShare = 0.15;
+/** Polls of so many workers, or of a quarter of them, that end within so long are no sign of death. */
+const crowdMin = 3;
+const crowdMs = 1_000;
+const endedMax = 10_000;
 
 export interface AbsencesDeps {
   clock: Clock;
@@ -17,6 +25,7 @@ const endingOf = ({ holder }: LeaseTerms): string | undefined =>
   holder === undefined ? undefined : holderEnding(holder);
 
 type WorkerName = { environmentId: string; workerId: string };
+const nameOf = ({ environmentId, workerId }: WorkerName) => `${environmentId}\n${workerId}`;
 
 /**
  * Ends leases before their time where there is a sign that nobody holds them. Only workers that name their
@@ -25,6 +34,10 @@ type WorkerName = { environmentId: string; workerId: string };
 export class Absences {
   readonly #deps: AbsencesDeps;
   readonly #cancels = new Set<() => void>();
+  /** Held polls under way, and those that ended without an answer not long ago. */
+  #polls = 0;
+  #ended: { name: string; at: number }[] = [];
+  #isDrained = false;
 
   constructor(deps: AbsencesDeps) {
     this.#deps = deps;
@@ -38,21 +51,65 @@ export class Absences {
     this.#suspect(worker, terms, { at: this.#deps.clock.now(), ending: undefined });
   }
 
+  /** It said goodbye: that its poll ended says nothing of others. */
+  parted(worker: WorkerName, terms: LeaseTerms): void {
+    this.#ended = this.#ended.filter(({ name }) => name !== nameOf(worker));
+    this.left(worker, terms);
+  }
+
   /** The stream of the process has ended. */
   left(worker: WorkerName, terms: LeaseTerms): void {
     // Leases that it renewed in its last millisecond end too.
     this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }
 
+  /** A poll of the process, held or not: one that is held and ends without an answer is a sign of death. */
+  async during<Answer>(
+    { environmentId, id: workerId, pollEnd }: Pick<WorkerRecord, "environmentId" | "id" | "pollEnd">,
+    terms: LeaseTerms,
+    { holdMs, signal }: { holdMs: number; signal: AbortSignal },
+    poll: Promise<Answer>,
+  ): Promise<Answer> {
+    if (holdMs === 0 || !pollEnd) return poll;
+    this.#polls++;
+    try {
+      return await poll;
+    } finally {
+      this.#polls--;
+      if (signal.aborted) this.#pollEnded({ environmentId, workerId }, terms);
+    }
+  }
+
+  #pollEnded(worker: WorkerName, terms: LeaseTerms): void {
+    if (terms.patienceMs === undefined || this.#isDrained) return;
+    const { clock } = this.#deps;
+    const patienceMs = terms.leaseMs * pollEndShare;
+    const now = clock.elapsed();
+    const kept = this.#ended.filter(({ at }) => now - at <= patienceMs + crowdMs).slice(-endedMax);
+    this.#ended = [...kept, { name: nameOf(worker), at: now }];
+    const crowd = Math.max(crowdMin, this.#polls / 4);
+    const near = () => this.#ended.filter(({ at }) => Math.abs(at - now) <= crowdMs);
+    this.#suspect(
+      worker,
+      { ...terms, patienceMs },
+      // Polls of many that end at once: the way broke, and not they.
+      {
+        ...{ at: clock.now() + 1, ending: endingOf(terms) },
+        unless: () => new Set(near().map(({ name }) => name)).size >= crowd,
+      },
+    );
+  }
+
   #suspect(
     worker: WorkerName,
     { patienceMs, leaseMs }: LeaseTerms,
-    { at, ending }: { at: Instant; ending: string | undefined },
+    { at, ending, unless }: { at: Instant; ending: string | undefined; unless?: () => boolean },
   ): void {
     if (patienceMs === undefined) return;
     const { clock, log, runs } = this.#deps;
     const cancel = clock.after(patienceMs, () => {
       this.#cancels.delete(cancel);
+      if (unless?.()) return;
       runs.endSilent({ ...worker, ending, leaseMs, at }).then(
         (count) => {
           if (count > 0) log.info("worker.leases_ended", { ...worker, count });
@@ -86,6 +143,7 @@ export class Absences {
 
   /** Forgets what was to be looked at. */
   drain(): void {
+    this.#isDrained = true;
     for (const cancel of this.#cancels) cancel();
     this.#cancels.clear();
   }

@@ -223,6 +223,7 @@ const presenceOperations = (workers: Workers) => [
         ...(input.labels && { labels: input.labels }),
         ...(input.version && { version: input.version }),
         ...(input.features && { features: input.features }),
+        ...(input.instance !== undefined && { instance: input.instance }),
         ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
         ...(input.definition_hashes && { definitionHashes: input.definition_hashes }),
       };
@@ -235,6 +236,20 @@ const presenceOperations = (workers: Workers) => [
         ...(input.version?.sdk && { server_version: version }),
         ...toldOf(conflicts),
       };
+    },
+  }),
+  unary({
+    name: "workers.leave",
+    action: "functions:invoke",
+    summary:
+      "A worker's goodbye: it is listed nowhere any more. Of another process of its name it changes nothing.",
+    input: Type.Object({ workerId, ...leaseFields }),
+    about,
+    output: Status,
+    rest: "DELETE /api/v1/workers/{workerId}",
+    async handle(input, call) {
+      await workers.leave(call.environmentId, input.workerId, workers.leaseTerms(input));
+      return { status: "ok" };
     },
   }),
   unary({

@@ -51,6 +51,8 @@ export interface Workers {
     workerId: string,
     input: { activeJobs?: number; jobIds: readonly string[]; terms?: LeaseTerms },
   ): Promise<string[]>;
+  /** The worker ends in order. Of another process that has its name by now nothing changes. */
+  leave(environmentId: string, workerId: string, terms: LeaseTerms): Promise<void>;
   list(environmentId: string): Promise<LiveWorker[]>;
   /** Waits up to the hold time for a first job. */
   poll(

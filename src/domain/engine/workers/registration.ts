@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
+import { holderOf } from "../jobs/rules.ts";
 import { leaseFields } from "./lease-terms.ts";
 import {
   clockOffMsMax,
@@ -46,7 +47,7 @@ export const Registration = Type.Object(
     features: Type.Optional(
       Type.Array(Type.String({ maxLength: 100 }), {
         maxItems: 100,
-        description: "What the worker understands beyond the common protocol: `compensation`.",
+        description: "What the worker understands beyond the common protocol: `compensation`, `poll-end`.",
       }),
     ),
     clock_ms: Type.Optional(
@@ -69,8 +70,10 @@ export interface RegisterWorkerInput {
   maxConcurrentJobs?: number;
   labels?: Record<string, string>;
   version?: { sdk?: string; runtime?: string };
-  /** What it understands beyond the common protocol: `compensation`. Other words are ignored. */
+  /** What it understands beyond the common protocol: `compensation`, `poll-end`. Other words are ignored. */
   features?: readonly string[];
+  /** What tells its process from others that have its name. */
+  instance?: string;
   /** Its clock when it sent this, in milliseconds since 1970. */
   clockMs?: number;
   /** By function: `definition_hash` as RegisterFunction answered it. */
@@ -105,6 +108,8 @@ export function readRegistration(
     compensates: input.features?.includes("compensation") ?? false,
     clockOffMs: clockOff(input.clockMs, now),
     definitionHashes: readHashes(input),
+    holder: input.instance === undefined ? null : holderOf(input.instance),
+    pollEnd: input.features?.includes("poll-end") ?? false,
   };
 }
 

@@ -35,7 +35,7 @@ export interface WorkerRegistryDeps {
   unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
   frames: WorkerFrames;
   serving: Pick<ConnectedWorkers, "changed" | "refresh" | "conflictsOf" | "forgetEnvironment">;
-  /** Tells the other nodes that a worker of the environment registered; a hint that may be lost. */
+  /** Tells the other nodes that a worker of the environment came or went; a hint that may be lost. */
   publishRegistered: (environmentId: string) => void;
   log: Log;
   disconnects: Counter;
@@ -183,14 +183,29 @@ export class WorkerRegistry {
   async forget(worker: rows.WorkerRecord): Promise<void> {
     const gone = await this.#deps.store.write((session) => rows.forgetWorker(session, worker));
     this.#records.delete(keyOf(worker));
-    const { environmentId, id: workerId } = worker;
-    if (gone > 0) this.#deps.frames.disconnected({ environmentId, workerId });
+    if (gone > 0) this.#left(worker);
   }
 
-  /** Deletes the rows of workers without a heartbeat for twice `workerSilenceMsMax`. */
+  /** The worker says goodbye. */
+  async leave(worker: WorkerKey & { holder: string | null }): Promise<void> {
+    const gone = await this.#deps.store.write((session) => rows.partFrom(session, worker));
+    if (gone === 0) return;
+    this.#records.delete(keyOf(worker));
+    this.#heartbeats.delete(keyOf(worker));
+    this.#left(worker);
+  }
+
+  #left({ environmentId, id: workerId }: WorkerKey): void {
+    const { frames, serving, publishRegistered } = this.#deps;
+    frames.disconnected({ environmentId, workerId });
+    serving.changed(environmentId);
+    publishRegistered(environmentId);
+  }
+
+  /** Deletes the rows of workers without a heartbeat for `workerSilenceMsMax`. */
   async forgetSilent(write: Store["write"]): Promise<void> {
     const { clock, disconnects, frames } = this.#deps;
-    const before = clock.now() - 2 * workerSilenceMsMax;
+    const before = clock.now() - workerSilenceMsMax;
     const gone = await write((session) => rows.forgetSilent(session, before));
     disconnects.add(gone.length);
     for (const { environment_id: environmentId, id: workerId } of gone)

@@ -21,6 +21,10 @@ export interface WorkerRecord {
   clockOffMs: number | null;
   /** By function, what tells the definition that it serves from others; null when it does not say. */
   definitionHashes: Record<string, string> | null;
+  /** The mark of its process (`holderOf`); null when it does not name one. */
+  holder: string | null;
+  /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
+  pollEnd: boolean;
 }
 
 interface WorkerRow {
@@ -39,21 +43,24 @@ interface WorkerRow {
   compensates: number;
   clock_off_ms: number | null;
   definition_hashes: string | null;
+  holder: string | null;
+  poll_end: number;
 }
 
 export async function upsertWorker(session: Session, worker: WorkerRecord): Promise<void> {
   await session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime, transport,
-      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms, definition_hashes)
+      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms, definition_hashes, holder, poll_end)
     VALUES (${worker.environmentId}, ${worker.id}, ${worker.hostname}, ${JSON.stringify(worker.functionIds)},
       ${JSON.stringify(worker.labels)}, ${worker.sdk}, ${worker.runtime}, ${worker.transport}, ${worker.maxConcurrent},
       ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt},
       ${worker.compensates ? 1 : 0}, ${worker.clockOffMs},
-      ${worker.definitionHashes && JSON.stringify(worker.definitionHashes)})
+      ${worker.definitionHashes && JSON.stringify(worker.definitionHashes)}, ${worker.holder}, ${worker.pollEnd ? 1 : 0})
     ON CONFLICT (environment_id, id) DO UPDATE SET hostname = excluded.hostname, function_ids = excluded.function_ids,
       labels = excluded.labels, sdk = excluded.sdk, runtime = excluded.runtime, transport = excluded.transport,
       max_concurrent = excluded.max_concurrent, registered_at = excluded.registered_at,
       last_heartbeat_at = excluded.last_heartbeat_at, compensates = excluded.compensates,
-      clock_off_ms = excluded.clock_off_ms, definition_hashes = excluded.definition_hashes`);
+      clock_off_ms = excluded.clock_off_ms, definition_hashes = excluded.definition_hashes,
+      holder = excluded.holder, poll_end = excluded.poll_end`);
 }
 
 export async function getWorker(
@@ -102,6 +109,14 @@ export const forgetSilent = (
 ): Promise<{ environment_id: string; id: string }[]> =>
   session.all(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before} RETURNING environment_id, id`);
 
+/** Deletes the row of a worker that says goodbye, unless another process has its name by now. */
+export const partFrom = (
+  session: Session,
+  { environmentId, id, holder }: { environmentId: string; id: string; holder: string | null },
+): Promise<number> =>
+  session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
+    AND COALESCE(holder, ${holder ?? ""}) = ${holder ?? ""}`);
+
 /** Deletes the row of a worker whose stream has ended, unless the worker has registered again since. */
 export async function forgetWorker(
   session: Session,
@@ -129,5 +144,7 @@ function toWorker(row: WorkerRow): WorkerRecord {
     clockOffMs: row.clock_off_ms,
     definitionHashes:
       row.definition_hashes === null ? null : (JSON.parse(row.definition_hashes) as Record<string, string>),
+    holder: row.holder,
+    pollEnd: row.poll_end === 1,
   };
 }

@@ -165,6 +165,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       return deps.serving.conflictsOf(worker);
     },
 
+    async leave(environmentId, workerId, terms) {
+      await registry.leave({ environmentId, id: workerId, holder: terms.holder ?? null });
+      absences.parted({ environmentId, workerId }, terms);
+    },
+
     list: (environmentId) => registry.listAlive(environmentId),
 
     async poll(environmentId, workerId, wanted, signal, rights) {
@@ -206,7 +211,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
         Promise.all(
           input.acks.map((sent) => reports.resultOf(sent.job_id, reports.ack(environmentId, sent))),
         ),
-        dispatcher.poll(pollRequest(worker, options, rights)),
+        absences.during(worker, input.terms, options, dispatcher.poll(pollRequest(worker, options, rights))),
       ]);
       return { results, acked, jobs: assigned(worker, jobs) };
     },

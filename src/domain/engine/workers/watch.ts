@@ -20,7 +20,7 @@ export function watchWorkers({
 }): Counter {
   const connected = metrics.gauge({
     name: "svc_workers_connected",
-    help: "Workers of the whole installation that were heard of in the last five minutes.",
+    help: "Workers of the whole installation that were heard of in the last 90 seconds.",
   })();
   const countAlive = cachedQuery({
     clock,
@@ -31,6 +31,6 @@ export function watchWorkers({
   metrics.beforeReading(async () => connected.set(await countAlive()));
   return metrics.counter({
     name: "svc_worker_disconnects_total",
-    help: "Streams of workers that ended, and workers forgotten after ten minutes without a heartbeat; counted by the node that saw it.",
+    help: "Streams of workers that ended, and workers forgotten after 90 seconds without a heartbeat; counted by the node that saw it.",
   })();
 }
