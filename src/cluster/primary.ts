@@ -28,12 +28,7 @@ export interface PrimaryWatchDeps {
   lookAround(): Promise<void>;
 }
 
-export interface PrimaryWatch {
-  /** Asked once, before this node listens: what the others know. */
-  askOthers(): Promise<void>;
-  /** The tick of loop `store.primary`. */
-  lookOnce(): Promise<void>;
-}
+export type PrimaryWatch = ReturnType<typeof watchPrimary>;
 
 /** At its start a node waits this long for the bus: without the bus it could accept events on an old primary, and they would be lost. */
 const connectMs = 1_000;
@@ -46,14 +41,7 @@ const correctMs = 1_000;
  * Nodes tell each other the newest primary: one that is connected to a stray old primary drops it when it hears, within the
  * time of a message where the bus is up, and within a tick where its URL names the other host.
  */
-export function watchPrimary({
-  lineage,
-  bus,
-  clock,
-  log,
-  record,
-  lookAround,
-}: PrimaryWatchDeps): PrimaryWatch {
+export function watchPrimary({ lineage, bus, clock, log, record, lookAround }: PrimaryWatchDeps) {
   const told = bus.channel("store.primary", PrimaryMessage);
   const questions = bus.requests("store.primary.newest", Type.Object({}), PrimaryMessage);
   let recorded = lineage.known?.timeline;
@@ -103,6 +91,7 @@ export function watchPrimary({
   }
 
   return {
+    /** Asked once, before this node listens: what the others know. */
     async askOthers() {
       await connection();
       // This node answers too, and the first answer is taken: it begins to when it has asked.
@@ -114,6 +103,7 @@ export function watchPrimary({
       });
     },
 
+    /** The tick of loop `store.primary`. */
     async lookOnce() {
       tell();
       await lookAround();
