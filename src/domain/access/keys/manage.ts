@@ -24,16 +24,7 @@ export interface KeyInput {
 }
 
 /** Keys as admins of an org, or of the platform, manage them. */
-export interface KeyManagement {
-  create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }>;
-  list(scope: RoleScope): Promise<ListedKey[]>;
-  get(scope: RoleScope, id: string): Promise<ListedKey>;
-  /** Resolves once no node accepts the key any more. */
-  remove(scope: RoleScope, id: string): Promise<void>;
-  /** Gives the key a new text; the old one is refused from then on. */
-  rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }>;
-  setRoles(scope: RoleScope, id: string, roleIds: readonly string[]): Promise<ListedKey>;
-}
+export type KeyManagement = ReturnType<typeof openKeyManagement>;
 
 /** What a change did to a key. */
 export interface KeyChange {
@@ -82,7 +73,7 @@ async function ownRoles(
 }
 
 /** Every change locks the org, then the key, until it commits. */
-export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
+export function openKeyManagement(deps: KeyManagementDeps) {
   const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
 
   async function hold(session: Session, scope: RoleScope, id: string): Promise<HeldKey> {
@@ -118,7 +109,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
   }
 
   return {
-    async create(scope, input, call) {
+    async create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }> {
       const name = readName(input.name);
       const expiresIn =
         input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
@@ -152,11 +143,12 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       return { key, row: made };
     },
 
-    list: async (scope) =>
+    list: async (scope: RoleScope) =>
       (await keysOf(store, scope.orgId)).filter((key) => key.isPlatform === (scope.kind === "platform")),
-    get: async (scope, id) => requireOwn(scope, id, await listedKey(store, id)),
+    get: async (scope: RoleScope, id: string) => requireOwn(scope, id, await listedKey(store, id)),
 
-    async remove(scope, id) {
+    /** Resolves once no node accepts the key any more. */
+    async remove(scope: RoleScope, id: string) {
       const hash = await store.write(async (session) => {
         const { hash, name } = await hold(session, scope, id);
         await keys.removeExactly(session, id, hash);
@@ -166,7 +158,8 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       await forget(hash);
     },
 
-    async rotate(scope, id) {
+    /** Gives the key a new text; the old one is refused from then on. */
+    async rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }> {
       const { key } = keys.make({
         orgId: scope.orgId,
         environmentId: null,
@@ -184,7 +177,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       return { key, row };
     },
 
-    async setRoles(scope, id, wanted) {
+    async setRoles(scope: RoleScope, id: string, wanted: readonly string[]): Promise<ListedKey> {
       const { hash, row } = await store.write(async (session) => {
         const { hash } = await hold(session, scope, id);
         const roleIds = await readRoles(session, scope, wanted);

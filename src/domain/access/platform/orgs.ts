@@ -12,14 +12,7 @@ export interface PlatformOrg {
 }
 
 /** Orgs as the platform sees them, without its own. */
-export interface PlatformOrgs {
-  /** Oldest first. */
-  list(): Promise<PlatformOrg[]>;
-  get(id: string): Promise<PlatformOrg>;
-  /** The org's row only: no project, no environment. */
-  create(name: string): Promise<PlatformOrg>;
-  delete(id: string): Promise<void>;
-}
+export type PlatformOrgs = ReturnType<typeof openPlatformOrgs>;
 
 /** Creating and deleting an org with everything in it. */
 export interface OrgWrites {
@@ -43,11 +36,12 @@ const toOrg = (row: PlatformOrgRow): PlatformOrg => ({
   updatedAt: row.updated_at,
 });
 
-export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }): PlatformOrgs {
+export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }) {
   return {
+    /** The org's row only: no project, no environment. */
     create: writes.create,
 
-    async get(id) {
+    async get(id: string): Promise<PlatformOrg> {
       const row =
         id === platformOrgId
           ? undefined
@@ -56,14 +50,15 @@ export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgW
       return toOrg(row);
     },
 
-    async list() {
+    /** Oldest first. */
+    async list(): Promise<PlatformOrg[]> {
       const rows = await store.all<PlatformOrgRow>(
         sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
       );
       return rows.map(toOrg);
     },
 
-    async delete(id) {
+    async delete(id: string) {
       if (id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
       await writes.remove(id);
     },

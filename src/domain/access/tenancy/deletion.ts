@@ -16,17 +16,7 @@ export interface EnvironmentFrame {
   payload: { id: string; name: string; projectId: string | null; timestamp: string };
 }
 
-export interface Deletion {
-  environment(id: string): Promise<void>;
-  /** Deletes the project with its environments; another org's project looks like none. */
-  project(id: string, orgId: string): Promise<void>;
-  /** Deletes the org with everything it has. */
-  org(id: string): Promise<void>;
-  /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
-  followOnce(): Promise<void>;
-  /** The hint of another node that it deleted some. */
-  onDeletedElsewhere(environments: readonly rows.DeletedEnvironment[]): void;
-}
+export type Deletion = ReturnType<typeof openDeletion>;
 
 export interface DeletionDeps {
   store: Store;
@@ -50,7 +40,7 @@ const hintedMax = 100;
 const keysAtOnce = 16;
 
 /** Locks go from the top: the org, its projects, their environments, then the rows in these. */
-export function openDeletion(deps: DeletionDeps): Deletion {
+export function openDeletion(deps: DeletionDeps) {
   const { store, clock } = deps;
   const noticed = new Set<string>();
 
@@ -97,10 +87,12 @@ export function openDeletion(deps: DeletionDeps): Deletion {
   }
 
   return {
+    /** The hint of another node that it deleted some. */
     onDeletedElsewhere: notice,
+    /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
     followOnce: async () => notice(await rows.deletedSince(store, clock.now() - lookBackMs)),
 
-    environment: (id) =>
+    environment: (id: string) =>
       remove(async (session, at) => {
         if (id === rules.defaultEnvironmentId)
           throw invalid("id", "the default environment cannot be deleted");
@@ -109,7 +101,8 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         return gone;
       }),
 
-    project: (id, orgId) =>
+    /** Deletes the project with its environments; another org's project looks like none. */
+    project: (id: string, orgId: string) =>
       remove(async (session, at) => {
         if ((await holdProject(session, id))?.orgId !== orgId) throw missing("project", id);
         if (id === rules.defaultProjectId) throw invalid("id", "the default project cannot be deleted");
@@ -120,7 +113,8 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         return gone;
       }),
 
-    org: (id) =>
+    /** Deletes the org with everything it has. */
+    org: (id: string) =>
       remove(async (session, at) => {
         if (id === rules.defaultOrgId || id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
         if (!(await holdOrg(session, id))) throw missing("org", id);

@@ -7,18 +7,7 @@ import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
 
-export interface Purge {
-  /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */
-  duty: {
-    duty: "retention";
-    name: string;
-    about: string;
-    everyMs: number;
-    tick(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  };
-  /** How many deleted environments may still have rows. */
-  backlog(): Promise<number>;
-}
+export type Purge = ReturnType<typeof openPurge>;
 
 export interface PurgeDeps {
   store: Store;
@@ -62,7 +51,7 @@ function watchBacklog(
   metrics.beforeReading(async () => purging.set(await count()));
 }
 
-export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
+export function openPurge({ store, clock, metrics }: PurgeDeps) {
   const { runsAtOnce } = paces[store.engine];
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
   watchBacklog({ clock, metrics }, backlog);
@@ -169,7 +158,9 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   }
 
   return {
+    /** How many deleted environments may still have rows. */
     backlog,
+    /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */
     duty: {
       duty: "retention",
       name: "tenancy.purge",
