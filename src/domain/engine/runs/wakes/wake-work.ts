@@ -32,16 +32,10 @@ const leasePardonMs = 3_000;
 /** What is still due then is moved by the next look: the sweeper does other work behind it. */
 const moveMsMax = 5_000;
 
-export interface Wakes {
-  /** Moves what is due, at `from` or later, for `moveMsMax` at most. */
-  moveDue(from: Instant | undefined): Promise<unknown>;
-  isPardoning(): boolean;
-  /** Ends leases that were not renewed; answers how many. */
-  endSilent(silence: Silence): Promise<number>;
-}
+export type Wakes = ReturnType<typeof openWakes>;
 
 /** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
-export function openWakes(deps: WakesDeps): Wakes {
+export function openWakes(deps: WakesDeps) {
   const { store, clock, log, matcher, states, onQueued, onFailed, onSilent } = deps;
   const startedAt = clock.now();
   const isPardoning = () => clock.now() < startedAt + leasePardonMs;
@@ -121,10 +115,12 @@ export function openWakes(deps: WakesDeps): Wakes {
   });
 
   return {
-    moveDue: (from) =>
+    /** Moves what is due, at `from` or later, for `moveMsMax` at most. */
+    moveDue: (from: Instant | undefined): Promise<unknown> =>
       roundRobin([wakesFrom(from), timeoutsFrom(from)], { clock, limit: wakeSliceMax, msMax: moveMsMax }),
     isPardoning,
-    async endSilent(silence) {
+    /** Ends leases that were not renewed; answers how many. */
+    async endSilent(silence: Silence): Promise<number> {
       let count = 0;
       for (;;) {
         const ended = await store.write((session) => endSilent(session, silence, clock.now()));

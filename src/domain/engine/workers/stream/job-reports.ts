@@ -30,19 +30,12 @@ export interface JobReportsOptions {
 }
 
 /** Commits the steps and the last report of one job in order, many steps in one transaction. */
-export interface JobReports {
-  add(step: SentStep): void;
-  /** The last report; commits the steps that are not stored yet with it. */
-  end(report: ReportBody): void;
-  readonly over: boolean;
-  /** Resolves once nothing waits to be stored. */
-  settled(): Promise<void>;
-}
+export type JobReports = ReturnType<typeof openJobReports>;
 
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
-export function openJobReports(options: JobReportsOptions): JobReports {
+export function openJobReports(options: JobReportsOptions) {
   const { jobId, fence, clock, log, submit, signal } = options;
   const unsent: SentStep[] = [];
   let storedCount = options.stepBase;
@@ -124,16 +117,18 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     get over() {
       return over || last !== undefined;
     },
-    add(step) {
+    add(step: SentStep) {
       if (over || last) return options.onRemoved([step]);
       unsent.push(step);
       start();
     },
-    end(report) {
+    /** The last report; commits the steps that are not stored yet with it. */
+    end(report: ReportBody) {
       if (over || last) return options.onRemoved([report]);
       last = report;
       start();
     },
+    /** Resolves once nothing waits to be stored. */
     settled: async () => {
       while (sending) await sending;
     },

@@ -22,17 +22,13 @@ export interface StreamPollerOptions {
 }
 
 /** Holds polls in the name of the worker of one stream, and polls again as slots become free. */
-export interface StreamPoller {
-  poll(): void;
-  /** No poll for `ms`; the next `look` of the stream polls again. */
-  pause(ms: number): void;
-}
+export type StreamPoller = ReturnType<typeof openStreamPoller>;
 
 /** The second poll asks for slots that became free while the first was held. */
 const pollsMax = 2;
 const holdMs = 30_000;
 
-export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
+export function openStreamPoller(options: StreamPollerOptions) {
   const { clock, log, dispatcher, worker, rights, signal, free, onJobs } = options;
   const { leaseMs, holder } = options.terms;
   let polls = 0;
@@ -76,5 +72,5 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     void pollOnce(available);
   }
 
-  return { poll, pause };
+  return { poll /** No poll for `ms`; the next `look` of the stream polls again. */, pause };
 }
