@@ -42,18 +42,7 @@ export interface GroupChange {
   dueAt?: Instant;
 }
 
-export interface Acks {
-  /**
-   * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
-   * it.
-   */
-  ack(said: Ack): Promise<void>;
-  /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
-  sent(held: HeldDelivery): Promise<void>;
-  /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
-  unsent(held: HeldDelivery): Promise<void>;
-  drain(): Promise<void>;
-}
+export type Acks = ReturnType<typeof openAcks>;
 
 export interface AcksDeps {
   store: Store;
@@ -174,7 +163,7 @@ function decideAck(ack: Ack, { target, row, changes, now }: AckDecision): ItemOu
  * their keys, so that two nodes cannot deadlock, then decides every item, then writes all changes in two
  * statements.
  */
-export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
+export function openAcks({ store, clock, watch, onChanged }: AcksDeps) {
   const queue = flushQueue<AckItem, void>({
     name: "groups.settle",
     clock,
@@ -190,9 +179,15 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
   });
 
   return {
-    ack: (said) => queue.submit({ said }),
-    sent: (held) => queue.submit({ sent: held }),
-    unsent: (held) => queue.submit({ unsent: held }),
+    /**
+     * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
+     * it.
+     */
+    ack: (said: Ack) => queue.submit({ said }),
+    /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
+    sent: (held: HeldDelivery) => queue.submit({ sent: held }),
+    /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
+    unsent: (held: HeldDelivery) => queue.submit({ unsent: held }),
     drain: queue.drain,
   };
 }

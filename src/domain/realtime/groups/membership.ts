@@ -26,34 +26,24 @@ export interface JoinedMember {
  * The members of consumer groups at this node: joining, heartbeats, and removal of silent members of any
  * node.
  */
-export interface GroupMembership {
-  /** The caller must have permitted the pattern of `group` as it is given here. */
-  join(
-    group: GroupRow,
-    who: { consumerId: string; clientId: string },
-    subscriber: GroupSubscriber,
-  ): Promise<JoinedMember>;
-  /** There may be room in these groups, or something due. */
-  noteChanges(changes: readonly GroupChange[]): void;
-  /** Takes up a change of the group, when it has members here. */
-  lookAt(key: GroupKey): Promise<void>;
-  /** Takes up changes of every group that has members here. */
-  refreshOnce(): Promise<void>;
-  lookOnce(): Promise<{ againInMs?: number }>;
-  settled(): Promise<void>;
-}
+export type GroupMembership = ReturnType<typeof openGroupMembership>;
 
 export interface GroupMembershipDeps extends LocalReadersDeps {
   ids: Ids;
   nodeId: string;
 }
 
-export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership {
+export function openGroupMembership(deps: GroupMembershipDeps) {
   const { store, clock } = deps;
   const readers = new LocalReaders(deps);
 
   return {
-    async join(group, who, subscriber) {
+    /** The caller must have permitted the pattern of `group` as it is given here. */
+    async join(
+      group: GroupRow,
+      who: { consumerId: string; clientId: string },
+      subscriber: GroupSubscriber,
+    ): Promise<JoinedMember> {
       // Read the monotonic clock first, so that the member is never taken for fresher than other nodes see
       // it.
       const began = clock.elapsed();
@@ -75,7 +65,8 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
       return { group, id: row.id, stop: () => readers.leave(reader, member) };
     },
 
-    noteChanges(changes) {
+    /** There may be room in these groups, or something due. */
+    noteChanges(changes: readonly GroupChange[]) {
       for (const { groupId, dueAt } of changes) {
         const reader = readers.find(groupId);
         if (dueAt === undefined) reader?.look();
@@ -83,15 +74,17 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
       }
     },
 
-    lookAt({ environment_id, namespace, name }) {
+    /** Takes up a change of the group, when it has members here. */
+    lookAt({ environment_id, namespace, name }: GroupKey) {
       const isMeant = ({ group }: GroupReader) =>
         group.environment_id === environment_id && group.namespace === namespace && group.name === name;
       return readers.refresh(readers.all().filter(isMeant));
     },
 
+    /** Takes up changes of every group that has members here. */
     refreshOnce: () => readers.refresh(readers.all()),
 
-    async lookOnce() {
+    async lookOnce(): Promise<{ againInMs?: number }> {
       await sendHeartbeats(deps, readers.members());
       await keepGroups(deps, readers.all());
       const isOver = !deps.knowsTime() || (await dismissSilent(deps));
