@@ -20,13 +20,7 @@ export interface DeliveryHealth {
   waiting: number;
 }
 
-export interface Recorder {
-  /** Costs the call a line in the spool file; never throws. */
-  observe(call: AuditedCall): void;
-  /** Writes what waits; the tick of loop `audit.flush`. */
-  flushOnce(): Promise<void>;
-  delivery(): DeliveryHealth;
-}
+export type Recorder = ReturnType<typeof openRecorder>;
 
 export interface RecorderDeps {
   clock: Clock;
@@ -45,7 +39,7 @@ const leftAfterMs = 30_000;
 /** A batch that fails this often while the store answers holds a row that the store refuses. */
 const triesMax = 3;
 
-export function openRecorder(deps: RecorderDeps): Recorder {
+export function openRecorder(deps: RecorderDeps) {
   const { clock, ids, log, policy, spool, append, platformOrgId, flushIn } = deps;
   const batches = new Batches({ spool, log });
   const denials = new DenialCap(clock);
@@ -115,7 +109,8 @@ export function openRecorder(deps: RecorderDeps): Recorder {
   }
 
   return {
-    observe(call) {
+    /** Costs the call a line in the spool file; never throws. */
+    observe(call: AuditedCall) {
       try {
         record(call);
       } catch (error) {
@@ -124,6 +119,7 @@ export function openRecorder(deps: RecorderDeps): Recorder {
         log.error("audit.row_lost", { operation: call.operation.name, error });
       }
     },
+    /** Writes what waits; the tick of loop `audit.flush`. */
     async flushOnce() {
       // Flushes never overlap: rows reach the chain in the order of the calls.
       while (flushing) await flushing.catch(() => {});

@@ -23,17 +23,7 @@ export interface KeptDays {
   floor: number;
 }
 
-export interface Retention {
-  /** `not_found` when the environment is gone. */
-  daysOf(environmentId: string): Promise<KeptDays>;
-  setDays(environmentId: string, days: number | null): Promise<KeptDays>;
-  /** Days that an environment's runs are kept; 0: for ever. */
-  runDaysOf(environmentId: string): Promise<number>;
-  /** The tick of `events.expire`, on the node that leads `retention`. */
-  expireEvents(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  /** The tick of `runs.expire`. */
-  expireRuns(write: LeaderWrite): Promise<{ againInMs?: number }>;
-}
+export type Retention = ReturnType<typeof openRetention>;
 
 export interface RetentionDeps {
   store: Store;
@@ -55,7 +45,7 @@ const turnSlicesMax = 20;
 /** After this many deleted rows the tables are analyzed: plans would go by rows that are gone. */
 const analyzeFrom = 10_000;
 
-export function openRetention(deps: RetentionDeps): Retention {
+export function openRetention(deps: RetentionDeps) {
   const { store, clock, log, kept, floorGuards = [], forgetBytes } = deps;
   const expireEventsOf = openEventExpiry({ store, clock, floorGuards, forgetBytes });
   const expireRunsOf = openRunExpiry(deps);
@@ -130,17 +120,21 @@ export function openRetention(deps: RetentionDeps): Retention {
   }
 
   return {
+    /** `not_found` when the environment is gone. */
     daysOf,
 
-    async setDays(environmentId, days) {
+    async setDays(environmentId: string, days: number | null): Promise<KeptDays> {
       await store.write((session) => rows.setDays(session, environmentId, days, clock.now()));
       log.info("retention.set", { environmentId, days });
       return daysOf(environmentId);
     },
 
-    runDaysOf: async (environmentId) =>
+    /** Days that an environment's runs are kept; 0: for ever. */
+    runDaysOf: async (environmentId: string) =>
       (await rows.retentionOf(store, environmentId))?.retention_days ?? inDays(kept.runs),
-    expireEvents: (write) => round("events", write, expireEventsOf, ["events"]),
-    expireRuns: (write) => round("runs", write, expireRunsOf, ["runs", "steps", "run_history"]),
+    /** The tick of `events.expire`, on the node that leads `retention`. */
+    expireEvents: (write: LeaderWrite) => round("events", write, expireEventsOf, ["events"]),
+    /** The tick of `runs.expire`. */
+    expireRuns: (write: LeaderWrite) => round("runs", write, expireRunsOf, ["runs", "steps", "run_history"]),
   };
 }

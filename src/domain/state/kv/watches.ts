@@ -37,14 +37,7 @@ export interface WatchAsk {
   admitted: () => void;
 }
 
-export interface Watches {
-  /** Changes of a bucket in the order of their revisions, until the signal aborts. */
-  watch(bucket: Bucket, ask: WatchAsk): AsyncGenerator<ToldChange>;
-  /** The tick of loop `kv.watches`: asks which watched buckets have changed without a hint. */
-  lookOnce(): Promise<void>;
-  /** Watches that are open at this node. */
-  size(): number;
-}
+export type Watches = ReturnType<typeof openWatches>;
 
 export interface WatchesDeps {
   store: Store;
@@ -65,7 +58,7 @@ function sparingly(store: Store): Store {
   };
 }
 
-export function openWatches(deps: WatchesDeps): Watches {
+export function openWatches(deps: WatchesDeps) {
   const { clock, moved } = deps;
   const feeds = new Map<string, BucketFeed>();
   /** By environment, for as long as it has watchers. */
@@ -141,7 +134,8 @@ export function openWatches(deps: WatchesDeps): Watches {
   }
 
   return {
-    async *watch(bucket, ask) {
+    /** Changes of a bucket in the order of their revisions, until the signal aborts. */
+    async *watch(bucket: Bucket, ask: WatchAsk): AsyncGenerator<ToldChange> {
       const end = await bucketEnd(deps.store, bucket);
       const { after } = ask;
       if (!end) throw missing("bucket", bucket.name);
@@ -156,6 +150,7 @@ export function openWatches(deps: WatchesDeps): Watches {
       }
     },
 
+    /** The tick of loop `kv.watches`: asks which watched buckets have changed without a hint. */
     async lookOnce() {
       const tapped = [...feeds.values()].filter(({ isTapped }) => isTapped);
       for (let from = 0; from < tapped.length; from += watchedSlice) {
@@ -170,6 +165,7 @@ export function openWatches(deps: WatchesDeps): Watches {
       }
     },
 
+    /** Watches that are open at this node. */
     size: () => [...feeds.values()].reduce((sum, { watchers }) => sum + watchers, 0),
   };
 }

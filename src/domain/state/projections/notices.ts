@@ -20,10 +20,7 @@ export interface Moved {
 }
 
 /** Tells of changes after their commit: waits, runners and subscribers, on every node. */
-export interface Notices {
-  changed(change: ProjectionChange): void;
-  saved(saved: Saved): void;
-}
+export type Notices = ReturnType<typeof openNotices>;
 
 export interface NoticesDeps {
   store: Store;
@@ -44,7 +41,7 @@ const segment = (partition: string): string =>
 const standingOf = (row: ProjectionRow): string =>
   JSON.stringify([row.status, row.mode, row.generation, row.error_message, row.updated_at]);
 
-export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps): Notices {
+export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps) {
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
   const waiting = new Set<string>();
   /** What subscribers hear last of a projection is what was read last: two looks at it may overtake each other. */
@@ -123,13 +120,13 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
         });
   }
 
-  const notices: Notices = {
-    changed(change) {
+  const notices = {
+    changed(change: ProjectionChange) {
       const { key } = change;
       moved.publish({ environmentId: key.environment_id, name: key.name });
       noteHealth(change);
     },
-    saved(saved) {
+    saved(saved: Saved) {
       const { held, generation, advanced, hasFailed } = saved;
       const { environment_id, name } = held;
       notices.changed({

@@ -159,22 +159,18 @@ export function eventPositionOf(field: string, seq: number): number {
 }
 
 /** Which events belong to a projection. */
-export interface NameMatcher {
-  /** Literal names. */
-  names: string[];
-  /** What names that a pattern matches begin with; an empty text stands for all names. */
-  prefixes: string[];
-  matches(name: string): boolean;
-}
+export type NameMatcher = ReturnType<typeof eventNamesOf>;
 
-export function eventNamesOf(events: readonly string[]): NameMatcher {
+export function eventNamesOf(events: readonly string[]) {
   const patterns = events.filter((one) => /[*>]/.test(one));
   const names = events.filter((one) => !/[*>]/.test(one));
   const literal = new Set(names);
   return {
+    /** Literal names. */
     names,
+    /** What names that a pattern matches begin with; an empty text stands for all names. */
     prefixes: [...new Set(patterns.map((pattern) => pattern.slice(0, pattern.search(/[*>]/))))],
-    matches: (name) => literal.has(name) || patterns.some((pattern) => matchesPattern(pattern, name)),
+    matches: (name: string) => literal.has(name) || patterns.some((pattern) => matchesPattern(pattern, name)),
   };
 }
 
