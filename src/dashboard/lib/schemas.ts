@@ -3,12 +3,7 @@ import { instantOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
 
 /** One version of an event's schema, without its text. */
-export interface SchemaHeadView {
-  event: string;
-  version: number;
-  description: string;
-  createdAt: number | undefined;
-}
+export type SchemaHeadView = ReturnType<typeof headOf>;
 
 export interface SchemaView extends SchemaHeadView {
   schema: unknown;
@@ -22,7 +17,7 @@ interface SchemaData {
   schema?: unknown;
 }
 
-const headOf = (data: SchemaData): SchemaHeadView => ({
+const headOf = (data: SchemaData) => ({
   ...{ event: data.event_name, version: data.version, description: data.description },
   createdAt: instantOf(data.created_at),
 });

@@ -77,17 +77,12 @@ function fixedCommands(onHelp: () => void): PaletteCommand[] {
 async function search(text: string, signal: AbortSignal): Promise<PaletteCommand[]> {
   const [functions, runs] = await Promise.all([
     may("functions:list")
-      ? rpc<{ functions?: { id: string }[] }>(
-          "SvcService",
-          "ListFunctions",
-          { name: text, limit: foundMax },
-          signal,
-        )
+      ? rpc("SvcService", "ListFunctions", { name: text, limit: foundMax }, signal)
       : { functions: [] },
     may("runs:read") ? listRuns({ search: text }, { limit: foundMax }, signal) : { runs: [] },
   ]);
   return [
-    ...(functions.functions ?? []).map(({ id }) => ({
+    ...(functions.functions ?? []).map(({ id = "" }) => ({
       ...{ key: `function ${id}`, icon: "functions" as const, name: id, note: "Function" },
       act: () => go(hrefOf(["functions", id])),
     })),

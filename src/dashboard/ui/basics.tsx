@@ -7,7 +7,7 @@ import { copy } from "../lib/toasts.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 /** Text of a tenant: isolated, so that its direction stays its own. */
-export const Text = ({ of }: { of: string }) => <bdi>{plain(of)}</bdi>;
+export const Text = ({ of = "" }: { of: string | undefined }) => <bdi>{plain(of)}</bdi>;
 
 export function Button(props: {
   children?: ComponentChildren;

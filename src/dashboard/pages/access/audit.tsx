@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { rest, rpc } from "../../lib/api.ts";
+import { rest } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { address, setQuery } from "../../lib/router.ts";
@@ -53,11 +53,9 @@ async function listAudit({ action, caller, from, to }: AuditFilters, cursor: str
     return { rows: page.events, next: page.next_cursor };
   }
   const asked = { limit: pageRows, action, apiKeyId: caller, fromTimestamp: from, toTimestamp: to, cursor };
-  const page = await rpc<{ events: AuditEvent[]; next_cursor?: string }>(
-    "AuditService",
-    "GetAuthAuditTrail",
-    asked,
-    signal,
+  const page = await rest<{ events: AuditEvent[]; next_cursor?: string }>(
+    "/svc.v1.AuditService/GetAuthAuditTrail",
+    { body: asked, signal },
   );
   return { rows: page.events, next: page.next_cursor };
 }

@@ -13,14 +13,7 @@ const shownCharacters = 400;
 /** Names of events that are offered. */
 const namesMax = 500;
 
-interface TailLine {
-  id: string;
-  name: string;
-  at: number | undefined;
-  text: string;
-}
-
-const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame): TailLine => ({
+const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame) => ({
   id: eventId,
   name: topic.slice(topic.indexOf(":") + 1),
   at: instantOf(meta?.timestamp),

@@ -283,7 +283,7 @@ function InvokeDialog({ shown, onClose }: { shown: FunctionView; onClose: () => 
   const [text, setText] = useState("{}");
   const submit = async () => {
     const dataValue = parsedJson(text, "input");
-    const { runId } = await rpc<{ runId: string }>("SvcService", "InvokeFunction", {
+    const { runId = "" } = await rpc("SvcService", "InvokeFunction", {
       ...{ functionId: shown.id, dataValue },
     });
     toast("done", "Run started");

@@ -109,11 +109,9 @@ export function GroupDialog({ of, onClose }: { of?: GroupView; onClose: () => vo
       toast("done", "Group changed");
       return;
     }
-    const made = await rpc<{ namespace: string; name: string }>("PubSubService", "CreateConsumerGroup", {
-      ...{ name, ...settings },
-    });
+    const made = await rpc("PubSubService", "CreateConsumerGroup", { name, ...settings });
     toast("done", "Group created");
-    go(pathOf(made));
+    go(pathOf({ name, ...made, namespace: made.namespace ?? "" }));
   };
   return (
     <FormDialog

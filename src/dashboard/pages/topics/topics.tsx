@@ -63,7 +63,7 @@ export function PublishDialog(props: { topic?: string; onClose: () => void }) {
   const [text, setText] = useState("{}");
   const submit = async () => {
     const dataValue = parsedJson(text, "data");
-    const { sequence } = await rpc<{ sequence: string }>("PubSubService", "Publish", { topic, dataValue });
+    const { sequence } = await rpc("PubSubService", "Publish", { topic, dataValue });
     toast("done", `Published at position ${sequence}`);
     if (props.topic === undefined) go(hrefOf(["topics", topic]));
   };
