@@ -96,9 +96,7 @@ export function IntegrityPage() {
               {value.purging.oldest && (
                 <>
                   {"; the first is "}
-                  <code>
-                    <Text of={value.purging.oldest.id} />
-                  </code>
+                  <Text of={value.purging.oldest.id} in="code" />
                   {`, deleted ${duration(value.purging.oldest.age_ms)} ago`}
                 </>
               )}
@@ -203,11 +201,7 @@ function Rows({ check }: { check: string }) {
 
 function Thing({ check, id }: { check: string; id: string }) {
   const path = pathOf(check, id);
-  const text = (
-    <code>
-      <Text of={id} />
-    </code>
-  );
+  const text = <Text of={id} in="code" />;
   return path ? <a href={hrefOf(path)}>{text}</a> : text;
 }
 

@@ -136,9 +136,7 @@ function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { da
         ))}
       </ul>
       {cluster.issues.map((issue) => (
-        <p key={issue} class="issue">
-          <Text of={issue} />
-        </p>
+        <Text key={issue} of={issue} in="p" class="issue" />
       ))}
     </>
   );

@@ -61,9 +61,7 @@ export function WorkersPage() {
         columns={columns}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="No worker is connected">
-            <p>Runs wait until a worker of their function comes.</p>
-          </Empty>
+          <Empty title="No worker is connected" says="Runs wait until a worker of their function comes." />
         }
       />
       {may("functions:list") && read.value && <Unserved workers={workers} />}
@@ -77,11 +75,7 @@ const columns: readonly Column<WorkerData>[] = [
     of: ({ id, hostname, clock_off_ms = 0 }) => (
       <>
         <Text of={id} />
-        {hostname && (
-          <span class="under">
-            <Text of={hostname} />
-          </span>
-        )}
+        {hostname && <Text of={hostname} in="span" class="under" />}
         {Math.abs(clock_off_ms) > clockOffMsMax && (
           <span class="under warn">{`clock off by ${Math.round(clock_off_ms / 1_000)} s`}</span>
         )}
@@ -93,9 +87,7 @@ const columns: readonly Column<WorkerData>[] = [
     of: ({ function_ids }) => (
       <span class="triggers">
         {function_ids.slice(0, functionsShown).map((functionId) => (
-          <a key={functionId} href={hrefOf(["functions", functionId])}>
-            <Text of={functionId} />
-          </a>
+          <Text key={functionId} of={functionId} href={hrefOf(["functions", functionId])} />
         ))}
         {function_ids.length > functionsShown && (
           <span class="faint">{`${function_ids.length - functionsShown} more`}</span>
@@ -116,9 +108,7 @@ const columns: readonly Column<WorkerData>[] = [
         {Object.entries(labels ?? {})
           .slice(0, functionsShown)
           .map(([name, value]) => (
-            <span key={name} class="under">
-              <Text of={`${name}=${value}`} />
-            </span>
+            <Text key={name} of={`${name}=${value}`} in="span" class="under" />
           ))}
       </>
     ),
@@ -141,9 +131,7 @@ function Unserved({ workers }: { workers: readonly WorkerData[] }) {
       <ul class="plain-list">
         {idle.map(({ id }) => (
           <li key={id}>
-            <a class="grows" href={hrefOf(["functions", id])}>
-              <Text of={id} />
-            </a>
+            <Text of={id} href={hrefOf(["functions", id])} class="grows" />
             <a href={hrefOf(["runs"], { function: id, status: "waiting_for_capacity" })}>Runs that wait</a>
           </li>
         ))}

@@ -174,14 +174,8 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
             onMouseMove={() => setPlace(index)}
           >
             <Icon name={command.icon} />
-            <span class="command-name">
-              <Text of={command.name} />
-            </span>
-            {command.note && (
-              <span class="command-note">
-                <Text of={command.note} />
-              </span>
-            )}
+            <Text of={command.name} in="span" class="command-name" />
+            {command.note && <Text of={command.note} in="span" class="command-note" />}
           </div>
         ))}
         {commands.length === 0 && <p class="faint">Nothing found.</p>}

@@ -92,9 +92,10 @@ export function AuditPage() {
       </search>
       {read.error !== undefined && <Failure error={read.error} onRetry={read.reload} />}
       {read.value?.length === 0 && (
-        <Empty title="Nothing is written down">
-          <p>What callers change is written down within a second. Filters may hide it.</p>
-        </Empty>
+        <Empty
+          title="Nothing is written down"
+          says="What callers change is written down within a second. Filters may hide it."
+        />
       )}
       {read.value && read.value.length > 0 && (
         <ol class="audit">
@@ -138,15 +139,9 @@ function AuditRow({ of }: { of: AuditEvent }) {
         <summary>
           <span class="faint number">{dateTime(instantOf(of.created_at) ?? 0)}</span>
           {payload.decision && <Status of={payload.decision} />}
-          <strong>
-            <Text of={payload.operation ?? event_type} />
-          </strong>
-          <span class="grows">
-            <Text of={payload.resource ?? ""} />
-          </span>
-          <span class="faint">
-            <Text of={who} />
-          </span>
+          <Text of={payload.operation ?? event_type} in="strong" />
+          <Text of={payload.resource ?? ""} in="span" class="grows" />
+          <Text of={who} in="span" class="faint" />
         </summary>
         {isOpen && <JsonView value={of} what="row" />}
       </details>

@@ -86,9 +86,7 @@ function ClusterInside({ of }: { of: ClusterData }) {
   return (
     <>
       {issues.map((issue) => (
-        <p key={issue} class="issue">
-          <Text of={issue} />
-        </p>
+        <Text key={issue} of={issue} in="p" class="issue" />
       ))}
       <Facts
         of={[
@@ -150,13 +148,9 @@ function Nodes(props: {
           name: "Node",
           of: ({ id = "", url = "" }) => (
             <>
-              <code>
-                <Text of={id} />
-              </code>
+              <Text of={id} in="code" />
               {id === answering && <span class="tag">answers</span>}
-              <span class="under">
-                <Text of={url} />
-              </span>
+              <Text of={url} in="span" class="under" />
             </>
           ),
         },
@@ -207,14 +201,7 @@ const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
       keyOf={({ duty }) => duty}
       columns={[
         { name: "Duty", of: ({ duty }) => duty },
-        {
-          name: "Node",
-          of: ({ node_id }) => (
-            <code>
-              <Text of={node_id} />
-            </code>
-          ),
-        },
+        { name: "Node", of: ({ node_id }) => <Text of={node_id} in="code" /> },
         { name: "Epoch", isNumber: true, of: ({ epoch }) => count(epoch) },
         {
           name: "Lease ends",

@@ -37,9 +37,7 @@ export function EndpointLetters() {
           title={endpoint.name || endpoint.id || ""}
           aside={<span class="faint">{counted(endpoint.deadLetters ?? 0, "dead letter")}</span>}
         >
-          <p class="lead">
-            <Text of={endpoint.url} />
-          </p>
+          <Text of={endpoint.url} in="p" class="lead" />
           <Letters endpoint={endpoint} onDone={reload} />
         </Section>
       ))}
@@ -85,12 +83,8 @@ export function Letters(props: { endpoint: { id?: string; deadLetters?: number }
             name: "Event",
             of: ({ eventId = "", eventName }) => (
               <>
-                <a href={hrefOf(["events", eventId])}>
-                  <Text of={eventName} />
-                </a>
-                <code class="under">
-                  <Text of={eventId} />
-                </code>
+                <Text of={eventName} href={hrefOf(["events", eventId])} />
+                <Text of={eventId} in="code" class="under" />
               </>
             ),
           },

@@ -66,9 +66,7 @@ export function OutboxLetters() {
             name: "Event",
             of: ({ event_id }) => (
               <a href={hrefOf(["events", event_id])}>
-                <code>
-                  <Text of={event_id} />
-                </code>
+                <Text of={event_id} in="code" />
               </a>
             ),
           },
@@ -93,9 +91,10 @@ export function OutboxLetters() {
           },
         ]}
         empty={
-          <Empty title="The bus took everything">
-            <p>A message that still cannot be published after its last attempt is kept here.</p>
-          </Empty>
+          <Empty
+            title="The bus took everything"
+            says="A message that still cannot be published after its last attempt is kept here."
+          />
         }
       />
       {shown && (

@@ -36,11 +36,7 @@ export function SourceLetters() {
           of: ({ id, eventName }) => (
             <>
               <code>{id}</code>
-              {eventName && (
-                <span class="under">
-                  <Text of={eventName} />
-                </span>
-              )}
+              {eventName && <Text of={eventName} in="span" class="under" />}
             </>
           ),
         },

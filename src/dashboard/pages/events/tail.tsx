@@ -86,9 +86,7 @@ export function Tail() {
           {lines.map((line) => (
             <li key={line.id} data-event={line.id}>
               <span class="number tail-time">{line.at === undefined ? "" : clockTime(line.at)}</span>
-              <a class="tail-name" href={hrefOf(["events", line.id])}>
-                <Text of={line.name} />
-              </a>
+              <Text of={line.name} href={hrefOf(["events", line.id])} class="tail-name" />
               <code class="tail-data">
                 <bdi>{plain(line.text)}</bdi>
               </code>

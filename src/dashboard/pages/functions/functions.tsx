@@ -99,14 +99,8 @@ export function FunctionsPage() {
               {functions.map((one) => (
                 <tr key={one.id}>
                   <th scope="row">
-                    <a href={hrefOf(["functions", one.id])}>
-                      <Text of={one.name} />
-                    </a>
-                    {one.name !== one.id && (
-                      <code class="under">
-                        <Text of={one.id} />
-                      </code>
-                    )}
+                    <Text of={one.name} href={hrefOf(["functions", one.id])} />
+                    {one.name !== one.id && <Text of={one.id} in="code" class="under" />}
                   </th>
                   <td>
                     <Status of={one.status} />

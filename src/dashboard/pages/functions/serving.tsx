@@ -52,9 +52,10 @@ function Workers({ functionId }: { functionId: string }) {
           },
         ]}
         empty={
-          <Empty title="No connected worker serves it">
-            <p>Its runs are queued until a worker that has its code connects.</p>
-          </Empty>
+          <Empty
+            title="No connected worker serves it"
+            says="Its runs are queued until a worker that has its code connects."
+          />
         }
       />
     </Section>
@@ -93,19 +94,9 @@ function Schedules({ functionId }: { functionId: string }) {
             name: "Cron",
             of: ({ expression, event, error }) => (
               <>
-                <code>
-                  <Text of={expression} />
-                </code>
-                {event && (
-                  <span class="under">
-                    <Text of={event} />
-                  </span>
-                )}
-                {error && (
-                  <span class="under warn">
-                    <Text of={error} />
-                  </span>
-                )}
+                <Text of={expression} in="code" />
+                {event && <Text of={event} in="span" class="under" />}
+                {error && <Text of={error} in="span" class="under warn" />}
               </>
             ),
           },
@@ -178,9 +169,7 @@ function Debounced({ functionId }: { functionId: string }) {
             name: "Newest event",
             of: ({ event_id }) => (
               <a href={hrefOf(["events", event_id])}>
-                <code>
-                  <Text of={event_id} />
-                </code>
+                <Text of={event_id} in="code" />
               </a>
             ),
           },
@@ -239,9 +228,7 @@ function Gathering({ functionId }: { functionId: string }) {
               id && (
                 <>
                   <a href={hrefOf(["events", id])}>
-                    <code>
-                      <Text of={id} />
-                    </code>
+                    <Text of={id} in="code" />
                   </a>
                   <span class="under">
                     <When at={instantOf(first_at)} />

@@ -47,14 +47,11 @@ export function Troubles({ functionId }: { functionId?: string }) {
               {group.count === 0 ? "…" : count(group.count)}
             </a>
             <div class="trouble-text">
-              <a href={hrefOf(["runs", group.sample_run_id])}>
-                <Text of={group.message.slice(0, messageChars) || group.code || "No message"} />
-              </a>
-              {group.frame && (
-                <code class="faint">
-                  <Text of={group.frame.slice(0, messageChars)} />
-                </code>
-              )}
+              <Text
+                of={group.message.slice(0, messageChars) || group.code || "No message"}
+                href={hrefOf(["runs", group.sample_run_id])}
+              />
+              {group.frame && <Text of={group.frame.slice(0, messageChars)} in="code" class="faint" />}
               <span class="faint">
                 <Text of={group.function_id} />
                 {", last "}

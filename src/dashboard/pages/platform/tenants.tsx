@@ -50,9 +50,7 @@ export function TenantsPage() {
             of: ({ id, name }) => (
               <>
                 <Text of={name} />
-                <code class="under">
-                  <Text of={id} />
-                </code>
+                <Text of={id} in="code" class="under" />
               </>
             ),
           },

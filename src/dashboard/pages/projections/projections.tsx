@@ -22,9 +22,7 @@ export function ProjectionsPage() {
       />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value?.length === 0 ? (
-        <Empty title="No projections">
-          <p>A runner registers its projections when it starts.</p>
-        </Empty>
+        <Empty title="No projections" says="A runner registers its projections when it starts." />
       ) : (
         <Scrolling label="Projections">
           <table class="table">
@@ -46,14 +44,8 @@ export function ProjectionsPage() {
               {value?.map((one) => (
                 <tr key={one.name}>
                   <th scope="row">
-                    <a href={hrefOf(["projections", one.name])}>
-                      <Text of={one.name} />
-                    </a>
-                    {one.error && (
-                      <span class="under warn">
-                        <Text of={one.error.slice(0, 200)} />
-                      </span>
-                    )}
+                    <Text of={one.name} href={hrefOf(["projections", one.name])} />
+                    {one.error && <Text of={one.error.slice(0, 200)} in="span" class="under warn" />}
                   </th>
                   <td>
                     <Status of={one.status} />

@@ -113,9 +113,7 @@ const RepairTable = ({ of }: { of: readonly RepairData[] }) => (
               <Progress of={repair} />
             </td>
             <td class="number">{count(totalOf(repair))}</td>
-            <td>
-              <Text of={repair.reason} />
-            </td>
+            <Text of={repair.reason} in="td" />
             <td class="number">
               <When at={instantOf(repair.created_at)} />
             </td>

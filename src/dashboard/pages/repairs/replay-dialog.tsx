@@ -106,11 +106,7 @@ export function ReplayDialog(props: { functionId?: string; onClose: () => void }
       <Check label="Also events that the function has a run of" isChecked={again} onChange={setAgain} />
       <Field label="Reason" value={reason} onInput={setReason} />
       <div aria-live="polite">
-        {error !== undefined && (
-          <p class="form-error">
-            <Text of={messageOf(error)} />
-          </p>
-        )}
+        {error !== undefined && <Text of={messageOf(error)} in="p" class="form-error" />}
         {preview && <Preview of={preview} />}
       </div>
     </FormDialog>
@@ -126,9 +122,7 @@ const Preview = ({ of }: { of: PreviewData }) => (
     <ul class="plain-list">
       {of.samples.slice(0, samplesShown).map(({ event_id, name, at, has_run }) => (
         <li key={event_id}>
-          <span class="grows">
-            <Text of={name} />
-          </span>
+          <Text of={name} in="span" class="grows" />
           {has_run && <span class="tag">has a run</span>}
           <span class="faint">
             <When at={instantOf(at)} />

@@ -53,15 +53,14 @@ function ThingLine({ thing, relation }: { thing: ThingData; relation: string }) 
       <span class="thing-kind">{thing.kind}</span>
       {href ? <a href={href}>{name}</a> : name}
       {thing.entity_id !== undefined && (
-        <a href={hrefOf(["streams", thing.entity_id], { at: `${thing.entity_version}` })}>
-          <Text of={thing.entity_id} />
-        </a>
+        <Text
+          of={thing.entity_id}
+          href={hrefOf(["streams", thing.entity_id], { at: `${thing.entity_version}` })}
+        />
       )}
       {relation && <span class="tag">{relation}</span>}
       {thing.status && <Status of={thing.status} />}
-      <code class="thing-id">
-        <Text of={thing.id} />
-      </code>
+      <Text of={thing.id} in="code" class="thing-id" />
       <span class="faint number">{at === undefined ? "" : dateTime(at)}</span>
     </li>
   );

@@ -22,9 +22,7 @@ export function History({ run, moments }: { run: RunView; moments: readonly Mome
           </a>
           <span class="moment-after number">{`+${duration(at - run.createdAt)}`}</span>
           <code class="moment-type">{type}</code>
-          <span class="moment-text">
-            <Text of={summary || stepName} />
-          </span>
+          <Text of={summary || stepName} in="span" class="moment-text" />
         </li>
       ))}
     </ol>

@@ -41,9 +41,7 @@ export function ToolsPage() {
           {
             name: "Tool",
             of: ({ qualifiedName = "" }) => (
-              <a href={hrefOf(["tools", qualifiedName])}>
-                <Text of={qualifiedName} />
-              </a>
+              <Text of={qualifiedName} href={hrefOf(["tools", qualifiedName])} />
             ),
           },
           { name: "Agent", of: ({ qualifiedName = "" }) => <Text of={agentOf(qualifiedName)} /> },
@@ -51,9 +49,10 @@ export function ToolsPage() {
           { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
         ]}
         empty={
-          <Empty title="No tools">
-            <p>An agent registers its tools, and is called at its address when one is invoked.</p>
-          </Empty>
+          <Empty
+            title="No tools"
+            says="An agent registers its tools, and is called at its address when one is invoked."
+          />
         }
       />
     </div>
@@ -66,9 +65,7 @@ const Scopes = ({ of }: { of: readonly string[] }) =>
   ) : (
     <span class="triggers">
       {of.map((scope) => (
-        <code key={scope}>
-          <Text of={scope} />
-        </code>
+        <Text key={scope} of={scope} in="code" />
       ))}
     </span>
   );

@@ -33,20 +33,9 @@ export function TopicsPage() {
       <ReadTable
         read={read}
         keyOf={({ name }) => name}
-        empty={
-          <Empty title="No topics">
-            <p>The first message of a topic makes it.</p>
-          </Empty>
-        }
+        empty={<Empty title="No topics" says="The first message of a topic makes it." />}
         columns={[
-          {
-            name: "Topic",
-            of: ({ name }) => (
-              <a href={hrefOf(["topics", name])}>
-                <Text of={name} />
-              </a>
-            ),
-          },
+          { name: "Topic", of: ({ name }) => <Text of={name} href={hrefOf(["topics", name])} /> },
           { name: "Messages kept", isNumber: true, of: ({ messages }) => count(messages) },
           { name: "Group members", isNumber: true, of: ({ consumers }) => count(consumers) },
           { name: "Oldest", isNumber: true, of: ({ firstAt }) => <When at={firstAt} /> },
