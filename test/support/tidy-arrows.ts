@@ -103,7 +103,7 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
     "store port": "yes",
   },
   // What the API answers is described once: by `proto/` and by the operations.
-  dashboard: { dashboard: "yes", sdk: "yes", gen: "type", operations: "type", part: "type" },
+  dashboard: { dashboard: "yes", sdk: "yes", gen: "type", operations: "type", wire: "type", part: "type" },
   // Reads its own pages.
   docs: { docs: "yes" },
   // Works on the tree as files.

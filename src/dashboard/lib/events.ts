@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { EventRecord } from "../../domain/log/events/wire.ts";
 import { rest } from "./api.ts";
 import { cutsOf } from "./cuts.ts";
 import { instantOf } from "./format.ts";
@@ -5,20 +7,7 @@ import { instantOf } from "./format.ts";
 /** An event as the pages show it. */
 export type EventView = ReturnType<typeof eventOf>;
 
-interface EventData {
-  id: string;
-  name: string;
-  data: unknown;
-  source: string;
-  version: number;
-  sequence: string;
-  timestamp: string;
-  metadata?: unknown;
-  entity_id?: string;
-  run_id?: string;
-  schema_breach?: string;
-  cut_values?: Parameters<typeof cutsOf>[0];
-}
+type EventData = Static<typeof EventRecord>;
 
 const eventOf = (event: EventData) => ({
   ...{ id: event.id, name: event.name, data: event.data, source: event.source, version: event.version },

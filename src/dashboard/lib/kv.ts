@@ -1,18 +1,10 @@
+import type { Static } from "@sinclair/typebox";
+import type { BucketShape } from "../../domain/state/kv/operations.ts";
 import { rest } from "./api.ts";
 import { queryOf } from "./router.ts";
 
 /** A bucket, as `GET /api/v1/kv/buckets/{bucket}` says. */
-export interface BucketData {
-  name: string;
-  description?: string;
-  ttl_seconds?: number;
-  max_value_size: number;
-  max_bytes?: number;
-  history: number;
-  values: number;
-  bytes: number;
-  created_at: string;
-}
+export type BucketData = Static<typeof BucketShape>;
 
 export interface ValueData {
   key: string;

@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { CheckShape, SchemaShape } from "../../domain/log/schemas/operations.ts";
 import { rest } from "./api.ts";
 import { instantOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
@@ -9,13 +11,7 @@ export interface SchemaView extends SchemaHeadView {
   schema: unknown;
 }
 
-interface SchemaData {
-  event_name: string;
-  version: number;
-  description: string;
-  created_at: string;
-  schema?: unknown;
-}
+type SchemaData = Static<typeof SchemaShape>;
 
 const headOf = (data: SchemaData) => ({
   ...{ event: data.event_name, version: data.version, description: data.description },
@@ -56,21 +52,9 @@ export const registerSchema = (body: {
 }): Promise<unknown> => rest("/api/v1/events/schemas", { body });
 
 /** What one version of a schema would say to recent events. */
-export interface SchemaCheckData {
-  event_name: string;
-  version: number;
-  asserts: boolean;
-  compile_error: string;
-  traffic: readonly { version: number; schema_hash: string; count: number }[];
-  traffic_truncated: boolean;
-}
+export type SchemaCheckData = EnforcementData["schemas"][number];
 
-export interface EnforcementData {
-  mode: "enforce" | "warn" | "off";
-  traffic_window_hours: number;
-  total_schemas: number;
-  schemas: readonly SchemaCheckData[];
-}
+export type EnforcementData = Static<typeof CheckShape>;
 
 export const checkTraffic = (
   asked: { event_name?: string; traffic_window_hours?: string },

@@ -1,4 +1,6 @@
 import { signal } from "@preact/signals";
+import type { Static } from "@sinclair/typebox";
+import type { EnvironmentShape } from "../../domain/access/tenancy/operations.ts";
 import { CallError, rest, setPlatform, whenSignedOut } from "./api.ts";
 import { address } from "./router.ts";
 
@@ -20,11 +22,7 @@ export type SignedState = "unknown" | "signed out" | "signed in" | "expired";
 export const viewer = signal<Viewer | undefined>(undefined);
 export const standing = signal<SignedState>("unknown");
 
-export interface EnvironmentData {
-  id: string;
-  name: string;
-  color?: string;
-}
+export type EnvironmentData = Static<typeof EnvironmentShape>;
 
 export const environments = signal<readonly EnvironmentData[]>([]);
 

@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { CountedShape } from "../../domain/engine/attributes/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count } from "../lib/format.ts";
 import { useLoaded, useNet } from "../lib/hooks.ts";
@@ -7,14 +9,7 @@ import { Button, Empty, Section, Text, When } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ReadTable } from "../ui/table.tsx";
 
-interface AttributeData {
-  name: string;
-  type: string;
-  first_seen_at: string;
-  deleted_at?: string;
-  runs: number;
-  runs_capped: boolean;
-}
+type AttributeData = Static<typeof CountedShape>;
 
 interface AttributesData {
   attributes: AttributeData[];

@@ -1,3 +1,4 @@
+import type { workerJson } from "../../domain/engine/workers/registration.ts";
 import { rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
 import { listFunctions } from "../lib/functions.ts";
@@ -7,19 +8,7 @@ import { may } from "../lib/session.ts";
 import { Empty, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
-export interface WorkerData {
-  id: string;
-  hostname: string;
-  function_ids: string[];
-  labels: Record<string, string>;
-  version: { sdk: string; runtime: string };
-  transport: string;
-  active_jobs: number;
-  max_concurrent: number;
-  registered_at: string;
-  last_heartbeat: string;
-  clock_off_ms?: number;
-}
+export type WorkerData = ReturnType<typeof workerJson>;
 
 export const listWorkers = async (signal: AbortSignal): Promise<WorkerData[]> =>
   (await rest<{ workers: WorkerData[] }>("/api/v1/workers", { signal })).workers;

@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { VerifiedShape } from "../../../domain/record/audit/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
@@ -173,14 +175,7 @@ function AuditFacts() {
   );
 }
 
-interface VerifiedData {
-  valid: boolean;
-  checked: number;
-  head_sequence: number;
-  head_hash: string;
-  broken: { sequence: number; reason: string } | null;
-  next_sequence: number | null;
-}
+type VerifiedData = Static<typeof VerifiedShape>;
 
 /** Checks the chain from its beginning to its end, as many calls as that takes. */
 async function verifyAll(onChecked: (checked: number) => void): Promise<VerifiedData> {

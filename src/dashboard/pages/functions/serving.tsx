@@ -1,3 +1,7 @@
+import type { Static } from "@sinclair/typebox";
+import type { BatchShape } from "../../../domain/engine/batches/operations.ts";
+import type { EntryShape } from "../../../domain/engine/debounce/operations.ts";
+import type { ScheduleOut } from "../../../domain/engine/schedules/operations.ts";
 import { base64url, rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
@@ -62,14 +66,7 @@ function Workers({ functionId }: { functionId: string }) {
   );
 }
 
-interface ScheduleData {
-  expression: string;
-  event?: string;
-  coming: string[];
-  error?: string;
-  fired: number;
-  missed: number;
-}
+type ScheduleData = Static<typeof ScheduleOut>;
 
 function Schedules({ functionId }: { functionId: string }) {
   const read = useLoaded(
@@ -126,16 +123,7 @@ function Schedules({ functionId }: { functionId: string }) {
   );
 }
 
-interface ArmedData {
-  environment_id: string;
-  function_id: string;
-  debounce_key: string;
-  key_kind?: "text" | "value" | "none";
-  event_id: string;
-  period_ms: number;
-  armed_at: string;
-  fires_at: string;
-}
+type ArmedData = Static<typeof EntryShape>;
 
 const armedPath = "/api/v1/debounce/entries";
 
@@ -192,15 +180,7 @@ function Debounced({ functionId }: { functionId: string }) {
   );
 }
 
-interface BatchData {
-  id: string;
-  state: string;
-  events: number;
-  events_max: number;
-  first_event_id?: string;
-  first_at?: string;
-  closes_at: string;
-}
+type BatchData = Static<typeof BatchShape>;
 
 /** Events that wait to start one run together. */
 function Gathering({ functionId }: { functionId: string }) {

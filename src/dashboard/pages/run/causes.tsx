@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { Thing_ } from "../../../domain/record/causality/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { dateTime, instantOf } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
@@ -6,17 +8,7 @@ import { Empty, Failure, Section, Text } from "../../ui/basics.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Status } from "../../ui/status.tsx";
 
-export interface ThingData {
-  kind: string;
-  id: string;
-  name: string;
-  status?: string;
-  at: string;
-  depth: number;
-  /** The stream that an event was appended to, and its version there. */
-  entity_id?: string;
-  entity_version?: number;
-}
+export type ThingData = Static<typeof Thing_>;
 
 /** The answer of `GET /api/v1/causality`. */
 export interface CausalityData {

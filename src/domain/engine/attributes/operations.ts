@@ -14,7 +14,7 @@ const NameShape = Type.Object({
   deleted_at: Type.Optional(time("Its values are going since then; the name goes with the last.")),
 });
 
-const CountedShape = Type.Composite([
+export const CountedShape = Type.Composite([
   NameShape,
   Type.Object({
     runs: Type.Integer({

@@ -59,7 +59,7 @@ const page = {
   cursor: text("Where the page before ended."),
 };
 
-const ItemOut = Type.Object({
+export const ItemOut = Type.Object({
   run_id: said("Id of the run (`run_…`)."),
   function_id: said("Id of its function."),
   outcome: said(`One of ${repairOutcomes.join(", ")}.`),

@@ -16,7 +16,7 @@ const byName = {
 // The service answers with the limit in bytes; this only keeps the document honest.
 const value = Type.String({ description: "Never answered again." });
 
-const SecretShape = Type.Object({
+export const SecretShape = Type.Object({
   name: described(text, "Name of the secret, such as `STRIPE_KEY`."),
   revision: Type.Integer(),
   description: Type.Optional(described(text, "What the secret is for.")),

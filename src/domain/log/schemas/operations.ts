@@ -29,7 +29,10 @@ const head = {
   created_at: instant,
 };
 const SchemaHeadShape = Type.Object(head);
-const SchemaShape = Type.Object({ ...head, schema: Type.Unknown({ description: "The JSON Schema." }) });
+export const SchemaShape = Type.Object({
+  ...head,
+  schema: Type.Unknown({ description: "The JSON Schema." }),
+});
 
 const Register = Type.Object({
   event_name: eventName,
@@ -203,7 +206,7 @@ const ModeShape = Type.Object({
 });
 const encodeMode = (mode: string) => ({ status: 200, body: { mode } });
 
-const CheckShape = Type.Object({
+export const CheckShape = Type.Object({
   mode: described(Mode, "`enforce` (refuses), `warn` (writes and marks) or `off`."),
   traffic_window_hours: described(whole, "Events of so many hours were counted."),
   total_schemas: described(whole, "How many schemas there are, also those left out."),

@@ -54,7 +54,7 @@ function orgOf(call: Call, named: string | undefined): string {
 const present = (name: string, value: string) => (value === "" ? {} : { [name]: value });
 
 const row = Type.Integer();
-const VerifiedShape = Type.Object({
+export const VerifiedShape = Type.Object({
   org_id: text,
   valid: Type.Boolean({ description: "Whether every row that was checked is what was written." }),
   checked: described(row, "How many rows were checked, at most 200,000."),

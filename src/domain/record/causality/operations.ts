@@ -25,7 +25,7 @@ const Named = (about: string, ...examples: string[]) =>
 const eventId = "evt_01kf3m8q4v7x2n9t5c6b1d0e8g";
 const runId = "run_01kf3m8q4v7x2n9t5c6b1d0e8g";
 
-const Thing_ = Type.Object({
+export const Thing_ = Type.Object({
   kind: Named(`One of ${causalKinds.join(", ")}.`, "event"),
   id: Named("Id of the thing, as requests name it.", eventId),
   name: Named(

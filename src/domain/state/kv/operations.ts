@@ -29,7 +29,7 @@ const purge = Type.Optional(
   Type.Boolean({ description: "Whether the values before it are deleted as well." }),
 );
 
-const BucketShape = Type.Object({
+export const BucketShape = Type.Object({
   name: Type.String({ description: "Name of the bucket." }),
   description: Type.Optional(Type.String({ description: "What the bucket is for." })),
   ttl_seconds: Type.Optional(
