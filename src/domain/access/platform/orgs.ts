@@ -1,15 +1,9 @@
 import { platformOrgId } from "../../../access/gate.ts";
-import type { Instant } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 
-export interface PlatformOrg {
-  id: string;
-  name: string;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+export type PlatformOrg = ReturnType<typeof toOrg>;
 
 /** Orgs as the platform sees them, without its own. */
 export type PlatformOrgs = ReturnType<typeof openPlatformOrgs>;
@@ -29,7 +23,7 @@ interface PlatformOrgRow {
 
 const fields = sql.raw("id, name, created_at, updated_at");
 
-const toOrg = (row: PlatformOrgRow): PlatformOrg => ({
+const toOrg = (row: PlatformOrgRow) => ({
   id: row.id,
   name: row.name,
   createdAt: row.created_at,

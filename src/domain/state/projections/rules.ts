@@ -26,17 +26,7 @@ export type ProjectionStatus = (typeof projectionStatuses)[number];
 export const globalPartition = "__global__";
 
 /** What a runner registers, checked. */
-export interface ProjectionDefinition {
-  name: string;
-  mode: ProjectionMode;
-  /** Event names, or patterns of them. */
-  events: string[];
-  /** Empty: one partition. */
-  partitionPath: string;
-  version: number;
-  /** Its states are kept as they were. */
-  isRecording: boolean;
-}
+export type ProjectionDefinition = ReturnType<typeof definitionOf>;
 
 export interface DefinitionInput {
   name: string;
@@ -84,7 +74,7 @@ export function partitionPathOf(given: string | undefined): string {
 }
 
 /** Throws an `invalid_argument` that names the field. */
-export function definitionOf(input: DefinitionInput): ProjectionDefinition {
+export function definitionOf(input: DefinitionInput) {
   const { events, version = 0 } = input;
   const mode = input.mode || "managed";
   if (!isMode(mode) || !runnerModes.includes(mode))
@@ -99,9 +89,12 @@ export function definitionOf(input: DefinitionInput): ProjectionDefinition {
   return {
     name: requireProjectionName("name", input.name),
     mode,
+    /** Event names, or patterns of them. */
     events: [...new Set(events)],
+    /** Empty: one partition. */
     partitionPath: partitionPathOf(input.partitionKey),
     version: version === 0 ? 1 : version,
+    /** Its states are kept as they were. */
     isRecording: input.recording === true,
   };
 }
