@@ -1,9 +1,7 @@
 import type { Hold } from "../bus/bus.ts";
-import type { Clock } from "../kit/clock.ts";
 import { nameKeptMs } from "../kit/limits.ts";
-import type { Log } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { Basics, Session, Store } from "../store/store.ts";
 import { clockUncertaintyMsMax } from "./time-base.ts";
 
 /** Which node does the duties that only one may do at a time. */
@@ -16,12 +14,8 @@ export interface LeaderRow {
   lease_until: number;
 }
 
-export interface LeadershipDeps {
-  store: Store;
+export interface LeadershipDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   bus: { hold(name: string): Promise<Hold>; release(name: string): Promise<void> };
-  clock: Clock;
-  log: Log;
-  nodeId: string;
   duties: readonly string[];
   uncertaintyMs: () => number;
 }

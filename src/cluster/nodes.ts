@@ -1,7 +1,7 @@
 import type { Presence } from "../bus/bus.ts";
 import type { Clock, Instant } from "../kit/clock.ts";
 import { sql } from "../kit/sql.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { Basics, Session } from "../store/store.ts";
 
 /** A node without a heartbeat for this long is no longer listed. */
 const nodeForgottenMs = 60 * 60 * 1000;
@@ -31,11 +31,8 @@ export interface NodeRecord {
 
 export type Nodes = ReturnType<typeof openNodes>;
 
-export interface ClusterNodesDeps {
-  store: Store;
-  clock: Clock;
+export interface ClusterNodesDeps extends Basics<"store" | "clock" | "nodeId"> {
   bus: { present(): readonly Presence[] };
-  nodeId: string;
   version: string;
   url: () => string;
   facts: () => NodeFacts;

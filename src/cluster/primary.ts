@@ -1,7 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import type { Bus } from "../bus/bus.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
+import type { Basics } from "../store/store.ts";
 
 const PrimaryMessage = Type.Object({
   system: Type.String(),
@@ -17,11 +16,9 @@ interface KnownPrimary {
   onNewer(listener: (server: ToldPrimary) => void): void;
 }
 
-export interface PrimaryWatchDeps {
+export interface PrimaryWatchDeps extends Basics<"clock" | "log"> {
   lineage: KnownPrimary;
   bus: Pick<Bus, "channel" | "requests" | "connected" | "onConnection">;
-  clock: Clock;
-  log: Log;
   /** Writes it into the database. */
   record(server: ToldPrimary): Promise<unknown>;
   /** Asks the hosts that are not in use. */

@@ -1,7 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Call } from "../../../kit/operation.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { Tenancy } from "../tenancy/service.ts";
 import { countKeys, type HeldKey, keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
@@ -34,9 +33,7 @@ export interface KeyChange {
   role_ids?: readonly string[];
 }
 
-export interface KeyManagementDeps {
-  store: Store;
-  clock: Clock;
+export interface KeyManagementDeps extends Basics<"store" | "clock"> {
   keys: Keys;
   roles: Pick<Roles, "require" | "known">;
   tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;

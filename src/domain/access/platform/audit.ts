@@ -1,11 +1,8 @@
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 import * as rows from "./audit-rows.ts";
 import type { PlatformEventType } from "./rules.ts";
@@ -47,14 +44,9 @@ function platformIdsOf(by: Pick<Caller, "kind" | "id"> | undefined): { keyId: st
   return by.id.startsWith("puser_") ? { keyId: "", userId: by.id } : { keyId: by.id, userId: "" };
 }
 
-export function openPlatformAudit(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  /** Called after the commit of lines about calls in tenants' orgs. */
-  onWritten: () => void;
-}) {
+export function openPlatformAudit(
+  deps: Basics<"store" | "clock" | "ids" | "log"> & { onWritten: () => void },
+) {
   const { store, clock, ids, log } = deps;
   let waiting: PlatformEvent[] = [];
   let unwritten = 0;

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { policiesMax, policyVersionsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -20,14 +18,12 @@ export type PolicyChanges = ReturnType<typeof openPolicyChanges>;
 export const nameTaken = (name: string) =>
   new Fault("already_exists", `a policy named "${name}" exists`, { field: "name" });
 
-export function openPolicyChanges(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  roles: Pick<Roles, "raiseAccess">;
-  /** Drops this node's cached snapshot of the org. */
-  changed: (orgId: string) => void;
-}) {
+export function openPolicyChanges(
+  deps: Basics<"store" | "clock" | "ids"> & {
+    roles: Pick<Roles, "raiseAccess">;
+    changed: (orgId: string) => void;
+  },
+) {
   const { store, clock, ids, roles, changed } = deps;
 
   const find = async (reader: StoreReader, scope: RoleScope, id: string): Promise<rows.Policy> => {

@@ -1,8 +1,6 @@
 import { policyWarnings } from "../../../access/policy.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { openPolicyChanges } from "./changes.ts";
 import {
@@ -22,10 +20,7 @@ export type { Policy, PolicyVersion } from "./rows.ts";
 
 export type Policies = ReturnType<typeof openPolicies>;
 
-export interface PoliciesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface PoliciesDeps extends Basics<"store" | "clock" | "ids"> {
   roles: Pick<Roles, "get" | "assign" | "raiseAccess">;
   /** Drops this node's cached snapshot of the org. */
   changed: (orgId: string) => void;

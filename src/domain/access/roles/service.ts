@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import { openRoleReads } from "./reads.ts";
 import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
@@ -43,10 +41,7 @@ export interface RoleCarriers {
   renameRole?(session: Session, orgId: string, role: { id: string; name: string }): Promise<void>;
 }
 
-export interface RolesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface RolesDeps extends Basics<"store" | "clock" | "ids"> {
   /** By the noun that messages use: `user`, `key`. */
   carriers: (scope: RoleScope) => Record<string, RoleCarriers>;
   /** Drops this node's cached snapshot of the org. */

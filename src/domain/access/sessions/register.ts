@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { LastUsed } from "../../../kit/last-used.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
 /** Lifetime of a dashboard session and its cookie. */
@@ -49,13 +49,9 @@ const usedEveryMs = 60_000;
 
 const idOf = (sid: string): string => hash("sha256", sid, "hex");
 
-export function openSessionRegister(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Pick<Ids, "secret">;
-  /** How long a session lasts. */
-  ttlMs: number;
-}) {
+export function openSessionRegister(
+  deps: Basics<"store" | "clock"> & { ids: Pick<Ids, "secret">; ttlMs: number },
+) {
   const { store, clock, ids, ttlMs } = deps;
   // A node with many open pages looks all their sessions up twice a second.
   const find = gatheredReads({

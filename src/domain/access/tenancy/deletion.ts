@@ -1,9 +1,9 @@
 import { platformOrgId } from "../../../access/gate.ts";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import * as rows from "./deletion-rows.ts";
 import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
@@ -18,9 +18,7 @@ export interface EnvironmentFrame {
 
 export type Deletion = ReturnType<typeof openDeletion>;
 
-export interface DeletionDeps {
-  store: Store;
-  clock: Clock;
+export interface DeletionDeps extends Basics<"store" | "clock"> {
   /** Drops what this node cached of these environments, and ends the calls that wait in them. */
   onGone: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Tells the other nodes; may be lost. */

@@ -1,19 +1,14 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Store } from "../../../store/store.ts";
 import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
 
 export type Purge = ReturnType<typeof openPurge>;
 
-export interface PurgeDeps {
-  store: Store;
-  clock: Clock;
-  metrics: Metrics;
-}
+export type PurgeDeps = Basics<"store" | "clock" | "metrics">;
 
 const environmentsAtOnce = 1_000;
 /** How long one environment is emptied before the next one's turn. */

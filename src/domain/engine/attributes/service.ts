@@ -1,7 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
-import type { LeaderWrite, Store, StoreReader } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, StoreReader } from "../../../store/store.ts";
 import {
   attributePurgeMs,
   attributeRunsCountedMax,
@@ -26,9 +25,7 @@ interface Declaring {
   functions: ReadonlyMap<string, { definition: { attributes?: readonly { name: string }[] } }>;
 }
 
-export interface AttributesDeps {
-  store: Store;
-  clock: Clock;
+export interface AttributesDeps extends Basics<"store" | "clock"> {
   definitions: { current(environmentId: string): Promise<Declaring> };
   definitionsVersion(reader: StoreReader, environmentId: string): Promise<number | undefined>;
 }

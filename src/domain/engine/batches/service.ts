@@ -1,9 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -27,10 +26,7 @@ export interface BatchesQuery {
 /** Events that start one run together: they join in the emit flush, and begin here. */
 export type BatchStarts = ReturnType<typeof openBatchStarts>;
 
-export interface BatchStartsDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface BatchStartsDeps extends Basics<"store" | "clock" | "log"> {
   starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */

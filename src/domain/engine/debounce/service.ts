@@ -1,10 +1,8 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Quotas } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -30,10 +28,7 @@ export interface EntryName {
 /** Debounced starts: armed by the emit flush, fired here. */
 export type Debounce = ReturnType<typeof openDebounce>;
 
-export interface DebounceDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface DebounceDeps extends Basics<"store" | "clock" | "log"> {
   starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */

@@ -1,7 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
 import type { NewRun } from "./run.ts";
 
@@ -24,11 +23,8 @@ export interface UnreadRows<Row> {
 /** Runs that begin later than their events, pinned to the definition that these were matched with. */
 export type LateStarts = ReturnType<typeof openLateStarts>;
 
-export interface LateStartsDeps {
-  store: Store;
+export interface LateStartsDeps extends Basics<"store" | "ids" | "log"> {
   clock: Pick<Clock, "now">;
-  ids: Ids;
-  log: Log;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   newRun: (
     record: FunctionRecord,

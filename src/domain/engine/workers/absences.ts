@@ -1,14 +1,12 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
 import { holderEnding, jobIdOf } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
 import { lostJobsMax, onTheWayMs } from "./limits.ts";
 
-export interface AbsencesDeps {
-  clock: Clock;
-  log: Log;
+export interface AbsencesDeps extends Basics<"clock" | "log"> {
   runs: Pick<Runs, "findLeases" | "endSilent">;
   giveBackLeases: GiveBack["giveBackLeases"];
 }

@@ -1,10 +1,9 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { flushQueue } from "../../../kit/flush-queue.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import { isOfItem, type Session, type Store } from "../../../store/store.ts";
+import { type Basics, isOfItem, type Session } from "../../../store/store.ts";
 import type { AckMode, GroupKey } from "./rows.ts";
 
 export type AckVerdict = "ack" | "nak" | "term";
@@ -44,10 +43,7 @@ export interface GroupChange {
 
 export type Acks = ReturnType<typeof openAcks>;
 
-export interface AcksDeps {
-  store: Store;
-  clock: Clock;
-  watch: Watch;
+export interface AcksDeps extends Basics<"store" | "clock" | "watch"> {
   onChanged: (changes: readonly GroupChange[]) => void;
 }
 

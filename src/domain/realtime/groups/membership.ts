@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { GroupChange } from "./ack.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { dismissSilent, keepGroups, sendHeartbeats } from "./heartbeats.ts";
@@ -28,10 +26,7 @@ export interface JoinedMember {
  */
 export type GroupMembership = ReturnType<typeof openGroupMembership>;
 
-export interface GroupMembershipDeps extends LocalReadersDeps {
-  ids: Ids;
-  nodeId: string;
-}
+export type GroupMembershipDeps = Basics<"ids" | "nodeId"> & LocalReadersDeps;
 
 export function openGroupMembership(deps: GroupMembershipDeps) {
   const { store, clock } = deps;
@@ -97,7 +92,7 @@ export function openGroupMembership(deps: GroupMembershipDeps) {
 }
 
 function memberRowOf(
-  { ids, nodeId, clock }: { ids: Ids; nodeId: string; clock: Clock },
+  { ids, nodeId, clock }: Basics<"clock" | "ids" | "nodeId">,
   group: GroupRow,
   { consumerId, clientId }: { consumerId: string; clientId: string },
 ): MemberRow {

@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { FrameTopic } from "./frame-things.ts";
 import {
   frameBytesMax,
@@ -37,10 +37,8 @@ export type FrameKind =
  */
 export type Frames = ReturnType<typeof openFrames>;
 
-export interface FramesDeps {
+export interface FramesDeps extends Basics<"clock" | "log"> {
   bus: Bus;
-  clock: Clock;
-  log: Log;
   /** Id of this process: it ignores its own hints. */
   self: string;
 }

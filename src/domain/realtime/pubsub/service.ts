@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Broadcast, ChannelSpec, Member } from "./channel.ts";
 import { ChannelSubscription, type Subscription } from "./channel-subscription.ts";
 import type { Frames } from "./frames.ts";
@@ -28,10 +26,7 @@ export interface SubscribeRequest {
 
 export type PubSub = ReturnType<typeof openPubSub>;
 
-export interface PubSubDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface PubSubDeps extends Basics<"store" | "clock" | "log"> {
   sources: Sources;
   frames: Frames;
   joinGroup: JoinGroup;

@@ -1,7 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import { StoreError } from "../../../store/store.ts";
+import { type Basics, StoreError } from "../../../store/store.ts";
 import { type Batch, Batches } from "./batches.ts";
 import { DenialCap } from "./denials.ts";
 import { type AuditPolicy, entryOf, isDenied, isRecorded } from "./entry.ts";
@@ -22,10 +19,7 @@ export interface DeliveryHealth {
 
 export type Recorder = ReturnType<typeof openRecorder>;
 
-export interface RecorderDeps {
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface RecorderDeps extends Basics<"clock" | "ids" | "log"> {
   policy: AuditPolicy;
   spool: Spool;
   append: (entries: readonly AuditEntry[], options: { again: boolean }) => Promise<void>;

@@ -1,11 +1,9 @@
 import type { ConditionFacts } from "../../../access/condition.ts";
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import { openChain, type ScopeOf } from "./chain.ts";
 import { auditVerifyRowsMax } from "./limits.ts";
 import { type AuditPolicy, openRecorder } from "./recorder.ts";
@@ -66,11 +64,7 @@ export interface PastCall {
 
 export type AuthAudit = ReturnType<typeof openAuthAudit>;
 
-export interface AuthAuditDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface AuthAuditDeps extends Basics<"store" | "clock" | "ids" | "log"> {
   keys: AuditKeys;
   settings: AuditSettings;
   /** The folder for rows that are not in the store yet. */

@@ -1,11 +1,8 @@
 import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
 import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -14,11 +11,7 @@ import { type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
 
 export type EventMirror = ReturnType<typeof openMirror>;
 
-export interface MirrorDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface MirrorDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   past: Pick<Past, "between">;
   /** Where the messages go. */
   target: BusMirror;

@@ -1,8 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { confirmMs } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import { capturedMax, capturedOrgsMax, capturedReplyBytesMax, captureMs } from "./limits.ts";
 import { CapturedRequest, capturedParts, type Redact, type SeenRequest } from "./rules.ts";
 
@@ -10,11 +10,8 @@ export type Captured = Static<typeof CapturedRequest>;
 
 export type CapturedRequests = ReturnType<typeof openCapturedRequests>;
 
-export interface CapturedRequestsDeps {
+export interface CapturedRequestsDeps extends Basics<"clock" | "log" | "nodeId"> {
   bus: Bus;
-  clock: Clock;
-  log: Log;
-  nodeId: string;
   redact: Redact;
   statusOf: (outcome: string) => number;
 }

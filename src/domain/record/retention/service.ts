@@ -1,9 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { expireSlicesMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
@@ -25,11 +22,7 @@ export interface KeptDays {
 
 export type Retention = ReturnType<typeof openRetention>;
 
-export interface RetentionDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface RetentionDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   /** How long events and runs are kept where their environment says nothing, in milliseconds; 0: for ever. */
   kept: { events: number; runs: number };
   definitionOf: DefinitionOf;

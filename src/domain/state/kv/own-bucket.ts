@@ -1,9 +1,7 @@
-import type { Clock } from "../../../kit/clock.ts";
 import type { Combiner } from "../../../kit/combine.ts";
 import type { Expected } from "../../../kit/expected.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Changed, PutValue, ValueChange } from "./changes.ts";
 import { historyMax, ownKeysMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -26,10 +24,7 @@ export interface OwnChange {
   from?: (current: string | undefined) => PutValue;
 }
 
-export interface OwnBucketDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface OwnBucketDeps extends Basics<"store" | "clock" | "ids"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   changes: Combiner<ValueChange, Changed>;
   watches: Watches;

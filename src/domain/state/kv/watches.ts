@@ -1,9 +1,7 @@
 import type { BusChannel } from "../../../bus/bus.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import { semaphore } from "../../../kit/semaphore.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { BucketFeed } from "./bucket-feed.ts";
 import { watchedSlice, watchReadsAtOnce, watchSlice } from "./limits.ts";
 import type { Bucket } from "./rows.ts";
@@ -39,10 +37,7 @@ export interface WatchAsk {
 
 export type Watches = ReturnType<typeof openWatches>;
 
-export interface WatchesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface WatchesDeps extends Basics<"store" | "clock" | "log"> {
   moved: BusChannel<BucketMoved>;
 }
 

@@ -1,9 +1,8 @@
 import type { BusChannel } from "../../../bus/bus.ts";
-import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { inTurn } from "../../../kit/in-turn.ts";
-import type { Log } from "../../../kit/log.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Frames } from "../../realtime/pubsub/frames.ts";
 import { namesOf } from "./event-rows.ts";
 import { projectionFrameMs } from "./limits.ts";
@@ -22,10 +21,7 @@ export interface Moved {
 /** Tells of changes after their commit: waits, runners and subscribers, on every node. */
 export type Notices = ReturnType<typeof openNotices>;
 
-export interface NoticesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface NoticesDeps extends Basics<"store" | "clock" | "log"> {
   frames: Pick<Frames, "publish" | "wants">;
   moved: BusChannel<Moved>;
   /** Whether other nodes may change a projection while this one looks at it. */

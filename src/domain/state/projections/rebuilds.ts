@@ -1,7 +1,6 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { advance, clearError, takeErrorOf } from "./advance.ts";
 import { endLease } from "./leases.ts";
 import {
@@ -74,10 +73,7 @@ export interface RebuildView extends RebuildRow {
 /** Folding a projection again: in place of what is read, or beside it. */
 export type Rebuilds = ReturnType<typeof openRebuilds>;
 
-export interface RebuildsDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface RebuildsDeps extends Basics<"store" | "clock" | "ids"> {
   onChanged: (change: ProjectionChange) => void;
 }
 

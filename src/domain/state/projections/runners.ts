@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Feeds } from "../../log/log/feed.ts";
 import { type Delivered, type Deliveries, definitionText } from "./deliveries.ts";
 import { projectionHeldPollsMax, projectionLeaseMs } from "./limits.ts";
@@ -22,9 +21,7 @@ export interface PollAsk {
 /** For those who fold projections. */
 export type Runners = ReturnType<typeof openRunners>;
 
-export interface RunnersDeps {
-  store: Store;
-  clock: Clock;
+export interface RunnersDeps extends Basics<"store" | "clock"> {
   feeds: Pick<Feeds, "follow">;
   signals: Signals;
   deliveries: Deliveries;

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { EnvironmentDatabases, FoldTable, QueryAnswer } from "../../../store/environment-databases.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Queries } from "../query/service.ts";
 import { descriptionBytesMax, foldRowsDefault, foldTableNameMax, handlersMax } from "./limits.ts";
 import { type GenerationKey, getGenerations, getProjection, type ProjectionKey } from "./rows.ts";
@@ -35,9 +34,7 @@ export interface TableQuery {
 /** Projections whose tables the server folds by statements of their owners. */
 export type SqlProjections = ReturnType<typeof openSqlProjections>;
 
-export interface SqlProjectionsDeps {
-  store: Store;
-  clock: Clock;
+export interface SqlProjectionsDeps extends Basics<"store" | "clock"> {
   databases: EnvironmentDatabases;
   queries: Pick<Queries, "admitTable" | "admitHandler" | "readTable">;
   onChanged: (change: ProjectionChange) => void;

@@ -1,7 +1,7 @@
 import type { Bus } from "../../../../bus/bus.ts";
-import type { Clock, Instant } from "../../../../kit/clock.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
 import type { RunResult } from "../run.ts";
@@ -21,9 +21,7 @@ export interface EndWait {
   look?: boolean;
 }
 
-export interface RunEndsDeps {
-  store: Store;
-  clock: Clock;
+export interface RunEndsDeps extends Basics<"store" | "clock"> {
   bus: Bus;
   /** Id of this process: its own hints are ignored. */
   self: string;

@@ -1,7 +1,6 @@
-import type { Clock, Instant } from "../../../../kit/clock.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { roundRobin, type SharedWork, type Slice } from "../../../../kit/round-robin.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
 import { wakeSliceMax } from "../limits.ts";
@@ -11,10 +10,7 @@ import type { Matcher } from "../waits/matcher.ts";
 import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
 
-export interface WakesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface WakesDeps extends Basics<"store" | "clock" | "log"> {
   matcher: Pick<Matcher, "catchUp">;
   states: Pick<States, "catchUp">;
   onQueued: (lanes: readonly QueueHint[]) => void;

@@ -1,7 +1,7 @@
 import type { Static } from "@sinclair/typebox";
-import { type Clock, type Instant, parseRfc3339 } from "../../../../kit/clock.ts";
+import { type Instant, parseRfc3339 } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { progressStepsMax } from "../limits.ts";
 import type { ReportBody, StepShape } from "../report-body.ts";
 import { refusedResult } from "../rules.ts";
@@ -9,13 +9,11 @@ import { stepGatherMs } from "./limits.ts";
 
 export type SentStep = Static<typeof StepShape>;
 
-export interface JobReportsOptions {
+export interface JobReportsOptions extends Basics<"clock" | "log"> {
   jobId: string;
   fence: { execution_seq: number; lease_token: string };
   /** The sequence of the execution's first step; undefined when an earlier stream got the assignment. */
   stepBase: number | undefined;
-  clock: Clock;
-  log: Log;
   /**
    * Commits a report. Rejects with `aborted` when the fence is lost, `unavailable` when it may be sent again.
    */

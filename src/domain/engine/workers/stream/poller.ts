@@ -1,6 +1,5 @@
-import type { Clock } from "../../../../kit/clock.ts";
 import { pollJobsMax } from "../../../../kit/limits.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Basics } from "../../../../store/store.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { PollRequest } from "../../dispatch/queues.ts";
 import type { Job } from "../../jobs/rules.ts";
@@ -8,9 +7,7 @@ import type { LeaseTerms } from "../lease-terms.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { streamFullMs } from "./limits.ts";
 
-export interface StreamPollerOptions {
-  clock: Clock;
-  log: Log;
+export interface StreamPollerOptions extends Basics<"clock" | "log"> {
   dispatcher: Pick<Dispatcher, "poll">;
   worker: WorkerRecord;
   rights: PollRequest["rights"];
