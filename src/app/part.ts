@@ -57,6 +57,9 @@ export interface Part {
   close?(): Promise<void>;
 }
 
+/** What a part's opener answers: a part, and what other parts are handed of it. */
+export type PartShape = Part & Record<string, unknown>;
+
 /** All parts as one. */
 export function foldParts(parts: readonly Part[]) {
   return {
