@@ -1,5 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import type { CheckShape, SchemaShape } from "../../domain/log/schemas/operations.ts";
+import type { CheckShape, SchemaShape, UpcastShape } from "../../domain/log/schemas/operations.ts";
 import { rest } from "./api.ts";
 import { instantOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
@@ -64,10 +64,7 @@ export const checkTraffic = (
 export const setMode = (mode: string): Promise<unknown> =>
   rest("/api/v1/events/enforcement", { method: "PUT", body: { mode } });
 
-export interface UpcastData {
-  data: unknown;
-  steps_applied: readonly { from_version: number; to_version: number; description: string }[];
-}
+export type UpcastData = Static<typeof UpcastShape>;
 
 export const tryUpcast = (body: {
   eventName: string;

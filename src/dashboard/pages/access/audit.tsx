@@ -1,6 +1,6 @@
 import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
-import type { VerifiedShape } from "../../../domain/record/audit/operations.ts";
+import type { AuditSettingsShape, VerifiedShape } from "../../../domain/record/audit/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
@@ -151,12 +151,7 @@ function AuditRow({ of }: { of: AuditEvent }) {
   );
 }
 
-interface SettingsData {
-  capture_scope: string;
-  retention_days: number;
-  delivery_healthy: boolean;
-  delivery_failure_count: number;
-}
+type SettingsData = Static<typeof AuditSettingsShape>;
 
 function AuditFacts() {
   const { value } = useLoaded((signal) => rest<SettingsData>("/api/v1/audit/settings", { signal }), []);

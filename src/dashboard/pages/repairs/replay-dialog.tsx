@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useEffect, useState } from "preact/hooks";
+import type { ReplayPreviewShape } from "../../../domain/engine/repairs/replays/operations.ts";
 import { messageOf, rest } from "../../lib/api.ts";
 import { count, counted, instantOf } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
@@ -6,16 +8,7 @@ import { toast } from "../../lib/toasts.ts";
 import { Text, When } from "../../ui/basics.tsx";
 import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
 
-interface PreviewData {
-  from_position: number;
-  to_position: number;
-  scanned: number;
-  truncated: boolean;
-  matched: number;
-  with_run: number;
-  to_start: number;
-  samples: { event_id: string; name: string; position: number; at: string; has_run: boolean }[];
-}
+type PreviewData = Static<typeof ReplayPreviewShape>;
 
 const previewPauseMs = 400;
 const samplesShown = 5;

@@ -1,5 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import type { Thing_ } from "../../../domain/record/causality/operations.ts";
+import type { CausalityShape, Thing_ } from "../../../domain/record/causality/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { dateTime, instantOf } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
@@ -11,12 +11,7 @@ import { Status } from "../../ui/status.tsx";
 export type ThingData = Static<typeof Thing_>;
 
 /** The answer of `GET /api/v1/causality`. */
-export interface CausalityData {
-  things: ThingData[];
-  links: { cause_kind: string; cause_id: string; effect_kind: string; effect_id: string; relation: string }[];
-  truncated: boolean;
-  hidden: number;
-}
+export type CausalityData = Static<typeof CausalityShape>;
 
 const icons: Record<string, IconName> = {
   ...{ event: "events", run: "runs", step: "step", message: "topics" },

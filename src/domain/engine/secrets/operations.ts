@@ -34,6 +34,17 @@ const secretJson = (row: SecretRow) => ({
 
 const encode = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
 
+export const SecretUsersShape = Type.Object({
+  functions: Type.Array(
+    Type.Object({
+      id: Type.String({ description: "Id of the function." }),
+      version: Type.Integer({ description: "Version of the function." }),
+      status: Type.String({ description: "`active`, `paused` or `archived`." }),
+    }),
+    { description: "Functions that declare the secret." },
+  ),
+});
+
 /** Metadata on every read; values only ever reach workers, in their assignments. */
 export const secretsOperations = (secrets: Secrets): Operation[] => [
   unary({
@@ -85,16 +96,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     reads: true,
     summary: "Functions whose runs get the secret.",
     input: Type.Object(byName),
-    output: Type.Object({
-      functions: Type.Array(
-        Type.Object({
-          id: Type.String({ description: "Id of the function." }),
-          version: Type.Integer({ description: "Version of the function." }),
-          status: Type.String({ description: "`active`, `paused` or `archived`." }),
-        }),
-        { description: "Functions that declare the secret." },
-      ),
-    }),
+    output: SecretUsersShape,
     rest: "GET /api/v1/secrets/{name}/functions",
     lists: listed(({ id }: { id: string }) => [id], {
       under: "functions",

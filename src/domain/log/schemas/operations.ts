@@ -56,6 +56,19 @@ const byVersion = Type.Object({
   version: Type.Optional(described(whole, "Version of the event's schema; the latest when left out.")),
 });
 
+export const UpcastShape = Type.Object({
+  success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
+  data: Type.Unknown({ description: "The payload of `toVersion`." }),
+  steps_applied: Type.Array(
+    Type.Object({
+      from_version: described(whole, "Version before the step."),
+      to_version: described(whole, "Version after the step."),
+      description: described(text, "What the step changes."),
+    }),
+    { description: "One for each version in between." },
+  ),
+});
+
 const registryOperations = (schemas: Schemas): Operation[] => [
   unary({
     name: "schemas.register",
@@ -168,18 +181,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
       data: Type.Optional(Type.Unknown({ description: "A payload of `fromVersion`." })),
     }),
     about: ({ eventName: name }: { eventName: string }) => aboutName(name),
-    output: Type.Object({
-      success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
-      data: Type.Unknown({ description: "The payload of `toVersion`." }),
-      steps_applied: Type.Array(
-        Type.Object({
-          from_version: described(whole, "Version before the step."),
-          to_version: described(whole, "Version after the step."),
-          description: described(text, "What the step changes."),
-        }),
-        { description: "One for each version in between." },
-      ),
-    }),
+    output: UpcastShape,
     rest: {
       route: "POST /api/v1/events/upcast",
       encode: (upcasted: Upcasted) => ({ status: 200, body: upcastedJson(upcasted) }),
