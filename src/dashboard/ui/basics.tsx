@@ -10,7 +10,7 @@ import { Icon, type IconName } from "./icons.tsx";
 export function Text(props: {
   of: string | undefined;
   href?: string | undefined;
-  in?: "code" | "p" | "span" | "strong" | "td";
+  in?: "code" | "p" | "span" | "strong";
   class?: string;
 }) {
   const { of = "", href, in: Outer = href === undefined ? undefined : "a", class: className } = props;
