@@ -43,7 +43,6 @@ function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
   return openStore({
     ...rest,
     ...{ databaseUrl, file },
-    driver: config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql",
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     hotPoolSize: Math.ceil(poolSize / 2),
     poolSize: Math.max(1, Math.floor(poolSize / 2)),
