@@ -48,27 +48,17 @@ const quickMs = 1;
  */
 const uncheckedItemsMax = 25;
 
-export interface PolicyJudge {
-  paceOf(call: GatedCall): DecisionPace;
-  /** The refusal by the first deny policy that holds. Yields the event loop between bursts of decisions. */
-  refusalOf(
-    snapshot: AccessSnapshot,
-    call: GatedCall,
-    operation: Operation,
-    question: Question,
-    pace: DecisionPace,
-  ): Promise<AccessRefusal | undefined>;
-}
+export type PolicyJudge = ReturnType<typeof openJudge>;
 
 /** Asks an org's deny policies about resources. */
 export function openJudge(deps: {
   scopeOf: (environmentId: string) => Promise<EnvironmentScope | undefined>;
   clock: Pick<Clock, "now" | "elapsed" | "sleep">;
-}): PolicyJudge {
+}) {
   const { scopeOf, clock } = deps;
 
   return {
-    paceOf({ caller }) {
+    paceOf({ caller }: GatedCall): DecisionPace {
       let own: Breathe | undefined;
       const breathe = () => {
         own ??= breather(clock, caller.orgId);
@@ -77,7 +67,14 @@ export function openJudge(deps: {
       return { breathe, since: clock.elapsed(), spentMs: 0 };
     },
 
-    async refusalOf(snapshot, call, { name, reads = false }, question, pace) {
+    /** The refusal by the first deny policy that holds. Yields the event loop between bursts of decisions. */
+    async refusalOf(
+      snapshot: AccessSnapshot,
+      call: GatedCall,
+      { name, reads = false }: Operation,
+      question: Question,
+      pace: DecisionPace,
+    ): Promise<AccessRefusal | undefined> {
       const { actions, type, ids, isPattern = false, environmentId = call.environmentId } = question;
       const { caller } = call;
       for (const action of actions) {

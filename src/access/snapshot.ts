@@ -12,17 +12,7 @@ export interface CustomRole {
 }
 
 /** The roles and policies of one org at one `orgs.access_version`. */
-export interface AccessSnapshot {
-  readonly orgId: string;
-  readonly version: number;
-  grants(roles: readonly string[], action: Action): boolean;
-  /** Names of the roles of the org's own that grant the action. */
-  ownRolesGranting(action: Action): string[];
-  /** The roles as conditions may name them: by id and by name. */
-  wordsOf(roles: readonly string[]): readonly string[];
-  /** Deny policies of these roles that name the action. */
-  policiesOf(roles: readonly string[], action: string): readonly CompiledPolicy[];
-}
+export type AccessSnapshot = ReturnType<typeof snapshotOf>;
 
 export interface SnapshotRows {
   orgId: string;
@@ -84,7 +74,7 @@ export async function compilePolicies(
 /** Roles by id. Names of built-in roles work too, as no other role can have them. */
 const idOf = (role: string): string => (role.includes("_") ? role : `role_${role}`);
 
-export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot {
+export function snapshotOf(rows: SnapshotRows, ready?: Compiled) {
   const custom = new Map(rows.roles.map((role) => [role.id, role]));
   const compiled = new Map(
     rows.policies.map((policy) => [policy.id, ready?.get(textOf(policy)) ?? compileStored(policy)]),
@@ -120,17 +110,20 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
   return {
     orgId: rows.orgId,
     version: rows.version,
-    grants: (roles, action) =>
+    grants: (roles: readonly string[], action: Action) =>
       roleGrants(roles, action) ||
       (custom.size > 0 &&
         roles.some((role) => {
           const found = custom.get(role);
           return found !== undefined && roleGrants([found.base], action);
         })),
-    ownRolesGranting: (action) =>
+    /** Names of the roles of the org's own that grant the action. */
+    ownRolesGranting: (action: Action) =>
       rows.roles.flatMap(({ name, base }) => (roleGrants([base], action) ? name : [])),
-    wordsOf: (roles) => combinationOf(roles).words,
-    policiesOf(roles, action) {
+    /** The roles as conditions may name them: by id and by name. */
+    wordsOf: (roles: readonly string[]) => combinationOf(roles).words,
+    /** Deny policies of these roles that name the action. */
+    policiesOf(roles: readonly string[], action: string): readonly CompiledPolicy[] {
       if (ofRole.size === 0) return none;
       const { policies, byAction } = combinationOf(roles);
       let known = byAction.get(action);

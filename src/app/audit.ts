@@ -5,18 +5,14 @@ import { platformOrgId } from "../access/gate.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { auditOperations, callTrailOf } from "../domain/record/audit/operations.ts";
-import { type AuthAudit, auditSettingsOf, openAuthAudit } from "../domain/record/audit/service.ts";
+import { auditSettingsOf, openAuthAudit } from "../domain/record/audit/service.ts";
 import type { CallTrail } from "../domain/record/history/operations.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Call } from "../kit/operation.ts";
 import type { Config } from "../settings/settings.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
-export interface AuditPart extends Part {
-  audit: AuthAudit;
-  /** What callers did in an environment, in the form of the trail of runs; `requireRead` throws for who may not. */
-  callTrail(requireRead: (call: Call) => Promise<void>): CallTrail;
-}
+export type AuditPart = ReturnType<typeof openAuditPart>;
 
 export interface AuditNeeds {
   keyring: Keyring;
@@ -32,7 +28,7 @@ function auditSpoolOf(config: Pick<Config, "db" | "databaseUrl" | "auditSpool">)
 }
 
 /** The record of what was allowed, refused and changed. */
-export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds): AuditPart {
+export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds) {
   const { config, store, clock, ids, log } = host;
   const flushes = new Waker();
   const audit = openAuthAudit({
@@ -70,10 +66,16 @@ export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds): Aud
         tick: audit.forgetOnce,
       },
     ],
-    callTrail: (requireRead) => async (query, call) => {
-      await requireRead(call);
-      return callTrailOf(audit, call.environmentId, call.caller.orgId, query);
-    },
+    /**
+     * What callers did in an environment, in the form of the trail of runs; `requireRead` throws for who may
+     * not.
+     */
+    callTrail:
+      (requireRead: (call: Call) => Promise<void>): CallTrail =>
+      async (query, call) => {
+        await requireRead(call);
+        return callTrailOf(audit, call.environmentId, call.caller.orgId, query);
+      },
     close: audit.close,
-  };
+  } satisfies PartShape;
 }

@@ -2,11 +2,11 @@ import { type DutyLoop, dutyLoop } from "../cluster/duties.ts";
 import { leadership } from "../cluster/leader.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import { clusterOperations } from "../domain/cluster/nodes/operations.ts";
-import { type Cluster, openCluster } from "../domain/cluster/nodes/service.ts";
+import { openCluster } from "../domain/cluster/nodes/service.ts";
 import type { AccessPart } from "./access.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { MembersPart } from "./members.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 export interface ClusterNeeds {
   identity: IdentityPart;
@@ -17,14 +17,12 @@ export interface ClusterNeeds {
   duties: readonly DutyLoop[];
 }
 
-export interface ClusterPart extends Part {
-  health: Cluster["health"];
-}
+export type ClusterPart = ReturnType<typeof openClusterPart>;
 
 /**
  * Leadership, and every duty as a loop that does nothing on nodes that do not lead it; health and rotations.
  */
-export function openClusterPart(host: Host, needs: ClusterNeeds): ClusterPart {
+export function openClusterPart(host: Host, needs: ClusterNeeds) {
   const { store, bus, clock, ids, log, nodeId } = host;
   const { members, access, identity, time } = needs;
   const { nodes, announce } = members;
@@ -72,5 +70,5 @@ export function openClusterPart(host: Host, needs: ClusterNeeds): ClusterPart {
     ],
     duties: [],
     close: lead.resign,
-  };
+  } satisfies PartShape;
 }

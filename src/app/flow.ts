@@ -1,14 +1,12 @@
 import { flowWriteMs } from "../domain/record/flow/limits.ts";
 import { flowOperations } from "../domain/record/flow/operations.ts";
-import { type Flow, openFlow } from "../domain/record/flow/service.ts";
-import type { Host, Part } from "./part.ts";
+import { openFlow } from "../domain/record/flow/service.ts";
+import type { Host, PartShape } from "./part.ts";
 
-export interface FlowPart extends Part {
-  flow: Flow;
-}
+export type FlowPart = ReturnType<typeof openFlowPart>;
 
 /** What leads to what in an environment, and how much happens in it. */
-export function openFlowPart({ store, clock, log }: Host): FlowPart {
+export function openFlowPart({ store, clock, log }: Host) {
   const flow = openFlow({ store, clock });
   return {
     flow,
@@ -33,5 +31,5 @@ export function openFlowPart({ store, clock, log }: Host): FlowPart {
     ],
     // Counts are worth no failed shutdown.
     close: () => flow.writeOnce().catch((error) => log.warn("flow.not_written", { error })),
-  };
+  } satisfies PartShape;
 }

@@ -7,8 +7,6 @@ import { type OpenWatch, openWatch } from "../edge/open-watch.ts";
 import type { SystemClock } from "../kit/clock.ts";
 import type { Closing } from "../kit/closing.ts";
 import type { Draining } from "../kit/draining.ts";
-import type { Ids } from "../kit/ids.ts";
-import type { Log } from "../kit/log.ts";
 import type { LoopOptions } from "../kit/loop.ts";
 import { secretFiles } from "../kit/secret-files.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
@@ -16,16 +14,13 @@ import { version } from "../kit/version.ts";
 import type { Config } from "../settings/settings.ts";
 import { type OpenStoreOptions, openStore } from "../store/open.ts";
 import { Primary } from "../store/postgres-primary.ts";
-import type { Store } from "../store/store.ts";
+import type { Basics, Store } from "../store/store.ts";
 import { type Troubles, watchTroubles } from "../store/troubles.ts";
 import type { Host } from "./part.ts";
 
-export interface HostNeeds {
+export interface HostNeeds extends Basics<"ids" | "log" | "nodeId"> {
   config: Config;
   clock: SystemClock;
-  ids: Ids;
-  log: Log;
-  nodeId: string;
   draining: Draining;
   closers: Pick<Closing, "push">;
   store: Pick<OpenStoreOptions, "migrations" | "limits" | "around"> | undefined;
@@ -48,7 +43,6 @@ function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
   return openStore({
     ...rest,
     ...{ databaseUrl, file },
-    driver: config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql",
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     hotPoolSize: Math.ceil(poolSize / 2),
     poolSize: Math.max(1, Math.floor(poolSize / 2)),

@@ -1,21 +1,16 @@
 import { type Keyring, openKeyring } from "../domain/access/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "../domain/access/keys/bootstrap.ts";
 import type { KeyChange } from "../domain/access/keys/manage.ts";
-import { type Keys, keys as openKeys } from "../domain/access/keys/service.ts";
+import { keys as openKeys } from "../domain/access/keys/service.ts";
 import { openPlatformAudit, type PlatformAudit } from "../domain/access/platform/audit.ts";
-import { openPlatformUsers, type PlatformUsers } from "../domain/access/platform/service.ts";
+import { openPlatformUsers } from "../domain/access/platform/service.ts";
 import { openSnapshots } from "../domain/access/policies/snapshots.ts";
 import { platformScope } from "../domain/access/roles/rules.ts";
-import { openRoles, type RoleChange, type RoleScope, type Roles } from "../domain/access/roles/service.ts";
-import {
-  openSessionRegister,
-  type SessionKind,
-  type SessionRegister,
-  sessionMs,
-} from "../domain/access/sessions/register.ts";
+import { openRoles, type RoleChange, type RoleScope } from "../domain/access/roles/service.ts";
+import { openSessionRegister, type SessionKind, sessionMs } from "../domain/access/sessions/register.ts";
 import { openSignInLinks, type SignInLinks } from "../domain/access/sessions/sign-in-links.ts";
-import { tenancy as openTenancy, type Tenancy } from "../domain/access/tenancy/service.ts";
-import { users as openUsers, type Users } from "../domain/access/users/service.ts";
+import { tenancy as openTenancy } from "../domain/access/tenancy/service.ts";
+import { users as openUsers } from "../domain/access/users/service.ts";
 import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, Part } from "./part.ts";
@@ -24,18 +19,7 @@ import type { Host, Part } from "./part.ts";
  * Who there is: orgs and environments, users and keys with their sessions and roles, of tenants and of the
  * platform.
  */
-export interface People {
-  tenancy: Tenancy;
-  register: SessionRegister;
-  keys: Keys;
-  users: Users;
-  platformUsers: PlatformUsers;
-  roles: Roles;
-  snapshots: ReturnType<typeof openSnapshots>;
-  platformAudit: PlatformAudit;
-  /** Records in the platform's audit that one of its keys changed, in the transaction of the change. */
-  recordKey: (session: Session, scope: RoleScope, payload: KeyChange) => Promise<void>;
-}
+export type People = ReturnType<typeof openPeople>;
 
 export interface IdentityPart extends Part, People {
   keyring: Keyring;
@@ -73,7 +57,7 @@ function recordsOf(audit: PlatformAudit) {
   };
 }
 
-function openPeople({ config, store, clock, ids, log, changes }: Host): People {
+function openPeople({ config, store, clock, ids, log, changes }: Host) {
   const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
   const register = openSessionRegister({ store, clock, ids, ttlMs: sessionMs });
   const endSessions = (kind: SessionKind) => (session: Session, id: string) =>
@@ -102,7 +86,17 @@ function openPeople({ config, store, clock, ids, log, changes }: Host): People {
     endSessions: endSessions("platform"),
   });
   const recordKey = record.key;
-  return { tenancy, register, keys, users, platformUsers, roles, snapshots, platformAudit, recordKey };
+  return {
+    tenancy,
+    register,
+    keys,
+    users,
+    platformUsers,
+    roles,
+    snapshots,
+    platformAudit /** Records in the platform's audit that one of its keys changed, in the transaction of the change. */,
+    recordKey,
+  };
 }
 
 /** Opens what the first boot needs, and boots: defaults, the admin key and user, and the keyring. */

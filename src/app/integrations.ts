@@ -16,14 +16,11 @@ import { Waker } from "../kit/loop.ts";
 import { openOutwardCaller } from "../kit/outward-call.ts";
 import type { Session } from "../store/store.ts";
 import type { EnginePart } from "./engine.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 const hour = 60 * 60 * 1000;
 
-export interface IntegrationsPart extends Part {
-  /** Seals all secrets of webhooks and agents again, in the transaction that rotates the master key. */
-  reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
-}
+export type IntegrationsPart = ReturnType<typeof openIntegrationsPart>;
 
 export interface IntegrationsNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
@@ -32,10 +29,7 @@ export interface IntegrationsNeeds {
 }
 
 /** What providers send us, and what we send to others and ask of them. */
-export function openIntegrationsPart(
-  host: Host,
-  { keyring, engine, may }: IntegrationsNeeds,
-): IntegrationsPart {
+export function openIntegrationsPart(host: Host, { keyring, engine, may }: IntegrationsNeeds) {
   const { config, store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
   const { metrics } = host.watch;
   const told = { clock, frames: host.frames };
@@ -94,11 +88,12 @@ export function openIntegrationsPart(
     ],
     checks: [deliveriesCheck(store), endpointsCheck(store), agentToolsCheck(store)],
     floorGuards: [deliveries.leastUndelivered],
-    async reseal(session, again) {
+    /** Seals all secrets of webhooks and agents again, in the transaction that rotates the master key. */
+    async reseal(session: Session, again: (place: string, sealed: string) => string) {
       await webhooks.reseal(session, again);
       await deliveries.endpoints.reseal(session, again);
       await agentTools.reseal(session, again);
     },
     drain: deliveries.drain,
-  };
+  } satisfies PartShape;
 }

@@ -1,10 +1,10 @@
-import { type DelayedEvents, openDelayedEvents } from "../domain/log/events/delayed-events.ts";
+import { openDelayedEvents } from "../domain/log/events/delayed-events.ts";
 import { eventsOperations } from "../domain/log/events/operations.ts";
-import { type Events, openEvents } from "../domain/log/events/service.ts";
-import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
+import { openEvents } from "../domain/log/events/service.ts";
+import { openFeeds } from "../domain/log/log/feed.ts";
 import { eventReads } from "../domain/log/log/past.ts";
 import { headsOf, type LoggedEvent } from "../domain/log/log/rows.ts";
-import { type LogSequences, openLogSequences } from "../domain/log/log/sequences.ts";
+import { openLogSequences } from "../domain/log/log/sequences.ts";
 import { openEventLog } from "../domain/log/log/service.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
@@ -14,7 +14,7 @@ import { logCheck } from "../domain/record/integrity/service.ts";
 import type { EmitRights } from "./caller-now.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { OutboxPart } from "./outbox.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
 export interface LogNeeds extends Pick<OutboxPart, "buryDelayed"> {
@@ -24,16 +24,10 @@ export interface LogNeeds extends Pick<OutboxPart, "buryDelayed"> {
   emitRights: EmitRights;
 }
 
-export interface LogPart extends Part {
-  requeueDelayed: DelayedEvents["requeue"];
-  events: Events;
-  /** Readers of the event log here. */
-  feeds: Feeds;
-  sequences: LogSequences;
-}
+export type LogPart = ReturnType<typeof openLog>;
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
-export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emitRights }: LogNeeds): LogPart {
+export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emitRights }: LogNeeds) {
   const { store, clock, ids, log, watch, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
@@ -60,6 +54,7 @@ export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emit
   return {
     events,
     requeueDelayed: delays.requeue,
+    /** Readers of the event log here. */
     feeds,
     sequences: openLogSequences({ log: "events", clock, feeds, heads: (ids) => headsOf(store, ids) }),
     operations: eventsOperations(events, delays, openEventLog(store), schemas),
@@ -90,5 +85,5 @@ export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emit
     checks: [logCheck(store)],
     floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "events")],
     settled: events.drain,
-  };
+  } satisfies PartShape;
 }

@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { type NodeFacts, type Nodes, openNodes, processUsage } from "../cluster/nodes.ts";
+import { type NodeFacts, openNodes, processUsage } from "../cluster/nodes.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Keys } from "../domain/access/keys/service.ts";
@@ -9,19 +9,11 @@ import type { SystemClock } from "../kit/clock.ts";
 import { confirmMs, keyLeaseMs } from "../kit/limits.ts";
 import { Waker } from "../kit/loop.ts";
 import { version } from "../kit/version.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 const nodesMax = 100;
 
-export interface MembersPart extends Part {
-  nodes: Nodes;
-  /** Asks every node, this one included, to use what was rotated; resolves with the ids of those that did. */
-  announce(rotated: Rotated): Promise<string[]>;
-  /** Resolves once no node accepts the key with this hash from its memory. */
-  forgetKey(hash: string): Promise<void>;
-  /** From now on the others see this node drain. */
-  announceDrain(): Promise<void>;
-}
+export type MembersPart = ReturnType<typeof openMembers>;
 
 export interface MembersNeeds {
   clock: SystemClock;
@@ -41,7 +33,7 @@ const RotatedMessage = Type.Union([
 const confirmedWithinMs = 10_000;
 
 /** This node and the others: the register of nodes, and what all of them must confirm. */
-export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
+export function openMembers(host: Host, needs: MembersNeeds) {
   const { store, bus, log, nodeId } = host;
   const { clock, time, keys, keyring, url } = needs;
   const usage = processUsage(clock);
@@ -95,8 +87,12 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
       },
     ],
     duties: [],
-    announce: (rotated) => announce(rotated, confirmMs),
-    async forgetKey(hash) {
+    /**
+     * Asks every node, this one included, to use what was rotated; resolves with the ids of those that did.
+     */
+    announce: (rotated: Rotated) => announce(rotated, confirmMs),
+    /** Resolves once no node accepts the key with this hash from its memory. */
+    async forgetKey(hash: string) {
       keys.forget(hash);
       const beganAt = clock.elapsed();
       try {
@@ -110,7 +106,8 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
       // A node that did not hear it drops its copy of the key by then.
       await clock.sleep(Math.max(0, keyLeaseMs - (clock.elapsed() - beganAt)));
     },
+    /** From now on the others see this node drain. */
     announceDrain: nodes.drain,
     close: nodes.leave,
-  };
+  } satisfies PartShape;
 }

@@ -9,17 +9,9 @@ import { outboxOperations } from "../domain/record/outbox/operations.ts";
 import { openOutbox } from "../domain/record/outbox/service.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Session } from "../store/store.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
-export interface OutboxPart extends Part {
-  /**
-   * Enqueues a message for the worker that holds a run, in the caller's transaction; the answer is called
-   * after its commit.
-   */
-  enqueueControl(session: Session, message: ControlMessage): Promise<() => void>;
-  /** Writes delayed events that were refused into the dead letters; call the answer after the commit. */
-  buryDelayed(session: Session, refused: readonly RefusedEvent[]): Promise<() => void>;
-}
+export type OutboxPart = ReturnType<typeof openOutboxPart>;
 
 /** Runs only where there is a bus to mirror to. */
 export const mirrorLoop = {
@@ -33,7 +25,7 @@ export const mirrorLoop = {
 export function openOutboxPart(
   host: Host,
   { emitDelayed }: { emitDelayed: (data: string, rest: string) => Promise<void> },
-): OutboxPart {
+) {
   const { config, store, bus, clock, ids, log, frames } = host;
   const relay = new Waker();
   const { metrics } = host.watch;
@@ -85,7 +77,11 @@ export function openOutboxPart(
     ],
     checks: outboxChecks({ store, clock, mirrored: mirror && past }),
     floorGuards: mirror ? [mirror.leastUnmirrored] : [],
-    enqueueControl: (session, message) =>
+    /**
+     * Enqueues a message for the worker that holds a run, in the caller's transaction; the answer is called
+     * after its commit.
+     */
+    enqueueControl: (session: Session, message: ControlMessage) =>
       outbox.enqueue(session, {
         environmentId: message.environmentId,
         eventId: message.messageId,
@@ -94,7 +90,8 @@ export function openOutboxPart(
         payload: control.encode(message),
         metadata: { message_id: message.messageId, run_id: message.runId },
       }),
-    buryDelayed: (session, refused) =>
+    /** Writes delayed events that were refused into the dead letters; call the answer after the commit. */
+    buryDelayed: (session: Session, refused: readonly RefusedEvent[]) =>
       outbox.bury(
         session,
         refused.map(({ environmentId, id, name, data, rest, error }) => ({
@@ -106,5 +103,5 @@ export function openOutboxPart(
         })),
       ),
     settled: outbox.settled,
-  };
+  } satisfies PartShape;
 }

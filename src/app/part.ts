@@ -4,31 +4,21 @@ import type { ListChanges } from "../domain/realtime/pubsub/changes.ts";
 import type { Frames } from "../domain/realtime/pubsub/frames.ts";
 import type { IntegrityCheck } from "../domain/record/integrity/service.ts";
 import type { FloorGuard } from "../domain/record/retention/service.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Ids } from "../kit/ids.ts";
-import type { Log } from "../kit/log.ts";
 import type { LoopOptions } from "../kit/loop.ts";
 import type { Operation } from "../kit/operation.ts";
-import type { Watch } from "../kit/watch.ts";
 import type { Config } from "../settings/settings.ts";
 import type { DatabaseTls } from "../store/postgres-client.ts";
 import type { Primary } from "../store/postgres-primary.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { Basics, Session } from "../store/store.ts";
 
 /** What every part stands on. */
-export interface Host {
+export interface Host extends Basics<"store" | "clock" | "ids" | "log" | "watch" | "nodeId"> {
   config: Config;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  watch: Watch;
-  store: Store;
   /** How connections to the database besides the store's are made. */
   databaseTls?: DatabaseTls | undefined;
   /** Which server of PostgreSQL is written; undefined where the store is a file. */
   primary?: Primary | undefined;
   bus: Bus;
-  nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */
   frames: Frames;
   /** Tells subscribers of lists that changed. */
@@ -66,6 +56,9 @@ export interface Part {
   /** Called once the loops stand still: writes what is left in memory. */
   close?(): Promise<void>;
 }
+
+/** What a part's opener answers: a part, and what other parts are handed of it. */
+export type PartShape = Part & Record<string, unknown>;
 
 /** All parts as one. */
 export function foldParts(parts: readonly Part[]) {

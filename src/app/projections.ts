@@ -20,22 +20,20 @@ import { dropTableOf, openSqlProjections } from "../domain/state/projections/sql
 import { openProjectionStreams } from "../domain/state/projections/streams.ts";
 import { openSweep } from "../domain/state/projections/sweep.ts";
 import { waitOperations } from "../domain/state/projections/waits/operations.ts";
-import { openWaits, type Waits } from "../domain/state/projections/waits.ts";
-import type { Host, Part } from "./part.ts";
+import { openWaits } from "../domain/state/projections/waits.ts";
+import type { Host, PartShape } from "./part.ts";
 import type { QueryPart } from "./query.ts";
 
 /** What a node tells the others: something of this projection changed. */
 const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });
 
-export interface ProjectionsPart extends Part {
-  waits: Waits;
-}
+export type ProjectionsPart = ReturnType<typeof openProjectionsPart>;
 
 /** Read models that are folded from the event log, by runners outside. */
 export function openProjectionsPart(
   host: Host,
   { feeds, databases, queries }: { feeds: Feeds } & Pick<QueryPart, "databases" | "queries">,
-): ProjectionsPart {
+) {
   const { config, store, clock, ids, log, watch, bus, frames } = host;
   const signals = openSignals();
   const moved = bus.channel("projections.moved", Moved);
@@ -129,5 +127,5 @@ export function openProjectionsPart(
     },
     disconnect: streams.drain,
     close: () => folds.release(),
-  };
+  } satisfies PartShape;
 }

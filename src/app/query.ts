@@ -2,21 +2,14 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { ownersOfTables } from "../domain/state/projections/sql-rows.ts";
 import { meterQueries } from "../domain/state/query/meters.ts";
 import { queryOperations } from "../domain/state/query/operations.ts";
-import { openQueries, type Queries } from "../domain/state/query/service.ts";
-import type { EnvironmentDatabases } from "../store/environment-databases.ts";
+import { openQueries } from "../domain/state/query/service.ts";
 import { openEnvironmentDatabases } from "../store/open-environments.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
-export interface QueryPart extends Part {
-  databases: EnvironmentDatabases;
-  queries: Queries;
-}
+export type QueryPart = ReturnType<typeof openQueryPart>;
 
 /** SQL over what one environment holds. */
-export function openQueryPart(
-  host: Host,
-  { keyring }: { keyring: Pick<Keyring, "seal" | "unseal"> },
-): QueryPart {
+export function openQueryPart(host: Host, { keyring }: { keyring: Pick<Keyring, "seal" | "unseal"> }) {
   const { config, store, clock, log, ids, watch } = host;
   const databases = openEnvironmentDatabases({
     ...{ store, clock, log, primary: host.primary, file: config.db },
@@ -47,5 +40,5 @@ export function openQueryPart(
       },
     ],
     close: () => databases.close(),
-  };
+  } satisfies PartShape;
 }

@@ -16,13 +16,13 @@ import { openPubSub } from "../domain/realtime/pubsub/service.ts";
 import { openSocketSessions } from "../domain/realtime/pubsub/socket-session.ts";
 import { type Sources, sourcesOf } from "../domain/realtime/pubsub/source.ts";
 import { openSubscriptionStreams } from "../domain/realtime/pubsub/subscription-streams.ts";
-import type { Edge, Reauthorizer } from "../edge/call.ts";
+import type { Edge } from "../edge/call.ts";
 import type { Upgrade } from "../edge/http.ts";
 import { openReauthorizer } from "../edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
 import { missing } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 /**
  * How often open sockets, streams and held polls are re-authorized: with `keyLeaseMs`, a revocation ends them
@@ -30,16 +30,7 @@ import type { Host, Part } from "./part.ts";
  */
 const reauthorizeEveryMs = 250;
 
-export interface RealtimePart extends Part {
-  /** Of `/api/v1/capabilities`. */
-  features: readonly string[];
-  /** Asks again and again whether the callers of sockets, streams and held polls may go on. */
-  reauthorizer: Reauthorizer;
-  /** Puts `/ws`, and each path of a watch, at a listener of the edge. */
-  serveAt(edge: Edge, registry: readonly Operation[]): { upgrades: readonly Upgrade[]; websocket: object };
-  /** Lets sockets and streams go at once: their clients find another node. */
-  disconnect(): Promise<void>;
-}
+export type RealtimePart = ReturnType<typeof openRealtime>;
 
 export interface RealtimeNeeds {
   feeds: Feeds;
@@ -48,7 +39,7 @@ export interface RealtimeNeeds {
 }
 
 /** Subscriptions and consumer groups: one core, with sockets and streams before it. */
-export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: RealtimeNeeds): RealtimePart {
+export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: RealtimeNeeds) {
   const { store, log, watch, frames } = host;
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
@@ -70,7 +61,9 @@ export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: Realtim
     publish: (...text) => sockets?.publish(...text),
   });
   return {
+    /** Of `/api/v1/capabilities`. */
     features: ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"],
+    /** Asks again and again whether the callers of sockets, streams and held polls may go on. */
     reauthorizer,
     operations: [operation, ...groupsOperations(groups, streams)],
     loops: [
@@ -118,17 +111,19 @@ export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: Realtim
       },
     ],
     checks: [groupCheck(store)],
-    serveAt(edge, registry) {
+    /** Puts `/ws`, and each path of a watch, at a listener of the edge. */
+    serveAt(edge: Edge, registry: readonly Operation[]): { upgrades: readonly Upgrade[]; websocket: object } {
       const watches = registry.filter((one) => one.mode === "watch");
       sockets = openSockets({ edge, operation, watches, connect });
       return { upgrades: sockets.upgrades, websocket: socketOptions };
     },
+    /** Lets sockets and streams go at once: their clients find another node. */
     async disconnect() {
       sockets?.drain();
       streams.drain();
     },
     settled: groups.settled,
-  };
+  } satisfies PartShape;
 }
 
 function openPubSubOver(

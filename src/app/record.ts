@@ -7,20 +7,15 @@ import { openCausality } from "../domain/record/causality/service.ts";
 import { type CallTrail, historyOperations } from "../domain/record/history/operations.ts";
 import { openHistory } from "../domain/record/history/service.ts";
 import { integrityOperations } from "../domain/record/integrity/operations.ts";
-import { type Integrity, openIntegrity } from "../domain/record/integrity/service.ts";
+import { openIntegrity } from "../domain/record/integrity/service.ts";
 import { retentionOperations } from "../domain/record/retention/operations.ts";
 import { openRetention } from "../domain/record/retention/service.ts";
 import { Fault } from "../kit/fault.ts";
 import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import type { EnginePart } from "./engine.ts";
-import { foldParts, type Host, type Part } from "./part.ts";
+import { foldParts, type Host, type Part, type PartShape } from "./part.ts";
 
-export interface RecordPart extends Part {
-  /** What `/health` says of invariants that do not hold. */
-  warnings: () => string[];
-  troubles: () => string[];
-  lastLook: Integrity["lastLook"];
-}
+export type RecordPart = ReturnType<typeof openRecord>;
 
 export interface RecordNeeds {
   engine: Pick<EnginePart, "functions" | "runs" | "quotas" | "onQueued" | "steering">;
@@ -34,7 +29,7 @@ export interface RecordNeeds {
 const sweepShareMax = 0.1;
 
 /** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */
-export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
+export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds) {
   const { config, store, clock, log } = host;
   const { metrics } = host.watch;
   const { functions, runs, quotas, onQueued, steering } = engine;
@@ -108,8 +103,9 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
         tick: sweepOnce,
       },
     ],
+    /** What `/health` says of invariants that do not hold. */
     warnings: integrity.warnings,
     troubles: integrity.troubles,
     lastLook: integrity.lastLook,
-  };
+  } satisfies PartShape;
 }

@@ -6,7 +6,7 @@ import { orgsOperations, projectsOperations } from "../domain/access/tenancy/org
 import { openOrgs } from "../domain/access/tenancy/orgs.ts";
 import { openPurge } from "../domain/access/tenancy/purge.ts";
 import type { People } from "./identity.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 /** What a node tells the others of environments that it deleted. */
 const DeletedEnvironments = Type.Array(
@@ -26,12 +26,10 @@ export interface TenancyNeeds {
   forgetKey: (hash: string) => Promise<void>;
 }
 
-export interface TenancyPart extends Part {
-  orgs: ReturnType<typeof openOrgs>;
-}
+export type TenancyPart = ReturnType<typeof openTenancyPart>;
 
 /** Orgs, projects and environments: made, changed, and deleted with everything in them. */
-export function openTenancyPart(host: Host, needs: TenancyNeeds): TenancyPart {
+export function openTenancyPart(host: Host, needs: TenancyNeeds) {
   const { store, clock, ids, bus, frames } = host;
   const { tenancy, keys } = needs.people;
   const forgetEverywhere = needs.forgetKey;
@@ -69,5 +67,5 @@ export function openTenancyPart(host: Host, needs: TenancyNeeds): TenancyPart {
       },
     ],
     duties: [duty],
-  };
+  } satisfies PartShape;
 }

@@ -1,5 +1,5 @@
-import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
-import { type LogSequences, openLogSequences } from "../domain/log/log/sequences.ts";
+import { openFeeds } from "../domain/log/log/feed.ts";
+import { openLogSequences } from "../domain/log/log/sequences.ts";
 import { openExpiry } from "../domain/log/topics/expire.ts";
 import { topicChecks } from "../domain/log/topics/invariants.ts";
 import { topicsOperations } from "../domain/log/topics/operations.ts";
@@ -11,16 +11,12 @@ import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts
 import type { Flow } from "../domain/record/flow/service.ts";
 import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import { feedHints } from "./feed-hints.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
-export interface TopicsPart extends Part {
-  /** Readers of the topic log here. */
-  topicFeeds: Feeds<TopicMessage>;
-  sequences: LogSequences;
-}
+export type TopicsPart = ReturnType<typeof openTopicsPart>;
 
 /** Developer topics, and their log in every environment. */
-export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
+export function openTopicsPart(host: Host, flow: Flow) {
   const { config, store, clock, ids, log, watch } = host;
   const topicFeeds = openFeeds({
     ...{ reads: topicReads(store), log },
@@ -41,6 +37,7 @@ export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
     heads: (ids) => topicHeads(store, ids),
   });
   return {
+    /** Readers of the topic log here. */
     topicFeeds,
     sequences,
     operations: topicsOperations(topics),
@@ -65,5 +62,5 @@ export function openTopicsPart(host: Host, flow: Flow): TopicsPart {
     checks: topicChecks(store),
     drain: async () => sequences.drain(),
     settled: topics.drain,
-  };
+  } satisfies PartShape;
 }

@@ -15,14 +15,13 @@ import { Primary } from "../store/postgres-primary.ts";
 import { acceptServer } from "../store/primary-record.ts";
 import type { Store } from "../store/store.ts";
 
-const { db, databaseUrl, libsqlDriver } = settings;
+const { db, databaseUrl } = settings;
 
 const force = (about: string) => setting({ flag: "--force", parse: boolean, fallback: false, about });
 
 const backupSettings = {
   db,
   databaseUrl,
-  libsqlDriver,
   to: setting({ flag: "--to", parse: line("FILE"), fallback: undefined, about: "The backup." }),
   force: force("Overwrite a backup of that name."),
 };
@@ -30,7 +29,6 @@ const backupSettings = {
 const restoreSettings = {
   db,
   databaseUrl,
-  libsqlDriver,
   from: setting({ flag: "--from", parse: line("FILE"), fallback: undefined, about: "The backup." }),
   epoch: setting({ flag: "--epoch", parse: boolean, fallback: false, about: "Only raise the epochs." }),
   moved: setting({
@@ -69,9 +67,6 @@ const ownName = "svc restore";
 /** The settings of a command; a shell that starts servers also holds variables that mean nothing here. */
 const read = <Rows extends Settings>(rows: Rows, { argv, environment }: Command) =>
   readSettings(rows, { argv, environment, elsewhere: () => true });
-
-const driverOf = (name: Values<typeof restoreSettings>["libsqlDriver"]) =>
-  drivers[name === "bun" ? "bun:sqlite" : "libsql"]();
 
 const badArguments = (...reasons: string[]): CommandOutcome => ({ did: "nothing: bad arguments", reasons });
 
@@ -115,7 +110,7 @@ export async function backup(command: Command): Promise<CommandOutcome> {
     );
   return unlessRefused(async () => {
     const startedAt = clock.elapsed();
-    const options = { file: values.db, to, force: values.force, driver: await driverOf(values.libsqlDriver) };
+    const options = { file: values.db, to, force: values.force, driver: await drivers.libsql() };
     const content = backUpLibsql(options);
     say(`backup of ${values.db} in ${to}: ${contentLine(content)}`);
     say(`checked and on the disk after ${Math.round(clock.elapsed() - startedAt)} ms`);
@@ -155,7 +150,7 @@ export async function restore(command: Command): Promise<CommandOutcome> {
     const stamp = rfc3339(clock.now()).replaceAll(/[-:]|\.\d+/g, "");
     const { content, aside } = restoreLibsql({
       ...{ from, file: values.db, force: values.force, now: clock.now(), stamp },
-      driver: await driverOf(values.libsqlDriver),
+      driver: await drivers.libsql(),
     });
     say(`${basename(from)} is now ${values.db}: ${contentLine(content)}`);
     const master = masterKeyFileOf({ db: values.db });
@@ -172,11 +167,10 @@ async function accept(
   { clock, say }: Command,
 ): Promise<void> {
   const log: Log = silentLog;
-  const driver = values.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
   const primary = url === undefined ? undefined : new Primary({ url, clock, log });
   const store: Store =
     url === undefined
-      ? await openLibsql({ file: values.db, clock, log, driver })
+      ? await openLibsql({ file: values.db, clock, log })
       : await openPostgres({
           url,
           clock,

@@ -99,12 +99,7 @@ export function targetOf(flags: ConnectionFlags, io: Io): Target {
 const orgHeader = "x-svc-org";
 
 /** One connection of a command, which sends its org with every request. */
-export interface ServerLink {
-  readonly target: Target;
-  readonly transport: Transport;
-  /** Headers of every request. */
-  headers(): Promise<Record<string, string>>;
-}
+export type ServerLink = ReturnType<typeof connect>;
 
 /** The id of an environment of the org that a platform credential acts in. */
 async function environmentOf(name: string, transport: Transport, headers: Record<string, string>) {
@@ -118,7 +113,7 @@ async function environmentOf(name: string, transport: Transport, headers: Record
   return found.id;
 }
 
-export function connect(target: Target, timeoutMs?: number): ServerLink {
+export function connect(target: Target, timeoutMs?: number) {
   const { url, key, environment, org } = target;
   const isOrgs = org !== undefined && environment !== undefined && !environment.startsWith("env_");
   const { transport } = createClient({
@@ -138,7 +133,8 @@ export function connect(target: Target, timeoutMs?: number): ServerLink {
   return {
     target,
     transport,
-    headers: () => {
+    /** Headers of every request. */
+    headers: (): Promise<Record<string, string>> => {
       headers ??= ask();
       return headers;
     },

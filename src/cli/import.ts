@@ -17,12 +17,11 @@ import { idsFor, LineReader, type RequireRow } from "./import-rows.ts";
 import { ImportWriter } from "./import-writer.ts";
 import { importToldEveryLines } from "./limits.ts";
 
-const { db, databaseUrl, libsqlDriver } = settings;
+const { db, databaseUrl } = settings;
 
 const importSettings = {
   db,
   databaseUrl,
-  libsqlDriver,
   org: setting({
     flag: "--org",
     parse: matching(/^org_[A-Za-z0-9_-]{1,60}$/, "an org's id", "ORG"),
@@ -59,16 +58,15 @@ class ImportRefusal extends Error {}
 const ownName = "svc import";
 
 async function openMigrated(
-  { db: file, databaseUrl: url, libsqlDriver: named }: Values<typeof importSettings>,
+  { db: file, databaseUrl: url }: Values<typeof importSettings>,
   { clock }: Command,
 ): Promise<Store> {
   if (url === undefined && !existsSync(file))
     throw new ImportRefusal(`there is no database ${file}: start the server once, or name a --db FILE`);
   const log = silentLog;
-  const driver = named === "bun" ? "bun:sqlite" : "libsql";
   const store =
     url === undefined
-      ? await openLibsql({ file, clock, log, driver })
+      ? await openLibsql({ file, clock, log })
       : await openPostgres({ url, clock, log, poolSize: 1, hotPoolSize: 1, applicationName: ownName });
   try {
     const landed = await store.all<Landed>(landedRows);

@@ -4,19 +4,13 @@ import type { Io } from "./io.ts";
 /** As people chose it by `--json` and `--jsonl`. */
 export type OutputForm = "people" | "json" | "jsonl";
 
-export interface Paint {
-  strong: (text: string) => string;
-  dim: (text: string) => string;
-  good: (text: string) => string;
-  bad: (text: string) => string;
-  busy: (text: string) => string;
-}
+export type Paint = ReturnType<typeof paintOf>;
 
 const codes = { strong: 1, dim: 2, good: 32, bad: 31, busy: 33 } as const;
 const escapeText = "\u001b[";
 
 /** Colours on a terminal that has them; elsewhere the text as it is. */
-export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "environment">): Paint {
+export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "environment">) {
   const hasColours = isTerminal && !environment.NO_COLOR && environment.TERM !== "dumb";
   const by = (code: number) => (text: string) =>
     hasColours ? `${escapeText}${code}m${text}${escapeText}0m` : text;

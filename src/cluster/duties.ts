@@ -1,6 +1,5 @@
-import type { Log } from "../kit/log.ts";
 import type { LoopOptions, Waker } from "../kit/loop.ts";
-import type { LeaderWrite, Store } from "../store/store.ts";
+import type { Basics, LeaderWrite } from "../store/store.ts";
 import { Deposed, type Leadership, writeAsLeader } from "./leader.ts";
 
 /** Background work that one node does for all. Loops of one duty are led together. */
@@ -22,10 +21,8 @@ export interface DutyLoop {
 /** A follower looks this often whether it leads now. */
 const followerMs = 1_000;
 
-export interface DutiesDeps {
-  store: Store;
+export interface DutiesDeps extends Basics<"store" | "log"> {
   leadership: Pick<Leadership, "epochOf">;
-  log: Log;
 }
 
 /** The loop of a duty: does nothing on nodes that do not lead it. */

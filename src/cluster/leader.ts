@@ -1,22 +1,11 @@
 import type { Hold } from "../bus/bus.ts";
-import type { Clock } from "../kit/clock.ts";
 import { nameKeptMs } from "../kit/limits.ts";
-import type { Log } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { Basics, Session, Store } from "../store/store.ts";
 import { clockUncertaintyMsMax } from "./time-base.ts";
 
 /** Which node does the duties that only one may do at a time. */
-export interface Leadership {
-  /** The epoch under which this node leads the duty; undefined when it does not, or is not sure any more. */
-  epochOf(duty: string): number | undefined;
-  /** The tick of loop `cluster.lead`: stands for every duty, keeps what this node leads. */
-  campaignOnce(): Promise<void>;
-  /** Gives every duty up at once; this node does not stand again. */
-  resign(): Promise<void>;
-  /** Who led each duty last, and until when its lease runs. */
-  leaders(): Promise<LeaderRow[]>;
-}
+export type Leadership = ReturnType<typeof leadership>;
 
 export interface LeaderRow {
   duty: string;
@@ -25,12 +14,8 @@ export interface LeaderRow {
   lease_until: number;
 }
 
-export interface LeadershipDeps {
-  store: Store;
+export interface LeadershipDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   bus: { hold(name: string): Promise<Hold>; release(name: string): Promise<void> };
-  clock: Clock;
-  log: Log;
-  nodeId: string;
   duties: readonly string[];
   uncertaintyMs: () => number;
 }
@@ -49,7 +34,7 @@ const leaseMs = nameKeptMs;
  * answers; others take it when it lapses. `writeAsLeader` reads the epoch in the transaction of the write, so
  * of two nodes that both take themselves for the leader only one can write.
  */
-export function leadership(deps: LeadershipDeps): Leadership {
+export function leadership(deps: LeadershipDeps) {
   const { store, bus, clock, log, nodeId, duties } = deps;
   const terms = new Map<string, LeadershipTerm>();
   let resigned = false;
@@ -107,11 +92,15 @@ export function leadership(deps: LeadershipDeps): Leadership {
   }
 
   return {
-    epochOf(duty) {
+    /**
+     * The epoch under which this node leads the duty; undefined when it does not, or is not sure any more.
+     */
+    epochOf(duty: string): number | undefined {
       const reign = terms.get(duty);
       return reign && clock.elapsed() < reign.until ? reign.epoch : undefined;
     },
 
+    /** The tick of loop `cluster.lead`: stands for every duty, keeps what this node leads. */
     async campaignOnce() {
       if (resigned) return;
       const results = await Promise.allSettled(duties.map(campaign));
@@ -119,6 +108,7 @@ export function leadership(deps: LeadershipDeps): Leadership {
       if (failed) throw failed.reason;
     },
 
+    /** Gives every duty up at once; this node does not stand again. */
     async resign() {
       resigned = true;
       await Promise.all(
@@ -129,6 +119,7 @@ export function leadership(deps: LeadershipDeps): Leadership {
       );
     },
 
+    /** Who led each duty last, and until when its lease runs. */
     leaders: () =>
       store.all<LeaderRow>(sql`SELECT duty, epoch, node_id, lease_until FROM leaders ORDER BY duty`),
   };

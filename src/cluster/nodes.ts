@@ -1,7 +1,7 @@
 import type { Presence } from "../bus/bus.ts";
 import type { Clock, Instant } from "../kit/clock.ts";
 import { sql } from "../kit/sql.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { Basics, Session } from "../store/store.ts";
 
 /** A node without a heartbeat for this long is no longer listed. */
 const nodeForgottenMs = 60 * 60 * 1000;
@@ -29,23 +29,10 @@ export interface NodeRecord {
   facts: NodeFacts;
 }
 
-export interface Nodes {
-  /** The tick of loop `cluster.nodes`. */
-  heartbeatOnce(): Promise<void>;
-  /** Every node with a recent heartbeat, this one included, by id. */
-  list(): Promise<NodeRecord[]>;
-  /** From now on the others see this node drain. */
-  drain(): Promise<void>;
-  /** Off the list. */
-  leave(): Promise<void>;
-  forgetSilent(session: Session): Promise<number>;
-}
+export type Nodes = ReturnType<typeof openNodes>;
 
-export interface ClusterNodesDeps {
-  store: Store;
-  clock: Clock;
+export interface ClusterNodesDeps extends Basics<"store" | "clock" | "nodeId"> {
   bus: { present(): readonly Presence[] };
-  nodeId: string;
   version: string;
   url: () => string;
   facts: () => NodeFacts;
@@ -64,7 +51,7 @@ interface NodeRow {
 /**
  * Nodes of one database, by their rows. Heartbeats over the bus count as well: they are younger than the rows.
  */
-export function openNodes(deps: ClusterNodesDeps): Nodes {
+export function openNodes(deps: ClusterNodesDeps) {
   const { store, clock, bus, nodeId, version } = deps;
   const startedAt = clock.now();
   let drainingAt: Instant | null = null;
@@ -93,9 +80,11 @@ export function openNodes(deps: ClusterNodesDeps): Nodes {
   };
 
   return {
+    /** The tick of loop `cluster.nodes`. */
     heartbeatOnce: write,
 
-    async list() {
+    /** Every node with a recent heartbeat, this one included, by id. */
+    async list(): Promise<NodeRecord[]> {
       const rows = await store.all<NodeRow>(
         sql`SELECT id, version, url, started_at, heartbeat_at, draining_at, facts FROM nodes
           WHERE heartbeat_at > ${clock.now() - nodeForgottenMs} AND id <> ${nodeId}`,
@@ -115,11 +104,13 @@ export function openNodes(deps: ClusterNodesDeps): Nodes {
       return [own(), ...others].sort((a, b) => (a.id < b.id ? -1 : 1));
     },
 
+    /** From now on the others see this node drain. */
     async drain() {
       drainingAt ??= clock.now();
       await write();
     },
 
+    /** Off the list. */
     async leave() {
       if (store.engine === "libsql") return;
       await store.write((session) =>
@@ -127,7 +118,7 @@ export function openNodes(deps: ClusterNodesDeps): Nodes {
       );
     },
 
-    forgetSilent: (session) =>
+    forgetSilent: (session: Session) =>
       session.run(sql`DELETE FROM nodes WHERE heartbeat_at < ${clock.now() - nodeForgottenMs}`),
   };
 }

@@ -1,7 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import type { Bus } from "../bus/bus.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
+import type { Basics } from "../store/store.ts";
 
 const PrimaryMessage = Type.Object({
   system: Type.String(),
@@ -17,23 +16,16 @@ interface KnownPrimary {
   onNewer(listener: (server: ToldPrimary) => void): void;
 }
 
-export interface PrimaryWatchDeps {
+export interface PrimaryWatchDeps extends Basics<"clock" | "log"> {
   lineage: KnownPrimary;
   bus: Pick<Bus, "channel" | "requests" | "connected" | "onConnection">;
-  clock: Clock;
-  log: Log;
   /** Writes it into the database. */
   record(server: ToldPrimary): Promise<unknown>;
   /** Asks the hosts that are not in use. */
   lookAround(): Promise<void>;
 }
 
-export interface PrimaryWatch {
-  /** Asked once, before this node listens: what the others know. */
-  askOthers(): Promise<void>;
-  /** The tick of loop `store.primary`. */
-  lookOnce(): Promise<void>;
-}
+export type PrimaryWatch = ReturnType<typeof watchPrimary>;
 
 /** At its start a node waits this long for the bus: without the bus it could accept events on an old primary, and they would be lost. */
 const connectMs = 1_000;
@@ -46,14 +38,7 @@ const correctMs = 1_000;
  * Nodes tell each other the newest primary: one that is connected to a stray old primary drops it when it hears, within the
  * time of a message where the bus is up, and within a tick where its URL names the other host.
  */
-export function watchPrimary({
-  lineage,
-  bus,
-  clock,
-  log,
-  record,
-  lookAround,
-}: PrimaryWatchDeps): PrimaryWatch {
+export function watchPrimary({ lineage, bus, clock, log, record, lookAround }: PrimaryWatchDeps) {
   const told = bus.channel("store.primary", PrimaryMessage);
   const questions = bus.requests("store.primary.newest", Type.Object({}), PrimaryMessage);
   let recorded = lineage.known?.timeline;
@@ -103,6 +88,7 @@ export function watchPrimary({
   }
 
   return {
+    /** Asked once, before this node listens: what the others know. */
     async askOthers() {
       await connection();
       // This node answers too, and the first answer is taken: it begins to when it has asked.
@@ -114,6 +100,7 @@ export function watchPrimary({
       });
     },
 
+    /** The tick of loop `store.primary`. */
     async lookOnce() {
       tell();
       await lookAround();

@@ -5,23 +5,7 @@ import type { Store } from "../store/store.ts";
 /** Above this uncertainty of the time a node neither claims nor leads. */
 export const clockUncertaintyMsMax = 250;
 
-export interface TimeBase {
-  /**
-   * Sets the clock to the database's time, unless the answer was slow and says less than is known already;
-   * answers by how many milliseconds the clock may be wrong then.
-   */
-  sample(): Promise<number>;
-  /**
-   * The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known well
-   * enough.
-   */
-  sampleOnce(): Promise<{ againInMs: number } | undefined>;
-  /**
-   * By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite
-   * before the first.
-   */
-  uncertaintyMs(): number;
-}
+export type TimeBase = ReturnType<typeof timeBase>;
 
 /** What a computer's clock loses or gains in a second, at most. */
 const driftMsPerMs = 0.0002;
@@ -33,7 +17,7 @@ export function timeBase(
   store: Pick<Store, "engine" | "now">,
   clock: SystemClock,
   metrics: Metrics = noMetrics,
-): TimeBase {
+) {
   let sampled: { at: number; halfTripMs: number } | undefined;
   const uncertaintyMs = () => {
     if (store.engine === "libsql") return 0;
@@ -68,9 +52,21 @@ export function timeBase(
     return halfTripMs;
   };
   return {
+    /**
+     * Sets the clock to the database's time, unless the answer was slow and says less than is known already;
+     * answers by how many milliseconds the clock may be wrong then.
+     */
     sample,
+    /**
+     * The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known
+     * well enough.
+     */
     sampleOnce: async () =>
       (await sample()) > clockUncertaintyMsMax ? { againInMs: unsureAgainMs } : undefined,
+    /**
+     * By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite
+     * before the first.
+     */
     uncertaintyMs,
   };
 }

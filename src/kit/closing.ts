@@ -6,12 +6,7 @@ export const closePartMsMax = 3_000;
 export const closeMsMax = 10_000;
 
 /** Closes parts in the reverse order of their opening, within a time that no dependency can stretch. */
-export interface Closing {
-  /** `ownMs`: time its own settings give the part, on top of what every part has. */
-  push(name: string, close: () => Promise<void>, ownMs?: number): void;
-  /** Closes every part; throws when one failed or was late. */
-  close(): Promise<void>;
-}
+export type Closing = ReturnType<typeof closing>;
 
 /** Whether `work` was done within `ms`. If it fails later, the error is ignored. */
 export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
@@ -24,10 +19,12 @@ export async function within(clock: Clock, ms: number, work: Promise<unknown>): 
   }
 }
 
-export function closing({ clock, log }: { clock: Clock; log: Log }): Closing {
+export function closing({ clock, log }: { clock: Clock; log: Log }) {
   const parts: { name: string; close: () => Promise<void>; ownMs: number }[] = [];
   return {
-    push: (name, close, ownMs = 0) => void parts.push({ name, close, ownMs }),
+    /** `ownMs`: time its own settings give the part, on top of what every part has. */
+    push: (name: string, close: () => Promise<void>, ownMs = 0) => void parts.push({ name, close, ownMs }),
+    /** Closes every part; throws when one failed or was late. */
     async close() {
       const failures: unknown[] = [];
       const all = parts.splice(0).reverse();

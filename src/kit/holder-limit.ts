@@ -1,11 +1,7 @@
 import { tryAgain } from "./fault.ts";
 
 /** Limits how many things one holder has open at this node. */
-export interface HolderLimit {
-  /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
-  acquire(holder: string): () => void;
-  count(holder: string): number;
-}
+export type HolderLimit = ReturnType<typeof openHolderLimit>;
 
 /** `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. */
 export function openHolderLimit({
@@ -16,10 +12,11 @@ export function openHolderLimit({
   most: number;
   what: string;
   whose?: string;
-}): HolderLimit {
+}) {
   const counts = new Map<string, number>();
   return {
-    acquire(holder) {
+    /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
+    acquire(holder: string): () => void {
       const count = counts.get(holder) ?? 0;
       if (count >= most)
         throw tryAgain("resource_exhausted", `too many ${what}: at most ${most} for one ${whose} on a node`, {
@@ -35,6 +32,6 @@ export function openHolderLimit({
         else counts.delete(holder);
       };
     },
-    count: (holder) => counts.get(holder) ?? 0,
+    count: (holder: string) => counts.get(holder) ?? 0,
   };
 }

@@ -24,28 +24,7 @@ export interface LoopOptions {
 
 export type LoopFacts = Pick<LoopOptions, "name" | "about" | "everyMs" | "duty">;
 
-export interface Loop {
-  readonly name: string;
-  readonly facts: LoopFacts;
-  /** Asks for a tick now; several asks during one tick make one more. */
-  wake(): void;
-  /** Asks for a tick in `ms` at the latest. */
-  wakeIn(ms: number): void;
-  /** What failed is tried again now: what it depends on is back. Does nothing for a loop that did not fail. */
-  retry(): void;
-  /**
-   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
-   * resolves, as far as one tick of this loop goes. Rejects with what the tick throws.
-   */
-  tick(): Promise<void>;
-  /** When the last tick ended without an error; undefined before the first. */
-  progressAt(): Instant | undefined;
-  failures(): number;
-  /** The rounds in a row that failed until now, and what the last one said; undefined after a good one. */
-  failing(): { rounds: number; error: string } | undefined;
-  start(): void;
-  stop(): Promise<void>;
-}
+export type Loop = ReturnType<typeof loop>;
 
 /**
  * Asks a loop for ticks. It is made before the loop, because the services that ask are made before the loop's
@@ -98,7 +77,7 @@ function wordsOf(error: unknown): string {
 }
 
 /** Background work as a tick a test can call, under a supervisor that never gives up. */
-export function loop(host: LoopHost, options: LoopOptions): Loop {
+export function loop(host: LoopHost, options: LoopOptions) {
   let running = false;
   let ticking: Promise<void> | undefined;
   let wanted = false;
@@ -154,22 +133,31 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     ticking = round();
   }
 
-  const made: Loop = {
+  const made = {
     name: options.name,
     facts: options,
+    /** Asks for a tick now; several asks during one tick make one more. */
     wake() {
       if (failuresInRow > 0) return;
       run();
     },
-    wakeIn(ms) {
+    /** Asks for a tick in `ms` at the latest. */
+    wakeIn(ms: number) {
       if (failuresInRow > 0) return;
       const at = host.clock.elapsed() + Math.max(0, ms);
       if (ticking) wishedAt = Math.min(wishedAt, at);
       else if (running && at < plannedAt) plan(ms);
     },
+    /**
+     * What failed is tried again now: what it depends on is back. Does nothing for a loop that did not fail.
+     */
     retry() {
       if (failuresInRow > 0 && !ticking) run();
     },
+    /**
+     * A tick now, beside the plan, after the one under way and before the next: what was due at the call is
+     * done when it resolves, as far as one tick of this loop goes. Rejects with what the tick throws.
+     */
     async tick() {
       beside++;
       try {
@@ -182,8 +170,10 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
         }
       }
     },
+    /** When the last tick ended without an error; undefined before the first. */
     progressAt: () => progressAt,
     failures: () => failures,
+    /** The rounds in a row that failed until now, and what the last one said; undefined after a good one. */
     failing: () => (failuresInRow > 0 ? { rounds: failuresInRow, error: wordsOf(lastError) } : undefined),
     start() {
       if (running) return;

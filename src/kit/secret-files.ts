@@ -1,4 +1,4 @@
-import { type KeyPair, readCa, readKeyPair, readSettingFile } from "./tls-files.ts";
+import { readCa, readKeyPair, readSettingFile } from "./tls-files.ts";
 
 /** Paths by the names of their settings. */
 export interface SecretPaths {
@@ -11,15 +11,7 @@ export interface SecretPaths {
   natsTlsKeyFile?: string | undefined;
 }
 
-export interface SecretFiles {
-  /** Of both ports. */
-  tls: KeyPair | undefined;
-  databaseTls: { ca: string } | undefined;
-  natsAccess: {
-    credentials: (() => string) | undefined;
-    tls: { ca?: string; cert?: string; key?: string } | undefined;
-  };
-}
+export type SecretFiles = ReturnType<typeof secretFiles>;
 
 const pairOf = (cert: [string, string | undefined], key: [string, string | undefined]) =>
   cert[1] === undefined || key[1] === undefined
@@ -32,7 +24,7 @@ const caOf = (setting: string, path: string | undefined) =>
 /**
  * The certificates, keys and credentials that the settings name; throws FileProblem when one cannot be used.
  */
-export function secretFiles(paths: SecretPaths): SecretFiles {
+export function secretFiles(paths: SecretPaths) {
   const { databaseTlsCaFile, natsTlsCaFile, natsCredsFile } = paths;
   const databaseCa = caOf("SVC_DATABASE_TLS_CA_FILE", databaseTlsCaFile);
   const busCa = caOf("NATS_TLS_CA_FILE", natsTlsCaFile);
@@ -45,6 +37,7 @@ export function secretFiles(paths: SecretPaths): SecretFiles {
   // Read once at the start, so that a wrong path is reported then.
   credentials?.();
   return {
+    /** Of both ports. */
     tls: pairOf(["SVC_TLS_CERT_FILE", paths.tlsCertFile], ["SVC_TLS_KEY_FILE", paths.tlsKeyFile]),
     databaseTls: databaseCa === undefined ? undefined : { ca: databaseCa },
     natsAccess: {

@@ -9,15 +9,13 @@ import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "./projection-call-types.ts";
 import type { CreateProjection } from "./projection-types.ts";
 import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "./read.ts";
-import type { RepairCalls } from "./repair-types.ts";
+import type { RepairCalls, RepairSelection } from "./repair-types.ts";
 import type { SchemaCalls } from "./schema-types.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { ToolCalls } from "./tool-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
-  AttributeCondition,
-  AttributeValue,
   DelayedEventRecord,
   EmitOptions,
   Emitted,
@@ -28,28 +26,11 @@ import type {
   RegisteredDefinition,
   RegisteredFunction,
   Run,
-  RunStatus,
   Step,
 } from "./types.ts";
 import type { WebhookCalls } from "./webhook-types.ts";
 
-export interface ListRunsOptions {
-  functionId?: string;
-  eventId?: string;
-  statuses?: RunStatus[];
-  search?: string;
-  since?: Date | string;
-  until?: Date | string;
-  /** Only runs with compensations that failed for good. */
-  compensationFailed?: boolean;
-  /** Only failures of this group, see `client.errors`. */
-  errorGroup?: string;
-  /** Only runs that an event of this name started. */
-  eventName?: string;
-  /** Only failures whose message, code or stack holds this text, in either case. */
-  errorText?: string;
-  /** What their attributes are: a value, or conditions: `{ orderId: "o-1", total: { gte: 100 } }`. */
-  attributes?: Record<string, AttributeValue | AttributeCondition>;
+export interface ListRunsOptions extends RepairSelection {
   /** By an attribute in place of newest first; runs without it are left out. */
   orderBy?: { name: string; ascending?: boolean };
   /** Default 20, at most 200. */

@@ -6,7 +6,7 @@ export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
 export type ReplayPlace = number | Date | string;
 export type RepairResult = "pending" | "done" | "over" | "refused" | "failed" | "undone";
 
-/** At least one field; `statuses` are those that the action is for when left out. */
+/** Which runs. Of a repair at least one field; `statuses` are those that the action is for when left out. */
 export interface RepairSelection {
   functionId?: string;
   eventId?: string;
@@ -16,12 +16,13 @@ export interface RepairSelection {
   until?: Date | string;
   /** Only runs with compensations that failed for good. */
   compensationFailed?: boolean;
-  /** Only failures of this group. */
+  /** Only failures of this group, see `client.errors`. */
   errorGroup?: string;
   /** Only runs that an event of this name started. */
   eventName?: string;
   /** Only failures whose message, code or stack holds this text, in either case. */
   errorText?: string;
+  /** What their attributes are: a value, or conditions: `{ orderId: "o-1", total: { gte: 100 } }`. */
   attributes?: Record<string, AttributeValue | AttributeCondition>;
 }
 

@@ -1,6 +1,6 @@
 import { databaseUrl } from "../kit/database-url.ts";
 import { setting } from "../kit/setting.ts";
-import { choice, integer, line } from "../kit/setting-kinds.ts";
+import { integer, line } from "../kit/setting-kinds.ts";
 
 /** Which database, and how it is opened. */
 export const storeSettings = {
@@ -31,11 +31,5 @@ export const storeSettings = {
     parse: integer(2, 500, "connections"),
     fallback: 25,
     about: "PostgreSQL connections of this node.",
-  }),
-  libsqlDriver: setting({
-    env: "SVC_LIBSQL_DRIVER",
-    parse: choice("libsql", "bun"),
-    fallback: "libsql",
-    about: "What opens the database file.",
   }),
 };

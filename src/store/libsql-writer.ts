@@ -27,11 +27,7 @@ export interface WriterOptions {
   onFailed: (trouble: unknown) => void;
 }
 
-export interface Writer {
-  submit<T>(unit: WriteUnit<T>): Promise<T>;
-  /** Resolves when all that was submitted is settled. */
-  drain(): Promise<void>;
-}
+export type Writer = ReturnType<typeof writer>;
 
 interface QueuedWrite {
   unit: WriteUnit<unknown>;
@@ -62,7 +58,7 @@ function rollBack(connection: Connection): void {
  * The one writer: units run in order of arrival and share a commit, each in a savepoint, so that one that fails is undone
  * alone. Nobody learns an outcome before the commit: even a refusal may rest on what a neighbour wrote.
  */
-export function writer(options: WriterOptions): Writer {
+export function writer(options: WriterOptions) {
   const { clock, connection, unitsMax, groupMs, idleMs } = options;
   let waiting: QueuedWrite[] = [];
   let working: Promise<void> | undefined;
@@ -168,12 +164,13 @@ export function writer(options: WriterOptions): Writer {
   };
 
   return {
-    submit<T>(unit: WriteUnit<T>) {
+    submit<T>(unit: WriteUnit<T>): Promise<T> {
       return new Promise<T>((resolve, reject) => {
         waiting.push({ unit, resolve: resolve as (value: unknown) => void, reject });
         working ??= work();
       });
     },
+    /** Resolves when all that was submitted is settled. */
     async drain() {
       while (working) await working;
     },

@@ -1,5 +1,10 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Ids } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
+import type { Metrics } from "../kit/metrics.ts";
 import type { FirstOfEach } from "../kit/round-robin.ts";
 import { type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import type { Watch } from "../kit/watch.ts";
 
 /** A row as the engine returns it: text, numbers (64-bit integers below 2^53 come as numbers), null. */
 export type Row = Record<string, unknown>;
@@ -158,3 +163,16 @@ export const isStuck = (error: unknown): boolean =>
 /** Whether a statement refused itself by this mark (see `raiseMark`). */
 export const isMarked = (error: unknown, mark: string): boolean =>
   error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(mark);
+
+interface AllBasics {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  watch: Watch;
+  metrics: Metrics;
+  nodeId: string;
+}
+
+/** What openers are handed besides other services, by its usual names. */
+export type Basics<Name extends keyof AllBasics> = Pick<AllBasics, Name>;

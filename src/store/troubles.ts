@@ -13,15 +13,7 @@ const causesMax = 5;
 const refusedRequest = "request.answered";
 const refusedStatus = 503;
 
-export interface Troubles {
-  /** As the log below it, but that lines about the database in trouble are counted instead. */
-  readonly log: Log;
-  /** What a look at the database came to; undefined when it can be written. */
-  looked(error: unknown): void;
-  /** Called when the database cannot be written any more, and when it can be again. */
-  onTurn(listener: (isAway: boolean) => void): void;
-  isAway(): boolean;
-}
+export type Troubles = ReturnType<typeof watchTroubles>;
 
 export interface TroublesOptions {
   clock: Pick<Clock, "elapsed">;
@@ -43,7 +35,7 @@ interface LoggedTrouble {
  * Of a database in trouble the log has one line when it begins, one every ten seconds and one when it ends. What every
  * request, loop and worker meets meanwhile is counted in them: it is one fact, and a thousand lines a second hide it.
  */
-export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOptions): Troubles {
+export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOptions) {
   let trouble: LoggedTrouble | undefined;
   let isAway = false;
   const listeners: ((isAway: boolean) => void)[] = [];
@@ -77,8 +69,10 @@ export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOption
   };
 
   return {
+    /** As the log below it, but that lines about the database in trouble are counted instead. */
     log: { debug: log.debug, info: at("info"), warn: at("warn"), error: at("error") },
-    looked(error) {
+    /** What a look at the database came to; undefined when it can be written. */
+    looked(error: unknown) {
       const wasAway = isAway;
       isAway = error !== undefined;
       if (isAway !== wasAway) for (const listener of listeners) listener(isAway);
@@ -88,7 +82,8 @@ export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOption
       log.info("store.trouble_over", facts(trouble, now));
       trouble = undefined;
     },
-    onTurn: (listener) => void listeners.push(listener),
+    /** Called when the database cannot be written any more, and when it can be again. */
+    onTurn: (listener: (isAway: boolean) => void) => void listeners.push(listener),
     isAway: () => isAway,
   };
 }

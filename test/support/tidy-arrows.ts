@@ -102,7 +102,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
     store: "yes",
     "store port": "yes",
   },
-  dashboard: { dashboard: "yes", sdk: "yes" },
+  // What the API answers is described once: by `proto/` and by the operations.
+  dashboard: { dashboard: "yes", sdk: "yes", gen: "type", operations: "type", wire: "type", part: "type" },
   // Reads its own pages.
   docs: { docs: "yes" },
   // Works on the tree as files.

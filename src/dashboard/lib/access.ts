@@ -1,3 +1,8 @@
+import type { Static } from "@sinclair/typebox";
+import type { KeyShape } from "../../domain/access/keys/operations.ts";
+import type { DryRunShape, PolicyShape, VersionShape } from "../../domain/access/policies/shapes.ts";
+import type { RoleRow } from "../../domain/access/roles/operations.ts";
+import type { SessionShape } from "../../domain/access/sessions/manage-operations.ts";
 import { rest } from "./api.ts";
 import { queryOf } from "./router.ts";
 import { isAtHome } from "./session.ts";
@@ -46,45 +51,13 @@ export interface UserData {
 
 export const rolesOfUser = ({ roles, role_ids }: UserData): string[] => roles ?? role_ids ?? [];
 
-export interface RoleData {
-  id: string;
-  name: string;
-  is_default: boolean;
-  base?: string;
-  policy_count: number;
-  api_key_count: number;
-}
+export type RoleData = Static<typeof RoleRow>;
 
-export interface PolicyData {
-  id: string;
-  name: string;
-  effect: string;
-  actions: string;
-  resources: string;
-  condition: string;
-  version: number;
-  updated_at: string;
-  warnings?: string[];
-  role_count?: number;
-}
+export type PolicyData = Static<typeof PolicyShape> & { role_count?: number };
 
-export interface AccessKeyData {
-  id: string;
-  name: string;
-  key_prefix: string;
-  environment_id?: string;
-  role_ids: string[];
-  created_at: string;
-  expires_at?: string;
-  last_used_at?: string;
-}
+export type AccessKeyData = Static<typeof KeyShape>;
 
-export interface PolicyVersionData extends Omit<PolicyData, "version" | "updated_at" | "warnings"> {
-  version_num: number;
-  created_at: string;
-  author_id: string;
-  change_reason?: string;
-}
+export type PolicyVersionData = Static<typeof VersionShape>;
 
 const one = (id: string) => encodeURIComponent(id);
 
@@ -142,13 +115,7 @@ export const listPolicyVersions = (id: string, signal?: AbortSignal): Promise<Po
 export const rollbackPolicy = (id: string, version: number): Promise<PolicyData> =>
   rest(`/api/v1/policies/${one(id)}/rollback/${version}`, { method: "POST" });
 
-export interface DryRunData {
-  matched: boolean;
-  compile_error?: string;
-  eval_error?: string;
-  past?: { decisions: number; denied: number; subjects: string[] };
-  warnings?: string[];
-}
+export type DryRunData = Static<typeof DryRunShape>;
 
 export const dryRun = (body: object, signal: AbortSignal): Promise<DryRunData> =>
   rest("/api/v1/policies/dry-run", { body, signal });
@@ -174,17 +141,7 @@ export const setKeyRoles = (id: string, roleIds: readonly string[]): Promise<Acc
 export const deleteKey = (id: string): Promise<void> => rest(`${keys}/${one(id)}`, { method: "DELETE" });
 
 /** A sign-in session, as the server lists it. */
-export interface SessionData {
-  id: string;
-  kind: "user" | "platform" | "desktop";
-  subject_id: string;
-  created_at: string;
-  expires_at: string;
-  last_used_at?: string;
-  address?: string;
-  user_agent?: string;
-  is_current: boolean;
-}
+export type SessionData = Static<typeof SessionShape>;
 
 const ownSessions = "/api/v1/auth/sessions";
 

@@ -1,3 +1,4 @@
+import type { MethodAnswer, MethodName, ServiceName } from "./messages.ts";
 import { address } from "./router.ts";
 
 /** A call that the server refused, or that did not reach it. */
@@ -115,12 +116,12 @@ export async function rest<Answer>(path: string, asked: AskedCall = {}): Promise
   return (text === "" ? undefined : JSON.parse(text)) as Answer;
 }
 
-export const rpc = <Answer>(
-  service: string,
-  method: string,
+export const rpc = <Service extends ServiceName, Method extends MethodName<Service>>(
+  service: Service,
+  method: Method,
   body: object = {},
   signal?: AbortSignal,
-): Promise<Answer> => rest(`/svc.v1.${service}/${method}`, { body, signal });
+): Promise<MethodAnswer<Service, Method>> => rest(`/svc.v1.${service}/${method}`, { body, signal });
 
 /** What was typed as JSON; `what` names it in the refusal. */
 export function parsedJson(text: string, what: string): unknown {

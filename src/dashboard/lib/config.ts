@@ -1,20 +1,12 @@
+import type { Static } from "@sinclair/typebox";
+import type { Document, Kept } from "../../domain/state/config/operations.ts";
 import { rest } from "./api.ts";
 import { queryOf } from "./router.ts";
 
 /** A document, as `GET /api/v1/config/{name}` says; without data, it is deleted. */
-export interface ConfigData {
-  name: string;
-  data: Record<string, unknown> | null;
-  revision: number;
-  updatedAt: string;
-}
+export type ConfigData = Static<typeof Document>;
 
-export interface ConfigChangeData {
-  revision: number;
-  operation: "put" | "delete";
-  bytes: number;
-  updatedAt: string;
-}
+export type ConfigChangeData = Static<typeof Kept>;
 
 const pathOf = (name: string) => `/api/v1/config/${encodeURIComponent(name)}`;
 

@@ -1,56 +1,24 @@
+import type { Static } from "@sinclair/typebox";
+import type { EventRecord } from "../../domain/log/events/wire.ts";
 import { rest } from "./api.ts";
-import { type Cuts, cutsOf } from "./cuts.ts";
+import { cutsOf } from "./cuts.ts";
 import { instantOf } from "./format.ts";
 
 /** An event as the pages show it. */
-export interface EventView {
-  id: string;
-  name: string;
-  data: unknown;
-  source: string;
-  version: number;
-  sequence: string;
-  at: number | undefined;
-  metadata: unknown;
-  entityId: string;
-  runId: string;
-  schemaBreach: string;
-  cuts: Cuts;
-}
+export type EventView = ReturnType<typeof eventOf>;
 
-interface EventData {
-  id: string;
-  name: string;
-  data: unknown;
-  source: string;
-  version: number;
-  sequence: string;
-  timestamp: string;
-  metadata?: unknown;
-  entity_id?: string;
-  run_id?: string;
-  schema_breach?: string;
-  cut_values?: Parameters<typeof cutsOf>[0];
-}
+type EventData = Static<typeof EventRecord>;
 
-const eventOf = (event: EventData): EventView => ({
+const eventOf = (event: EventData) => ({
   ...{ id: event.id, name: event.name, data: event.data, source: event.source, version: event.version },
   ...{ sequence: event.sequence, at: instantOf(event.timestamp), metadata: event.metadata },
   ...{ entityId: event.entity_id ?? "", runId: event.run_id ?? "", schemaBreach: event.schema_breach ?? "" },
   cuts: cutsOf(event.cut_values),
 });
 
-export interface EventPageData {
-  events: EventView[];
-  nextCursor: string;
-  total: number;
-  isCapped: boolean;
-}
+export type EventPageData = Awaited<ReturnType<typeof listEvents>>;
 
-export async function listEvents(
-  asked: Record<string, string>,
-  signal?: AbortSignal,
-): Promise<EventPageData> {
+export async function listEvents(asked: Record<string, string>, signal?: AbortSignal) {
   const page = await rest<{
     events: EventData[];
     next_cursor?: string;

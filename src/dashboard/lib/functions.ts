@@ -2,53 +2,34 @@ import { rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
 
 /** A function as the pages show it; `definition` is all that the server says of it. */
-export interface FunctionView {
-  id: string;
-  name: string;
-  description: string;
-  status: string;
-  version: number;
-  triggers: readonly { event?: string; expression?: string; cron?: string }[];
-  mode: string;
-  endpointUrl: string;
-  updatedAt: number | undefined;
-  definition: Record<string, unknown>;
-}
+export type FunctionView = ReturnType<typeof functionOf>;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
-export const functionOf = (m: Record<string, unknown>): FunctionView => ({
+export const functionOf = (m: Record<string, unknown>) => ({
   id: text(m.id),
   name: text(m.name) || text(m.id),
   description: text(m.description),
   status: text(m.status).replace("FUNCTION_STATUS_", "").toLowerCase(),
   version: Number(m.version ?? 0),
-  triggers: (m.triggers ?? []) as FunctionView["triggers"],
+  triggers: (m.triggers ?? []) as readonly { event?: string; expression?: string; cron?: string }[],
   mode: text(m.preferredMode).replace("EXECUTION_MODE_", "").toLowerCase(),
   endpointUrl: text(m.endpointUrl),
   updatedAt: instantOf(text(m.updatedAt)),
   definition: m,
 });
 
-export interface FunctionPageData {
-  functions: FunctionView[];
-  nextCursor: string;
-  totalCount: number;
-}
+export type FunctionPageData = Awaited<ReturnType<typeof listFunctions>>;
 
 export async function listFunctions(
   asked: { name?: string; cursor?: string; limit: number },
   signal?: AbortSignal,
-): Promise<FunctionPageData> {
+) {
   const {
     functions = [],
     nextCursor = "",
     totalCount = 0,
-  } = await rpc<{
-    functions?: Record<string, unknown>[];
-    nextCursor?: string;
-    totalCount?: number;
-  }>("SvcService", "ListFunctions", asked, signal);
+  } = await rpc("SvcService", "ListFunctions", asked, signal);
   return { functions: functions.map(functionOf), nextCursor, totalCount };
 }
 
@@ -65,12 +46,7 @@ export interface FunctionChangeView {
 }
 
 export async function listChanges(functionId: string, signal?: AbortSignal): Promise<FunctionChangeView[]> {
-  const { entries = [] } = await rpc<{ entries?: Record<string, unknown>[] }>(
-    "SvcService",
-    "ListFunctionHistory",
-    { functionId, limit: 50 },
-    signal,
-  );
+  const { entries = [] } = await rpc("SvcService", "ListFunctionHistory", { functionId, limit: 50 }, signal);
   return entries.map((entry) => ({
     version: Number(entry.entityVersion ?? 0),
     type: text(entry.changeType),

@@ -1,50 +1,16 @@
+import type { ConsumerGroup } from "../../gen/svc/v1/pubsub_pb.ts";
 import { rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
+import type { InJson } from "./messages.ts";
 import type { RowsPage } from "./pages.ts";
 
 /** A consumer group as the pages show it. */
-export interface GroupView {
-  namespace: string;
-  name: string;
-  pattern: string;
-  filter: string;
-  status: string;
-  ackMode: string;
-  backpressure: string;
-  maxInflight: number;
-  maxRedeliveries: number;
-  redeliverDelayMs: number;
-  position: string;
-  members: number;
-  held: number;
-  dropped: number;
-  givenUp: number;
-  createdAt: number | undefined;
-}
-
-interface GroupAnswer {
-  namespace?: string;
-  name?: string;
-  pattern?: string;
-  filterExpr?: string;
-  status?: string;
-  ackMode?: string;
-  backpressure?: string;
-  maxInflight?: number;
-  maxRedeliveries?: number;
-  redeliverDelayMs?: number;
-  position?: string;
-  memberCount?: number;
-  inflightCount?: number;
-  droppedCount?: string;
-  givenUpCount?: string;
-  createdAt?: string;
-}
+export type GroupView = ReturnType<typeof groupOf>;
 
 /** `ACK_MODE_MANUAL` as `manual`. */
 const wordOf = (text: string | undefined): string => (text ?? "").replace(/^.*_/, "").toLowerCase();
 
-const groupOf = (m: GroupAnswer): GroupView => ({
+const groupOf = (m: InJson<ConsumerGroup>) => ({
   ...{
     namespace: m.namespace ?? "",
     name: m.name ?? "",
@@ -60,7 +26,7 @@ const groupOf = (m: GroupAnswer): GroupView => ({
 });
 
 export async function listGroups(cursor: string, signal: AbortSignal): Promise<RowsPage<GroupView>> {
-  const { groups = [], nextCursor } = await rpc<{ groups?: GroupAnswer[]; nextCursor?: string }>(
+  const { groups = [], nextCursor } = await rpc(
     "PubSubService",
     "ListConsumerGroups",
     { limit: 100, cursor },
@@ -86,27 +52,10 @@ export interface MemberView {
 }
 
 /** A group with what it is about to do. */
-export interface WholeGroup {
-  group: GroupView;
-  behind: number;
-  members: readonly MemberView[];
-  deliveries: readonly HeldView[];
-}
+export type WholeGroup = Awaited<ReturnType<typeof getGroup>>;
 
-export async function getGroup(namespace: string, name: string, signal: AbortSignal): Promise<WholeGroup> {
-  const m = await rpc<
-    GroupAnswer & {
-      behind?: string;
-      members?: { consumerId?: string; clientId?: string; joinedAt?: string }[];
-      deliveries?: {
-        eventId?: string;
-        sequence?: string;
-        attempt?: number;
-        consumerId?: string;
-        dueAt?: string;
-      }[];
-    }
-  >("PubSubService", "GetConsumerGroup", { namespace, name, withDeliveries: true }, signal);
+export async function getGroup(namespace: string, name: string, signal: AbortSignal) {
+  const m = await rpc("PubSubService", "GetConsumerGroup", { namespace, name, withDeliveries: true }, signal);
   return {
     group: groupOf(m),
     behind: Number(m.behind ?? 0),

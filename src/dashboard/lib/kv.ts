@@ -1,27 +1,13 @@
+import type { Static } from "@sinclair/typebox";
+import type { BucketShape, ValueShape } from "../../domain/state/kv/operations.ts";
+import type { RevisionsShape } from "../../domain/state/kv/revisions-operation.ts";
 import { rest } from "./api.ts";
 import { queryOf } from "./router.ts";
 
 /** A bucket, as `GET /api/v1/kv/buckets/{bucket}` says. */
-export interface BucketData {
-  name: string;
-  description?: string;
-  ttl_seconds?: number;
-  max_value_size: number;
-  max_bytes?: number;
-  history: number;
-  values: number;
-  bytes: number;
-  created_at: string;
-}
+export type BucketData = Static<typeof BucketShape>;
 
-export interface ValueData {
-  key: string;
-  /** Base64. */
-  value: string;
-  revision: number;
-  created_at: string;
-  expires_at?: string;
-}
+export type ValueData = Static<typeof ValueShape>;
 
 const bucketsPath = "/api/v1/kv/buckets";
 const pathOf = (bucket: string) => `${bucketsPath}/${encodeURIComponent(bucket)}`;
@@ -59,13 +45,7 @@ export const getKey = (
 ): Promise<ValueData> => rest(`${keyPath(bucket, key)}${queryOf({ revision })}`, { signal });
 
 /** A revision that is kept, without its value. */
-export interface RevisionData {
-  revision: number;
-  operation: "put" | "delete";
-  bytes: number;
-  created_at: string;
-  expires_at?: string;
-}
+export type RevisionData = Static<typeof RevisionsShape>["revisions"][number];
 
 export const listRevisions = async (
   bucket: string,

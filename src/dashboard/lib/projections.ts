@@ -2,34 +2,17 @@ import { rest, rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
 
 /** A projection as the list shows it. */
-export interface ProjectionView {
-  name: string;
-  mode: string;
-  status: string;
-  events: readonly string[];
-  partitionKey: string;
-  version: number;
-  lastSequence: number;
-  updatedAt: number | undefined;
-  error: string;
-  description: string;
-  sql: string;
-}
+export type ProjectionView = ReturnType<typeof projectionOf>;
 
 type ProjectionMessage = Record<string, unknown>;
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 export async function listProjections(signal?: AbortSignal): Promise<ProjectionView[]> {
-  const { projections = [] } = await rpc<{ projections?: ProjectionMessage[] }>(
-    "ProjectionService",
-    "ListProjections",
-    { limit: 200 },
-    signal,
-  );
+  const { projections = [] } = await rpc("ProjectionService", "ListProjections", { limit: 200 }, signal);
   return projections.map(projectionOf);
 }
 
-const projectionOf = (m: ProjectionMessage): ProjectionView => ({
+const projectionOf = (m: ProjectionMessage) => ({
   name: text(m.name),
   mode: text(m.mode),
   status: text(m.status),
@@ -44,22 +27,10 @@ const projectionOf = (m: ProjectionMessage): ProjectionView => ({
 });
 
 /** How far a projection is, as `GetProjectionStatus` says. */
-export interface FoldView {
-  status: string;
-  mode: string;
-  lastSequence: number;
-  lag: number;
-  error: string;
-  errorEventId: string;
-  errorPartition: string;
-  generation: number;
-  buildingGeneration: number;
-  version: number;
-  updatedAt: number | undefined;
-}
+export type FoldView = Awaited<ReturnType<typeof getFold>>;
 
-export async function getFold(name: string, signal?: AbortSignal): Promise<FoldView> {
-  const m = await rpc<ProjectionMessage>("ProjectionService", "GetProjectionStatus", { name }, signal);
+export async function getFold(name: string, signal?: AbortSignal) {
+  const m = await rpc("ProjectionService", "GetProjectionStatus", { name }, signal);
   return {
     ...{ status: text(m.status), mode: text(m.mode), error: text(m.errorMessage) },
     ...{ errorEventId: text(m.errorEventId), errorPartition: text(m.errorPartition) },
@@ -84,12 +55,7 @@ export interface JobView {
 
 /** The last rebuild; undefined where there was none. */
 export async function getJob(name: string, signal?: AbortSignal): Promise<JobView | undefined> {
-  const { job } = await rpc<{ job?: ProjectionMessage }>(
-    "ProjectionService",
-    "GetRebuildJob",
-    { name },
-    signal,
-  );
+  const { job } = await rpc("ProjectionService", "GetRebuildJob", { name }, signal);
   if (!job || text(job.jobId) === "") return undefined;
   return {
     ...{ status: text(job.status), strategy: text(job.strategy) || "in_place", error: text(job.error) },
@@ -111,7 +77,7 @@ export async function getState(
   partition: string,
   signal?: AbortSignal,
 ): Promise<{ state: unknown; sequence: number }> {
-  const m = await rpc<ProjectionMessage>("ProjectionService", "GetProjection", { name, partition }, signal);
+  const m = await rpc("ProjectionService", "GetProjection", { name, partition }, signal);
   return { state: m.stateValue ?? m.state ?? null, sequence: Number(m.stateLastEventSeq ?? 0) };
 }
 

@@ -1,3 +1,6 @@
+import type { Static } from "@sinclair/typebox";
+import type { ItemOut } from "../../domain/engine/repairs/operations.ts";
+import type { RepairOut } from "../../domain/engine/repairs/wire.ts";
 import { rest } from "./api.ts";
 
 /** What became of the runs of a repair, in the order in which it is shown. */
@@ -5,27 +8,9 @@ export const outcomes = ["done", "failed", "refused", "over", "undone", "pending
 export type RepairEnd = (typeof outcomes)[number];
 
 /** A repair, as `GET /api/v1/repairs/{id}` says. */
-export interface RepairData {
-  id: string;
-  action: string;
-  status: string;
-  phase: string;
-  reason: string;
-  request: unknown;
-  started_by: string;
-  note: string;
-  counts: Record<RepairEnd, number>;
-  created_at: string;
-  ended_at?: string;
-}
+export type RepairData = Static<typeof RepairOut>;
 
-export interface RepairItemData {
-  run_id: string;
-  function_id: string;
-  outcome: string;
-  error?: string;
-  at: string;
-}
+export type RepairItemData = Static<typeof ItemOut>;
 
 export const totalOf = ({ counts }: RepairData): number =>
   outcomes.reduce((sum, outcome) => sum + (counts[outcome] ?? 0), 0);

@@ -3,13 +3,7 @@ import { computed, signal } from "@preact/signals";
 export const base = "/dashboard";
 
 /** What the address says: `/dashboard/{org}/{environment}/{page}/{rest…}?{query}`. */
-export interface PageAddress {
-  org: string;
-  environment: string;
-  page: string;
-  rest: readonly string[];
-  query: URLSearchParams;
-}
+export type PageAddress = ReturnType<typeof addressOf>;
 
 /** Stands in the address where no environment is looked at, as in the platform's own pages. */
 const noEnvironment = "-";
@@ -22,7 +16,7 @@ export function decoded(part: string): string {
   }
 }
 
-export function addressOf(pathname: string, search: string): PageAddress {
+export function addressOf(pathname: string, search: string) {
   const parts = pathname.slice(base.length).split("/").filter(Boolean).map(decoded);
   const [org = "", named = "", page = "", ...rest] = parts;
   const environment = named === noEnvironment ? "" : named;

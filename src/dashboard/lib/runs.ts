@@ -3,27 +3,7 @@ import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
 import { instantOf } from "./format.ts";
 
 /** A run as the pages show it, from the answers of `GetRun` and `ListRuns`. */
-export interface RunView {
-  id: string;
-  functionId: string;
-  functionVersion: number;
-  eventId: string;
-  eventName: string;
-  status: string;
-  pauseReason: string;
-  phase: string;
-  attempt: number;
-  maxAttempts: number;
-  workerId: string;
-  parentRunId: string;
-  parentStepId: string;
-  cancellationCause: string;
-  error: ErrorView | undefined;
-  createdAt: number;
-  startedAt: number | undefined;
-  endedAt: number | undefined;
-  timeoutAt: number | undefined;
-}
+export type RunView = ReturnType<typeof runOf>;
 
 export interface ErrorView {
   message: string;
@@ -32,33 +12,7 @@ export interface ErrorView {
   retryable: boolean;
 }
 
-export interface StepView {
-  id: string;
-  stepId: string;
-  name: string;
-  type: string;
-  status: string;
-  sequence: number;
-  attempt: number;
-  input: unknown;
-  output: unknown;
-  /** Undefined unless a person changed the output. */
-  originalOutput: unknown;
-  error: ErrorView | undefined;
-  startedAt: number | undefined;
-  endedAt: number | undefined;
-  patchedAt: number | undefined;
-  patchedBy: string;
-  compensationFor: string;
-  sleepUntil: number | undefined;
-  waitEventName: string;
-  waitTimeout: number | undefined;
-  /** Of a step that is tried by itself; 0 of others. */
-  tries: number;
-  maxTries: number;
-  retryAt: number | undefined;
-  cuts: Cuts;
-}
+export type StepView = ReturnType<typeof stepOf>;
 
 type WireMessage = Record<string, unknown>;
 
@@ -79,7 +33,7 @@ function errorOf(value: unknown): ErrorView | undefined {
   return { message: text(message), code: text(code), stack: text(stack), retryable: retryable === true };
 }
 
-export const runOf = (m: WireMessage): RunView => ({
+export const runOf = (m: WireMessage) => ({
   id: text(m.id),
   functionId: text(m.functionId),
   functionVersion: whole(m.functionVersion),
@@ -101,7 +55,7 @@ export const runOf = (m: WireMessage): RunView => ({
   timeoutAt: instant(m.timeoutAt),
 });
 
-const stepOf = (m: WireMessage): StepView => ({
+const stepOf = (m: WireMessage) => ({
   id: text(m.id),
   stepId: text(m.stepId),
   name: text(m.name) || text(m.stepId),
@@ -111,6 +65,7 @@ const stepOf = (m: WireMessage): StepView => ({
   attempt: whole(m.attempt),
   input: either(m, "input"),
   output: either(m, "output"),
+  /** Undefined unless a person changed the output. */
   originalOutput: m.patchedAt === undefined ? undefined : (either(m, "originalOutput") ?? null),
   error: errorOf(m.error),
   startedAt: instant(m.startedAt),
@@ -121,6 +76,7 @@ const stepOf = (m: WireMessage): StepView => ({
   sleepUntil: instant(m.sleepUntil),
   waitEventName: text(m.waitEventName),
   waitTimeout: instant(m.waitTimeout),
+  /** Of a step that is tried by itself; 0 of others. */
   tries: whole(m.tries),
   maxTries: whole(m.maxTries),
   retryAt: instant(m.retryAt),
@@ -130,16 +86,11 @@ const stepOf = (m: WireMessage): StepView => ({
 const ends = new Set(["completed", "failed", "cancelled"]);
 export const isOver = (status: string): boolean => ends.has(status);
 
-export interface RunInFull {
-  run: RunView;
-  input: unknown;
-  output: unknown;
-  cuts: Cuts;
-}
+export type RunInFull = Awaited<ReturnType<typeof getRun>>;
 
 /** Without `maxValueBytes` its values are whole. */
-export async function getRun(id: string, signal?: AbortSignal, maxValueBytes?: number): Promise<RunInFull> {
-  const message = await rpc<WireMessage>("SvcService", "GetRun", { id, maxValueBytes }, signal);
+export async function getRun(id: string, signal?: AbortSignal, maxValueBytes?: number) {
+  const message = await rpc("SvcService", "GetRun", { id, maxValueBytes }, signal);
   const [input, output] = [either(message, "input"), either(message, "output")];
   return { run: runOf(message), input, output, cuts: cutsIn(message) };
 }
@@ -149,12 +100,7 @@ export async function getSteps(
   signal?: AbortSignal,
   asked: { maxValueBytes?: number; stepId?: string } = {},
 ): Promise<StepView[]> {
-  const { steps = [] } = await rpc<{ steps?: WireMessage[] }>(
-    "SvcService",
-    "GetRunSteps",
-    { runId, ...asked },
-    signal,
-  );
+  const { steps = [] } = await rpc("SvcService", "GetRunSteps", { runId, ...asked }, signal);
   return steps.map(stepOf);
 }
 
@@ -169,12 +115,7 @@ export interface Moment {
 }
 
 export async function getTimeline(runId: string, signal?: AbortSignal): Promise<Moment[]> {
-  const { events = [] } = await rpc<{ events?: WireMessage[] }>(
-    "TimeTravelService",
-    "GetRunTimeline",
-    { runId },
-    signal,
-  );
+  const { events = [] } = await rpc("TimeTravelService", "GetRunTimeline", { runId }, signal);
   return events.map((m) => ({
     id: text(m.id),
     type: text(m.eventType),
@@ -211,7 +152,7 @@ export async function getOutputsAt(
 ): Promise<Pick<StepView, "output" | "originalOutput">> {
   const { runId, stepId, at } = place;
   const asked = { runId, stepId, timestamp: new Date(at).toISOString() };
-  const found = await rpc<WireMessage>("TimeTravelService", "GetStepOutputAt", asked, signal);
+  const found = await rpc("TimeTravelService", "GetStepOutputAt", asked, signal);
   return {
     output: readBase64Json(found.output),
     originalOutput: readBase64Json(found.originalOutput),
@@ -225,7 +166,7 @@ export async function getStateAt(
   signal?: AbortSignal,
 ): Promise<{ status: string; steps: StepView[] }> {
   const timestamp = new Date(at).toISOString();
-  const { snapshot } = await rpc<{ snapshot: { status: string; steps?: WireMessage[] } }>(
+  const { snapshot = {} } = await rpc(
     "TimeTravelService",
     "GetRunStateAt",
     { runId, timestamp, maxValueBytes: shownBytesMax },
@@ -240,7 +181,7 @@ export async function getStateAt(
       originalOutput: isChanged ? (readBase64Json(m.originalOutput) ?? null) : undefined,
     };
   });
-  return { status: snapshot.status, steps };
+  return { status: snapshot.status ?? "", steps };
 }
 
 export interface RunFilters {
@@ -257,30 +198,20 @@ export interface RunFilters {
   until?: string | undefined;
 }
 
-export interface RunPage {
-  runs: RunView[];
-  nextCursor: string;
-  totalCount: number;
-  totalCountCapped: boolean;
-}
+export type RunPage = Awaited<ReturnType<typeof listRuns>>;
 
 /** Lists show no values: the least of each is asked for. */
 export async function listRuns(
   filters: RunFilters,
   page: { limit: number; cursor?: string },
   signal?: AbortSignal,
-): Promise<RunPage> {
+) {
   const {
     runs = [],
     nextCursor = "",
     totalCount = 0,
     totalCountCapped = false,
-  } = await rpc<{
-    runs?: WireMessage[];
-    nextCursor?: string;
-    totalCount?: number;
-    totalCountCapped?: boolean;
-  }>("SvcService", "ListRuns", { ...filters, ...page, maxValueBytes: 1 }, signal);
+  } = await rpc("SvcService", "ListRuns", { ...filters, ...page, maxValueBytes: 1 }, signal);
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
 }
 

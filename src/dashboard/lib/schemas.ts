@@ -1,28 +1,19 @@
+import type { Static } from "@sinclair/typebox";
+import type { CheckShape, SchemaShape, UpcastShape } from "../../domain/log/schemas/operations.ts";
 import { rest } from "./api.ts";
 import { instantOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
 
 /** One version of an event's schema, without its text. */
-export interface SchemaHeadView {
-  event: string;
-  version: number;
-  description: string;
-  createdAt: number | undefined;
-}
+export type SchemaHeadView = ReturnType<typeof headOf>;
 
 export interface SchemaView extends SchemaHeadView {
   schema: unknown;
 }
 
-interface SchemaData {
-  event_name: string;
-  version: number;
-  description: string;
-  created_at: string;
-  schema?: unknown;
-}
+type SchemaData = Static<typeof SchemaShape>;
 
-const headOf = (data: SchemaData): SchemaHeadView => ({
+const headOf = (data: SchemaData) => ({
   ...{ event: data.event_name, version: data.version, description: data.description },
   createdAt: instantOf(data.created_at),
 });
@@ -61,21 +52,9 @@ export const registerSchema = (body: {
 }): Promise<unknown> => rest("/api/v1/events/schemas", { body });
 
 /** What one version of a schema would say to recent events. */
-export interface SchemaCheckData {
-  event_name: string;
-  version: number;
-  asserts: boolean;
-  compile_error: string;
-  traffic: readonly { version: number; schema_hash: string; count: number }[];
-  traffic_truncated: boolean;
-}
+export type SchemaCheckData = EnforcementData["schemas"][number];
 
-export interface EnforcementData {
-  mode: "enforce" | "warn" | "off";
-  traffic_window_hours: number;
-  total_schemas: number;
-  schemas: readonly SchemaCheckData[];
-}
+export type EnforcementData = Static<typeof CheckShape>;
 
 export const checkTraffic = (
   asked: { event_name?: string; traffic_window_hours?: string },
@@ -85,10 +64,7 @@ export const checkTraffic = (
 export const setMode = (mode: string): Promise<unknown> =>
   rest("/api/v1/events/enforcement", { method: "PUT", body: { mode } });
 
-export interface UpcastData {
-  data: unknown;
-  steps_applied: readonly { from_version: number; to_version: number; description: string }[];
-}
+export type UpcastData = Static<typeof UpcastShape>;
 
 export const tryUpcast = (body: {
   eventName: string;

@@ -1,19 +1,11 @@
+import type { Static } from "@sinclair/typebox";
+import type { SecretShape, SecretUsersShape } from "../../domain/engine/secrets/operations.ts";
 import { CallError, rest } from "./api.ts";
 
 /** What is known of a secret: never its value. */
-export interface SecretData {
-  name: string;
-  revision: number;
-  description?: string;
-  created_at: string;
-  updated_at: string;
-}
+export type SecretData = Static<typeof SecretShape>;
 
-export interface SecretUser {
-  id: string;
-  version: number;
-  status: string;
-}
+export type SecretUser = Static<typeof SecretUsersShape>["functions"][number];
 
 const secretsPath = "/api/v1/secrets";
 const pathOf = (name: string) => `${secretsPath}/${encodeURIComponent(name)}`;

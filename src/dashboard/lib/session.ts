@@ -1,18 +1,12 @@
 import { signal } from "@preact/signals";
+import type { Static } from "@sinclair/typebox";
+import type { SelfShape } from "../../domain/access/sessions/operations.ts";
+import type { EnvironmentShape } from "../../domain/access/tenancy/operations.ts";
 import { CallError, rest, setPlatform, whenSignedOut } from "./api.ts";
 import { address } from "./router.ts";
 
 /** Who looks at the page, as `GET /api/v1/auth/session` says. */
-export interface Viewer {
-  id: string;
-  kind: "key" | "user" | "platform" | "dev";
-  email?: string;
-  org_id: string;
-  environment_id: string;
-  roles: readonly string[];
-  actions: readonly string[];
-  impersonates: boolean;
-}
+export type Viewer = Static<typeof SelfShape>;
 
 /** `unknown` until the server has answered; `expired` keeps the page with what was typed. */
 export type SignedState = "unknown" | "signed out" | "signed in" | "expired";
@@ -20,11 +14,7 @@ export type SignedState = "unknown" | "signed out" | "signed in" | "expired";
 export const viewer = signal<Viewer | undefined>(undefined);
 export const standing = signal<SignedState>("unknown");
 
-export interface EnvironmentData {
-  id: string;
-  name: string;
-  color?: string;
-}
+export type EnvironmentData = Static<typeof EnvironmentShape>;
 
 export const environments = signal<readonly EnvironmentData[]>([]);
 

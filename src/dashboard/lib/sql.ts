@@ -11,11 +11,7 @@ export async function runSql(
     columns = [],
     rows = [],
     truncated = false,
-  } = await rpc<{
-    columns?: string[];
-    rows?: { values?: string[]; nulls?: number[] }[];
-    truncated?: boolean;
-  }>("QueryService", "ExecuteSQL", { query, maxRows }, signal);
+  } = await rpc("QueryService", "ExecuteSQL", { query, maxRows }, signal);
   return {
     columns,
     rows: rows.map(({ values = [], nulls = [] }) =>

@@ -1,27 +1,13 @@
+import type { GetStreamInfoResponse, StreamEvent } from "../../gen/svc/v1/entity_stream_pb.ts";
 import { rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
+import type { InJson } from "./messages.ts";
 import type { RowsPage } from "./pages.ts";
 
 /** The stream of an entity, as the pages show it. */
-export interface StreamView {
-  id: string;
-  type: string;
-  version: number;
-  createdAt: number | undefined;
-  updatedAt: number | undefined;
-  isDeleted: boolean;
-}
+export type StreamView = ReturnType<typeof streamOf>;
 
-interface EntityAnswer {
-  entityId?: string;
-  entityType?: string;
-  version?: string;
-  createdAt?: string;
-  updatedAt?: string;
-  deleted?: boolean;
-}
-
-const streamOf = (m: EntityAnswer): StreamView => ({
+const streamOf = (m: InJson<GetStreamInfoResponse>) => ({
   ...{ id: m.entityId ?? "", type: m.entityType ?? "", version: Number(m.version ?? 0) },
   ...{ createdAt: instantOf(m.createdAt), updatedAt: instantOf(m.updatedAt), isDeleted: m.deleted ?? false },
 });
@@ -31,7 +17,7 @@ export async function listStreams(
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<StreamView>> {
-  const { streams = [], nextCursor } = await rpc<{ streams?: EntityAnswer[]; nextCursor?: string }>(
+  const { streams = [], nextCursor } = await rpc(
     "EntityStreamService",
     "ListStreams",
     { ...asked, limit: 100, cursor },
@@ -44,34 +30,11 @@ export const getStream = async (entityId: string, signal: AbortSignal): Promise<
   streamOf(await rpc("EntityStreamService", "GetStreamInfo", { entityId }, signal));
 
 /** An event of a stream. */
-export interface StreamEventView {
-  id: string;
-  name: string;
-  data: unknown;
-  metadata: unknown;
-  /** The stream's version behind it. */
-  at: number;
-  schemaVersion: number;
-  time: number | undefined;
-  runId: string;
-  isRedacted: boolean;
-}
+export type StreamEventView = ReturnType<typeof eventOf>;
 
-interface StreamEventMessage {
-  id: string;
-  name: string;
-  data?: unknown;
-  dataValue?: unknown;
-  metadata?: unknown;
-  entityVersion: string;
-  version?: number;
-  timestamp?: string;
-  runId?: string;
-  redactedAt?: string;
-}
-
-const eventOf = (m: StreamEventMessage): StreamEventView => ({
-  ...{ id: m.id, name: m.name, data: m.data ?? m.dataValue ?? null, metadata: m.metadata },
+const eventOf = (m: InJson<StreamEvent>) => ({
+  ...{ id: m.id ?? "", name: m.name ?? "", data: m.data ?? m.dataValue ?? null, metadata: m.metadata },
+  /** `at`: the stream's version behind it. */
   ...{ at: Number(m.entityVersion), schemaVersion: m.version ?? 1, time: instantOf(m.timestamp) },
   ...{ runId: m.runId ?? "", isRedacted: m.redactedAt !== undefined },
 });
@@ -82,7 +45,7 @@ export async function readNewest(
   limit: number,
   signal: AbortSignal,
 ): Promise<StreamEventView[]> {
-  const { events = [] } = await rpc<{ events?: StreamEventMessage[] }>(
+  const { events = [] } = await rpc(
     "EntityStreamService",
     "ReadStream",
     { entityId, limit, direction: "backward" },
@@ -91,19 +54,11 @@ export async function readNewest(
   return events.map(eventOf);
 }
 
-export interface SnapshotView {
-  at: number;
-  state: unknown;
-  createdAt: number | undefined;
-}
+export type SnapshotView = Awaited<ReturnType<typeof getSnapshot>>;
 
 /** The latest snapshot at or before a version. */
-export async function getSnapshot(
-  entityId: string,
-  beforeVersion: number,
-  signal: AbortSignal,
-): Promise<SnapshotView> {
-  const m = await rpc<{ entityVersion?: string; state?: unknown; stateValue?: unknown; createdAt?: string }>(
+export async function getSnapshot(entityId: string, beforeVersion: number, signal: AbortSignal) {
+  const m = await rpc(
     "EntityStreamService",
     "GetSnapshot",
     { entityId, beforeVersion: `${beforeVersion}` },

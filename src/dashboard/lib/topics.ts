@@ -11,19 +11,8 @@ export interface TopicView {
   lastAt: number | undefined;
 }
 
-interface TopicAnswer {
-  name?: string;
-  messageCount?: string;
-  consumerCount?: number;
-  firstMessageAt?: string;
-  lastMessageAt?: string;
-  lag?: string;
-  firstSeq?: string;
-  lastSeq?: string;
-}
-
 export async function listTopics(cursor: string, signal: AbortSignal): Promise<RowsPage<TopicView>> {
-  const { topics = [], nextCursor = "" } = await rpc<{ topics?: TopicAnswer[]; nextCursor?: string }>(
+  const { topics = [], nextCursor = "" } = await rpc(
     "PubSubService",
     "ListTopics",
     { limit: 200, cursor },
@@ -38,19 +27,13 @@ export async function listTopics(cursor: string, signal: AbortSignal): Promise<R
   };
 }
 
-export interface TopicNumbers {
-  messages: number;
-  consumers: number;
-  /** What the slowest group has not taken. */
-  behind: number;
-  first: string;
-  last: string;
-}
+export type TopicNumbers = Awaited<ReturnType<typeof getTopic>>;
 
-export async function getTopic(topic: string, signal: AbortSignal): Promise<TopicNumbers> {
-  const m = await rpc<TopicAnswer>("PubSubService", "GetTopicStats", { topic }, signal);
+export async function getTopic(topic: string, signal: AbortSignal) {
+  const m = await rpc("PubSubService", "GetTopicStats", { topic }, signal);
   return {
     ...{ messages: Number(m.messageCount ?? 0), consumers: m.consumerCount ?? 0 },
+    /** `behind`: what the slowest group has not taken. */
     ...{ behind: Number(m.lag ?? 0), first: m.firstSeq ?? "0", last: m.lastSeq ?? "0" },
   };
 }

@@ -1,55 +1,38 @@
+import type { WebhookDelivery, WebhookSource } from "../../gen/svc/v1/webhook_pb.ts";
 import { rest, rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
+import type { InJson, MethodAnswer, MethodName } from "./messages.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
 
 /** How a source verifies and names what comes. */
 export type ConfigValues = Record<string, string | number | undefined>;
 
 /** A source of inbound webhooks, without its secrets. */
-export interface SourceView {
-  id: string;
-  name: string;
-  prefix: string;
-  verifies: boolean;
-  /** When the previous secret ends; undefined where there is none. */
-  previousUntil: number | undefined;
-  tokenPrefix: string;
-  config: ConfigValues | undefined;
-  metadata: unknown;
-  updatedAt: number | undefined;
-  /** As the server wrote it: what a change expects. */
-  updated: string;
-}
-
-interface SourceAnswer {
-  id: string;
-  name?: string;
-  eventPrefix?: string;
-  verifySecretSet?: boolean;
-  verifySecretPrevExpiresAt?: string;
-  ingestTokenPrefix?: string;
-  ingestToken?: string;
-  verifyConfig?: ConfigValues;
-  metadata?: unknown;
-  updatedAt?: string;
-}
+export type SourceView = ReturnType<typeof sourceOf>;
 
 /** The server answers each name in both spellings, and takes one of them. */
 const configOf = (config: ConfigValues | undefined): ConfigValues | undefined =>
   config && Object.fromEntries(Object.entries(config).filter(([name]) => !name.includes("_")));
 
-const sourceOf = (m: SourceAnswer): SourceView => ({
-  ...{ id: m.id, name: m.name ?? "", prefix: m.eventPrefix ?? "", verifies: m.verifySecretSet ?? false },
+const sourceOf = (m: InJson<WebhookSource>) => ({
+  ...{
+    id: m.id ?? "",
+    name: m.name ?? "",
+    prefix: m.eventPrefix ?? "",
+    verifies: m.verifySecretSet ?? false,
+  },
   ...{ tokenPrefix: m.ingestTokenPrefix ?? "", config: configOf(m.verifyConfig), metadata: m.metadata },
+  /** When the previous secret ends; undefined where there is none. */
   previousUntil: instantOf(m.verifySecretPrevExpiresAt),
+  /** `updated`: as the server wrote it: what a change expects. */
   ...{ updatedAt: instantOf(m.updatedAt), updated: m.updatedAt ?? "" },
 });
 
-const call = <Answer>(method: string, body: object, signal?: AbortSignal): Promise<Answer> =>
-  rpc<Answer>("WebhookService", method, body, signal);
+const service = "WebhookService";
 
 export async function listSources(cursor: string, signal: AbortSignal): Promise<RowsPage<SourceView>> {
-  const { sources = [], totalCount = 0 } = await call<{ sources?: SourceAnswer[]; totalCount?: number }>(
+  const { sources = [], totalCount = 0 } = await rpc(
+    service,
     "ListWebhookSources",
     { limit: 100, offset: Number(cursor || 0) },
     signal,
@@ -58,14 +41,14 @@ export async function listSources(cursor: string, signal: AbortSignal): Promise<
 }
 
 export const getSource = async (id: string, signal: AbortSignal): Promise<SourceView> =>
-  sourceOf(await call("GetWebhookSource", { id }, signal));
+  sourceOf(await rpc(service, "GetWebhookSource", { id }, signal));
 
 /** Changes a source, or makes one; answers the ingest token where the server has made one. */
 export async function changeSource(
-  method: string,
+  method: MethodName<typeof service>,
   body: object,
 ): Promise<{ source: SourceView; token: string }> {
-  const m = await call<SourceAnswer>(method, body);
+  const m = (await rpc(service, method, body)) as InJson<WebhookSource>;
   return { source: sourceOf(m), token: m.ingestToken ?? "" };
 }
 
@@ -88,43 +71,17 @@ export async function readFlow(signal: AbortSignal): Promise<Map<string, SourceF
 }
 
 /** What a provider sent. */
-export interface DeliveryView {
-  id: string;
-  status: string;
-  error: string;
-  eventId: string;
-  eventName: string;
-  externalId: string;
-  createdAt: number | undefined;
-  body: string;
-  isBodyCut: boolean;
-  headers: Record<string, string>;
-  signatureKey: string;
-  isRepeat: boolean;
-  redeliveredFrom: string;
-}
+export type DeliveryView = ReturnType<typeof deliveryOf>;
 
-interface DeliveryAnswer {
-  id: string;
-  status?: string;
-  error?: string;
-  eventId?: string;
-  eventName?: string;
-  externalId?: string;
-  createdAt?: string;
-  requestBody?: string;
-  requestBodyTruncated?: boolean;
-  requestHeaders?: Record<string, string>;
-  signatureKey?: string;
-  duplicate?: boolean;
-  redeliveredFrom?: string;
-}
-
-const deliveryOf = (m: DeliveryAnswer): DeliveryView => ({
-  ...{ id: m.id, status: m.status ?? "", error: m.error ?? "", eventId: m.eventId ?? "" },
+const deliveryOf = (m: InJson<WebhookDelivery>) => ({
+  ...{ id: m.id ?? "", status: m.status ?? "", error: m.error ?? "", eventId: m.eventId ?? "" },
   ...{ eventName: m.eventName ?? "", externalId: m.externalId ?? "", createdAt: instantOf(m.createdAt) },
   ...{ body: m.requestBody ?? "", isBodyCut: m.requestBodyTruncated ?? false },
-  ...{ headers: m.requestHeaders ?? {}, signatureKey: m.signatureKey ?? "", isRepeat: m.duplicate ?? false },
+  ...{
+    headers: (m.requestHeaders ?? {}) as Record<string, string>,
+    signatureKey: m.signatureKey ?? "",
+    isRepeat: m.duplicate ?? false,
+  },
   redeliveredFrom: m.redeliveredFrom ?? "",
 });
 
@@ -133,7 +90,8 @@ export async function listDeliveries(
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<DeliveryView>> {
-  const { deliveries = [], nextCursor } = await call<{ deliveries?: DeliveryAnswer[]; nextCursor?: string }>(
+  const { deliveries = [], nextCursor } = await rpc(
+    service,
     "ListWebhookDeliveries",
     { ...asked, limit: 50, cursor },
     signal,
@@ -142,22 +100,13 @@ export async function listDeliveries(
 }
 
 export const getDelivery = async (id: string, signal: AbortSignal): Promise<DeliveryView> =>
-  deliveryOf(await call("GetWebhookDelivery", { id }, signal));
+  deliveryOf(await rpc(service, "GetWebhookDelivery", { id }, signal));
 
 export const redeliver = async (id: string): Promise<DeliveryView> =>
-  deliveryOf(await call("RedeliverWebhook", { id }));
+  deliveryOf(await rpc(service, "RedeliverWebhook", { id }));
 
 /** What the ingest would make of a sample. */
-export interface TrialView {
-  verified?: boolean;
-  signingString?: string;
-  computedSignature?: string;
-  presentedSignatures?: string[];
-  resolvedTimestamp?: string;
-  resolvedEventName?: string;
-  resolvedDedupId?: string;
-  error?: string;
-}
+export type TrialView = MethodAnswer<typeof service, "TestWebhookVerifyConfig">;
 
 export const tryVerify = (sample: {
   sourceId: string;
@@ -165,4 +114,4 @@ export const tryVerify = (sample: {
   headers: Record<string, string>;
   verifySecret?: string;
   verifyConfig?: ConfigValues;
-}): Promise<TrialView> => call("TestWebhookVerifyConfig", sample);
+}): Promise<TrialView> => rpc(service, "TestWebhookVerifyConfig", sample);

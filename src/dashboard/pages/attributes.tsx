@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { AttributesShape } from "../../domain/engine/attributes/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count } from "../lib/format.ts";
 import { useLoaded, useNet } from "../lib/hooks.ts";
@@ -7,19 +9,7 @@ import { Button, Empty, Section, Text, When } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ReadTable } from "../ui/table.tsx";
 
-interface AttributeData {
-  name: string;
-  type: string;
-  first_seen_at: string;
-  deleted_at?: string;
-  runs: number;
-  runs_capped: boolean;
-}
-
-interface AttributesData {
-  attributes: AttributeData[];
-  limits: { names: number; of_run: number };
-}
+type AttributesData = Static<typeof AttributesShape>;
 
 const path = "/api/v1/attributes";
 const readMs = 10_000;

@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { BreakerShape } from "../../domain/engine/breakers/operations.ts";
 import { base64url, rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
 import { useLoaded, useNet } from "../lib/hooks.ts";
@@ -9,14 +11,7 @@ import { ReadTable } from "../ui/table.tsx";
 
 const readMs = 5_000;
 
-interface BreakerData {
-  key: string;
-  function_id: string;
-  endpoint: string;
-  state: string;
-  consecutive_fails: number;
-  last_failure?: string;
-}
+type BreakerData = Static<typeof BreakerShape>;
 
 const breakersPath = "/api/v1/circuit-breakers";
 

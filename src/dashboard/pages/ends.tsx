@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useMemo } from "preact/hooks";
+import type { MinuteRates } from "../../domain/record/flow/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
 import { useLive, useLoaded, useNet, useTick } from "../lib/hooks.ts";
@@ -44,12 +46,7 @@ interface ChartSpan {
 const live: ChartSpan = { bucketMs: 2_000, buckets: 60 };
 const hour: ChartSpan = { bucketMs: 60_000, buckets: 60 };
 
-interface MinuteData {
-  at: string;
-  runs_completed: number;
-  runs_failed: number;
-  runs_cancelled: number;
-}
+type MinuteData = Static<typeof MinuteRates>["minutes"][number];
 
 /** Runs that ended: as the page hears of them, and in the minutes before it was opened. */
 export function Ends() {

@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { IntegrityShape, OffendersShape } from "../../domain/record/integrity/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../lib/hooks.ts";
@@ -7,34 +9,13 @@ import { Button, Empty, Failure, PageHead, Section, Text, When } from "../ui/bas
 import { Status } from "../ui/status.tsx";
 import { ReadTable, Table } from "../ui/table.tsx";
 
-interface OldestData {
-  id: string;
-  age_ms: number;
-}
+type CheckData = IntegrityData["checks"][number];
 
-interface CheckData {
-  name: string;
-  about: string;
-  count: number;
-  oldest?: OldestData;
-  healed: number;
-  healed_at?: string;
-}
-
-interface IntegrityData {
-  balanced: boolean;
-  checked_at: string;
-  checks: CheckData[];
-  purging: { environments: number; oldest?: OldestData };
-}
+type IntegrityData = Static<typeof IntegrityShape>;
 
 const readMs = 15_000;
 
-interface OffenderData {
-  id: string;
-  at?: string;
-  facts: Record<string, string | number>;
-}
+type OffenderData = Static<typeof OffendersShape>["rows"][number];
 
 /** The pages of things whose ids do not tell what they are, by the first word of the check. */
 const pagesOfChecks: Record<string, (id: string) => readonly string[]> = {
@@ -96,9 +77,7 @@ export function IntegrityPage() {
               {value.purging.oldest && (
                 <>
                   {"; the first is "}
-                  <code>
-                    <Text of={value.purging.oldest.id} />
-                  </code>
+                  <Text of={value.purging.oldest.id} in="code" />
                   {`, deleted ${duration(value.purging.oldest.age_ms)} ago`}
                 </>
               )}
@@ -203,11 +182,7 @@ function Rows({ check }: { check: string }) {
 
 function Thing({ check, id }: { check: string; id: string }) {
   const path = pathOf(check, id);
-  const text = (
-    <code>
-      <Text of={id} />
-    </code>
-  );
+  const text = <Text of={id} in="code" />;
   return path ? <a href={hrefOf(path)}>{text}</a> : text;
 }
 

@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useEffect, useRef } from "preact/hooks";
+import type { OverviewShape } from "../../domain/cluster/overview/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count, duration, instantOf, plain } from "../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
@@ -9,38 +11,7 @@ import { Status } from "../ui/status.tsx";
 import { Ends } from "./ends.tsx";
 import { Troubles } from "./functions/troubles.tsx";
 
-interface RatesData {
-  events: number;
-  runs_started: number;
-  runs_completed: number;
-  runs_failed: number;
-  runs_cancelled: number;
-}
-
-interface OverviewData {
-  version: string;
-  uptime_seconds: number;
-  runs: {
-    active: number;
-    active_capped: boolean;
-    by_status: Record<string, number>;
-    oldest_waiting_ms?: number;
-  };
-  last_minute: RatesData;
-  last_hour: RatesData;
-  last_day: RatesData;
-  functions: Record<string, number>;
-  workers: { connected: number };
-  integrity?: { balanced: boolean; checked_at: string };
-  cluster: {
-    status: string;
-    issues: string[];
-    nodes: { status: string; id?: string; version?: string; clock_offset_ms?: number }[];
-    leaders?: { duty: string; node_id: string }[];
-    database: { engine: string; status: string; round_trip_ms: number };
-    bus: { kind: string; status: string };
-  };
-}
+type OverviewData = Static<typeof OverviewShape>;
 
 const readMs = 5_000;
 
@@ -136,9 +107,7 @@ function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { da
         ))}
       </ul>
       {cluster.issues.map((issue) => (
-        <p key={issue} class="issue">
-          <Text of={issue} />
-        </p>
+        <Text key={issue} of={issue} in="p" class="issue" />
       ))}
     </>
   );

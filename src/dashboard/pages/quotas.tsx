@@ -1,4 +1,7 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { QuotaShape } from "../../domain/engine/quotas/wire.ts";
+import type { KeptShape } from "../../domain/record/retention/operations.ts";
 import { rest } from "../lib/api.ts";
 import { bytes, count } from "../lib/format.ts";
 import { useChanged, useLoaded, useNet } from "../lib/hooks.ts";
@@ -10,20 +13,9 @@ import { Field, FormDialog } from "../ui/dialog.tsx";
 import { Table } from "../ui/table.tsx";
 import { AttributesSection } from "./attributes.tsx";
 
-interface QuotaData {
-  quota: string;
-  limit: number;
-  used: number;
-  platform_limit?: number;
-  own_limit?: number;
-}
+type QuotaData = Static<typeof QuotaShape>;
 
-interface RetentionData {
-  event_days: number;
-  run_days: number;
-  own_days: number | null;
-  retention_floor: number;
-}
+type RetentionData = Static<typeof KeptShape>;
 
 const kinds = {
   runs_per_minute: { name: "Runs that begin in a minute", say: count },

@@ -1,3 +1,4 @@
+import type { workerJson } from "../../domain/engine/workers/registration.ts";
 import { rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
 import { listFunctions } from "../lib/functions.ts";
@@ -7,19 +8,7 @@ import { may } from "../lib/session.ts";
 import { Empty, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
-export interface WorkerData {
-  id: string;
-  hostname: string;
-  function_ids: string[];
-  labels: Record<string, string>;
-  version: { sdk: string; runtime: string };
-  transport: string;
-  active_jobs: number;
-  max_concurrent: number;
-  registered_at: string;
-  last_heartbeat: string;
-  clock_off_ms?: number;
-}
+export type WorkerData = ReturnType<typeof workerJson>;
 
 export const listWorkers = async (signal: AbortSignal): Promise<WorkerData[]> =>
   (await rest<{ workers: WorkerData[] }>("/api/v1/workers", { signal })).workers;
@@ -61,9 +50,7 @@ export function WorkersPage() {
         columns={columns}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="No worker is connected">
-            <p>Runs wait until a worker of their function comes.</p>
-          </Empty>
+          <Empty title="No worker is connected" says="Runs wait until a worker of their function comes." />
         }
       />
       {may("functions:list") && read.value && <Unserved workers={workers} />}
@@ -77,11 +64,7 @@ const columns: readonly Column<WorkerData>[] = [
     of: ({ id, hostname, clock_off_ms = 0 }) => (
       <>
         <Text of={id} />
-        {hostname && (
-          <span class="under">
-            <Text of={hostname} />
-          </span>
-        )}
+        {hostname && <Text of={hostname} in="span" class="under" />}
         {Math.abs(clock_off_ms) > clockOffMsMax && (
           <span class="under warn">{`clock off by ${Math.round(clock_off_ms / 1_000)} s`}</span>
         )}
@@ -93,9 +76,7 @@ const columns: readonly Column<WorkerData>[] = [
     of: ({ function_ids }) => (
       <span class="triggers">
         {function_ids.slice(0, functionsShown).map((functionId) => (
-          <a key={functionId} href={hrefOf(["functions", functionId])}>
-            <Text of={functionId} />
-          </a>
+          <Text key={functionId} of={functionId} href={hrefOf(["functions", functionId])} />
         ))}
         {function_ids.length > functionsShown && (
           <span class="faint">{`${function_ids.length - functionsShown} more`}</span>
@@ -116,9 +97,7 @@ const columns: readonly Column<WorkerData>[] = [
         {Object.entries(labels ?? {})
           .slice(0, functionsShown)
           .map(([name, value]) => (
-            <span key={name} class="under">
-              <Text of={`${name}=${value}`} />
-            </span>
+            <Text key={name} of={`${name}=${value}`} in="span" class="under" />
           ))}
       </>
     ),
@@ -141,9 +120,7 @@ function Unserved({ workers }: { workers: readonly WorkerData[] }) {
       <ul class="plain-list">
         {idle.map(({ id }) => (
           <li key={id}>
-            <a class="grows" href={hrefOf(["functions", id])}>
-              <Text of={id} />
-            </a>
+            <Text of={id} href={hrefOf(["functions", id])} class="grows" />
             <a href={hrefOf(["runs"], { function: id, status: "waiting_for_capacity" })}>Runs that wait</a>
           </li>
         ))}

@@ -30,9 +30,5 @@ function OrgName({ id }: { id: string }) {
     (signal) => rest<{ name: string }>(`/api/v1/platform/tenants/${encodeURIComponent(id)}`, { signal }),
     [id],
   );
-  return (
-    <strong>
-      <Text of={value?.name ?? id} />
-    </strong>
-  );
+  return <Text of={value?.name ?? id} in="strong" />;
 }

@@ -77,17 +77,12 @@ function fixedCommands(onHelp: () => void): PaletteCommand[] {
 async function search(text: string, signal: AbortSignal): Promise<PaletteCommand[]> {
   const [functions, runs] = await Promise.all([
     may("functions:list")
-      ? rpc<{ functions?: { id: string }[] }>(
-          "SvcService",
-          "ListFunctions",
-          { name: text, limit: foundMax },
-          signal,
-        )
+      ? rpc("SvcService", "ListFunctions", { name: text, limit: foundMax }, signal)
       : { functions: [] },
     may("runs:read") ? listRuns({ search: text }, { limit: foundMax }, signal) : { runs: [] },
   ]);
   return [
-    ...(functions.functions ?? []).map(({ id }) => ({
+    ...(functions.functions ?? []).map(({ id = "" }) => ({
       ...{ key: `function ${id}`, icon: "functions" as const, name: id, note: "Function" },
       act: () => go(hrefOf(["functions", id])),
     })),
@@ -179,14 +174,8 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
             onMouseMove={() => setPlace(index)}
           >
             <Icon name={command.icon} />
-            <span class="command-name">
-              <Text of={command.name} />
-            </span>
-            {command.note && (
-              <span class="command-note">
-                <Text of={command.note} />
-              </span>
-            )}
+            <Text of={command.name} in="span" class="command-name" />
+            {command.note && <Text of={command.note} in="span" class="command-note" />}
           </div>
         ))}
         {commands.length === 0 && <p class="faint">Nothing found.</p>}

@@ -74,15 +74,15 @@ function Who() {
         <span class="who-name" title={plain(known.email ?? known.id)}>
           <Text of={known.email ?? known.id} />
         </span>
-        <span class="who-roles">
-          <Text
-            of={
-              known.kind === "dev"
-                ? "no authentication"
-                : known.roles.map((role) => role.replace(/^role_/, "")).join(", ")
-            }
-          />
-        </span>
+        <Text
+          of={
+            known.kind === "dev"
+              ? "no authentication"
+              : known.roles.map((role) => role.replace(/^role_/, "")).join(", ")
+          }
+          in="span"
+          class="who-roles"
+        />
       </div>
       {known.kind !== "dev" && (
         <Button
@@ -125,9 +125,7 @@ function EnvironmentChoice() {
   const shown = known.find(({ id, name }) => id === environment || name === environment);
   return (
     <div class="environment">
-      <span class="org">
-        <Text of={org} />
-      </span>
+      <Text of={org} in="span" class="org" />
       <span class="slash" aria-hidden="true">
         /
       </span>

@@ -1,4 +1,4 @@
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, h } from "preact";
 import { CallError, messageOf } from "../lib/api.ts";
 import { ago, dateTime, plain } from "../lib/format.ts";
 import { useTick } from "../lib/hooks.ts";
@@ -6,8 +6,17 @@ import { address, hrefOf, setQuery } from "../lib/router.ts";
 import { copy } from "../lib/toasts.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
-/** Text of a tenant: isolated, so that its direction stays its own. */
-export const Text = ({ of }: { of: string }) => <bdi>{plain(of)}</bdi>;
+/** Text of a tenant: isolated, so that its direction stays its own. A link by `href`, or `in` an element. */
+export function Text(props: {
+  of: string | undefined;
+  href?: string | undefined;
+  in?: "code" | "p" | "span" | "strong";
+  class?: string;
+}) {
+  const { of = "", href, in: Outer = href === undefined ? undefined : "a", class: className } = props;
+  const text = <bdi>{plain(of)}</bdi>;
+  return Outer ? h(Outer, { class: className, href }, text) : text;
+}
 
 export function Button(props: {
   children?: ComponentChildren;
@@ -57,10 +66,12 @@ export function When({ at }: { at: number | undefined }) {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+export function Empty(props: { title: string; says?: string; children?: ComponentChildren }) {
+  const { title, says, children } = props;
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
+      {says && <p>{says}</p>}
       {children}
     </div>
   );

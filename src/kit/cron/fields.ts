@@ -1,14 +1,5 @@
 /** The fields of a cron expression, each as the sorted list of what it allows. */
-export interface CronFields {
-  seconds: readonly number[];
-  minutes: readonly number[];
-  hours: readonly number[];
-  /** Undefined: the field says nothing about the day. */
-  days: ReadonlySet<number> | undefined;
-  months: ReadonlySet<number>;
-  /** 0 is Sunday. */
-  weekdays: ReadonlySet<number> | undefined;
-}
+export type CronFields = ReturnType<typeof parseCronFields>;
 
 const nicknames: Record<string, string> = {
   "@yearly": "0 0 1 1 *",
@@ -24,7 +15,7 @@ const monthNames = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep
 const weekdayNames = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /** Throws an Error that names the field and the rule. */
-export function parseCronFields(pattern: string): CronFields {
+export function parseCronFields(pattern: string) {
   const text = pattern.startsWith("@") ? nicknames[pattern.toLowerCase()] : pattern;
   if (text === undefined)
     throw new Error(
@@ -38,8 +29,10 @@ export function parseCronFields(pattern: string): CronFields {
     seconds: read("second", second!, 0, 59),
     minutes: read("minute", minute!, 0, 59),
     hours: read("hour", hour!, 0, 23),
+    /** Undefined: the field says nothing about the day. */
     days: isAny(day!) ? undefined : new Set(read("day of the month", day!, 1, 31)),
     months: new Set(read("month", month!, 1, 12, monthNames, 1)),
+    /** 0 is Sunday. */
     weekdays: isAny(weekday!)
       ? undefined
       : new Set(read("day of the week", weekday!, 0, 7, weekdayNames, 0).map((one) => one % 7)),

@@ -47,19 +47,10 @@ export const isSchema = (value: unknown): value is SchemaObject | boolean =>
 const ownBase = "svc-schema:///";
 
 /** A schema text with the names that its parts can be referred to by. */
-export interface SchemaDocument {
-  root: SchemaObject | boolean;
-  edition: Edition;
-  /** The schema that a reference in `from` means, with its place. Throws SchemaError. */
-  refer(
-    from: SchemaObject,
-    reference: string,
-    place: string,
-  ): { schema: SchemaObject | boolean; place: string };
-}
+export type SchemaDocument = ReturnType<typeof readDocument>;
 
 /** Throws SchemaError for a text that is none, or larger than the bounds. */
-export function readDocument(text: string): SchemaDocument {
+export function readDocument(text: string) {
   if (Buffer.byteLength(text) > schemaBytesMax)
     throw new SchemaError("", `must be at most ${schemaBytesMax} bytes`);
   if (isNested(text, schemaLevelsMax))
@@ -73,7 +64,11 @@ export function readDocument(text: string): SchemaDocument {
   if (!isSchema(root)) throw new SchemaError("", "must be an object or a boolean");
   const edition = editionOf(root);
   const names = namesIn(root, edition);
-  return { root, edition, refer: (from, reference, place) => referred(names, from, reference, place) };
+  return {
+    root,
+    edition /** The schema that a reference in `from` means, with its place. Throws SchemaError. */,
+    refer: (from: SchemaObject, reference: string, place: string) => referred(names, from, reference, place),
+  };
 }
 
 function editionOf(root: SchemaObject | boolean): Edition {

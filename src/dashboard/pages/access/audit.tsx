@@ -1,5 +1,7 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
-import { rest, rpc } from "../../lib/api.ts";
+import type { AuditSettingsShape, VerifiedShape } from "../../../domain/record/audit/operations.ts";
+import { rest } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { address, setQuery } from "../../lib/router.ts";
@@ -53,11 +55,9 @@ async function listAudit({ action, caller, from, to }: AuditFilters, cursor: str
     return { rows: page.events, next: page.next_cursor };
   }
   const asked = { limit: pageRows, action, apiKeyId: caller, fromTimestamp: from, toTimestamp: to, cursor };
-  const page = await rpc<{ events: AuditEvent[]; next_cursor?: string }>(
-    "AuditService",
-    "GetAuthAuditTrail",
-    asked,
-    signal,
+  const page = await rest<{ events: AuditEvent[]; next_cursor?: string }>(
+    "/svc.v1.AuditService/GetAuthAuditTrail",
+    { body: asked, signal },
   );
   return { rows: page.events, next: page.next_cursor };
 }
@@ -94,9 +94,10 @@ export function AuditPage() {
       </search>
       {read.error !== undefined && <Failure error={read.error} onRetry={read.reload} />}
       {read.value?.length === 0 && (
-        <Empty title="Nothing is written down">
-          <p>What callers change is written down within a second. Filters may hide it.</p>
-        </Empty>
+        <Empty
+          title="Nothing is written down"
+          says="What callers change is written down within a second. Filters may hide it."
+        />
       )}
       {read.value && read.value.length > 0 && (
         <ol class="audit">
@@ -140,15 +141,9 @@ function AuditRow({ of }: { of: AuditEvent }) {
         <summary>
           <span class="faint number">{dateTime(instantOf(of.created_at) ?? 0)}</span>
           {payload.decision && <Status of={payload.decision} />}
-          <strong>
-            <Text of={payload.operation ?? event_type} />
-          </strong>
-          <span class="grows">
-            <Text of={payload.resource ?? ""} />
-          </span>
-          <span class="faint">
-            <Text of={who} />
-          </span>
+          <Text of={payload.operation ?? event_type} in="strong" />
+          <Text of={payload.resource ?? ""} in="span" class="grows" />
+          <Text of={who} in="span" class="faint" />
         </summary>
         {isOpen && <JsonView value={of} what="row" />}
       </details>
@@ -156,12 +151,7 @@ function AuditRow({ of }: { of: AuditEvent }) {
   );
 }
 
-interface SettingsData {
-  capture_scope: string;
-  retention_days: number;
-  delivery_healthy: boolean;
-  delivery_failure_count: number;
-}
+type SettingsData = Static<typeof AuditSettingsShape>;
 
 function AuditFacts() {
   const { value } = useLoaded((signal) => rest<SettingsData>("/api/v1/audit/settings", { signal }), []);
@@ -180,14 +170,7 @@ function AuditFacts() {
   );
 }
 
-interface VerifiedData {
-  valid: boolean;
-  checked: number;
-  head_sequence: number;
-  head_hash: string;
-  broken: { sequence: number; reason: string } | null;
-  next_sequence: number | null;
-}
+type VerifiedData = Static<typeof VerifiedShape>;
 
 /** Checks the chain from its beginning to its end, as many calls as that takes. */
 async function verifyAll(onChecked: (checked: number) => void): Promise<VerifiedData> {

@@ -50,11 +50,7 @@ export function DryRun({ of }: { of: TypedPolicy }) {
         <Field label="Name of the thing" value={sample.resource} onInput={change("resource")} />
       </div>
       <div class="dry-run" aria-live="polite">
-        {found.error !== undefined && (
-          <p class="form-error">
-            <Text of={messageOf(found.error)} />
-          </p>
-        )}
+        {found.error !== undefined && <Text of={messageOf(found.error)} in="p" class="form-error" />}
         {found.answer && <Answer of={found.answer} />}
       </div>
     </>
@@ -69,15 +65,9 @@ function Answer({ of }: { of: DryRunData }) {
         {"This call: "}
         <Status of={of.matched ? "denied" : "not_denied"} />
       </p>
-      {problem !== undefined && (
-        <p class="form-error">
-          <Text of={problem} />
-        </p>
-      )}
+      {problem !== undefined && <Text of={problem} in="p" class="form-error" />}
       {of.warnings?.map((warning) => (
-        <p key={warning} class="issue">
-          <Text of={warning} />
-        </p>
+        <Text key={warning} of={warning} in="p" class="issue" />
       ))}
       {of.past && (
         <>

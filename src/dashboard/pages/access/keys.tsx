@@ -61,11 +61,7 @@ export function Keys({ scope }: { scope: AccessScope }) {
           },
           { name: "Roles", of: ({ role_ids }) => <RoleTags of={role_ids} roles={roles} /> },
           { name: "Environment", of: ({ environment_id }) => <Text of={environmentName(environment_id)} /> },
-          {
-            name: "Used",
-            isNumber: true,
-            of: ({ last_used_at }) => <When at={instantOf(last_used_at)} />,
-          },
+          { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={instantOf(last_used_at)} /> },
           { name: "Ends", of: ({ expires_at }) => <Ends at={instantOf(expires_at)} /> },
           {
             name: "",

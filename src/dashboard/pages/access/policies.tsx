@@ -37,9 +37,7 @@ export function PoliciesPage() {
             name: "Policy",
             of: ({ id, name, warnings = [] }) => (
               <>
-                <a href={hrefOf(["policies", id])}>
-                  <Text of={name} />
-                </a>
+                <Text of={name} href={hrefOf(["policies", id])} />
                 {warnings.length > 0 && <span class="under warn">{counted(warnings.length, "warning")}</span>}
               </>
             ),
@@ -50,11 +48,7 @@ export function PoliciesPage() {
           { name: "Version", isNumber: true, of: ({ version }) => count(version) },
           { name: "Changed", isNumber: true, of: ({ updated_at }) => <When at={instantOf(updated_at)} /> },
         ]}
-        empty={
-          <Empty title="No policies">
-            <p>Everyone may do what their roles grant.</p>
-          </Empty>
-        }
+        empty={<Empty title="No policies" says="Everyone may do what their roles grant." />}
       />
       {isMaking && <NewPolicy onClose={() => setMaking(false)} />}
     </div>

@@ -67,9 +67,7 @@ function PolicyInside({ found, onDone }: { found: PolicyData; onDone: () => void
         ]}
       />
       {found.warnings?.map((warning) => (
-        <p key={warning} class="issue">
-          <Text of={warning} />
-        </p>
+        <Text key={warning} of={warning} in="p" class="issue" />
       ))}
       <div class="columns spaced">
         <Section title="What it denies">
@@ -141,12 +139,8 @@ function Versions({ of, onDone }: { of: PolicyData; onDone: () => void }) {
           <details>
             <summary>
               <strong class="number">{count(version.version_num)}</strong>
-              <span class="grows">
-                <Text of={version.change_reason ?? ""} />
-              </span>
-              <span class="faint">
-                <Text of={version.author_id} />
-              </span>
+              <Text of={version.change_reason ?? ""} in="span" class="grows" />
+              <Text of={version.author_id} in="span" class="faint" />
               <span class="faint number">{dateTime(instantOf(version.created_at) ?? 0)}</span>
             </summary>
             <JsonDiff before={value[index + 1] ? textOf(value[index + 1]!) : {}} after={textOf(version)} />

@@ -48,9 +48,7 @@ export function Roles({ scope }: { scope: AccessScope }) {
               <>
                 <Text of={name} />
                 {is_default && <span class="tag">built in</span>}
-                <code class="under">
-                  <Text of={id} />
-                </code>
+                <Text of={id} in="code" class="under" />
               </>
             ),
           },
@@ -157,9 +155,7 @@ function RolePolicies({ scope, role, onDone, onClose }: RoleDialogProps & { role
       <ul class="plain-list">
         {value?.own.map(({ id, name }) => (
           <li key={id}>
-            <a class="grows" href={hrefOf(["policies", id])}>
-              <Text of={name} />
-            </a>
+            <Text of={name} href={hrefOf(["policies", id])} class="grows" />
             {manages && (
               <Button
                 onClick={() => void change(() => unassignPolicy(scope, role.id, id), "Policy taken away")}

@@ -122,11 +122,7 @@ function SessionTable(props: {
             <>
               <Text of={address || "an unknown address"} />
               {is_current && <span class="tag">this one</span>}
-              {user_agent && (
-                <span class="under">
-                  <Text of={user_agent} />
-                </span>
-              )}
+              {user_agent && <Text of={user_agent} in="span" class="under" />}
             </>
           ),
         },

@@ -59,11 +59,7 @@ export function Users({ scope }: { scope: AccessScope }) {
               <>
                 <Text of={email} />
                 {id === own && <span class="tag">you</span>}
-                {name && (
-                  <span class="under">
-                    <Text of={name} />
-                  </span>
-                )}
+                {name && <Text of={name} in="span" class="under" />}
               </>
             ),
           },

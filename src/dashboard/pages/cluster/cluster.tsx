@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { Health } from "../../../domain/cluster/nodes/wire.ts";
 import { rest } from "../../lib/api.ts";
 import { bytes, count, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
@@ -8,45 +10,11 @@ import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
 import { RotateDialog, rotatedKinds } from "./rotate-dialog.tsx";
 
-interface LoopData {
-  name: string;
-  last_progress: string | null;
-  failures: number;
-}
+type NodeData = ClusterData["nodes"][number];
 
-interface NodeData {
-  status: string;
-  id?: string;
-  version?: string;
-  url?: string;
-  started_at?: string;
-  last_heartbeat?: string;
-  bus_connected?: boolean;
-  clock_offset_ms?: number;
-  clock_uncertainty_ms?: number;
-  cpu_percent?: number;
-  memory_bytes?: number;
-  loops?: LoopData[];
-}
+type RotatedData = NonNullable<ClusterData["secrets"]>[number];
 
-interface RotatedData {
-  kind: string;
-  version: number;
-  rotated_at: string;
-  previous_until?: string;
-}
-
-interface ClusterData {
-  status: string;
-  issues: string[];
-  mode: string;
-  node_id?: string;
-  nodes: NodeData[];
-  leaders?: { duty: string; node_id: string; epoch: number; lease_expires_at: string }[];
-  secrets?: RotatedData[];
-  database: { engine: string; status: string; round_trip_ms: number };
-  bus: { kind: string; status: string };
-}
+type ClusterData = Static<typeof Health>;
 
 const readMs = 5_000;
 /** A loop that has been still for longer than this is shown as late; the slowest begins every ten minutes. */
@@ -86,9 +54,7 @@ function ClusterInside({ of }: { of: ClusterData }) {
   return (
     <>
       {issues.map((issue) => (
-        <p key={issue} class="issue">
-          <Text of={issue} />
-        </p>
+        <Text key={issue} of={issue} in="p" class="issue" />
       ))}
       <Facts
         of={[
@@ -150,13 +116,9 @@ function Nodes(props: {
           name: "Node",
           of: ({ id = "", url = "" }) => (
             <>
-              <code>
-                <Text of={id} />
-              </code>
+              <Text of={id} in="code" />
               {id === answering && <span class="tag">answers</span>}
-              <span class="under">
-                <Text of={url} />
-              </span>
+              <Text of={url} in="span" class="under" />
             </>
           ),
         },
@@ -207,14 +169,7 @@ const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
       keyOf={({ duty }) => duty}
       columns={[
         { name: "Duty", of: ({ duty }) => duty },
-        {
-          name: "Node",
-          of: ({ node_id }) => (
-            <code>
-              <Text of={node_id} />
-            </code>
-          ),
-        },
+        { name: "Node", of: ({ node_id }) => <Text of={node_id} in="code" /> },
         { name: "Epoch", isNumber: true, of: ({ epoch }) => count(epoch) },
         {
           name: "Lease ends",

@@ -35,21 +35,15 @@ export function ConfigsPage() {
         read={read}
         keyOf={({ name }) => name}
         columns={[
-          {
-            name: "Document",
-            of: ({ name }) => (
-              <a href={hrefOf(["config", name])}>
-                <Text of={name} />
-              </a>
-            ),
-          },
+          { name: "Document", of: ({ name }) => <Text of={name} href={hrefOf(["config", name])} /> },
           { name: "Revision", isNumber: true, of: ({ revision }) => count(revision) },
           { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={instantOf(updatedAt)} /> },
         ]}
         empty={
-          <Empty title="No documents">
-            <p>Functions read a config document by its name, and hear when it changes.</p>
-          </Empty>
+          <Empty
+            title="No documents"
+            says="Functions read a config document by its name, and hear when it changes."
+          />
         }
       />
       {isMaking && <NewConfig onClose={() => setMaking(false)} />}

@@ -36,25 +36,11 @@ export function DeadLettersPage() {
   );
 }
 
-interface GroupGaveUp {
-  namespace: string;
-  name: string;
-  pattern: string;
-  inflightCount?: number;
-  droppedCount?: string;
-  givenUpCount?: string;
-}
-
 /** Groups keep no dead letters: what they gave up is counted, and stays in its log. */
 function GroupLetters() {
   const read = useLoaded(async (signal) => {
     const asked = { limit: 500 };
-    const answer = await rpc<{ groups?: GroupGaveUp[] }>(
-      "PubSubService",
-      "ListConsumerGroups",
-      asked,
-      signal,
-    );
+    const answer = await rpc("PubSubService", "ListConsumerGroups", asked, signal);
     return (answer.groups ?? []).filter(
       ({ droppedCount, givenUpCount }) => Number(droppedCount ?? 0) + Number(givenUpCount ?? 0) > 0,
     );
@@ -69,7 +55,7 @@ function GroupLetters() {
       </p>
       <ReadTable
         read={read}
-        keyOf={({ namespace, name }) => `${namespace} ${name}`}
+        keyOf={({ namespace = "", name = "" }) => `${namespace} ${name}`}
         columns={[
           {
             name: "Group",

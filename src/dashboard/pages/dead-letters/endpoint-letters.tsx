@@ -1,7 +1,9 @@
 import { useState } from "preact/hooks";
+import type { WebhookDeadLetter } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rpc } from "../../lib/api.ts";
 import { count, counted, instantOf } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import type { InJson } from "../../lib/messages.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -10,22 +12,7 @@ import { Confirm } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-interface EndpointMessage {
-  id: string;
-  name?: string;
-  url: string;
-  status: string;
-  deadLetters?: number;
-}
-
-interface LetterMessage {
-  eventId: string;
-  eventName: string;
-  attempts?: number;
-  lastError?: string;
-  deadAt?: string;
-  redelivering?: boolean;
-}
+type LetterMessage = InJson<WebhookDeadLetter>;
 
 const service = "WebhookEndpointService";
 const pageRows = 50;
@@ -34,12 +21,7 @@ const pageRows = 50;
 export function EndpointLetters() {
   const { value, error, reload } = useLoaded(async (signal) => {
     const asked = { limit: 200 };
-    const { endpoints = [] } = await rpc<{ endpoints?: EndpointMessage[] }>(
-      service,
-      "ListWebhookEndpoints",
-      asked,
-      signal,
-    );
+    const { endpoints = [] } = await rpc(service, "ListWebhookEndpoints", asked, signal);
     return endpoints.filter(({ deadLetters = 0 }) => deadLetters > 0);
   }, []);
   useLive("system.webhook_endpoint.>", { onFrame: reload, onBack: reload });
@@ -52,12 +34,10 @@ export function EndpointLetters() {
       {value.map((endpoint) => (
         <Section
           key={endpoint.id}
-          title={endpoint.name || endpoint.id}
+          title={endpoint.name || endpoint.id || ""}
           aside={<span class="faint">{counted(endpoint.deadLetters ?? 0, "dead letter")}</span>}
         >
-          <p class="lead">
-            <Text of={endpoint.url} />
-          </p>
+          <Text of={endpoint.url} in="p" class="lead" />
           <Letters endpoint={endpoint} onDone={reload} />
         </Section>
       ))}
@@ -66,17 +46,14 @@ export function EndpointLetters() {
 }
 
 /** The dead letters of one endpoint. */
-export function Letters(props: {
-  endpoint: Pick<EndpointMessage, "id" | "deadLetters">;
-  onDone: () => void;
-}) {
+export function Letters(props: { endpoint: { id?: string; deadLetters?: number }; onDone: () => void }) {
   const { endpoint, onDone } = props;
   const endpointId = endpoint.id;
   const [discarded, setDiscarded] = useState<LetterMessage>();
   const read = usePages(
     async (cursor, signal) => {
       const offset = Number(cursor || "0");
-      const { deadLetters = [] } = await rpc<{ deadLetters?: LetterMessage[] }>(
+      const { deadLetters = [] } = await rpc(
         service,
         "ListWebhookDeadLetters",
         { endpointId, limit: pageRows, offset },
@@ -100,18 +77,14 @@ export function Letters(props: {
       <ReadTable
         read={read}
         label="Dead letters"
-        keyOf={({ eventId }) => eventId}
+        keyOf={({ eventId = "" }) => eventId}
         columns={[
           {
             name: "Event",
-            of: ({ eventId, eventName }) => (
+            of: ({ eventId = "", eventName }) => (
               <>
-                <a href={hrefOf(["events", eventId])}>
-                  <Text of={eventName} />
-                </a>
-                <code class="under">
-                  <Text of={eventId} />
-                </code>
+                <Text of={eventName} href={hrefOf(["events", eventId])} />
+                <Text of={eventId} in="code" class="under" />
               </>
             ),
           },

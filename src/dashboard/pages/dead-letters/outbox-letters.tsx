@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { DeadLetter } from "../../../domain/record/outbox/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { count, instantOf } from "../../lib/format.ts";
 import { useLive, useNet, usePages } from "../../lib/hooks.ts";
@@ -11,16 +13,7 @@ import { Confirm, Dialog } from "../../ui/dialog.tsx";
 import { JsonTextView } from "../../ui/json-view.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-interface LetterData {
-  id: string;
-  event_id: string;
-  topic: string;
-  kind: string;
-  dead_at: string;
-  attempts: number;
-  last_error: string;
-  payload: string;
-}
+type LetterData = Static<typeof DeadLetter>;
 
 const letters = "/api/v1/outbox/dead-letter";
 const pageRows = 50;
@@ -66,9 +59,7 @@ export function OutboxLetters() {
             name: "Event",
             of: ({ event_id }) => (
               <a href={hrefOf(["events", event_id])}>
-                <code>
-                  <Text of={event_id} />
-                </code>
+                <Text of={event_id} in="code" />
               </a>
             ),
           },
@@ -93,9 +84,10 @@ export function OutboxLetters() {
           },
         ]}
         empty={
-          <Empty title="The bus took everything">
-            <p>A message that still cannot be published after its last attempt is kept here.</p>
-          </Empty>
+          <Empty
+            title="The bus took everything"
+            says="A message that still cannot be published after its last attempt is kept here."
+          />
         }
       />
       {shown && (

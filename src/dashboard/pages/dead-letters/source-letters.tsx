@@ -8,15 +8,6 @@ import { Button, Empty, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-interface DeliveryMessage {
-  id: string;
-  sourceId: string;
-  status: string;
-  error?: string;
-  eventName?: string;
-  createdAt?: string;
-}
-
 const service = "WebhookService";
 const pageRows = 50;
 
@@ -25,40 +16,31 @@ export function SourceLetters() {
   const read = usePages(async (cursor, signal) => {
     const offset = Number(cursor || "0");
     const asked = { status: "failed", limit: pageRows, offset };
-    const { deliveries = [] } = await rpc<{ deliveries?: DeliveryMessage[] }>(
-      service,
-      "ListWebhookDeliveries",
-      asked,
-      signal,
-    );
+    const { deliveries = [] } = await rpc(service, "ListWebhookDeliveries", asked, signal);
     const next = deliveries.length < pageRows ? undefined : `${offset + pageRows}`;
     return { rows: deliveries, next };
   }, []);
   useLive("system.webhook_source.>", { onFrame: read.reload, onBack: read.reload });
   useNet(read.reload);
-  const redeliver = async ({ id }: DeliveryMessage) => {
-    const call = () => rpc<DeliveryMessage>(service, "RedeliverWebhook", { id });
+  const redeliver = async ({ id }: { id?: string }) => {
+    const call = () => rpc(service, "RedeliverWebhook", { id });
     if (await attempt(call, "Its event is emitted")) read.reload();
   };
   return (
     <ReadTable
       read={read}
-      keyOf={({ id }) => id}
+      keyOf={({ id = "" }) => id}
       columns={[
         {
           name: "Delivery",
           of: ({ id, eventName }) => (
             <>
               <code>{id}</code>
-              {eventName && (
-                <span class="under">
-                  <Text of={eventName} />
-                </span>
-              )}
+              {eventName && <Text of={eventName} in="span" class="under" />}
             </>
           ),
         },
-        { name: "Status", of: ({ status }) => <Status of={status} /> },
+        { name: "Status", of: ({ status = "" }) => <Status of={status} /> },
         { name: "Source", of: ({ sourceId }) => <Text of={sourceId} /> },
         { name: "Error", of: ({ error = "" }) => <Text of={error} /> },
         { name: "Received", isNumber: true, of: ({ createdAt }) => <When at={instantOf(createdAt)} /> },

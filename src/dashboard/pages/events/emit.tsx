@@ -40,7 +40,7 @@ export function EmitDialog(props: { onClose: () => void; name?: string; data?: u
   const data = dataOf(text);
   const hasForm = schema !== undefined && hasFields(schema.schema) && data !== undefined;
   const submit = async () => {
-    const { eventId, runIds = [] } = await rpc<{ eventId: string; runIds?: string[] }>("SvcService", "Emit", {
+    const { eventId = "", runIds = [] } = await rpc("SvcService", "Emit", {
       ...{ event: name.trim(), dataValue: parsedJson(text, "data") },
       ...(schema && { version: schema.version }),
     });

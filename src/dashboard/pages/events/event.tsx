@@ -125,9 +125,7 @@ function Started({ eventId }: { eventId: string }) {
       {value?.runs.map((run) => (
         <li key={run.id}>
           <Status of={run.status} pauseReason={run.pauseReason} phase={run.phase} />
-          <a class="grows" href={hrefOf(["runs", run.id])}>
-            <Text of={run.functionId} />
-          </a>
+          <Text of={run.functionId} href={hrefOf(["runs", run.id])} class="grows" />
           <span class="faint">
             <When at={run.createdAt} />
           </span>

@@ -88,9 +88,7 @@ function Browse() {
       </search>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value && value.events.length === 0 && (
-        <Empty title="No events match">
-          <p>Look over a longer time, or search for less.</p>
-        </Empty>
+        <Empty title="No events match" says="Look over a longer time, or search for less." />
       )}
       {value && value.events.length > 0 && (
         <>
@@ -99,9 +97,7 @@ function Browse() {
             {value.events.map((event) => (
               <li key={event.id} data-event={event.id}>
                 <span class="number tail-time">{event.at === undefined ? "" : dateTime(event.at)}</span>
-                <a class="tail-name" href={hrefOf(["events", event.id])}>
-                  <Text of={event.name} />
-                </a>
+                <Text of={event.name} href={hrefOf(["events", event.id])} class="tail-name" />
                 <code class="tail-data">
                   <bdi>{plain(cut(lineOf(event), shownCharacters))}</bdi>
                 </code>

@@ -13,14 +13,7 @@ const shownCharacters = 400;
 /** Names of events that are offered. */
 const namesMax = 500;
 
-interface TailLine {
-  id: string;
-  name: string;
-  at: number | undefined;
-  text: string;
-}
-
-const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame): TailLine => ({
+const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame) => ({
   id: eventId,
   name: topic.slice(topic.indexOf(":") + 1),
   at: instantOf(meta?.timestamp),
@@ -93,9 +86,7 @@ export function Tail() {
           {lines.map((line) => (
             <li key={line.id} data-event={line.id}>
               <span class="number tail-time">{line.at === undefined ? "" : clockTime(line.at)}</span>
-              <a class="tail-name" href={hrefOf(["events", line.id])}>
-                <Text of={line.name} />
-              </a>
+              <Text of={line.name} href={hrefOf(["events", line.id])} class="tail-name" />
               <code class="tail-data">
                 <bdi>{plain(line.text)}</bdi>
               </code>

@@ -66,11 +66,7 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
         about={<Id of={shown.id} what="Function id" />}
         actions={<FunctionActions shown={shown} onDone={reload} />}
       />
-      {shown.description && (
-        <p class="lead">
-          <Text of={shown.description} />
-        </p>
-      )}
+      {shown.description && <Text of={shown.description} in="p" class="lead" />}
       <Facts
         of={[
           ["Started by", <Triggers key="triggers" of={shown} />],
@@ -125,11 +121,7 @@ function NewestRuns({ functionId }: { functionId: string }) {
   });
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (value?.runs.length === 0)
-    return (
-      <Empty title="It has not run yet">
-        <p>An event of its triggers starts it.</p>
-      </Empty>
-    );
+    return <Empty title="It has not run yet" says="An event of its triggers starts it." />;
   return (
     <ul class="plain-list">
       {value?.runs.map((run) => (
@@ -161,12 +153,8 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
                 <strong class="number">{`Version ${change.version}`}</strong>
                 <span class="number">{change.at === undefined ? "" : dateTime(change.at)}</span>
                 <span>{change.type.replace("_", " ")}</span>
-                <span class="grows">
-                  <Text of={change.reason} />
-                </span>
-                <span class="faint">
-                  <Text of={change.actor} />
-                </span>
+                <Text of={change.reason} in="span" class="grows" />
+                <Text of={change.actor} in="span" class="faint" />
               </summary>
               {index > 0 && may("functions:register") && (
                 <Button icon="undo" onClick={() => setRolled(change)}>
@@ -283,7 +271,7 @@ function InvokeDialog({ shown, onClose }: { shown: FunctionView; onClose: () => 
   const [text, setText] = useState("{}");
   const submit = async () => {
     const dataValue = parsedJson(text, "input");
-    const { runId } = await rpc<{ runId: string }>("SvcService", "InvokeFunction", {
+    const { runId = "" } = await rpc("SvcService", "InvokeFunction", {
       ...{ functionId: shown.id, dataValue },
     });
     toast("done", "Run started");

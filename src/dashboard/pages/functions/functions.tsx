@@ -5,8 +5,8 @@ import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
-import { Scrolling } from "../../ui/scrolling.tsx";
 import { Status } from "../../ui/status.tsx";
+import { Table } from "../../ui/table.tsx";
 
 const pageRows = 100;
 
@@ -80,49 +80,26 @@ export function FunctionsPage() {
         </Empty>
       )}
       {functions.length > 0 && (
-        <Scrolling label="Functions">
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">Function</th>
-                <th scope="col">Status</th>
-                <th scope="col">Started by</th>
-                <th scope="col" class="number">
-                  Version
-                </th>
-                <th scope="col" class="number">
-                  Changed
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {functions.map((one) => (
-                <tr key={one.id}>
-                  <th scope="row">
-                    <a href={hrefOf(["functions", one.id])}>
-                      <Text of={one.name} />
-                    </a>
-                    {one.name !== one.id && (
-                      <code class="under">
-                        <Text of={one.id} />
-                      </code>
-                    )}
-                  </th>
-                  <td>
-                    <Status of={one.status} />
-                  </td>
-                  <td>
-                    <Triggers of={one} />
-                  </td>
-                  <td class="number">{one.version}</td>
-                  <td class="number">
-                    <When at={one.updatedAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scrolling>
+        <Table
+          label="Functions"
+          rows={functions}
+          keyOf={({ id }) => id}
+          columns={[
+            {
+              name: "Function",
+              of: ({ id, name: named }) => (
+                <>
+                  <Text of={named} href={hrefOf(["functions", id])} />
+                  {named !== id && <Text of={id} in="code" class="under" />}
+                </>
+              ),
+            },
+            { name: "Status", of: ({ status }) => <Status of={status} /> },
+            { name: "Started by", of: (one) => <Triggers of={one} /> },
+            { name: "Version", isNumber: true, of: ({ version }) => version },
+            { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
+          ]}
+        />
       )}
       {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
     </div>

@@ -1,3 +1,7 @@
+import type { Static } from "@sinclair/typebox";
+import type { BatchShape } from "../../../domain/engine/batches/operations.ts";
+import type { EntryShape } from "../../../domain/engine/debounce/operations.ts";
+import type { ScheduleOut } from "../../../domain/engine/schedules/operations.ts";
 import { base64url, rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
@@ -52,23 +56,17 @@ function Workers({ functionId }: { functionId: string }) {
           },
         ]}
         empty={
-          <Empty title="No connected worker serves it">
-            <p>Its runs are queued until a worker that has its code connects.</p>
-          </Empty>
+          <Empty
+            title="No connected worker serves it"
+            says="Its runs are queued until a worker that has its code connects."
+          />
         }
       />
     </Section>
   );
 }
 
-interface ScheduleData {
-  expression: string;
-  event?: string;
-  coming: string[];
-  error?: string;
-  fired: number;
-  missed: number;
-}
+type ScheduleData = Static<typeof ScheduleOut>;
 
 function Schedules({ functionId }: { functionId: string }) {
   const read = useLoaded(
@@ -93,19 +91,9 @@ function Schedules({ functionId }: { functionId: string }) {
             name: "Cron",
             of: ({ expression, event, error }) => (
               <>
-                <code>
-                  <Text of={expression} />
-                </code>
-                {event && (
-                  <span class="under">
-                    <Text of={event} />
-                  </span>
-                )}
-                {error && (
-                  <span class="under warn">
-                    <Text of={error} />
-                  </span>
-                )}
+                <Text of={expression} in="code" />
+                {event && <Text of={event} in="span" class="under" />}
+                {error && <Text of={error} in="span" class="under warn" />}
               </>
             ),
           },
@@ -135,16 +123,7 @@ function Schedules({ functionId }: { functionId: string }) {
   );
 }
 
-interface ArmedData {
-  environment_id: string;
-  function_id: string;
-  debounce_key: string;
-  key_kind?: "text" | "value" | "none";
-  event_id: string;
-  period_ms: number;
-  armed_at: string;
-  fires_at: string;
-}
+type ArmedData = Static<typeof EntryShape>;
 
 const armedPath = "/api/v1/debounce/entries";
 
@@ -178,9 +157,7 @@ function Debounced({ functionId }: { functionId: string }) {
             name: "Newest event",
             of: ({ event_id }) => (
               <a href={hrefOf(["events", event_id])}>
-                <code>
-                  <Text of={event_id} />
-                </code>
+                <Text of={event_id} in="code" />
               </a>
             ),
           },
@@ -203,15 +180,7 @@ function Debounced({ functionId }: { functionId: string }) {
   );
 }
 
-interface BatchData {
-  id: string;
-  state: string;
-  events: number;
-  events_max: number;
-  first_event_id?: string;
-  first_at?: string;
-  closes_at: string;
-}
+type BatchData = Static<typeof BatchShape>;
 
 /** Events that wait to start one run together. */
 function Gathering({ functionId }: { functionId: string }) {
@@ -239,9 +208,7 @@ function Gathering({ functionId }: { functionId: string }) {
               id && (
                 <>
                   <a href={hrefOf(["events", id])}>
-                    <code>
-                      <Text of={id} />
-                    </code>
+                    <Text of={id} in="code" />
                   </a>
                   <span class="under">
                     <When at={instantOf(first_at)} />

@@ -1,19 +1,12 @@
+import type { Static } from "@sinclair/typebox";
+import type { GroupOut } from "../../../domain/engine/errors/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { count, instantOf } from "../../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { hrefOf, queryOf } from "../../lib/router.ts";
 import { Empty, Failure, Text, When } from "../../ui/basics.tsx";
 
-interface ErrorGroupData {
-  id: string;
-  function_id: string;
-  code: string;
-  message: string;
-  frame: string;
-  count: number;
-  last_seen_at: string;
-  sample_run_id: string;
-}
+type ErrorGroupData = Static<typeof GroupOut>;
 
 const troublesShown = 8;
 const dayMs = 86_400_000;
@@ -47,14 +40,11 @@ export function Troubles({ functionId }: { functionId?: string }) {
               {group.count === 0 ? "…" : count(group.count)}
             </a>
             <div class="trouble-text">
-              <a href={hrefOf(["runs", group.sample_run_id])}>
-                <Text of={group.message.slice(0, messageChars) || group.code || "No message"} />
-              </a>
-              {group.frame && (
-                <code class="faint">
-                  <Text of={group.frame.slice(0, messageChars)} />
-                </code>
-              )}
+              <Text
+                of={group.message.slice(0, messageChars) || group.code || "No message"}
+                href={hrefOf(["runs", group.sample_run_id])}
+              />
+              {group.frame && <Text of={group.frame.slice(0, messageChars)} in="code" class="faint" />}
               <span class="faint">
                 <Text of={group.function_id} />
                 {", last "}

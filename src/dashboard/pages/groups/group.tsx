@@ -88,11 +88,7 @@ const Members = ({ of }: { of: WholeGroup }) =>
           <li key={member.consumer}>
             <span class="grows">
               <Text of={member.consumer} />
-              {member.client && (
-                <span class="under">
-                  <Text of={member.client} />
-                </span>
-              )}
+              {member.client && <Text of={member.client} in="span" class="under" />}
             </span>
             <span class="faint">
               {"joined "}

@@ -38,34 +38,19 @@ export function GroupsPage() {
       <ReadTable
         read={read}
         keyOf={({ namespace, name }) => `${namespace} ${name}`}
-        empty={
-          <Empty title="No consumer groups">
-            <p>A subscription that names a group makes it.</p>
-          </Empty>
-        }
+        empty={<Empty title="No consumer groups" says="A subscription that names a group makes it." />}
         columns={[
           {
             name: "Group",
             of: (group) => (
               <>
-                <a href={pathOf(group)}>
-                  <Text of={group.name} />
-                </a>
-                <span class="under">
-                  <Text of={group.namespace} />
-                </span>
+                <Text of={group.name} href={pathOf(group)} />
+                <Text of={group.namespace} in="span" class="under" />
               </>
             ),
           },
           { name: "Status", of: ({ status }) => <Status of={status} /> },
-          {
-            name: "Gets",
-            of: ({ pattern }) => (
-              <code>
-                <Text of={pattern} />
-              </code>
-            ),
-          },
+          { name: "Gets", of: ({ pattern }) => <Text of={pattern} in="code" /> },
           { name: "Members", isNumber: true, of: ({ members }) => count(members) },
           { name: "Held", isNumber: true, of: ({ held }) => count(held) },
           { name: "Given up", isNumber: true, of: ({ givenUp }) => <Bad of={givenUp} /> },
@@ -109,11 +94,9 @@ export function GroupDialog({ of, onClose }: { of?: GroupView; onClose: () => vo
       toast("done", "Group changed");
       return;
     }
-    const made = await rpc<{ namespace: string; name: string }>("PubSubService", "CreateConsumerGroup", {
-      ...{ name, ...settings },
-    });
+    const made = await rpc("PubSubService", "CreateConsumerGroup", { name, ...settings });
     toast("done", "Group created");
-    go(pathOf(made));
+    go(pathOf({ name, ...made, namespace: made.namespace ?? "" }));
   };
   return (
     <FormDialog

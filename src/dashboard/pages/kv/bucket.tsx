@@ -187,12 +187,11 @@ function Changes(props: { of: readonly SeenChange[]; bucket: string; prefix: str
         {props.of.slice(0, 20).map(({ key, revision, operation }) => (
           <li key={revision}>
             <span class="faint number">{count(revision)}</span>
-            <a
-              class="grows"
+            <Text
+              of={key}
               href={hrefOf(["kv", props.bucket], { q: props.prefix, key, revision: `${revision}` })}
-            >
-              <Text of={key} />
-            </a>
+              class="grows"
+            />
             <span class="faint">{operation === "put" ? "put" : "deleted"}</span>
           </li>
         ))}

@@ -20,14 +20,8 @@ const columns: readonly Column<BucketData>[] = [
     name: "Bucket",
     of: ({ name, description }) => (
       <>
-        <a href={hrefOf(["kv", name])}>
-          <Text of={name} />
-        </a>
-        {description && (
-          <span class="under">
-            <Text of={description} />
-          </span>
-        )}
+        <Text of={name} href={hrefOf(["kv", name])} />
+        {description && <Text of={description} in="span" class="under" />}
       </>
     ),
   },
@@ -60,9 +54,7 @@ export function BucketsPage() {
         {...{ read, columns }}
         keyOf={({ name }) => name}
         empty={
-          <Empty title="No buckets">
-            <p>A bucket holds keys with their values, each with a revision.</p>
-          </Empty>
+          <Empty title="No buckets" says="A bucket holds keys with their values, each with a revision." />
         }
       />
       {isMaking && <NewBucket onClose={() => setMaking(false)} />}

@@ -55,9 +55,10 @@ export function MapPage() {
       />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value && edges.length === 0 && (
-        <Empty title="Nothing flows yet">
-          <p>Functions that start on events, emit and invoke are drawn here.</p>
-        </Empty>
+        <Empty
+          title="Nothing flows yet"
+          says="Functions that start on events, emit and invoke are drawn here."
+        />
       )}
       {edges.length > 0 && (
         <>
@@ -154,9 +155,7 @@ function Node({ of, at }: { of: FlowEnd; at: Spot }) {
   return (
     <a class={`map-node ${of.kind}`} href={href(of.name)} {...{ style, title }}>
       <Icon name={icon} size={14} />
-      <span class="map-name">
-        <Text of={of.name} />
-      </span>
+      <Text of={of.name} in="span" class="map-name" />
     </a>
   );
 }
@@ -166,9 +165,7 @@ function End({ of }: { of: FlowEnd }) {
   return (
     <>
       <span class="faint">{`${word} `}</span>
-      <a href={href(of.name)}>
-        <Text of={of.name} />
-      </a>
+      <Text of={of.name} href={href(of.name)} />
     </>
   );
 }

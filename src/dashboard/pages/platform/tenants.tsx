@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { OrgShape } from "../../../domain/access/platform/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { counted, instantOf, plain } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
@@ -9,11 +11,7 @@ import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { MadeKey } from "../access/made-key.tsx";
 
-interface TenantData {
-  id: string;
-  name: string;
-  created_at: string;
-}
+type TenantData = Static<typeof OrgShape>;
 
 const tenants = "/api/v1/platform/tenants";
 /** Made with the installation, which keeps it. */
@@ -50,9 +48,7 @@ export function TenantsPage() {
             of: ({ id, name }) => (
               <>
                 <Text of={name} />
-                <code class="under">
-                  <Text of={id} />
-                </code>
+                <Text of={id} in="code" class="under" />
               </>
             ),
           },

@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, plain } from "../../lib/format.ts";
 import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import type { MethodName } from "../../lib/messages.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import {
   type FoldView,
@@ -122,7 +123,7 @@ function ProjectionActions(props: {
 }) {
   const { name, fold, job, onDone } = props;
   const [isAsking, setAsking] = useState(false);
-  const call = (method: string, done: string) => async () => {
+  const call = (method: MethodName<"ProjectionService">, done: string) => async () => {
     if (await attempt(() => rpc("ProjectionService", method, { name }), done)) onDone();
   };
   const isRebuilt = job?.status === "running";

@@ -3,8 +3,8 @@ import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
-import { Scrolling } from "../../ui/scrolling.tsx";
 import { Status } from "../../ui/status.tsx";
+import { Table } from "../../ui/table.tsx";
 
 const readMs = 10_000;
 const eventsShown = 6;
@@ -22,63 +22,39 @@ export function ProjectionsPage() {
       />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value?.length === 0 ? (
-        <Empty title="No projections">
-          <p>A runner registers its projections when it starts.</p>
-        </Empty>
+        <Empty title="No projections" says="A runner registers its projections when it starts." />
       ) : (
-        <Scrolling label="Projections">
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">Projection</th>
-                <th scope="col">Status</th>
-                <th scope="col">Mode</th>
-                <th scope="col">Folds</th>
-                <th scope="col" class="number">
-                  Position
-                </th>
-                <th scope="col" class="number">
-                  Moved
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {value?.map((one) => (
-                <tr key={one.name}>
-                  <th scope="row">
-                    <a href={hrefOf(["projections", one.name])}>
-                      <Text of={one.name} />
-                    </a>
-                    {one.error && (
-                      <span class="under warn">
-                        <Text of={one.error.slice(0, 200)} />
-                      </span>
-                    )}
-                  </th>
-                  <td>
-                    <Status of={one.status} />
-                  </td>
-                  <td>{one.mode}</td>
-                  <td>
-                    <span class="triggers">
-                      {one.events.slice(0, eventsShown).map((event) => (
-                        <Text key={event} of={event} />
-                      ))}
-                      {one.events.length > eventsShown && (
-                        <span class="faint">{`${one.events.length - eventsShown} more`}</span>
-                      )}
-                    </span>
-                  </td>
-                  <td class="number">{count(one.lastSequence)}</td>
-                  <td class="number">
-                    <When at={one.updatedAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scrolling>
+        <Table
+          label="Projections"
+          rows={value ?? []}
+          keyOf={({ name }) => name}
+          columns={[
+            {
+              name: "Projection",
+              of: ({ name, error: failed }) => (
+                <>
+                  <Text of={name} href={hrefOf(["projections", name])} />
+                  {failed && <Text of={failed.slice(0, 200)} in="span" class="under warn" />}
+                </>
+              ),
+            },
+            { name: "Status", of: ({ status }) => <Status of={status} /> },
+            { name: "Mode", of: ({ mode }) => mode },
+            { name: "Folds", of: ({ events }) => <Folded of={events} /> },
+            { name: "Position", isNumber: true, of: ({ lastSequence }) => count(lastSequence) },
+            { name: "Moved", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
+          ]}
+        />
       )}
     </div>
   );
 }
+
+const Folded = ({ of }: { of: readonly string[] }) => (
+  <span class="triggers">
+    {of.slice(0, eventsShown).map((event) => (
+      <Text key={event} of={event} />
+    ))}
+    {of.length > eventsShown && <span class="faint">{`${of.length - eventsShown} more`}</span>}
+  </span>
+);

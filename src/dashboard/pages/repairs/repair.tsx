@@ -132,11 +132,7 @@ function Items({ repair }: { repair: RepairData }) {
     <>
       <Tabs label="Runs by outcome" tabs={tabs} />
       {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value?.items.length === 0 && (
-        <Empty title="No runs">
-          <p>None matched what was asked for.</p>
-        </Empty>
-      )}
+      {value?.items.length === 0 && <Empty title="No runs" says="None matched what was asked for." />}
       <ul class="plain-list">
         {value?.items.map((item) => (
           <li key={item.run_id}>
@@ -144,9 +140,7 @@ function Items({ repair }: { repair: RepairData }) {
             <a href={hrefOf(["runs", item.run_id])}>
               <code>{item.run_id}</code>
             </a>
-            <span class="grows">
-              <Text of={item.error ?? item.function_id} />
-            </span>
+            <Text of={item.error ?? item.function_id} in="span" class="grows" />
             <span class="faint">
               <When at={instantOf(item.at)} />
             </span>

@@ -5,8 +5,8 @@ import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
-import { Scrolling } from "../../ui/scrolling.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
 import { ReplayDialog } from "./replay-dialog.tsx";
 
 /** The net is closer while one works. */
@@ -74,7 +74,7 @@ export function RepairsPage() {
           </p>
         </Empty>
       ) : (
-        <RepairTable of={value ?? []} />
+        <Table label="Repairs" rows={value ?? []} keyOf={({ id }) => id} columns={columns} />
       )}
       {hasMore && <Button onClick={showMore}>Show more</Button>}
       {isReplaying && <ReplayDialog onClose={() => setReplaying(false)} />}
@@ -82,46 +82,19 @@ export function RepairsPage() {
   );
 }
 
-const RepairTable = ({ of }: { of: readonly RepairData[] }) => (
-  <Scrolling label="Repairs">
-    <table class="table">
-      <thead>
-        <tr>
-          <th scope="col">Repair</th>
-          <th scope="col">Status</th>
-          <th scope="col">Progress</th>
-          <th scope="col" class="number">
-            Runs
-          </th>
-          <th scope="col">Reason</th>
-          <th scope="col" class="number">
-            Started
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {of.map((repair) => (
-          <tr key={repair.id}>
-            <th scope="row">
-              <a href={hrefOf(["repairs", repair.id])}>{actionWords[repair.action] ?? repair.action}</a>
-              <code class="under">{repair.id}</code>
-            </th>
-            <td>
-              <Status of={repair.status} />
-            </td>
-            <td>
-              <Progress of={repair} />
-            </td>
-            <td class="number">{count(totalOf(repair))}</td>
-            <td>
-              <Text of={repair.reason} />
-            </td>
-            <td class="number">
-              <When at={instantOf(repair.created_at)} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </Scrolling>
-);
+const columns: readonly Column<RepairData>[] = [
+  {
+    name: "Repair",
+    of: ({ id, action }) => (
+      <>
+        <a href={hrefOf(["repairs", id])}>{actionWords[action] ?? action}</a>
+        <code class="under">{id}</code>
+      </>
+    ),
+  },
+  { name: "Status", of: ({ status }) => <Status of={status} /> },
+  { name: "Progress", of: (repair) => <Progress of={repair} /> },
+  { name: "Runs", isNumber: true, of: (repair) => count(totalOf(repair)) },
+  { name: "Reason", of: ({ reason }) => <Text of={reason} /> },
+  { name: "Started", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
+];

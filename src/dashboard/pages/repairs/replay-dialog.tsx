@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useEffect, useState } from "preact/hooks";
+import type { ReplayPreviewShape } from "../../../domain/engine/repairs/replays/operations.ts";
 import { messageOf, rest } from "../../lib/api.ts";
 import { count, counted, instantOf } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
@@ -6,16 +8,7 @@ import { toast } from "../../lib/toasts.ts";
 import { Text, When } from "../../ui/basics.tsx";
 import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
 
-interface PreviewData {
-  from_position: number;
-  to_position: number;
-  scanned: number;
-  truncated: boolean;
-  matched: number;
-  with_run: number;
-  to_start: number;
-  samples: { event_id: string; name: string; position: number; at: string; has_run: boolean }[];
-}
+type PreviewData = Static<typeof ReplayPreviewShape>;
 
 const previewPauseMs = 400;
 const samplesShown = 5;
@@ -106,11 +99,7 @@ export function ReplayDialog(props: { functionId?: string; onClose: () => void }
       <Check label="Also events that the function has a run of" isChecked={again} onChange={setAgain} />
       <Field label="Reason" value={reason} onInput={setReason} />
       <div aria-live="polite">
-        {error !== undefined && (
-          <p class="form-error">
-            <Text of={messageOf(error)} />
-          </p>
-        )}
+        {error !== undefined && <Text of={messageOf(error)} in="p" class="form-error" />}
         {preview && <Preview of={preview} />}
       </div>
     </FormDialog>
@@ -126,9 +115,7 @@ const Preview = ({ of }: { of: PreviewData }) => (
     <ul class="plain-list">
       {of.samples.slice(0, samplesShown).map(({ event_id, name, at, has_run }) => (
         <li key={event_id}>
-          <span class="grows">
-            <Text of={name} />
-          </span>
+          <Text of={name} in="span" class="grows" />
           {has_run && <span class="tag">has a run</span>}
           <span class="faint">
             <When at={instantOf(at)} />

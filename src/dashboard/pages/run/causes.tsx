@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { CausalityShape, Thing_ } from "../../../domain/record/causality/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { dateTime, instantOf } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
@@ -6,25 +8,10 @@ import { Empty, Failure, Section, Text } from "../../ui/basics.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Status } from "../../ui/status.tsx";
 
-export interface ThingData {
-  kind: string;
-  id: string;
-  name: string;
-  status?: string;
-  at: string;
-  depth: number;
-  /** The stream that an event was appended to, and its version there. */
-  entity_id?: string;
-  entity_version?: number;
-}
+export type ThingData = Static<typeof Thing_>;
 
 /** The answer of `GET /api/v1/causality`. */
-export interface CausalityData {
-  things: ThingData[];
-  links: { cause_kind: string; cause_id: string; effect_kind: string; effect_id: string; relation: string }[];
-  truncated: boolean;
-  hidden: number;
-}
+export type CausalityData = Static<typeof CausalityShape>;
 
 const icons: Record<string, IconName> = {
   ...{ event: "events", run: "runs", step: "step", message: "topics" },
@@ -53,15 +40,14 @@ function ThingLine({ thing, relation }: { thing: ThingData; relation: string }) 
       <span class="thing-kind">{thing.kind}</span>
       {href ? <a href={href}>{name}</a> : name}
       {thing.entity_id !== undefined && (
-        <a href={hrefOf(["streams", thing.entity_id], { at: `${thing.entity_version}` })}>
-          <Text of={thing.entity_id} />
-        </a>
+        <Text
+          of={thing.entity_id}
+          href={hrefOf(["streams", thing.entity_id], { at: `${thing.entity_version}` })}
+        />
       )}
       {relation && <span class="tag">{relation}</span>}
       {thing.status && <Status of={thing.status} />}
-      <code class="thing-id">
-        <Text of={thing.id} />
-      </code>
+      <Text of={thing.id} in="code" class="thing-id" />
       <span class="faint number">{at === undefined ? "" : dateTime(at)}</span>
     </li>
   );

@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { AuditEvent } from "../../../domain/record/history/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { clockTime, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
@@ -22,21 +24,14 @@ export function History({ run, moments }: { run: RunView; moments: readonly Mome
           </a>
           <span class="moment-after number">{`+${duration(at - run.createdAt)}`}</span>
           <code class="moment-type">{type}</code>
-          <span class="moment-text">
-            <Text of={summary || stepName} />
-          </span>
+          <Text of={summary || stepName} in="span" class="moment-text" />
         </li>
       ))}
     </ol>
   );
 }
 
-interface TrailRow {
-  id: string;
-  event_type: string;
-  payload: Record<string, unknown>;
-  created_at: string;
-}
+type TrailRow = Static<typeof AuditEvent>;
 
 const rowsShown = 100;
 

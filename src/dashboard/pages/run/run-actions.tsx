@@ -1,7 +1,9 @@
 import { useState } from "preact/hooks";
+import type { PreviewedStep } from "../../../gen/svc/v1/svc_pb.ts";
 import { rest, rpc } from "../../lib/api.ts";
 import { bytes, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
+import type { InJson } from "../../lib/messages.ts";
 import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy, toast } from "../../lib/toasts.ts";
@@ -16,7 +18,7 @@ function CancelDialog({ run, onClose, onDone }: { run: RunView; onClose: () => v
   const [isTree, setTree] = useState(false);
   const submit = async () => {
     if (isTree) {
-      const { cancelled = [] } = await rpc<{ cancelled?: string[] }>("CausalityService", "CancelSubtree", {
+      const { cancelled = [] } = await rpc("CausalityService", "CancelSubtree", {
         ...{ runId: run.id, reason },
       });
       toast("done", `${cancelled.length} ${cancelled.length === 1 ? "run" : "runs"} cancelled`);
@@ -45,11 +47,10 @@ function CancelDialog({ run, onClose, onDone }: { run: RunView; onClose: () => v
 }
 
 type Flag = "runsAgain" | "patchLost" | "notUndone" | "builtOnAgain";
-type Previewed = { name: string } & Partial<Record<Flag, boolean>>;
 
 /** What is not plain from the choice alone. */
-function Preview({ steps }: { steps: readonly Previewed[] }) {
-  const names = (flag: Flag) => steps.filter((step) => step[flag]).map(({ name }) => plain(name));
+function Preview({ steps }: { steps: readonly InJson<PreviewedStep>[] }) {
+  const names = (flag: Flag) => steps.filter((step) => step[flag]).map(({ name = "" }) => plain(name));
   const lines = [
     ["Run again", names("runsAgain")],
     ["Lose the output that a person set, because they were undone later", names("patchLost")],
@@ -74,7 +75,7 @@ export function ResumeDialog(props: {
   const [from, setFrom] = useState(props.from ?? "");
   const { value: preview } = useLoaded(async () => {
     const asked = { runId: run.id, ...(from && { fromStep: from }) };
-    return (await rpc<{ steps?: Previewed[] }>("SvcService", "PreviewResume", asked)).steps ?? [];
+    return (await rpc("SvcService", "PreviewResume", asked)).steps ?? [];
   }, [run.id, from]);
   const submit = async () => {
     await rpc("SvcService", "ResumeRun", { runId: run.id, ...(from && { fromStep: from }) });

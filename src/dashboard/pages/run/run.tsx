@@ -29,9 +29,7 @@ export function RunPage() {
     return (
       <Missing title="There is no such run here">
         <p>
-          <code>
-            <Text of={id} />
-          </code>
+          <Text of={id} in="code" />
           {" may be of another environment, or its history has expired."}
         </p>
         <a href={hrefOf(["runs"])}>All runs</a>
@@ -137,9 +135,7 @@ function WhatNow({ run, steps }: { run: RunView; steps: readonly StepView[] }) {
       {failed ? (
         <>
           {"Step "}
-          <a href={hrefOf(["runs", run.id], { step: failed.stepId })}>
-            <Text of={failed.name} />
-          </a>
+          <Text of={failed.name} href={hrefOf(["runs", run.id], { step: failed.stepId })} />
           {
             " failed. Open it to see its error, or to give it an output by hand. When the cause is mended, resume the run."
           }
@@ -172,9 +168,7 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
         [
           "Event",
           run.eventId ? (
-            <a key="event" href={hrefOf(["events", run.eventId])}>
-              <Text of={run.eventName || run.eventId} />
-            </a>
+            <Text key="event" of={run.eventName || run.eventId} href={hrefOf(["events", run.eventId])} />
           ) : (
             "–"
           ),

@@ -43,9 +43,7 @@ function Line(props: { line: WaterfallLine; extent: Extent; now: number; isChose
     <>
       <span class={`line-name level-${line.level}`}>
         <Icon name={line.icon} size={14} />
-        <span class="line-text">
-          <Text of={line.name} />
-        </span>
+        <Text of={line.name} in="span" class="line-text" />
         {note && <span class="tag">{note}</span>}
       </span>
       <span class="line-bars">

@@ -1,4 +1,6 @@
+import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
+import type { RepairPreviewShape } from "../../../domain/engine/repairs/operations.ts";
 import { messageOf, rest, rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
@@ -8,11 +10,7 @@ import { Button } from "../../ui/basics.tsx";
 import { Field, FormDialog } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 
-interface Preview {
-  total_count: number;
-  truncated: boolean;
-  by_status: Record<string, number>;
-}
+type Preview = Static<typeof RepairPreviewShape>;
 
 const actions = {
   cancel: { verb: "Cancel", done: "cancelled" },

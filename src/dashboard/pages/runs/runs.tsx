@@ -194,13 +194,9 @@ function Row(props: {
         <Status of={run.status} pauseReason={run.pauseReason} phase={run.phase} />
       </span>
       <span class="run-function">
-        <a href={hrefOf(["runs", run.id])}>
-          <Text of={run.functionId} />
-        </a>
+        <Text of={run.functionId} href={hrefOf(["runs", run.id])} />
       </span>
-      <span class="run-event">
-        <Text of={run.eventName} />
-      </span>
+      <Text of={run.eventName} in="span" class="run-event" />
       <code class="run-id">{run.id}</code>
       <span class="run-attempt number">{run.attempt > 0 ? `${run.attempt}/${run.maxAttempts}` : "–"}</span>
       <span class="run-duration number">{lasts === undefined ? "–" : duration(lasts)}</span>

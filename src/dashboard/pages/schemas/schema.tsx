@@ -101,9 +101,7 @@ function Versions({ versions, onDone }: { versions: readonly SchemaView[]; onDon
             <details open={index === 0}>
               <summary>
                 <strong>{`Version ${one.version}`}</strong>
-                <span class="grows">
-                  <Text of={one.description} />
-                </span>
+                <Text of={one.description} in="span" class="grows" />
                 <span class="faint">
                   <When at={one.createdAt} />
                 </span>
@@ -179,11 +177,7 @@ function Traffic({ event }: { event: string }) {
               <li key={check.version}>
                 <span>{`Version ${check.version}`}</span>
                 <span class="grows">
-                  {check.compile_error !== "" && (
-                    <span class="warn">
-                      <Text of={check.compile_error} />
-                    </span>
-                  )}
+                  {check.compile_error !== "" && <Text of={check.compile_error} in="span" class="warn" />}
                   {check.compile_error === "" && !check.asserts && (
                     <span class="faint">refuses nothing at all</span>
                   )}
@@ -258,9 +252,7 @@ function Upcasting({ event, versions }: { event: string; versions: readonly Sche
             {result.upcast.steps_applied.map((step) => (
               <li key={step.to_version}>
                 <span>{`${step.from_version} → ${step.to_version}`}</span>
-                <span class="grows">
-                  <Text of={step.description} />
-                </span>
+                <Text of={step.description} in="span" class="grows" />
               </li>
             ))}
           </ul>

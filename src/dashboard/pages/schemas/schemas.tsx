@@ -71,19 +71,13 @@ export function SchemasPage() {
       <ReadTable
         read={{ ...read, value: read.value && byEvent(read.value) }}
         keyOf={({ event }) => event}
-        empty={
-          <Empty title="No schemas">
-            <p>Events without a schema may hold anything.</p>
-          </Empty>
-        }
+        empty={<Empty title="No schemas" says="Events without a schema may hold anything." />}
         columns={[
           {
             name: "Event",
             of: ({ event }) => (
               <>
-                <a href={hrefOf(["schemas", event])}>
-                  <Text of={event} />
-                </a>
+                <Text of={event} href={hrefOf(["schemas", event])} />
                 {checksOf(event).some(({ compile_error }) => compile_error !== "") && (
                   <span class="under warn">cannot be used</span>
                 )}

@@ -98,14 +98,7 @@ function Users({ name }: { name: string }) {
       read={read}
       keyOf={({ id }) => id}
       columns={[
-        {
-          name: "Function",
-          of: ({ id }) => (
-            <a href={hrefOf(["functions", id])}>
-              <Text of={id} />
-            </a>
-          ),
-        },
+        { name: "Function", of: ({ id }) => <Text of={id} href={hrefOf(["functions", id])} /> },
         { name: "Status", of: ({ status }) => <Status of={status} /> },
         { name: "Version", isNumber: true, of: ({ version }) => count(version) },
       ]}

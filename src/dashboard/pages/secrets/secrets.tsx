@@ -35,14 +35,8 @@ export function SecretsPage() {
             name: "Secret",
             of: ({ name, description }) => (
               <>
-                <a href={hrefOf(["secrets", name])}>
-                  <Text of={name} />
-                </a>
-                {description && (
-                  <span class="under">
-                    <Text of={description} />
-                  </span>
-                )}
+                <Text of={name} href={hrefOf(["secrets", name])} />
+                {description && <Text of={description} in="span" class="under" />}
               </>
             ),
           },
@@ -51,9 +45,7 @@ export function SecretsPage() {
           { name: "Created", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
         ]}
         empty={
-          <Empty title="No secrets">
-            <p>A function that declares a secret gets its value with each job.</p>
-          </Empty>
+          <Empty title="No secrets" says="A function that declares a secret gets its value with each job." />
         }
       />
       {isMaking && <NewSecret onClose={() => setMaking(false)} />}

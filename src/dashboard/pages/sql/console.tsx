@@ -173,9 +173,7 @@ function OneTable(props: {
         <ul class="sql-columns">
           {columns.map((column) => (
             <li key={column}>
-              <code>
-                <Text of={column} />
-              </code>
+              <Text of={column} in="code" />
             </li>
           ))}
         </ul>

@@ -13,7 +13,7 @@ export function AppendDialog({ stream, onClose }: { stream?: StreamView; onClose
   const [text, setText] = useState("{}");
   const [expects, setExpects] = useState(true);
   const submit = async () => {
-    const { entityVersion } = await rpc<{ entityVersion: string }>("EntityStreamService", "AppendEvent", {
+    const { entityVersion } = await rpc("EntityStreamService", "AppendEvent", {
       ...{ entityId, entityType, eventName, dataValue: parsedJson(text, "data") },
       expectedVersion: expects ? `${stream?.version ?? 0}` : "-1",
     });

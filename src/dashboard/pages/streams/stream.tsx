@@ -121,9 +121,7 @@ const StreamEvents = ({ events, shown }: { events: readonly StreamEventView[]; s
           <summary>
             <span class="number version-number">{event.at}</span>
             <span class="version-text">
-              <strong>
-                <Text of={event.name} />
-              </strong>
+              <Text of={event.name} in="strong" />
               <code>
                 <bdi>
                   {event.isRedacted

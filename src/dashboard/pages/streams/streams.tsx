@@ -66,9 +66,7 @@ export function StreamsPage() {
                   <Text of={id} /> <Status of="deleted" />
                 </>
               ) : (
-                <a href={hrefOf(["streams", id])}>
-                  <Text of={id} />
-                </a>
+                <Text of={id} href={hrefOf(["streams", id])} />
               ),
           },
           { name: "Type", of: ({ type }) => <Text of={type} /> },

@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson, rpc } from "../../lib/api.ts";
 import { counted, plain } from "../../lib/format.ts";
 import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import type { MethodAnswer } from "../../lib/messages.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -11,22 +12,10 @@ import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { BreakersOf } from "../breakers.tsx";
 
-interface ToolMessage {
-  qualifiedName: string;
-  description?: string;
-  inputSchemaJson?: string;
-  requiredScopes?: string[];
-}
-
 const service = "AgentToolsService";
 
 async function listTools(cursor: string, signal?: AbortSignal) {
-  const page = await rpc<{ tools?: ToolMessage[]; nextCursor?: string }>(
-    service,
-    "ListTools",
-    { cursor },
-    signal,
-  );
+  const page = await rpc(service, "ListTools", { cursor }, signal);
   return { rows: page.tools ?? [], next: page.nextCursor };
 }
 
@@ -47,24 +36,23 @@ export function ToolsPage() {
       />
       <ReadTable
         read={read}
-        keyOf={({ qualifiedName }) => qualifiedName}
+        keyOf={({ qualifiedName = "" }) => qualifiedName}
         columns={[
           {
             name: "Tool",
-            of: ({ qualifiedName }) => (
-              <a href={hrefOf(["tools", qualifiedName])}>
-                <Text of={qualifiedName} />
-              </a>
+            of: ({ qualifiedName = "" }) => (
+              <Text of={qualifiedName} href={hrefOf(["tools", qualifiedName])} />
             ),
           },
-          { name: "Agent", of: ({ qualifiedName }) => <Text of={agentOf(qualifiedName)} /> },
+          { name: "Agent", of: ({ qualifiedName = "" }) => <Text of={agentOf(qualifiedName)} /> },
           { name: "What it does", of: ({ description = "" }) => <Text of={description.slice(0, 300)} /> },
           { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
         ]}
         empty={
-          <Empty title="No tools">
-            <p>An agent registers its tools, and is called at its address when one is invoked.</p>
-          </Empty>
+          <Empty
+            title="No tools"
+            says="An agent registers its tools, and is called at its address when one is invoked."
+          />
         }
       />
     </div>
@@ -77,15 +65,13 @@ const Scopes = ({ of }: { of: readonly string[] }) =>
   ) : (
     <span class="triggers">
       {of.map((scope) => (
-        <code key={scope}>
-          <Text of={scope} />
-        </code>
+        <Text key={scope} of={scope} in="code" />
       ))}
     </span>
   );
 
 /** One tool is found in the list, as no call names one. */
-async function findTool(name: string, signal: AbortSignal): Promise<ToolMessage> {
+async function findTool(name: string, signal: AbortSignal) {
   for (let cursor = ""; ; ) {
     const { rows, next } = await listTools(cursor, signal);
     const found = rows.find(({ qualifiedName }) => qualifiedName === name);
@@ -149,22 +135,16 @@ export function ToolPage() {
   );
 }
 
-interface InvokedMessage {
-  output?: unknown;
-  outputValue?: unknown;
-  error?: { code?: string | undefined; message?: string };
-}
-
 function InvokeForm({ name }: { name: string }) {
   const [text, setText] = useState("{}");
   const [isBusy, setBusy] = useState(false);
-  const [outcome, setOutcome] = useState<InvokedMessage>();
+  const [outcome, setOutcome] = useState<MethodAnswer<typeof service, "InvokeTool">>();
   const invoke = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     try {
       const inputValue = parsedJson(text, "input");
-      setOutcome(await rpc<InvokedMessage>(service, "InvokeTool", { toolName: name, inputValue }));
+      setOutcome(await rpc(service, "InvokeTool", { toolName: name, inputValue }));
     } catch (failure) {
       setOutcome({ error: { message: messageOf(failure) } });
     } finally {
@@ -184,7 +164,11 @@ function InvokeForm({ name }: { name: string }) {
   );
 }
 
-const Outcome = ({ of: { error, outputValue, output } }: { of: InvokedMessage }) =>
+const Outcome = ({
+  of: { error, outputValue, output },
+}: {
+  of: MethodAnswer<typeof service, "InvokeTool">;
+}) =>
   error ? (
     <p class="form-error" role="alert">
       <Text of={[error.code, error.message].filter(Boolean).join(": ")} />

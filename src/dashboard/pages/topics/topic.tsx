@@ -90,9 +90,7 @@ function Messages({ name }: { name: string }) {
         </Button>
       </div>
       {lines.length === 0 ? (
-        <Empty title="Waiting for messages">
-          <p>They stand here as they are published.</p>
-        </Empty>
+        <Empty title="Waiting for messages" says="They stand here as they are published." />
       ) : (
         <ol class="versions">
           {lines.map((line) => (

@@ -33,20 +33,9 @@ export function TopicsPage() {
       <ReadTable
         read={read}
         keyOf={({ name }) => name}
-        empty={
-          <Empty title="No topics">
-            <p>The first message of a topic makes it.</p>
-          </Empty>
-        }
+        empty={<Empty title="No topics" says="The first message of a topic makes it." />}
         columns={[
-          {
-            name: "Topic",
-            of: ({ name }) => (
-              <a href={hrefOf(["topics", name])}>
-                <Text of={name} />
-              </a>
-            ),
-          },
+          { name: "Topic", of: ({ name }) => <Text of={name} href={hrefOf(["topics", name])} /> },
           { name: "Messages kept", isNumber: true, of: ({ messages }) => count(messages) },
           { name: "Group members", isNumber: true, of: ({ consumers }) => count(consumers) },
           { name: "Oldest", isNumber: true, of: ({ firstAt }) => <When at={firstAt} /> },
@@ -63,7 +52,7 @@ export function PublishDialog(props: { topic?: string; onClose: () => void }) {
   const [text, setText] = useState("{}");
   const submit = async () => {
     const dataValue = parsedJson(text, "data");
-    const { sequence } = await rpc<{ sequence: string }>("PubSubService", "Publish", { topic, dataValue });
+    const { sequence } = await rpc("PubSubService", "Publish", { topic, dataValue });
     toast("done", `Published at position ${sequence}`);
     if (props.topic === undefined) go(hrefOf(["topics", topic]));
   };

@@ -99,11 +99,7 @@ function Delivery({ id, source, onDone }: { id: string; source: SourceView; onDo
       {!value && error === undefined && <p class="faint">Reading…</p>}
       {value && (
         <>
-          {value.error !== "" && (
-            <p class="form-error">
-              <Text of={value.error} />
-            </p>
-          )}
+          {value.error !== "" && <Text of={value.error} in="p" class="form-error" />}
           <Facts
             of={[
               ["Status", <Status key="status" of={value.status} />],
@@ -112,9 +108,11 @@ function Delivery({ id, source, onDone }: { id: string; source: SourceView; onDo
                 ? ([
                     [
                       "Event",
-                      <a key="event" href={hrefOf(["events", value.eventId])}>
-                        <Text of={value.eventName || value.eventId} />
-                      </a>,
+                      <Text
+                        key="event"
+                        of={value.eventName || value.eventId}
+                        href={hrefOf(["events", value.eventId])}
+                      />,
                     ],
                   ] as const)
                 : []),

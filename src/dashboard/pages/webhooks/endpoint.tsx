@@ -70,9 +70,11 @@ function Trouble({ endpoint, onDone }: { endpoint: EndpointView; onDone: () => v
   };
   return (
     <section class="error-block" aria-label="What is wrong">
-      <p class="error-message">
-        <Text of={disabledReason || endpoint.lastError || "It did not take the event"} />
-      </p>
+      <Text
+        of={disabledReason || endpoint.lastError || "It did not take the event"}
+        in="p"
+        class="error-message"
+      />
       <div class="indented">
         <Facts
           of={[

@@ -35,36 +35,19 @@ export function EndpointsPage() {
       <ReadTable
         read={read}
         keyOf={({ id }) => id}
-        empty={
-          <Empty title="No endpoints">
-            <p>An endpoint is a URL that takes events.</p>
-          </Empty>
-        }
+        empty={<Empty title="No endpoints" says="An endpoint is a URL that takes events." />}
         columns={[
           {
             name: "Endpoint",
             of: ({ id, name, url }) => (
               <>
-                <a href={hrefOf(["webhooks-out", id])}>
-                  <Text of={name || url} />
-                </a>
-                {name && (
-                  <span class="under">
-                    <Text of={url} />
-                  </span>
-                )}
+                <Text of={name || url} href={hrefOf(["webhooks-out", id])} />
+                {name && <Text of={url} in="span" class="under" />}
               </>
             ),
           },
           { name: "Status", of: (endpoint) => <Status of={standingOf(endpoint)} /> },
-          {
-            name: "Gets",
-            of: ({ pattern }) => (
-              <code>
-                <Text of={pattern} />
-              </code>
-            ),
-          },
+          { name: "Gets", of: ({ pattern }) => <Text of={pattern} in="code" /> },
           { name: "Behind", isNumber: true, of: ({ behind }) => count(behind) },
           { name: "Dead letters", isNumber: true, of: ({ deadLetters }) => <Bad of={deadLetters} /> },
           { name: "Delivered", isNumber: true, of: ({ lastDeliveredAt }) => <When at={lastDeliveredAt} /> },

@@ -38,19 +38,11 @@ export function SourcesPage() {
       <ReadTable
         read={read}
         keyOf={({ id }) => id}
-        empty={
-          <Empty title="No sources">
-            <p>A source has an address that a provider calls.</p>
-          </Empty>
-        }
+        empty={<Empty title="No sources" says="A source has an address that a provider calls." />}
         columns={[
           {
             name: "Source",
-            of: ({ id, name }) => (
-              <a href={hrefOf(["webhooks-in", id])}>
-                <Text of={name || id} />
-              </a>
-            ),
+            of: ({ id, name }) => <Text of={name || id} href={hrefOf(["webhooks-in", id])} />,
           },
           { name: "Events", of: ({ prefix }) => <Text of={`${prefix}.*`} /> },
           {

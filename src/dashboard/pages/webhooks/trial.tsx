@@ -64,11 +64,7 @@ const Found = ({ of }: { of: TrialView }) => {
   return (
     <div role="status" class="found">
       <Status of={of.verified ? "accepted" : "rejected"} />
-      {of.error && (
-        <p class="form-error">
-          <Text of={of.error} />
-        </p>
-      )}
+      {of.error && <Text of={of.error} in="p" class="form-error" />}
       <Facts
         of={[
           ["What is signed", code(of.signingString ?? "")],

@@ -1,7 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { createMasterFile, readMasterFile, replaceMasterFile } from "./master-file.ts";
 import {
   emptyRing,
@@ -48,11 +45,7 @@ export interface Keyring {
   purge(session: Session): Promise<number>;
 }
 
-export interface KeyringDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface KeyringDeps extends Basics<"store" | "clock" | "ids" | "log"> {
   /** `SVC_MASTER_KEY`; without it the file is read, or written at the first start. */
   masterKey: string | undefined;
   masterFile: string;

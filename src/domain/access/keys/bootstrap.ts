@@ -1,8 +1,6 @@
 import { roleIdOf } from "../../../access/actions.ts";
-import { type Clock, rfc3339 } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import type { Basics } from "../../../store/store.ts";
 import { defaultEnvironmentId, defaultOrgId } from "../tenancy/rules.ts";
 import type { NewUser, Users } from "../users/service.ts";
 import {
@@ -20,11 +18,7 @@ export const bootstrapKeyId = "ak_admin_bootstrap";
 export const dashboardEmail = "admin@svc.local";
 const role = "admin";
 
-export interface BootstrapOptions {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface BootstrapOptions extends Basics<"store" | "clock" | "ids" | "log"> {
   keys: Keys;
   users: Users;
   path: string;

@@ -1,7 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Call } from "../../../kit/operation.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { Tenancy } from "../tenancy/service.ts";
 import { countKeys, type HeldKey, keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
@@ -24,16 +23,7 @@ export interface KeyInput {
 }
 
 /** Keys as admins of an org, or of the platform, manage them. */
-export interface KeyManagement {
-  create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }>;
-  list(scope: RoleScope): Promise<ListedKey[]>;
-  get(scope: RoleScope, id: string): Promise<ListedKey>;
-  /** Resolves once no node accepts the key any more. */
-  remove(scope: RoleScope, id: string): Promise<void>;
-  /** Gives the key a new text; the old one is refused from then on. */
-  rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }>;
-  setRoles(scope: RoleScope, id: string, roleIds: readonly string[]): Promise<ListedKey>;
-}
+export type KeyManagement = ReturnType<typeof openKeyManagement>;
 
 /** What a change did to a key. */
 export interface KeyChange {
@@ -43,9 +33,7 @@ export interface KeyChange {
   role_ids?: readonly string[];
 }
 
-export interface KeyManagementDeps {
-  store: Store;
-  clock: Clock;
+export interface KeyManagementDeps extends Basics<"store" | "clock"> {
   keys: Keys;
   roles: Pick<Roles, "require" | "known">;
   tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;
@@ -82,7 +70,7 @@ async function ownRoles(
 }
 
 /** Every change locks the org, then the key, until it commits. */
-export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
+export function openKeyManagement(deps: KeyManagementDeps) {
   const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
 
   async function hold(session: Session, scope: RoleScope, id: string): Promise<HeldKey> {
@@ -118,7 +106,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
   }
 
   return {
-    async create(scope, input, call) {
+    async create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }> {
       const name = readName(input.name);
       const expiresIn =
         input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
@@ -152,11 +140,12 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       return { key, row: made };
     },
 
-    list: async (scope) =>
+    list: async (scope: RoleScope) =>
       (await keysOf(store, scope.orgId)).filter((key) => key.isPlatform === (scope.kind === "platform")),
-    get: async (scope, id) => requireOwn(scope, id, await listedKey(store, id)),
+    get: async (scope: RoleScope, id: string) => requireOwn(scope, id, await listedKey(store, id)),
 
-    async remove(scope, id) {
+    /** Resolves once no node accepts the key any more. */
+    async remove(scope: RoleScope, id: string) {
       const hash = await store.write(async (session) => {
         const { hash, name } = await hold(session, scope, id);
         await keys.removeExactly(session, id, hash);
@@ -166,7 +155,8 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       await forget(hash);
     },
 
-    async rotate(scope, id) {
+    /** Gives the key a new text; the old one is refused from then on. */
+    async rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }> {
       const { key } = keys.make({
         orgId: scope.orgId,
         environmentId: null,
@@ -184,7 +174,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       return { key, row };
     },
 
-    async setRoles(scope, id, wanted) {
+    async setRoles(scope: RoleScope, id: string, wanted: readonly string[]): Promise<ListedKey> {
       const { hash, row } = await store.write(async (session) => {
         const { hash } = await hold(session, scope, id);
         const roleIds = await readRoles(session, scope, wanted);

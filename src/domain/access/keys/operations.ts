@@ -11,7 +11,7 @@ const instant = Type.String({ format: "date-time" });
 const byId = { id: Type.String({ minLength: 1, description: "Id of the key (`ak_…`)." }) };
 const roleIds = Type.Array(text, { maxItems: 100 });
 
-const KeyShape = Type.Object({
+export const KeyShape = Type.Object({
   id: described(text, "Id of the key (`ak_…`)."),
   name: described(text, "Name of the key, for people, such as `ci`."),
   key_prefix: text,

@@ -30,15 +30,7 @@ export interface HeldKey extends ListedKey {
 }
 
 /** What authentication must know of a key. */
-export interface KeyFacts {
-  id: string;
-  orgId: string;
-  environmentId: string | null;
-  roleIds: string[];
-  expiresAt: Instant | null;
-  isPlatform: boolean;
-  tokensAfter: Instant;
-}
+export type KeyFacts = ReturnType<typeof toFacts>;
 
 interface FactsRow {
   id: string;
@@ -62,7 +54,7 @@ export async function keyById(store: StoreReader, id: string): Promise<KeyFacts 
 
 const facts = sql.raw("id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after");
 
-const toFacts = (row: FactsRow): KeyFacts => ({
+const toFacts = (row: FactsRow) => ({
   id: row.id,
   orgId: row.org_id,
   environmentId: row.environment_id,

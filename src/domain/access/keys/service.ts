@@ -1,11 +1,10 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { LastUsed } from "../../../kit/last-used.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { Basics, Session, StoreReader } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -68,10 +67,7 @@ export interface Keys {
   revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
 }
 
-export interface KeysDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface KeysDeps extends Basics<"store" | "clock" | "ids"> {
   /** Ends every session that was made with the key, in the same transaction. */
   endSessions: (session: Session, keyId: string) => Promise<void>;
 }

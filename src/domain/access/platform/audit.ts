@@ -1,11 +1,8 @@
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 import * as rows from "./audit-rows.ts";
 import type { PlatformEventType } from "./rules.ts";
@@ -36,38 +33,7 @@ export interface PlatformEventPage {
   scanned: number;
 }
 
-export interface PlatformAudit {
-  /** Writes the line in the transaction of the change: both are committed, or neither. */
-  record(
-    session: Session,
-    event: {
-      type: PlatformEventType;
-      by: Pick<Caller, "kind" | "id"> | undefined;
-      payload: Record<string, unknown>;
-    },
-  ): Promise<void>;
-  /**
-   * Never waits: the loop writes the line within a second. A node that dies loses the lines it had not
-   * written. While `platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
-   * counts them.
-   */
-  impersonated(call: ImpersonatedCall): void;
-  /** One round of the loop `platform.audit`; at the server's end too. */
-  writeOnce(): Promise<void>;
-  /** Forgets lines older than `platformAuditKeptMs`. */
-  duty: {
-    duty: "retention";
-    name: "platform.forget";
-    about: string;
-    everyMs: number;
-    tick: (write: Store["write"]) => Promise<void>;
-  };
-  /** Newest first. */
-  list(
-    filter: PlatformEventFilter,
-    page: { cursor: string | undefined; limit: number | undefined },
-  ): Promise<PlatformEventPage>;
-}
+export type PlatformAudit = ReturnType<typeof openPlatformAudit>;
 
 const pageDefault = 100;
 const sliceMax = 500;
@@ -78,14 +44,9 @@ function platformIdsOf(by: Pick<Caller, "kind" | "id"> | undefined): { keyId: st
   return by.id.startsWith("puser_") ? { keyId: "", userId: by.id } : { keyId: by.id, userId: "" };
 }
 
-export function openPlatformAudit(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  /** Called after the commit of lines about calls in tenants' orgs. */
-  onWritten: () => void;
-}): PlatformAudit {
+export function openPlatformAudit(
+  deps: Basics<"store" | "clock" | "ids" | "log"> & { onWritten: () => void },
+) {
   const { store, clock, ids, log } = deps;
   let waiting: PlatformEvent[] = [];
   let unwritten = 0;
@@ -126,10 +87,26 @@ export function openPlatformAudit(deps: {
   }
 
   return {
-    record: (session, { type, by, payload }) =>
-      rows.insertEvents(session, [event(type, by, { impersonatedOrgId: "", payload })]),
+    /** Writes the line in the transaction of the change: both are committed, or neither. */
+    record: (
+      session: Session,
+      {
+        type,
+        by,
+        payload,
+      }: {
+        type: PlatformEventType;
+        by: Pick<Caller, "kind" | "id"> | undefined;
+        payload: Record<string, unknown>;
+      },
+    ) => rows.insertEvents(session, [event(type, by, { impersonatedOrgId: "", payload })]),
 
-    impersonated({ caller, environmentId, operation, requestId, outcome }) {
+    /**
+     * Never waits: the loop writes the line within a second. A node that dies loses the lines it had not
+     * written. While `platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
+     * counts them.
+     */
+    impersonated({ caller, environmentId, operation, requestId, outcome }: ImpersonatedCall) {
       if (waiting.length >= platformAuditWaitingMax) {
         unwritten++;
         return;
@@ -138,14 +115,16 @@ export function openPlatformAudit(deps: {
       waiting.push(event("platform.impersonated", caller, { impersonatedOrgId: caller.orgId, payload }));
     },
 
+    /** One round of the loop `platform.audit`; at the server's end too. */
     writeOnce,
 
+    /** Forgets lines older than `platformAuditKeptMs`. */
     duty: {
       duty: "retention",
       name: "platform.forget",
       about: "Deletes lines of the platform's audit that are past their retention.",
       everyMs: 60 * 60_000,
-      async tick(write) {
+      async tick(write: Store["write"]) {
         const before = clock.now() - platformAuditKeptMs;
         while (
           (await write((session) => rows.forgetBefore(session, before, purgeSliceMax))) === purgeSliceMax
@@ -153,7 +132,11 @@ export function openPlatformAudit(deps: {
       },
     },
 
-    async list(filter, { cursor, limit }) {
+    /** Newest first. */
+    async list(
+      filter: PlatformEventFilter,
+      { cursor, limit }: { cursor: string | undefined; limit: number | undefined },
+    ): Promise<PlatformEventPage> {
       const most = pageSize(limit, pageDefault);
       const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
       // Lines that this node has not written yet would be missing from the answer.

@@ -135,7 +135,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
   }),
 ];
 
-const OrgShape = Type.Object({
+export const OrgShape = Type.Object({
   id: described(text, "Id of the org (`org_…`)."),
   name: described(text, "Name of the org, such as `Example`."),
   created_at: instant,

@@ -1,25 +1,12 @@
 import { platformOrgId } from "../../../access/gate.ts";
-import type { Instant } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 
-export interface PlatformOrg {
-  id: string;
-  name: string;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+export type PlatformOrg = ReturnType<typeof toOrg>;
 
 /** Orgs as the platform sees them, without its own. */
-export interface PlatformOrgs {
-  /** Oldest first. */
-  list(): Promise<PlatformOrg[]>;
-  get(id: string): Promise<PlatformOrg>;
-  /** The org's row only: no project, no environment. */
-  create(name: string): Promise<PlatformOrg>;
-  delete(id: string): Promise<void>;
-}
+export type PlatformOrgs = ReturnType<typeof openPlatformOrgs>;
 
 /** Creating and deleting an org with everything in it. */
 export interface OrgWrites {
@@ -36,18 +23,19 @@ interface PlatformOrgRow {
 
 const fields = sql.raw("id, name, created_at, updated_at");
 
-const toOrg = (row: PlatformOrgRow): PlatformOrg => ({
+const toOrg = (row: PlatformOrgRow) => ({
   id: row.id,
   name: row.name,
   createdAt: row.created_at,
   updatedAt: row.updated_at,
 });
 
-export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }): PlatformOrgs {
+export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }) {
   return {
+    /** The org's row only: no project, no environment. */
     create: writes.create,
 
-    async get(id) {
+    async get(id: string): Promise<PlatformOrg> {
       const row =
         id === platformOrgId
           ? undefined
@@ -56,14 +44,15 @@ export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgW
       return toOrg(row);
     },
 
-    async list() {
+    /** Oldest first. */
+    async list(): Promise<PlatformOrg[]> {
       const rows = await store.all<PlatformOrgRow>(
         sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
       );
       return rows.map(toOrg);
     },
 
-    async delete(id) {
+    async delete(id: string) {
       if (id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
       await writes.remove(id);
     },

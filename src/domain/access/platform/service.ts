@@ -1,9 +1,7 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword } from "../../../kit/password.ts";
-import { type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
 import { readEmail, readUserName, requirePassword } from "../users/rules.ts";
@@ -60,10 +58,7 @@ export interface PlatformUsers {
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
 
-export interface PlatformUsersDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface PlatformUsersDeps extends Basics<"store" | "clock" | "ids"> {
   roles: Pick<Roles, "known" | "require">;
   /** Ends every session of the user, in the same transaction. */
   endSessions: (session: Session, userId: string) => Promise<void>;

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { policiesMax, policyVersionsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -15,51 +13,38 @@ export interface PolicyDraft {
 }
 
 /** The one way in which policies are written. */
-export interface PolicyChanges {
-  /** Throws `not_found` unless the org has the policy. */
-  find(reader: StoreReader, scope: RoleScope, id: string): Promise<rows.Policy>;
-  /**
-   * Checks and stores the draft with its version, under the lock of the org: versions of one policy are never
-   * skipped.
-   */
-  write(
-    scope: RoleScope,
-    authorId: string,
-    work: (session: Session) => Promise<PolicyDraft>,
-  ): Promise<rows.Policy>;
-  remove(scope: RoleScope, id: string): Promise<void>;
-  /** Throws `resource_exhausted` when the org has as many policies as it may. */
-  requireRoom(session: Session, orgId: string): Promise<void>;
-  /** A first version, not yet stored. */
-  newPolicy(
-    scope: RoleScope,
-    text: Pick<rows.Policy, "name" | "actions" | "resources" | "condition">,
-  ): rows.Policy;
-}
+export type PolicyChanges = ReturnType<typeof openPolicyChanges>;
 
 export const nameTaken = (name: string) =>
   new Fault("already_exists", `a policy named "${name}" exists`, { field: "name" });
 
-export function openPolicyChanges(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  roles: Pick<Roles, "raiseAccess">;
-  /** Drops this node's cached snapshot of the org. */
-  changed: (orgId: string) => void;
-}): PolicyChanges {
+export function openPolicyChanges(
+  deps: Basics<"store" | "clock" | "ids"> & {
+    roles: Pick<Roles, "raiseAccess">;
+    changed: (orgId: string) => void;
+  },
+) {
   const { store, clock, ids, roles, changed } = deps;
 
-  const find: PolicyChanges["find"] = async (reader, scope, id) => {
+  const find = async (reader: StoreReader, scope: RoleScope, id: string): Promise<rows.Policy> => {
     const policy = await rows.policyById(reader, scope.orgId, id);
     if (!policy) throw missing("policy", id);
     return policy;
   };
 
   return {
+    /** Throws `not_found` unless the org has the policy. */
     find,
 
-    async write(scope, authorId, work) {
+    /**
+     * Checks and stores the draft with its version, under the lock of the org: versions of one policy are
+     * never skipped.
+     */
+    async write(
+      scope: RoleScope,
+      authorId: string,
+      work: (session: Session) => Promise<PolicyDraft>,
+    ): Promise<rows.Policy> {
       let name = "";
       try {
         const policy = await store.write(async (session) => {
@@ -84,7 +69,7 @@ export function openPolicyChanges(deps: {
       }
     },
 
-    async remove(scope, id) {
+    async remove(scope: RoleScope, id: string) {
       await store.write(async (session) => {
         await roles.raiseAccess(session, scope.orgId);
         await find(session, scope, id);
@@ -93,12 +78,17 @@ export function openPolicyChanges(deps: {
       changed(scope.orgId);
     },
 
-    async requireRoom(session, orgId) {
+    /** Throws `resource_exhausted` when the org has as many policies as it may. */
+    async requireRoom(session: Session, orgId: string) {
       if ((await rows.policiesOf(session, orgId)).length >= policiesMax)
         throw new Fault("resource_exhausted", `at most ${policiesMax} policies`);
     },
 
-    newPolicy(scope, text) {
+    /** A first version, not yet stored. */
+    newPolicy(
+      scope: RoleScope,
+      text: Pick<rows.Policy, "name" | "actions" | "resources" | "condition">,
+    ): rows.Policy {
       const at = clock.now();
       return {
         id: ids.next("pol"),

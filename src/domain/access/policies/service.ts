@@ -1,8 +1,6 @@
 import { policyWarnings } from "../../../access/policy.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { openPolicyChanges } from "./changes.ts";
 import {
@@ -13,40 +11,16 @@ import {
   textToTry,
   tryPolicy,
 } from "./dry-run.ts";
-import { type InstalledTemplate, installTemplate } from "./install.ts";
+import { installTemplate } from "./install.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
 export type { DryRun, DryRunAnswer, PastAsked, PastDecision } from "./dry-run.ts";
 export type { Policy, PolicyVersion } from "./rows.ts";
 
-export interface Policies {
-  list(scope: RoleScope): Promise<(rows.Policy & { roleCount: number })[]>;
-  get(scope: RoleScope, id: string): Promise<rows.Policy>;
-  ofRole(scope: RoleScope, roleId: string): Promise<rows.Policy[]>;
-  create(scope: RoleScope, input: rules.PolicyInput, authorId: string): Promise<rows.Policy>;
-  update(
-    scope: RoleScope,
-    id: string,
-    change: Partial<rules.PolicyInput> & { changeReason?: string },
-    authorId: string,
-  ): Promise<rows.Policy>;
-  remove(scope: RoleScope, id: string): Promise<void>;
-  /** Newest first. */
-  versions(scope: RoleScope, id: string): Promise<rows.PolicyVersion[]>;
-  /** Writes the content of that version as the next one. */
-  rollback(scope: RoleScope, id: string, version: number, authorId: string): Promise<rows.Policy>;
-  dryRun(scope: RoleScope, asked: DryRun): Promise<DryRunAnswer>;
-  /** Patterns of the policy that cannot match anything; usually empty. */
-  warningsOf(scope: RoleScope, policy: Pick<rows.Policy, "actions" | "resources">): string[];
-  /** Creates the policies of the template, or raises them to its version. */
-  install(scope: RoleScope, templateId: string, authorId: string): Promise<InstalledTemplate>;
-}
+export type Policies = ReturnType<typeof openPolicies>;
 
-export interface PoliciesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface PoliciesDeps extends Basics<"store" | "clock" | "ids"> {
   roles: Pick<Roles, "get" | "assign" | "raiseAccess">;
   /** Drops this node's cached snapshot of the org. */
   changed: (orgId: string) => void;
@@ -56,21 +30,22 @@ export interface PoliciesDeps {
   pastDecisions?: (orgId: string, asked: PastAsked) => Promise<readonly PastDecision[]>;
 }
 
-export function openPolicies(deps: PoliciesDeps): Policies {
+export function openPolicies(deps: PoliciesDeps) {
   const { store, clock, roles } = deps;
   const changes = openPolicyChanges(deps);
 
   // A platform policy binds the platform's credentials in every org: a pattern that names any org can match.
-  const warningsOf: Policies["warningsOf"] = ({ orgId, kind }, policy) =>
+  const warningsOf = ({ orgId, kind }: RoleScope, policy: Pick<rows.Policy, "actions" | "resources">) =>
     policyWarnings(policy, {
       orgId: kind === "platform" ? undefined : orgId,
       types: deps.resourceTypes(),
     });
 
   return {
+    /** Patterns of the policy that cannot match anything; usually empty. */
     warningsOf,
 
-    async list(scope) {
+    async list(scope: RoleScope): Promise<(rows.Policy & { roleCount: number })[]> {
       const [policies, counts] = await Promise.all([
         rows.policiesOf(store, scope.orgId),
         rows.roleCounts(store, scope.orgId),
@@ -78,14 +53,14 @@ export function openPolicies(deps: PoliciesDeps): Policies {
       return policies.map((policy) => ({ ...policy, roleCount: counts.get(policy.id) ?? 0 }));
     },
 
-    get: (scope, id) => changes.find(store, scope, id),
+    get: (scope: RoleScope, id: string) => changes.find(store, scope, id),
 
-    async ofRole(scope, roleId) {
+    async ofRole(scope: RoleScope, roleId: string): Promise<rows.Policy[]> {
       await roles.get(scope, roleId);
       return rows.policiesOfRole(store, scope.orgId, roleId);
     },
 
-    async create(scope, input, authorId) {
+    async create(scope: RoleScope, input: rules.PolicyInput, authorId: string): Promise<rows.Policy> {
       rules.requireDeny(input.effect);
       const policy = changes.newPolicy(scope, {
         name: rules.readName(input.name),
@@ -100,7 +75,12 @@ export function openPolicies(deps: PoliciesDeps): Policies {
       });
     },
 
-    async update(scope, id, wanted, authorId) {
+    async update(
+      scope: RoleScope,
+      id: string,
+      wanted: Partial<rules.PolicyInput> & { changeReason?: string },
+      authorId: string,
+    ): Promise<rows.Policy> {
       if (wanted.effect !== undefined) rules.requireDeny(wanted.effect);
       return changes.write(scope, authorId, async (session) => {
         const before = await changes.find(session, scope, id);
@@ -119,12 +99,14 @@ export function openPolicies(deps: PoliciesDeps): Policies {
 
     remove: changes.remove,
 
-    async versions(scope, id) {
+    /** Newest first. */
+    async versions(scope: RoleScope, id: string): Promise<rows.PolicyVersion[]> {
       await changes.find(store, scope, id);
       return rows.versionsOf(store, scope.orgId, id);
     },
 
-    async rollback(scope, id, version, authorId) {
+    /** Writes the content of that version as the next one. */
+    async rollback(scope: RoleScope, id: string, version: number, authorId: string): Promise<rows.Policy> {
       return changes.write(scope, authorId, async (session) => {
         const before = await changes.find(session, scope, id);
         const then = (await rows.versionsOf(session, scope.orgId, id)).find((one) => one.version === version);
@@ -140,7 +122,7 @@ export function openPolicies(deps: PoliciesDeps): Policies {
       });
     },
 
-    async dryRun(scope, asked) {
+    async dryRun(scope: RoleScope, asked: DryRun): Promise<DryRunAnswer> {
       const stored =
         asked.policyId === undefined ? undefined : await changes.find(store, scope, asked.policyId);
       const text = textToTry(asked, stored);
@@ -153,7 +135,8 @@ export function openPolicies(deps: PoliciesDeps): Policies {
       };
     },
 
-    install: (scope, templateId, authorId) =>
+    /** Creates the policies of the template, or raises them to its version. */
+    install: (scope: RoleScope, templateId: string, authorId: string) =>
       installTemplate({ clock, changes, roles }, scope, templateId, authorId),
   };
 }

@@ -19,7 +19,7 @@ const RoleShape = Type.Object({
   base: Type.Optional(text),
   created_at: Type.String({ format: "date-time" }),
 });
-const RoleRow = Type.Composite([
+export const RoleRow = Type.Composite([
   RoleShape,
   Type.Object({ policy_count: Type.Integer(), api_key_count: Type.Integer() }),
 ]);

@@ -6,19 +6,10 @@ import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export interface RoleReads {
-  list(scope: RoleScope): Promise<Role[]>;
-  get(scope: RoleScope, id: string): Promise<Role>;
-  /**
-   * Every role of the scope. Pass the session, which holds the org, when the answer decides what is written.
-   */
-  known(reader: StoreReader, scope: RoleScope): Promise<readonly { id: string; name: string }[]>;
-  /** Throws `invalid(field)` unless the scope has all of these roles; the session holds the org. */
-  require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
-}
+export type RoleReads = ReturnType<typeof openRoleReads>;
 
 /** No table has the built-in roles: every read joins them with the org's own. */
-export function openRoleReads(store: Store): RoleReads {
+export function openRoleReads(store: Store) {
   let installedAt: number | undefined;
   /** The default org is made at the first start and never deleted. */
   async function installationTime(): Promise<number> {
@@ -41,16 +32,20 @@ export function openRoleReads(store: Store): RoleReads {
     return rules.ownRole(row, counts.get(id) ?? 0);
   }
 
-  const known: RoleReads["known"] = async (reader, scope) => [
+  const known = async (reader: StoreReader, scope: RoleScope) => [
     ...rules.builtInOf(scope).map((role) => ({ id: roleIdOf(role), name: role as string })),
     ...(await rows.rolesOf(reader, scope.orgId)),
   ];
 
   return {
     get,
+    /**
+     * Every role of the scope. Pass the session, which holds the org, when the answer decides what is
+     * written.
+     */
     known,
 
-    async list(scope) {
+    async list(scope: RoleScope): Promise<Role[]> {
       const [own, counts, createdAt] = await Promise.all([
         rows.rolesOf(store, scope.orgId),
         rows.policyCounts(store, scope.orgId),
@@ -66,7 +61,8 @@ export function openRoleReads(store: Store): RoleReads {
       ];
     },
 
-    async require(session, scope, field, roleIds) {
+    /** Throws `invalid(field)` unless the scope has all of these roles; the session holds the org. */
+    async require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]) {
       const all = new Set((await known(session, scope)).map(({ id }) => id));
       for (const id of roleIds) if (!all.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
     },

@@ -3,15 +3,7 @@ import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 
 /** A role that an org created. */
-export interface RoleRow {
-  id: string;
-  orgId: string;
-  name: string;
-  /** Name of the built-in role whose grants it has; empty: it grants nothing by itself. */
-  base: string;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+export type RoleRow = ReturnType<typeof toRole>;
 
 export interface CountedRole extends RoleRow {
   policyCount: number;
@@ -26,10 +18,11 @@ interface RoleColumns {
   updated_at: number;
 }
 
-const toRole = (row: RoleColumns): RoleRow => ({
+const toRole = (row: RoleColumns) => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,
+  /** Name of the built-in role whose grants it has; empty: it grants nothing by itself. */
   base: row.base,
   createdAt: row.created_at,
   updatedAt: row.updated_at,

@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
-import { openRoleReads, type RoleReads } from "./reads.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
+import { openRoleReads } from "./reads.ts";
 import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -32,19 +30,7 @@ export interface NewRole {
   policyIds?: readonly string[];
 }
 
-export interface Roles extends RoleReads {
-  create(scope: RoleScope, wanted: NewRole): Promise<Role>;
-  update(scope: RoleScope, id: string, change: { name?: string; base?: string }): Promise<Role>;
-  /**
-   * `failed_precondition` with the count while users or keys carry the role, unless `force` takes it from
-   * them.
-   */
-  remove(scope: RoleScope, id: string, how?: { force?: boolean }): Promise<void>;
-  assign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
-  unassign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
-  /** Locks the org's row and raises its access version. Every change of roles and policies begins with it. */
-  raiseAccess(session: Session, orgId: string): Promise<void>;
-}
+export type Roles = ReturnType<typeof openRoles>;
 
 /** Users or keys as carriers of roles; every call is made under the lock of the org. */
 export interface RoleCarriers {
@@ -55,10 +41,7 @@ export interface RoleCarriers {
   renameRole?(session: Session, orgId: string, role: { id: string; name: string }): Promise<void>;
 }
 
-export interface RolesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface RolesDeps extends Basics<"store" | "clock" | "ids"> {
   /** By the noun that messages use: `user`, `key`. */
   carriers: (scope: RoleScope) => Record<string, RoleCarriers>;
   /** Drops this node's cached snapshot of the org. */
@@ -67,7 +50,7 @@ export interface RolesDeps {
   record?: (session: Session, scope: RoleScope, change: RoleChange) => Promise<void>;
 }
 
-export function openRoles({ store, clock, ids, carriers, changed, record }: RolesDeps): Roles {
+export function openRoles({ store, clock, ids, carriers, changed, record }: RolesDeps) {
   const reads = openRoleReads(store);
 
   async function raiseAccess(session: Session, orgId: string): Promise<void> {
@@ -85,9 +68,12 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
 
   return {
     ...reads,
+    /**
+     * Locks the org's row and raises its access version. Every change of roles and policies begins with it.
+     */
     raiseAccess,
 
-    async create(scope, wanted) {
+    async create(scope: RoleScope, wanted: NewRole): Promise<Role> {
       const name = rules.readName(wanted.name);
       rules.requireFree(name);
       const at = clock.now();
@@ -107,7 +93,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
       return rules.ownRole(row, policyIds.length);
     },
 
-    async update(scope, id, wanted) {
+    async update(scope: RoleScope, id: string, wanted: { name?: string; base?: string }): Promise<Role> {
       if (rules.builtIn(scope, id)) throw new Fault("invalid_argument", "cannot update built-in role");
       try {
         await change(scope, async (session) => {
@@ -130,7 +116,11 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
       return reads.get(scope, id);
     },
 
-    async remove(scope, id, { force = false } = {}) {
+    /**
+     * `failed_precondition` with the count while users or keys carry the role, unless `force` takes it from
+     * them.
+     */
+    async remove(scope: RoleScope, id: string, { force = false }: { force?: boolean } = {}) {
       if (rules.builtIn(scope, id)) throw new Fault("invalid_argument", "cannot delete built-in role");
       await change(scope, async (session) => {
         const row = await rows.roleById(session, scope.orgId, id);
@@ -141,7 +131,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
       });
     },
 
-    async assign(scope, roleId, policyId) {
+    async assign(scope: RoleScope, roleId: string, policyId: string) {
       await change(scope, async (session) => {
         if (!rules.builtIn(scope, roleId) && !(await rows.roleById(session, scope.orgId, roleId)))
           throw missing("role", roleId);
@@ -151,7 +141,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
       });
     },
 
-    async unassign(scope, roleId, policyId) {
+    async unassign(scope: RoleScope, roleId: string, policyId: string) {
       await change(scope, async (session) => {
         if ((await rows.unassignPolicy(session, { orgId: scope.orgId, roleId, policyId })) === 0)
           throw missing("policy", policyId);

@@ -13,7 +13,7 @@ const page = {
   limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
 };
 
-const SessionShape = Type.Object({
+export const SessionShape = Type.Object({
   ...byId,
   kind: described(text, "user, platform (a user of the platform) or desktop (made with an API key)."),
   subject_id: described(text, "Id of the user; of a desktop session that of its key."),

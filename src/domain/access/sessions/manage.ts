@@ -27,20 +27,7 @@ export interface SessionList {
 type OfCall = Pick<Call, "caller" | "session">;
 
 /** Sessions as their users and admins see and end them. */
-export interface SessionManagement {
-  /** The caller's own, newest first; of a key those that were made with it. */
-  own(call: OfCall, query: SessionPageQuery): Promise<SessionList>;
-  /** Of the org in which the caller acts: the platform's own for a platform credential that impersonates none. */
-  ofOrg(call: OfCall, query: SessionPageQuery & { userId?: string | undefined }): Promise<SessionList>;
-  /** `not_found` for what is not the caller's. */
-  endOwn(call: OfCall, id: string): Promise<void>;
-  /** All of the caller's but the one that the call came with; answers how many. */
-  endOthers(call: OfCall): Promise<number>;
-  /** `permit` throws unless the caller may end sessions of this user. `not_found` for another org's. */
-  end(call: OfCall, id: string, permit: (userId: string) => Promise<void>): Promise<void>;
-  /** Every session of a user of the caller's org; answers how many. */
-  endOf(call: OfCall, userId: string): Promise<number>;
-}
+export type SessionManagement = ReturnType<typeof openSessionManagement>;
 
 export interface SessionManagementDeps {
   store: Store;
@@ -56,7 +43,7 @@ const prefix = "ses_";
 const hashOf = (id: string): string => (id.startsWith(prefix) ? id.slice(prefix.length) : "");
 const none = "";
 
-export function openSessionManagement(deps: SessionManagementDeps): SessionManagement {
+export function openSessionManagement(deps: SessionManagementDeps) {
   const { store, clock, sessions, requireUser, record } = deps;
 
   const currentOf = async ({ session }: OfCall): Promise<string> =>
@@ -119,9 +106,18 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
   }
 
   return {
-    own: (call, query) => list(call, query, (page) => rows.sessionsOf(store, call.caller.id, page)),
+    /** The caller's own, newest first; of a key those that were made with it. */
+    own: (call: OfCall, query: SessionPageQuery) =>
+      list(call, query, (page) => rows.sessionsOf(store, call.caller.id, page)),
 
-    async ofOrg(call, { userId, ...query }) {
+    /**
+     * Of the org in which the caller acts: the platform's own for a platform credential that impersonates
+     * none.
+     */
+    async ofOrg(
+      call: OfCall,
+      { userId, ...query }: SessionPageQuery & { userId?: string | undefined },
+    ): Promise<SessionList> {
       const { orgId } = call.caller;
       return list(call, query, (page) =>
         userId === undefined || userId === ""
@@ -130,13 +126,16 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
       );
     },
 
-    endOwn: (call, id) => endOne(call, id, ({ subjectId }) => subjectId === call.caller.id),
+    /** `not_found` for what is not the caller's. */
+    endOwn: (call: OfCall, id: string) => endOne(call, id, ({ subjectId }) => subjectId === call.caller.id),
 
-    async endOthers(call) {
+    /** All of the caller's but the one that the call came with; answers how many. */
+    async endOthers(call: OfCall): Promise<number> {
       return endMany(call, call.caller.id, await currentOf(call));
     },
 
-    async end(call, id, permit) {
+    /** `permit` throws unless the caller may end sessions of this user. `not_found` for another org's. */
+    async end(call: OfCall, id: string, permit: (userId: string) => Promise<void>) {
       const isOfOrg = ({ orgId }: SessionRow) => orgId === call.caller.orgId;
       const sid = hashOf(id);
       const row = (await rows.sessionsById(store, [sid])).get(sid);
@@ -144,7 +143,8 @@ export function openSessionManagement(deps: SessionManagementDeps): SessionManag
       await endOne(call, id, isOfOrg);
     },
 
-    async endOf(call, userId) {
+    /** Every session of a user of the caller's org; answers how many. */
+    async endOf(call: OfCall, userId: string): Promise<number> {
       await requireUser(call.caller.orgId, userId);
       return endMany(call, userId, none);
     },

@@ -38,6 +38,19 @@ export const sessionsOperations = (sessions: Sessions, granted: GrantedActions):
   ...loginOperations(sessions),
 ];
 
+export const SelfShape = Type.Object({
+  id: described(text, "Id of the key or user."),
+  kind: described(text, "key, user, platform or dev."),
+  email: Type.Optional(text),
+  org_id: described(text, "Organization that the caller acts in."),
+  environment_id: described(text, "Environment that the request acts in; empty outside any."),
+  roles: Type.Array(text, { description: "Roles of the caller, by name or id." }),
+  actions: Type.Array(text, {
+    description: "Actions that the roles grant, such as `runs:read`; deny policies may keep single things.",
+  }),
+  impersonates: Type.Boolean({ description: "Whether a platform credential acts in a tenant's org." }),
+});
+
 const selfOperations = (granted: GrantedActions): Operation[] => [
   unary({
     name: "auth.session",
@@ -47,19 +60,7 @@ const selfOperations = (granted: GrantedActions): Operation[] => [
     reads: true,
     summary: "Who the caller is, where it acts, and which actions its roles grant there.",
     input: Type.Object({}),
-    output: Type.Object({
-      id: described(text, "Id of the key or user."),
-      kind: described(text, "key, user, platform or dev."),
-      email: Type.Optional(text),
-      org_id: described(text, "Organization that the caller acts in."),
-      environment_id: described(text, "Environment that the request acts in; empty outside any."),
-      roles: Type.Array(text, { description: "Roles of the caller, by name or id." }),
-      actions: Type.Array(text, {
-        description:
-          "Actions that the roles grant, such as `runs:read`; deny policies may keep single things.",
-      }),
-      impersonates: Type.Boolean({ description: "Whether a platform credential acts in a tenant's org." }),
-    }),
+    output: SelfShape,
     rest: "GET /api/v1/auth/session",
     async handle(_input, call) {
       const { id, kind, email, orgId, roles, impersonates = false } = call.caller;

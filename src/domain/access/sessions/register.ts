@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { LastUsed } from "../../../kit/last-used.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
 /** Lifetime of a dashboard session and its cookie. */
@@ -31,34 +31,7 @@ export interface Issued {
 }
 
 /** The rows of sessions: a token without a row is refused, even with a valid signature. */
-export interface SessionRegister {
-  /** The session holds the subject's row. Beyond `sessionsMax` the oldest sessions are deleted. */
-  add(
-    session: Session,
-    wanted: {
-      kind: SessionKind;
-      subjectId: string;
-      orgId: string;
-      /**
-       * The subject's `tokensAfter`: the new session is dated later, even when this node's clock is behind.
-       */
-      after: Instant;
-      from: LoginOrigin;
-    },
-  ): Promise<Issued>;
-  find(sid: string): Promise<rows.SessionRow | undefined>;
-  /** The id by which others know the session; the token has another. */
-  idOf(sid: string): string;
-  /** The tokens of the session were believed just now; `writeUsed` stores it later. */
-  used(row: rows.SessionRow): void;
-  /** One round of the loop `sessions.used`. */
-  writeUsed(): Promise<void>;
-  end(sid: string): Promise<void>;
-  /** Ends all sessions of a subject, in the transaction that revokes them. */
-  endOf(session: Session, kind: SessionKind, subjectId: string): Promise<void>;
-  /** Deletes expired sessions. */
-  forgetExpired(write: Store["write"]): Promise<void>;
-}
+export type SessionRegister = ReturnType<typeof openSessionRegister>;
 
 /** Sessions of one user, or made with one key. */
 export const sessionsMax = 200;
@@ -76,13 +49,9 @@ const usedEveryMs = 60_000;
 
 const idOf = (sid: string): string => hash("sha256", sid, "hex");
 
-export function openSessionRegister(deps: {
-  store: Store;
-  clock: Clock;
-  ids: Pick<Ids, "secret">;
-  /** How long a session lasts. */
-  ttlMs: number;
-}): SessionRegister {
+export function openSessionRegister(
+  deps: Basics<"store" | "clock"> & { ids: Pick<Ids, "secret">; ttlMs: number },
+) {
   const { store, clock, ids, ttlMs } = deps;
   // A node with many open pages looks all their sessions up twice a second.
   const find = gatheredReads({
@@ -91,7 +60,26 @@ export function openSessionRegister(deps: {
   });
   const use = new LastUsed(clock, (slice) => store.write((session) => rows.updateLastUsed(session, slice)));
   return {
-    async add(session, { kind, subjectId, orgId, after, from }) {
+    /** The session holds the subject's row. Beyond `sessionsMax` the oldest sessions are deleted. */
+    async add(
+      session: Session,
+      {
+        kind,
+        subjectId,
+        orgId,
+        after,
+        from,
+      }: {
+        kind: SessionKind;
+        subjectId: string;
+        orgId: string;
+        /**
+         * The subject's `tokensAfter`: the new session is dated later, even when this node's clock is behind.
+         */
+        after: Instant;
+        from: LoginOrigin;
+      },
+    ): Promise<Issued> {
       const sid = ids.secret(sidBytes);
       const createdAt = Math.max(clock.now(), after);
       // Tokens have whole seconds.
@@ -103,17 +91,22 @@ export function openSessionRegister(deps: {
       await rows.insertSession(session, row);
       return { kind, subjectId, orgId, sid, createdAt, expiresAt };
     },
-    find: (sid) => find(idOf(sid)),
+    find: (sid: string) => find(idOf(sid)),
+    /** The id by which others know the session; the token has another. */
     idOf,
-    used({ id, lastUsedAt }) {
+    /** The tokens of the session were believed just now; `writeUsed` stores it later. */
+    used({ id, lastUsedAt }: rows.SessionRow) {
       if (lastUsedAt === null || clock.now() - lastUsedAt >= usedEveryMs) use.note(id);
     },
+    /** One round of the loop `sessions.used`. */
     writeUsed: () => use.write(),
-    end: (sid) => store.write(async (session) => void (await rows.deleteSession(session, idOf(sid)))),
-    async endOf(session, kind, subjectId) {
+    end: (sid: string) => store.write(async (session) => void (await rows.deleteSession(session, idOf(sid)))),
+    /** Ends all sessions of a subject, in the transaction that revokes them. */
+    async endOf(session: Session, kind: SessionKind, subjectId: string) {
       await rows.deleteSessionsOf(session, { kind, subjectId });
     },
-    async forgetExpired(write) {
+    /** Deletes expired sessions. */
+    async forgetExpired(write: Store["write"]) {
       const before = clock.now();
       while (
         (await write((session) => rows.deleteExpired(session, before, purgeSliceMax))) === purgeSliceMax

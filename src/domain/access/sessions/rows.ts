@@ -4,21 +4,7 @@ import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-export interface SessionRow {
-  /** The hash of the id in the token: a reader of the table cannot make a token from it. */
-  id: string;
-  kind: string;
-  /** Of a user or a platform user; of a desktop session the key's. */
-  subjectId: string;
-  orgId: string;
-  createdAt: Instant;
-  expiresAt: Instant;
-  /** Where the login came from, and by what client; empty for a session of an older version. */
-  address: string;
-  userAgent: string;
-  /** To about a minute; null before its first use. */
-  lastUsedAt: Instant | null;
-}
+export type SessionRow = ReturnType<typeof toSession>;
 
 interface SessionColumns {
   id: string;
@@ -36,15 +22,19 @@ const fields = sql.raw(
   "id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, last_used_at",
 );
 
-const toSession = (row: SessionColumns): SessionRow => ({
+const toSession = (row: SessionColumns) => ({
+  /** The hash of the id in the token: a reader of the table cannot make a token from it. */
   id: row.id,
   kind: row.kind,
+  /** Of a user or a platform user; of a desktop session the key's. */
   subjectId: row.subject_id,
   orgId: row.org_id,
   createdAt: row.created_at,
   expiresAt: row.expires_at,
+  /** Where the login came from, and by what client; empty for a session of an older version. */
   address: row.address,
   userAgent: row.user_agent,
+  /** To about a minute; null before its first use. */
   lastUsedAt: row.last_used_at,
 });
 

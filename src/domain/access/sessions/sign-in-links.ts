@@ -7,30 +7,21 @@ export const signInLinkMs = 10 * 60_000;
 const tokenBytes = 32;
 
 /** Sign-in links of this process: each signs one user in once. */
-export interface SignInLinks {
-  /** The token of a new link, which is kept as its hash only. */
-  issue(userId: string): string;
-  /** The user, once; undefined for a token that is unknown, used or too old. */
-  take(token: string): string | undefined;
-}
+export type SignInLinks = ReturnType<typeof openSignInLinks>;
 
 const digest = (token: string): Buffer => hash("sha256", token, "buffer");
 
-export function openSignInLinks({
-  clock,
-  ids,
-}: {
-  clock: Pick<Clock, "now">;
-  ids: Pick<Ids, "secret">;
-}): SignInLinks {
+export function openSignInLinks({ clock, ids }: { clock: Pick<Clock, "now">; ids: Pick<Ids, "secret"> }) {
   let link: { digest: Buffer; userId: string; until: Instant } | undefined;
   return {
-    issue(userId) {
+    /** The token of a new link, which is kept as its hash only. */
+    issue(userId: string): string {
       const token = ids.secret(tokenBytes);
       link = { digest: digest(token), userId, until: clock.now() + signInLinkMs };
       return token;
     },
-    take(token) {
+    /** The user, once; undefined for a token that is unknown, used or too old. */
+    take(token: string): string | undefined {
       const found = link;
       if (!found || !timingSafeEqual(found.digest, digest(token))) return undefined;
       link = undefined;

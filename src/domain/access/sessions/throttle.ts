@@ -4,17 +4,7 @@ import { Fault } from "../../../kit/fault.ts";
 import { isOfItem, type Session, type Store } from "../../../store/store.ts";
 import * as rows from "./attempt-rows.ts";
 
-export interface Throttle {
-  /**
-   * Counts an attempt, for all nodes, and says whether the address is known for the account; rejects with
-   * `resource_exhausted` and `Retry-After` when there were too many.
-   */
-  attempt(account: string, address: string): Promise<boolean>;
-  /** The attempt succeeded: it no longer counts as a guess, and the address is known for the account. */
-  succeeded(account: string, address: string): Promise<void>;
-  /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
-  forgetOnce(): Promise<void>;
-}
+export type Throttle = ReturnType<typeof openThrottle>;
 
 /** A host with one IPv6 address usually has 2^64 of them: the whole /64 counts as one address. */
 function networkOf(address: string): string {
@@ -88,7 +78,7 @@ export interface ThrottleDeps {
  * accounts that never logged in from the address: otherwise one guesser would lock out all users behind the
  * same proxy.
  */
-export function openThrottle(deps: ThrottleDeps): Throttle {
+export function openThrottle(deps: ThrottleDeps) {
   const { store, clock, attemptsMax, addressAttemptsMax, accountAttemptsMax } = deps;
   /** Keys that are refused until an instant: further attempts do not reach the store. */
   const refused = new Map<string, Instant>();
@@ -175,7 +165,11 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
   });
 
   return {
-    async attempt(account, from) {
+    /**
+     * Counts an attempt, for all nodes, and says whether the address is known for the account; rejects with
+     * `resource_exhausted` and `Retry-After` when there were too many.
+     */
+    async attempt(account: string, from: string): Promise<boolean> {
       const attempt = attemptOf(account, from);
       const now = clock.now();
       const pairUntil = stillRefused(attempt.pair, now);
@@ -187,7 +181,8 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       return combiner.submit(attempt);
     },
 
-    async succeeded(account, from) {
+    /** The attempt succeeded: it no longer counts as a guess, and the address is known for the account. */
+    async succeeded(account: string, from: string) {
       const { pair, account: whole, address, known } = attemptOf(account, from);
       const now = clock.now();
       for (const key of [pair, whole]) refused.delete(key);
@@ -196,6 +191,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       );
     },
 
+    /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
     async forgetOnce() {
       const now = clock.now();
       while ((await store.write((session) => rows.forget(session, now, forgetSliceMax))) === forgetSliceMax);

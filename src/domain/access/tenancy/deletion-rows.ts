@@ -3,12 +3,7 @@ import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 /** An environment that was deleted, as it was. */
-export interface DeletedEnvironment {
-  id: string;
-  orgId: string;
-  projectId: string | null;
-  name: string;
-}
+export type DeletedEnvironment = ReturnType<typeof toDeleted>;
 
 interface DeletedRow {
   id: string;
@@ -17,7 +12,7 @@ interface DeletedRow {
   name: string;
 }
 
-const toDeleted = (row: DeletedRow): DeletedEnvironment => ({
+const toDeleted = (row: DeletedRow) => ({
   id: row.id,
   orgId: row.org_id,
   projectId: row.project_id,

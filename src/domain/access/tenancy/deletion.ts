@@ -1,9 +1,9 @@
 import { platformOrgId } from "../../../access/gate.ts";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import * as rows from "./deletion-rows.ts";
 import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
@@ -16,21 +16,9 @@ export interface EnvironmentFrame {
   payload: { id: string; name: string; projectId: string | null; timestamp: string };
 }
 
-export interface Deletion {
-  environment(id: string): Promise<void>;
-  /** Deletes the project with its environments; another org's project looks like none. */
-  project(id: string, orgId: string): Promise<void>;
-  /** Deletes the org with everything it has. */
-  org(id: string): Promise<void>;
-  /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
-  followOnce(): Promise<void>;
-  /** The hint of another node that it deleted some. */
-  onDeletedElsewhere(environments: readonly rows.DeletedEnvironment[]): void;
-}
+export type Deletion = ReturnType<typeof openDeletion>;
 
-export interface DeletionDeps {
-  store: Store;
-  clock: Clock;
+export interface DeletionDeps extends Basics<"store" | "clock"> {
   /** Drops what this node cached of these environments, and ends the calls that wait in them. */
   onGone: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Tells the other nodes; may be lost. */
@@ -50,7 +38,7 @@ const hintedMax = 100;
 const keysAtOnce = 16;
 
 /** Locks go from the top: the org, its projects, their environments, then the rows in these. */
-export function openDeletion(deps: DeletionDeps): Deletion {
+export function openDeletion(deps: DeletionDeps) {
   const { store, clock } = deps;
   const noticed = new Set<string>();
 
@@ -97,10 +85,12 @@ export function openDeletion(deps: DeletionDeps): Deletion {
   }
 
   return {
+    /** The hint of another node that it deleted some. */
     onDeletedElsewhere: notice,
+    /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
     followOnce: async () => notice(await rows.deletedSince(store, clock.now() - lookBackMs)),
 
-    environment: (id) =>
+    environment: (id: string) =>
       remove(async (session, at) => {
         if (id === rules.defaultEnvironmentId)
           throw invalid("id", "the default environment cannot be deleted");
@@ -109,7 +99,8 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         return gone;
       }),
 
-    project: (id, orgId) =>
+    /** Deletes the project with its environments; another org's project looks like none. */
+    project: (id: string, orgId: string) =>
       remove(async (session, at) => {
         if ((await holdProject(session, id))?.orgId !== orgId) throw missing("project", id);
         if (id === rules.defaultProjectId) throw invalid("id", "the default project cannot be deleted");
@@ -120,7 +111,8 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         return gone;
       }),
 
-    org: (id) =>
+    /** Deletes the org with everything it has. */
+    org: (id: string) =>
       remove(async (session, at) => {
         if (id === rules.defaultOrgId || id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
         if (!(await holdOrg(session, id))) throw missing("org", id);

@@ -1,6 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { addEnvironment } from "./environments.ts";
 import { orgNameCharsMax, projectNameCharsMax } from "./limits.ts";
 import * as orgRows from "./org-rows.ts";
@@ -13,11 +11,7 @@ export interface WantedOrg {
   projects: readonly { name: string; environments: readonly { name: string }[] }[];
 }
 
-export interface FurnishDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-}
+export type FurnishDeps = Basics<"store" | "clock" | "ids">;
 
 /** Makes the orgs, projects and environments that are not there by their names: all of them or none. */
 export async function furnish(deps: FurnishDeps, wanted: readonly WantedOrg[]): Promise<void> {

@@ -10,7 +10,7 @@ const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
 const byId = { id: Type.String({ minLength: 1, description: "Id of the environment (`env_…`)." }) };
 
-const EnvironmentShape = Type.Object({
+export const EnvironmentShape = Type.Object({
   id: described(text, "Id of the environment (`env_…`)."),
   name: described(text, "Name of the environment."),
   color: described(text, "Color of the environment in the dashboard."),

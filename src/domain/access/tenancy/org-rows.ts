@@ -15,14 +15,7 @@ export interface Org {
   updatedAt: Instant;
 }
 
-export interface Project {
-  id: string;
-  orgId: string;
-  name: string;
-  description: string | undefined;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+export type Project = ReturnType<typeof toProject>;
 
 /** An org with what it has, for the platform. */
 export interface Tenant {
@@ -61,7 +54,7 @@ const toOrg = (row: OrgRow): Org => ({
   updatedAt: row.updated_at,
 });
 
-const toProject = (row: ProjectRow): Project => ({
+const toProject = (row: ProjectRow) => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,

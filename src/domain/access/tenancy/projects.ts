@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { projectNameCharsMax, projectsMax } from "./limits.ts";
 import type { Project } from "./org-rows.ts";
@@ -20,10 +18,7 @@ export interface Projects {
   environmentsIn(orgId: string, projectId: string): Promise<string[]>;
 }
 
-export interface ProjectsDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface ProjectsDeps extends Basics<"store" | "clock" | "ids"> {
   deletion: Pick<Deletion, "project">;
 }
 

@@ -1,30 +1,14 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Store } from "../../../store/store.ts";
 import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
 
-export interface Purge {
-  /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */
-  duty: {
-    duty: "retention";
-    name: string;
-    about: string;
-    everyMs: number;
-    tick(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  };
-  /** How many deleted environments may still have rows. */
-  backlog(): Promise<number>;
-}
+export type Purge = ReturnType<typeof openPurge>;
 
-export interface PurgeDeps {
-  store: Store;
-  clock: Clock;
-  metrics: Metrics;
-}
+export type PurgeDeps = Basics<"store" | "clock" | "metrics">;
 
 const environmentsAtOnce = 1_000;
 /** How long one environment is emptied before the next one's turn. */
@@ -62,7 +46,7 @@ function watchBacklog(
   metrics.beforeReading(async () => purging.set(await count()));
 }
 
-export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
+export function openPurge({ store, clock, metrics }: PurgeDeps) {
   const { runsAtOnce } = paces[store.engine];
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
   watchBacklog({ clock, metrics }, backlog);
@@ -169,7 +153,9 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   }
 
   return {
+    /** How many deleted environments may still have rows. */
     backlog,
+    /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */
     duty: {
       duty: "retention",
       name: "tenancy.purge",

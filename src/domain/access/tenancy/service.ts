@@ -1,8 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import { createDefaults } from "./defaults.ts";
 import { openLookups } from "./lookups.ts";
 import { shareOrg, shareProject } from "./org-rows.ts";
@@ -12,11 +9,7 @@ import * as rules from "./rules.ts";
 
 export type { Environment } from "./rows.ts";
 
-export interface TenancyOptions {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface TenancyOptions extends Basics<"store" | "clock" | "ids" | "log"> {
   /** Refuse an environment name that does not resolve instead of falling back. */
   strictEnvironment: boolean;
 }

@@ -18,22 +18,7 @@ export interface NewUser {
   at: Instant;
 }
 
-export interface StoredUser {
-  id: string;
-  orgId: string;
-  email: string;
-  name: string;
-  passwordHash: string;
-  /** Names of roles. */
-  roles: string[];
-  /** Undefined when a node of the previous release, which knows names only, wrote the roles last. */
-  roleIds: string[] | undefined;
-  /** Sessions from before this instant are refused. */
-  tokensAfter: Instant;
-  createdAt: Instant;
-  updatedAt: Instant;
-  lastLoginAt: Instant | null;
-}
+export type StoredUser = ReturnType<typeof toUser>;
 
 export interface UserRow extends StoredUser {
   roleIds: string[];
@@ -58,17 +43,20 @@ const fields = sql.raw(
   "id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, tokens_after, created_at, updated_at, last_login_at",
 );
 
-const toUser = (row: UserColumns): StoredUser => ({
+const toUser = (row: UserColumns) => ({
   id: row.id,
   orgId: row.org_id,
   email: row.email,
   name: row.name,
   passwordHash: row.password_hash,
+  /** Names of roles. */
   roles: JSON.parse(row.roles) as string[],
+  /** Undefined when a node of the previous release, which knows names only, wrote the roles last. */
   roleIds:
     row.role_ids === null || row.role_ids_of !== row.roles
       ? undefined
       : (JSON.parse(row.role_ids) as string[]),
+  /** Sessions from before this instant are refused. */
   tokensAfter: row.tokens_after,
   createdAt: row.created_at,
   updatedAt: row.updated_at,

@@ -1,10 +1,9 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, insufficientPermissions, missing } from "../../../kit/fault.ts";
 import { gatheredReads } from "../../../kit/gathered-reads.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { Tenancy } from "../tenancy/service.ts";
 import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
@@ -65,10 +64,7 @@ export interface Users {
   renameRole(session: Session, orgId: string, role: CarriedRole): Promise<void>;
 }
 
-export interface UsersDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface UsersDeps extends Basics<"store" | "clock" | "ids"> {
   tenancy: Pick<Tenancy, "shareOrg">;
   rolesOf: RolesOf;
   /** Ends every session of the user, in the same transaction. */

@@ -1,6 +1,6 @@
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { failedRoundsMax } from "../../../kit/loop.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 
 /** A node as the cluster's register knows it. */
@@ -21,10 +21,8 @@ export interface KnownNode {
   };
 }
 
-export interface HealthDeps {
+export interface HealthDeps extends Basics<"clock" | "nodeId"> {
   store: Pick<Store, "engine" | "ping">;
-  clock: Clock;
-  nodeId: string;
   bus: { kind: "in-process" | "nats"; connected(): boolean };
   nodes: { list(): Promise<KnownNode[]> };
   leaders: () => Promise<{ duty: string; epoch: number; node_id: string; lease_until: Instant }[]>;

@@ -10,7 +10,7 @@ import type { Keyring } from "../../access/keyring/service.ts";
 import type { Keys } from "../../access/keys/service.ts";
 import { defaultOrgId } from "../../access/tenancy/rules.ts";
 import type { Tenancy } from "../../access/tenancy/service.ts";
-import { type ClusterHealth, clusterHealth, type HealthDeps } from "./health.ts";
+import { clusterHealth, type HealthDeps } from "./health.ts";
 import { confirmRotation, findRotation, insertRotation, purgeRotations, type RotationRow } from "./rows.ts";
 
 export interface RotateInput {
@@ -27,12 +27,7 @@ export interface Rotation {
   replayed: boolean;
 }
 
-export interface Cluster {
-  /** Addresses, memory and loops of nodes are left out unless `detailed`. */
-  health(detailed: boolean): Promise<ClusterHealth>;
-  rotate(input: RotateInput, caller: Caller, idempotencyKey: string | undefined): Promise<Rotation>;
-  purge(session: Session): Promise<number>;
-}
+export type Cluster = ReturnType<typeof openCluster>;
 
 export interface ClusterDeps extends HealthDeps {
   store: Store;
@@ -59,7 +54,7 @@ type InstallationKind = (typeof installationKinds)[number];
 const isInstallationKind = (kind: string): kind is InstallationKind =>
   (installationKinds as readonly string[]).includes(kind);
 
-export function openCluster(deps: ClusterDeps): Cluster {
+export function openCluster(deps: ClusterDeps) {
   const { store, clock, ids, log, keyring, keys } = deps;
 
   function requireKind(kind: string): void {
@@ -117,9 +112,10 @@ export function openCluster(deps: ClusterDeps): Cluster {
   };
 
   return {
-    health: (detailed) => clusterHealth(deps, detailed),
+    /** Addresses, memory and loops of nodes are left out unless `detailed`. */
+    health: (detailed: boolean) => clusterHealth(deps, detailed),
 
-    async rotate(input, caller, idempotencyKey) {
+    async rotate(input: RotateInput, caller: Caller, idempotencyKey: string | undefined): Promise<Rotation> {
       requireKind(input.kind);
       const requestHash = hash(
         "sha256",
@@ -150,6 +146,6 @@ export function openCluster(deps: ClusterDeps): Cluster {
       return { rotatedAt: row.rotated_at, confirmed, replayed: false };
     },
 
-    purge: (session) => purgeRotations(session, clock.now() - idempotencyKeptMs),
+    purge: (session: Session) => purgeRotations(session, clock.now() - idempotencyKeptMs),
   };
 }

@@ -11,7 +11,7 @@ const count = Type.Integer();
 const instant = Type.String({ format: "date-time" });
 const counts = Type.Record(Type.String(), count);
 
-const Body = Type.Object({
+export const OverviewShape = Type.Object({
   version: Type.String({ description: "Version of the server." }),
   uptime_seconds: described(count, "Seconds since this node began."),
   at: described(instant, "When it was read, RFC 3339."),
@@ -79,7 +79,7 @@ export const overviewOperations = (
     summary:
       "How many runs the environment has under way, what happened in it of late, and how the cluster is; single nodes are shown to admins only.",
     input: Type.Object({}),
-    output: Body,
+    output: OverviewShape,
     rest: "GET /api/v1/overview",
     handle: async (_input, call) => overviewJson(await read(call.environmentId, await seesDetails(call))),
   }),

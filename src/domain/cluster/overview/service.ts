@@ -1,7 +1,7 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { countCap, workerSilenceMsMax } from "../../../kit/limits.ts";
 import { version } from "../../../kit/version.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Quotas, QuotaUse } from "../../engine/quotas/service.ts";
 import { statusOf } from "../../engine/runs/rules.ts";
 import type { ExecutionState } from "../../engine/runs/run.ts";
@@ -9,9 +9,7 @@ import type { Rates } from "../../record/flow/service.ts";
 import type { ClusterHealth } from "../nodes/health.ts";
 import * as rows from "./rows.ts";
 
-export interface OverviewDeps {
-  store: Store;
-  clock: Clock;
+export interface OverviewDeps extends Basics<"store" | "clock"> {
   startedAt: Instant;
   ratesOf: (environmentId: string) => Promise<Rates>;
   quotasOf: Quotas["usesOf"];

@@ -47,6 +47,20 @@ async function countsShownTo(call: Call, names: readonly CountedName[]): Promise
   return screen ? names.map((row) => ({ ...row, runs: 0, isCapped: false })) : [...names];
 }
 
+export const AttributesShape = Type.Object({
+  attributes: Type.Array(CountedShape, {
+    description: "All names, in the order of their bytes; deleted ones while their values are going.",
+  }),
+  limits: Type.Object(
+    {
+      names: Type.Integer({ description: "Names of one environment, those that are going included." }),
+      of_run: Type.Integer({ description: "Attributes of one run." }),
+      text_bytes: Type.Integer({ description: "Of one value that is a text." }),
+    },
+    { description: "What there may be at most." },
+  ),
+});
+
 export const attributesOperations = (attributes: Attributes): Operation[] => [
   unary({
     name: "attributes.list",
@@ -57,19 +71,7 @@ export const attributesOperations = (attributes: Attributes): Operation[] => [
     summary:
       "Names that runs of the environment are found by, each with its type, and how many there may be.",
     input: Type.Object({}),
-    output: Type.Object({
-      attributes: Type.Array(CountedShape, {
-        description: "All names, in the order of their bytes; deleted ones while their values are going.",
-      }),
-      limits: Type.Object(
-        {
-          names: Type.Integer({ description: "Names of one environment, those that are going included." }),
-          of_run: Type.Integer({ description: "Attributes of one run." }),
-          text_bytes: Type.Integer({ description: "Of one value that is a text." }),
-        },
-        { description: "What there may be at most." },
-      ),
-    }),
+    output: AttributesShape,
     rest: {
       route: "GET /api/v1/attributes",
       encode: (names: readonly CountedName[]) => ({

@@ -1,7 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
-import type { LeaderWrite, Store, StoreReader } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, StoreReader } from "../../../store/store.ts";
 import {
   attributePurgeMs,
   attributeRunsCountedMax,
@@ -18,13 +17,7 @@ export interface CountedName extends rows.AttributeNameRow {
   isCapped: boolean;
 }
 
-export interface Attributes {
-  list(environmentId: string): Promise<CountedName[]>;
-  /** Nothing finds runs by it from here on; its values go in the background, and then the name. */
-  delete(environmentId: string, name: string): Promise<rows.AttributeNameRow>;
-  /** The tick of duty `attributes.purge`. */
-  purgeOnce(write: LeaderWrite): Promise<void>;
-}
+export type Attributes = ReturnType<typeof openAttributes>;
 
 /** Functions of an environment as far as they declare attributes. */
 interface Declaring {
@@ -32,19 +25,12 @@ interface Declaring {
   functions: ReadonlyMap<string, { definition: { attributes?: readonly { name: string }[] } }>;
 }
 
-export interface AttributesDeps {
-  store: Store;
-  clock: Clock;
+export interface AttributesDeps extends Basics<"store" | "clock"> {
   definitions: { current(environmentId: string): Promise<Declaring> };
   definitionsVersion(reader: StoreReader, environmentId: string): Promise<number | undefined>;
 }
 
-export function openAttributes({
-  store,
-  clock,
-  definitions,
-  definitionsVersion,
-}: AttributesDeps): Attributes {
+export function openAttributes({ store, clock, definitions, definitionsVersion }: AttributesDeps) {
   const size = new SliceSize(clock);
   /** Undefined when the functions changed meanwhile. */
   async function deleteBy(environmentId: string, name: string) {
@@ -68,7 +54,7 @@ export function openAttributes({
   }
 
   return {
-    async list(environmentId) {
+    async list(environmentId: string): Promise<CountedName[]> {
       const names = await rows.listNames(store, environmentId);
       const listed: CountedName[] = [];
       for (let from = 0; from < names.length; from += namesCountedAtOnce) {
@@ -87,14 +73,16 @@ export function openAttributes({
       return listed;
     },
 
-    async delete(environmentId, name) {
+    /** Nothing finds runs by it from here on; its values go in the background, and then the name. */
+    async delete(environmentId: string, name: string): Promise<rows.AttributeNameRow> {
       for (;;) {
         const deleted = await deleteBy(environmentId, name);
         if (deleted) return deleted;
       }
     },
 
-    async purgeOnce(write) {
+    /** The tick of duty `attributes.purge`. */
+    async purgeOnce(write: LeaderWrite) {
       const until = clock.elapsed() + attributePurgeMs;
       do {
         const before = clock.now() - attributeSettleMs;

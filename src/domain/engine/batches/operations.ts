@@ -7,7 +7,7 @@ import type { BatchStarts, OpenBatch } from "./service.ts";
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });
 
-const BatchShape = Type.Object({
+export const BatchShape = Type.Object({
   id: described(text, "Id of what the function and one value of its key have open."),
   function_id: text,
   function_version: Type.Integer(),

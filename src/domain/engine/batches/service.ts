@@ -1,9 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -25,24 +24,9 @@ export interface BatchesQuery {
 }
 
 /** Events that start one run together: they join in the emit flush, and begin here. */
-export interface BatchStarts {
-  /** Called with events that this node let join: the loop must look. */
-  joined(): void;
-  /** Call inside the transaction that deletes a function, while its head is locked. */
-  dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
-  /** The tick of loop `batches.close`; answers in how many milliseconds the next is due. */
-  closeOnce(): Promise<{ againInMs?: number }>;
-  /** What is open in the environment, by function. */
-  list(
-    environmentId: string,
-    query: BatchesQuery,
-  ): Promise<{ batches: OpenBatch[]; nextCursor: string | undefined }>;
-}
+export type BatchStarts = ReturnType<typeof openBatchStarts>;
 
-export interface BatchStartsDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface BatchStartsDeps extends Basics<"store" | "clock" | "log"> {
   starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
@@ -55,7 +39,7 @@ export interface BatchStartsDeps {
   knowsTime: () => boolean;
 }
 
-export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
+export function openBatchStarts(deps: BatchStartsDeps) {
   const { store, clock, log, starts, quotas, onQueued, onCreated } = deps;
 
   /** Undefined for what is dropped. */
@@ -114,10 +98,16 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
   }
 
   return {
+    /** Called with events that this node let join: the loop must look. */
     joined: deps.wake,
+    /** Call inside the transaction that deletes a function, while its head is locked. */
     dropFunction: rows.deleteBatchesOf,
 
-    async list(environmentId, { functionId, cursor, limit }) {
+    /** What is open in the environment, by function. */
+    async list(
+      environmentId: string,
+      { functionId, cursor, limit }: BatchesQuery,
+    ): Promise<{ batches: OpenBatch[]; nextCursor: string | undefined }> {
       const size = pageSize(limit);
       const found = await rows.listBatches(store, environmentId, {
         functionId: functionId || undefined,
@@ -131,7 +121,8 @@ export function openBatchStarts(deps: BatchStartsDeps): BatchStarts {
       return { batches: items.map((one) => ({ ...one, isReady: one.closes_at <= now })), nextCursor };
     },
 
-    async closeOnce() {
+    /** The tick of loop `batches.close`; answers in how many milliseconds the next is due. */
+    async closeOnce(): Promise<{ againInMs?: number }> {
       if (!deps.knowsTime()) return {};
       const work = workOnSome(closeSlice, () => rows.environmentsDueNow(store, clock.now()));
       return whenDue(clock, {

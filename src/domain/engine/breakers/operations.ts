@@ -7,7 +7,7 @@ import type { Breaker, Breakers } from "./service.ts";
 
 const text = Type.String();
 
-const BreakerShape = Type.Object({
+export const BreakerShape = Type.Object({
   key: described(text, "Names the breaker: `{functionID}|{endpointURL}`. A path takes it in base64url."),
   function_id: text,
   endpoint: described(text, "URL of the function's endpoint."),

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import { confirmMs } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { BucketFacts, DispatchFacts, SessionFacts } from "../dispatch/facts.ts";
 
 /** Rows of each kind in one answer. */
@@ -53,10 +53,8 @@ const NodeReply = Type.Unsafe<NodeCapacity>(
 /** Asks every node, with this one; a node that does not answer in time is left out. */
 export type AskNodes = (filter: NodesFilter) => Promise<NodeCapacity[]>;
 
-export interface AskNodesDeps {
+export interface AskNodesDeps extends Basics<"log" | "nodeId"> {
   bus: Bus;
-  log: Log;
-  nodeId: string;
   isDraining: () => boolean;
   facts: () => DispatchFacts;
 }

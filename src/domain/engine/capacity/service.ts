@@ -47,15 +47,7 @@ export interface Stat extends rows.StatRow {
  * Views of what claims and dispatchers use; they change nothing. Every verb refuses callers who are not of
  * the platform.
  */
-export interface Capacity {
-  lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
-  queue(caller: Caller, input: CapacityInput): Promise<QueuedRun[]>;
-  leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]>;
-  buckets(caller: Caller, input: CapacityInput): Promise<CapacityBucket[]>;
-  sessions(caller: Caller, input: CapacityInput): Promise<WorkerSession[]>;
-  credits(caller: Caller, input: CapacityInput): Promise<Credit[]>;
-  stats(caller: Caller): Promise<Stat[]>;
-}
+export type Capacity = ReturnType<typeof openCapacity>;
 
 export interface CapacityDeps {
   store: Store;
@@ -78,7 +70,7 @@ const isUnserved = (
   { mode, environment_id, function_id }: rows.QueueRow,
 ): boolean => mode === "pull" && serving.served(environment_id)?.has(function_id) === false;
 
-export function openCapacity({ store, askNodes, serving }: CapacityDeps): Capacity {
+export function openCapacity({ store, askNodes, serving }: CapacityDeps) {
   async function sessionsOf({
     environmentId,
     functionId,
@@ -103,24 +95,24 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps): Capaci
   }
 
   return {
-    async lanes(caller, input) {
+    async lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]> {
       requirePlatform(caller);
       return rows.listLanes(store, filterOf(input));
     },
 
-    async queue(caller, input) {
+    async queue(caller: Caller, input: CapacityInput): Promise<QueuedRun[]> {
       requirePlatform(caller);
       const queued = await rows.listQueue(store, filterOf(input));
       await serving.refresh([...new Set(queued.map((row) => row.environment_id))]);
       return queued.map((row) => ({ ...row, unserved: isUnserved(serving, row) }));
     },
 
-    async leases(caller, input) {
+    async leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]> {
       requirePlatform(caller);
       return rows.listLeases(store, { ...filterOf(input), functionId: undefined });
     },
 
-    async buckets(caller, input) {
+    async buckets(caller: Caller, input: CapacityInput): Promise<CapacityBucket[]> {
       requirePlatform(caller);
       const filter = filterOf(input);
       const [nodes, lanes] = await Promise.all([askNodes(filter), rows.listLanes(store, filter)]);
@@ -152,12 +144,12 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps): Capaci
         .slice(0, filter.limit);
     },
 
-    async sessions(caller, input) {
+    async sessions(caller: Caller, input: CapacityInput): Promise<WorkerSession[]> {
       requirePlatform(caller);
       return sessionsOf(filterOf(input));
     },
 
-    async credits(caller, input) {
+    async credits(caller: Caller, input: CapacityInput): Promise<Credit[]> {
       requirePlatform(caller);
       const filter = { ...filterOf(input), functionId: undefined };
       const [sessions, leases] = await Promise.all([
@@ -181,7 +173,7 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps): Capaci
       return credits.slice(0, filter.limit);
     },
 
-    async stats(caller) {
+    async stats(caller: Caller): Promise<Stat[]> {
       requirePlatform(caller);
       const [nodes, counted] = await Promise.all([askNodes({}), rows.countAll(store)]);
       const reserved = new Map<string, number>();

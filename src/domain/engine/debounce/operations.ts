@@ -9,7 +9,7 @@ import type { Debounce, DebounceEntry } from "./service.ts";
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
 
-const Entry = Type.Object({
+export const EntryShape = Type.Object({
   environment_id: text,
   function_id: text,
   debounce_key: text,
@@ -64,7 +64,7 @@ export const debounceOperations = (debounce: Debounce) => [
     reads: true,
     input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
     output: Type.Object({
-      entries: Type.Array(Entry, { description: "Entries that wait, by function." }),
+      entries: Type.Array(EntryShape, { description: "Entries that wait, by function." }),
       count: Type.Integer({ description: "How many entries are listed." }),
     }),
     rest: "GET /api/v1/debounce/entries",

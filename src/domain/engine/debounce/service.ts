@@ -1,10 +1,8 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Quotas } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -28,27 +26,9 @@ export interface EntryName {
 }
 
 /** Debounced starts: armed by the emit flush, fired here. */
-export interface Debounce {
-  list(environmentId: string, limit: number | undefined): Promise<DebounceEntry[]>;
-  /**
-   * Idempotent: a missing entry counts as cancelled. `permission_denied` for another environment's, except
-   * for the platform.
-   */
-  cancel(name: EntryName, caller: Caller, callerEnvironmentId: string): Promise<void>;
-  /** Called with entries that this node armed: the loop must tick when they fire. */
-  armed(arms: readonly NewArm[]): void;
-  /** Call inside the transaction that deletes a function, while its head is locked. */
-  dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
-  /**
-   * The tick of loop `debounce.fire`: fires due entries; answers in how many milliseconds the next is due.
-   */
-  fireOnce(): Promise<{ againInMs?: number }>;
-}
+export type Debounce = ReturnType<typeof openDebounce>;
 
-export interface DebounceDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface DebounceDeps extends Basics<"store" | "clock" | "log"> {
   starts: LateStarts;
   quotas: Pick<Quotas, "take">;
   /** Called with queues that got runs. */
@@ -61,7 +41,7 @@ export interface DebounceDeps {
   knowsTime: () => boolean;
 }
 
-export function openDebounce(deps: DebounceDeps): Debounce {
+export function openDebounce(deps: DebounceDeps) {
   const { store, clock, log, starts, onQueued } = deps;
 
   async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
@@ -111,13 +91,17 @@ export function openDebounce(deps: DebounceDeps): Debounce {
   }
 
   return {
-    list(environmentId, limit = debounceListDefault) {
+    list(environmentId: string, limit: number | undefined = debounceListDefault): Promise<DebounceEntry[]> {
       if (limit < 1 || limit > debounceListMax)
         throw invalid("limit", `must be from 1 to ${debounceListMax}`);
       return rows.listEntries(store, environmentId, limit);
     },
 
-    async cancel(name, caller, callerEnvironmentId) {
+    /**
+     * Idempotent: a missing entry counts as cancelled. `permission_denied` for another environment's, except
+     * for the platform.
+     */
+    async cancel(name: EntryName, caller: Caller, callerEnvironmentId: string) {
       const anywhere = caller.kind === "platform" || caller.kind === "dev";
       if (!anywhere && name.environmentId !== callerEnvironmentId)
         throw new Fault("permission_denied", "environment does not match API key scope");
@@ -125,14 +109,19 @@ export function openDebounce(deps: DebounceDeps): Debounce {
         log.info("debounce.cancelled", { ...name, by: caller.id });
     },
 
-    armed: (arms) =>
+    /** Called with entries that this node armed: the loop must tick when they fire. */
+    armed: (arms: readonly NewArm[]) =>
       deps.fireIn(Math.min(...arms.map(({ periodMs, maxWaitMs }) => Math.min(periodMs, maxWaitMs)))),
 
-    async dropFunction(session, target) {
+    /** Call inside the transaction that deletes a function, while its head is locked. */
+    async dropFunction(session: Session, target: { environmentId: string; functionId: string }) {
       await rows.deleteEntriesOf(session, target);
     },
 
-    async fireOnce() {
+    /**
+     * The tick of loop `debounce.fire`: fires due entries; answers in how many milliseconds the next is due.
+     */
+    async fireOnce(): Promise<{ againInMs?: number }> {
       if (!deps.knowsTime()) return {};
       const work = workOnSome(fireSlice, () => rows.environmentsDueNow(store, clock.now()));
       return whenDue(clock, {

@@ -24,12 +24,7 @@ export interface AssignmentsDeps {
   keepsSpans?: boolean;
 }
 
-export interface Assignments {
-  /** For workers that poll. Leaves out functions in push mode. */
-  toWorker(request: PollRequest): Promise<Job[]>;
-  /** For this node's own calls to the endpoints of functions in push mode. */
-  toPush(request: PollRequest): Promise<Job[]>;
-}
+export type Assignments = ReturnType<typeof openAssignments>;
 
 /**
  * Limit for the event and completed steps of one job, in characters: more than SDKs accept in one request.
@@ -46,7 +41,7 @@ function charsOf({ event, completedSteps }: Job): number {
  * Adds the place of its event, its trace and the values of the secrets that a job's function declares, as the last step
  * before the job is sent: a job that waits for its worker holds none.
  */
-export function openAssignments(deps: AssignmentsDeps): Assignments {
+export function openAssignments(deps: AssignmentsDeps) {
   const {
     dispatcher,
     definitions,
@@ -115,7 +110,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
   }
 
   return {
-    async toWorker(request) {
+    /** For workers that poll. Leaves out functions in push mode. */
+    async toWorker(request: PollRequest): Promise<Job[]> {
       const known = definitions.known(request.environmentId) ?? (await definitions.of(request.environmentId));
       const isPush = (id: string) => known.functions.get(id)?.definition.mode === "push";
       const functionIds = request.functionIds.some(isPush)
@@ -123,6 +119,7 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
         : request.functionIds;
       return ready(await dispatcher.poll({ ...request, functionIds }), request);
     },
-    toPush: async (request) => ready(await dispatcher.poll(request), request),
+    /** For this node's own calls to the endpoints of functions in push mode. */
+    toPush: async (request: PollRequest) => ready(await dispatcher.poll(request), request),
   };
 }

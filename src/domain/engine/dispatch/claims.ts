@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { laneLookMax, pollJobsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Tracer } from "../../../kit/trace.ts";
+import type { Basics } from "../../../store/store.ts";
 import { type Job, jobOfClaim } from "../jobs/rules.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { LaneFound } from "../runs/execution/claim-limited.ts";
@@ -30,11 +28,8 @@ import {
 } from "./queues.ts";
 import { UnsentJob } from "./unsent.ts";
 
-export interface ClaimsDeps {
+export interface ClaimsDeps extends Basics<"clock" | "ids" | "log"> {
   runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
   tracer: Tracer;
   queues: FunctionQueues;
   idleWorkers: IdleWorkers;

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
@@ -47,12 +45,9 @@ export interface Dispatcher {
   facts(): DispatchFacts;
 }
 
-export interface DispatcherDeps {
+export interface DispatcherDeps extends Basics<"clock" | "ids" | "log"> {
   back: GiveBack;
   runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
-  clock: Clock;
-  log: Log;
-  ids: Ids;
   /** Of workers that ask for no other. */
   leaseMs: number;
   /** Called with a claimed job that cannot be sent to any worker. Without it the job returns to its queue. */

@@ -10,19 +10,13 @@ export interface GiveBackDeps {
   onQueued: (queues: readonly { environmentId: string; functionId: string }[]) => void;
 }
 
-export interface GiveBack {
-  /** Releases the leases at once; `underWay` holds the releases until they are over. */
-  giveBack(jobs: readonly Job[]): void;
-  giveBackLeases(leases: readonly FoundLease[]): void;
-  /** Releases that are not committed yet. */
-  underWay: Set<Promise<void>>;
-}
+export type GiveBack = ReturnType<typeof openGiveBack>;
 
 /**
  * Returns jobs that no worker has started to their queues, without spending an attempt. If a release fails,
  * the run waits until its lease ends.
  */
-export function openGiveBack({ runs, log, onQueued }: GiveBackDeps): GiveBack {
+export function openGiveBack({ runs, log, onQueued }: GiveBackDeps) {
   const underWay = new Set<Promise<void>>();
   function release(lease: FoundLease): void {
     const released = runs
@@ -34,12 +28,14 @@ export function openGiveBack({ runs, log, onQueued }: GiveBackDeps): GiveBack {
   }
 
   return {
-    giveBack(jobs) {
+    /** Releases the leases at once; `underWay` holds the releases until they are over. */
+    giveBack(jobs: readonly Job[]) {
       for (const job of jobs) release({ ...job, leaseHash: leaseHashOf(job.leaseToken) });
     },
-    giveBackLeases(leases) {
+    giveBackLeases(leases: readonly FoundLease[]) {
       for (const lease of leases) release(lease);
     },
+    /** Releases that are not committed yet. */
     underWay,
   };
 }

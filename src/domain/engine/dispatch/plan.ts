@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
+import type { Basics } from "../../../store/store.ts";
 import { newLeaseToken } from "../jobs/rules.ts";
 import type { FunctionDemand } from "../runs/execution/claim.ts";
 import type { LimitedDemand } from "../runs/execution/claim-limited.ts";
@@ -23,9 +22,7 @@ export interface ClaimPlan {
   polls: Set<HeldPoll>;
 }
 
-export interface PlanDeps {
-  clock: Clock;
-  ids: Ids;
+export interface PlanDeps extends Basics<"clock" | "ids"> {
   idleWorkers: IdleWorkers;
 }
 

@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
+import type { Basics } from "../../../store/store.ts";
 import { type JobEvent, jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
 import type { NewLease, NewRun } from "../runs/run.ts";
 import { offeredFirst } from "./actors.ts";
@@ -16,9 +15,7 @@ export interface Reservation {
   drop(): void;
 }
 
-export interface ReservationsDeps {
-  clock: Clock;
-  ids: Ids;
+export interface ReservationsDeps extends Basics<"clock" | "ids"> {
   idleWorkers: IdleWorkers;
   polls: HeldPolls;
 }

@@ -11,7 +11,7 @@ const said = (description: string) => Type.String({ description });
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 const time = (description: string) => Type.String({ format: "date-time", description });
 
-const GroupOut = Type.Object({
+export const GroupOut = Type.Object({
   id: said("ListRuns takes it as error_group."),
   function_id: said("Whose runs failed."),
   code: said("Of the error; empty for none."),

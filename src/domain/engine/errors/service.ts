@@ -13,16 +13,13 @@ export interface ListGroupsInput {
 }
 
 /** Groups of failures that look alike; the flush that ends a run counts it. */
-export interface ErrorGroups {
-  list(
-    environmentId: string,
-    input: ListGroupsInput,
-  ): Promise<{ groups: rows.ErrorGroupRow[]; nextCursor: string | undefined }>;
-  get(environmentId: string, id: string): Promise<rows.ErrorGroupRow>;
-}
+export type ErrorGroups = ReturnType<typeof openErrorGroups>;
 
-export const openErrorGroups = (store: Store): ErrorGroups => ({
-  async list(environmentId, { functionId, since, limit, cursor }) {
+export const openErrorGroups = (store: Store) => ({
+  async list(
+    environmentId: string,
+    { functionId, since, limit, cursor }: ListGroupsInput,
+  ): Promise<{ groups: rows.ErrorGroupRow[]; nextCursor: string | undefined }> {
     const filter = {
       environmentId,
       functionId: functionId || undefined,
@@ -35,7 +32,7 @@ export const openErrorGroups = (store: Store): ErrorGroups => ({
     return { groups: items, nextCursor };
   },
 
-  async get(environmentId, id) {
+  async get(environmentId: string, id: string): Promise<rows.ErrorGroupRow> {
     const group = await rows.getGroup(store, environmentId, id);
     if (!group) throw missing("error group", id);
     return group;

@@ -1,4 +1,3 @@
-import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionRecord } from "./definition.ts";
@@ -8,17 +7,7 @@ export type ChangeType = "update" | "status_change" | "rollback" | "delete";
 /**
  * A function as it stood after one change; the entries of one are the stream `svc:fn:{id}`, and never change.
  */
-export interface FunctionChange {
-  eventId: string;
-  /** 1, 2, 3, … for each function, also when it was deleted and registered again. */
-  entityVersion: number;
-  functionId: string;
-  snapshot: FunctionRecord;
-  changeType: ChangeType;
-  changeReason: string;
-  actorId: string;
-  recordedAt: Instant;
-}
+export type FunctionChange = ReturnType<typeof toChange>;
 
 interface FunctionHistoryRow {
   event_id: string;
@@ -35,8 +24,9 @@ const columns = sql.raw(
   "event_id, entity_version, function_id, snapshot, change_type, change_reason, actor_id, recorded_at",
 );
 
-const toChange = (row: FunctionHistoryRow): FunctionChange => ({
+const toChange = (row: FunctionHistoryRow) => ({
   eventId: row.event_id,
+  /** 1, 2, 3, … for each function, also when it was deleted and registered again. */
   entityVersion: row.entity_version,
   functionId: row.function_id,
   snapshot: JSON.parse(row.snapshot) as FunctionRecord,

@@ -2,8 +2,7 @@ import { CelError } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { DeclaredAttribute } from "../attributes/rules.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./definition.ts";
@@ -12,9 +11,7 @@ import { noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, noticesOf, type RegisterInput, sameDefinition } from "./rules.ts";
 
-export interface RegisterDeps {
-  log: Log;
-  store: Store;
+export interface RegisterDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "now">;
   ids: Pick<Ids, "next">;
   /**

@@ -1,9 +1,8 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
 import { traceparentOf } from "../../../kit/trace-context.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import type { Job } from "../jobs/rules.ts";
@@ -16,10 +15,7 @@ export const sparedMs = 500;
 /** How often a report is sent that the store could not take. */
 const reportTriesMax = 5;
 
-export interface JobCallsDeps {
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface JobCallsDeps extends Basics<"clock" | "log" | "metrics"> {
   breakers: Breakers;
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   call: CallEndpoint;

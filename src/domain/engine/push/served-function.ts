@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { Assignments } from "../dispatch/assignments.ts";
 import type { Job } from "../jobs/rules.ts";
@@ -14,9 +13,7 @@ const pushCallsEndpointMax = 50;
  */
 const pushHoldMs = 2_000;
 
-export interface ServedFunctionDeps {
-  clock: Clock;
-  log: Log;
+export interface ServedFunctionDeps extends Basics<"clock" | "log"> {
   /** The worker id that this node polls with, the same for all functions. */
   workerId: string;
   assignments: Pick<Assignments, "toPush">;

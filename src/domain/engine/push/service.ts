@@ -5,15 +5,7 @@ import { JobCalls, type JobCallsDeps } from "./job-calls.ts";
 import { listPushFunctions, type PushFunctionRow } from "./rows.ts";
 import { ServedFunction } from "./served-function.ts";
 
-export interface Push {
-  /**
-   * The tick of loop `push.look`: begins and ends to serve functions, as they are registered, changed and
-   * deleted.
-   */
-  lookOnce(): Promise<void>;
-  /** Takes no further job; resolves once no call is under way. */
-  drain(): Promise<void>;
-}
+export type Push = ReturnType<typeof openPush>;
 
 export interface PushDeps extends Omit<JobCallsDeps, "onOpened"> {
   store: Store;
@@ -25,7 +17,7 @@ export interface PushDeps extends Omit<JobCallsDeps, "onOpened"> {
 /**
  * Runs of functions in push mode: this node takes their jobs as a worker would, and calls their endpoints.
  */
-export function openPush(deps: PushDeps): Push {
+export function openPush(deps: PushDeps) {
   const { store, log, definitionAt } = deps;
   const served = new Map<string, ServedFunction>();
   let draining = false;
@@ -57,6 +49,10 @@ export function openPush(deps: PushDeps): Push {
   }
 
   return {
+    /**
+     * The tick of loop `push.look`: begins and ends to serve functions, as they are registered, changed and
+     * deleted.
+     */
     async lookOnce() {
       if (draining) return;
       const rows = await listPushFunctions(store);
@@ -79,6 +75,7 @@ export function openPush(deps: PushDeps): Push {
       }
     },
 
+    /** Takes no further job; resolves once no call is under way. */
     async drain() {
       draining = true;
       const all = [...served.values()];

@@ -59,7 +59,7 @@ const page = {
   cursor: text("Where the page before ended."),
 };
 
-const ItemOut = Type.Object({
+export const ItemOut = Type.Object({
   run_id: said("Id of the run (`run_…`)."),
   function_id: said("Id of its function."),
   outcome: said(`One of ${repairOutcomes.join(", ")}.`),
@@ -121,29 +121,31 @@ export const repairsOperations = (repairs: Repairs): Operation[] => [
   ...steerOperations(repairs),
 ];
 
+export const RepairPreviewShape = Type.Object({
+  total_count: count("Runs that match, counted up to 100,000."),
+  truncated: Type.Boolean({ description: "There are more than were counted." }),
+  by_status: Type.Record(Type.String(), Type.Integer(), {
+    description: "How many of them have which status.",
+  }),
+  samples: Type.Array(
+    Type.Object({
+      run_id: said("Id of the run (`run_…`)."),
+      function_id: said("Id of its function."),
+      status: said("As it is now."),
+      event_name: said("What started it."),
+      created_at: Type.String({ format: "date-time", description: "When it was created." }),
+    }),
+    { description: "The newest runs that match." },
+  ),
+});
+
 const previewOperations = ({ views }: Repairs): Operation[] => [
   unary({
     name: "repairs.preview",
     ...read,
     summary: "How many runs a repair would select, and ten of them.",
     input: Type.Object({ action, filter: Type.Optional(Filter) }),
-    output: Type.Object({
-      total_count: count("Runs that match, counted up to 100,000."),
-      truncated: Type.Boolean({ description: "There are more than were counted." }),
-      by_status: Type.Record(Type.String(), Type.Integer(), {
-        description: "How many of them have which status.",
-      }),
-      samples: Type.Array(
-        Type.Object({
-          run_id: said("Id of the run (`run_…`)."),
-          function_id: said("Id of its function."),
-          status: said("As it is now."),
-          event_name: said("What started it."),
-          created_at: Type.String({ format: "date-time", description: "When it was created." }),
-        }),
-        { description: "The newest runs that match." },
-      ),
-    }),
+    output: RepairPreviewShape,
     rest: {
       route: "POST /api/v1/repairs/preview",
       encode: (preview: RepairPreview) => ({ status: 200, body: previewJson(preview) }),

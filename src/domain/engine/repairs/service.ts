@@ -1,10 +1,8 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { gaugeKeptMs, gaugeWaitMsMax, purgeSliceMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import { repairKeptMs, repairLeaseMs, repairTurnsMax } from "./limits.ts";
 import { insertWhereRoom, newRepair } from "./new-repair.ts";
 import { openReplayStarts, type ReplayStartDeps } from "./replays/service.ts";
@@ -14,10 +12,10 @@ import { notOpen, type RepairInput, repairOutcomes, requestOf } from "./rules.ts
 import { RepairTurn, type RepairTurnDeps } from "./turn.ts";
 import { openRepairViews, type ShownRepair, shownRepair } from "./views.ts";
 
-export interface RepairsDeps extends Omit<RepairTurnDeps, "count" | "isStopped">, ReplayStartDeps {
-  ids: Ids;
-  metrics: Metrics;
-  nodeId: string;
+export interface RepairsDeps
+  extends Basics<"ids" | "metrics" | "nodeId">,
+    Omit<RepairTurnDeps, "count" | "isStopped">,
+    ReplayStartDeps {
   /** False while this node is not sure of the time: it would believe a lease to be over too early. */
   knowsTime: () => boolean;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;

@@ -1,4 +1,4 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -10,7 +10,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Seams, Session, Store } from "../../../store/store.ts";
+import type { Basics, Seams, Session } from "../../../store/store.ts";
 import { wakeSliceMax } from "./limits.ts";
 import type { NewRun, QueueHint } from "./run.ts";
 import { endRuns } from "./undo/end-runs.ts";
@@ -106,9 +106,7 @@ async function endDue(
   };
 }
 
-export interface DeadlinesDeps {
-  store: Store;
-  clock: Clock;
+export interface DeadlinesDeps extends Basics<"store" | "clock"> {
   /** Called after the commit with the runs that were cancelled. */
   onCancelled: (runs: readonly { runId: string; environmentId: string }[]) => void;
   /** Called with the lanes whose leases were given up. */

@@ -1,7 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
 import type { NewRun } from "./run.ts";
 
@@ -22,25 +21,10 @@ export interface UnreadRows<Row> {
 }
 
 /** Runs that begin later than their events, pinned to the definition that these were matched with. */
-export interface LateStarts {
-  runOf(
-    row: LateRow & { function_status: string },
-    event: { id: string; name: string; data: string },
-    now: Instant,
-  ): Promise<NewRun>;
-  /** What is made of each row. One of which nothing can be made is told and put off; the others go on. */
-  each<Row extends LateRow, Made>(
-    rows: readonly Row[],
-    make: (row: Row, at: number) => Promise<Made>,
-    unread: UnreadRows<Row>,
-  ): Promise<{ row: Row; made: Made }[]>;
-}
+export type LateStarts = ReturnType<typeof openLateStarts>;
 
-export interface LateStartsDeps {
-  store: Store;
+export interface LateStartsDeps extends Basics<"store" | "ids" | "log"> {
   clock: Pick<Clock, "now">;
-  ids: Ids;
-  log: Log;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   newRun: (
     record: FunctionRecord,
@@ -52,9 +36,13 @@ export interface LateStartsDeps {
 /** A row whose definition cannot be read waits this long. */
 const unreadMs = 10_000;
 
-export function openLateStarts({ store, clock, ids, log, definitionOf, newRun }: LateStartsDeps): LateStarts {
+export function openLateStarts({ store, clock, ids, log, definitionOf, newRun }: LateStartsDeps) {
   return {
-    async runOf(row, { id, name, data }, now) {
+    async runOf(
+      row: LateRow & { function_status: string },
+      { id, name, data }: { id: string; name: string; data: string },
+      now: Instant,
+    ): Promise<NewRun> {
       const { environment_id: environmentId, function_id: functionId, function_version: version } = row;
       const definition = await definitionOf(environmentId, functionId, version);
       const status = row.function_status as FunctionStatus;
@@ -62,7 +50,12 @@ export function openLateStarts({ store, clock, ids, log, definitionOf, newRun }:
       return newRun(record, { id, name, value: JSON.parse(data) }, { ids, now });
     },
 
-    async each(rows, make, { event, putOff }) {
+    /** What is made of each row. One of which nothing can be made is told and put off; the others go on. */
+    async each<Row extends LateRow, Made>(
+      rows: readonly Row[],
+      make: (row: Row, at: number) => Promise<Made>,
+      { event, putOff }: UnreadRows<Row>,
+    ): Promise<{ row: Row; made: Made }[]> {
       const read = await Promise.allSettled(rows.map(make));
       const unread = rows.filter((_, at) => read[at]!.status === "rejected");
       for (const [at, one] of read.entries())

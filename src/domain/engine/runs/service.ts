@@ -1,5 +1,5 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import {
   gaugeCountMax,
@@ -8,9 +8,7 @@ import {
   laneLookMax,
   purgeSliceMax,
 } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
@@ -162,12 +160,8 @@ export interface Runs {
   childrenOnce: Children["moveOnce"];
 }
 
-export interface RunsDeps {
-  store: Store;
+export interface RunsDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   names: Pick<AttributeNames, "require" | "requireTypes" | "forget">;
-  clock: Clock;
-  log: Log;
-  watch: Watch;
   definitionOf: ReportsDeps["definitionOf"];
   /** Called after the commit with queues that got work. */
   onQueued: (lanes: readonly QueueHint[]) => void;

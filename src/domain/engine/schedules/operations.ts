@@ -7,7 +7,7 @@ const said = (description: string) => Type.String({ description });
 const time = (description: string) => Type.String({ format: "date-time", description });
 const count = (description: string) => Type.Integer({ description });
 
-const ScheduleOut = Type.Object({
+export const ScheduleOut = Type.Object({
   function_id: said("Whose runs it starts."),
   expression: said("As it was registered."),
   event: Type.Optional(said("The event that it emits; absent where it starts the function alone.")),

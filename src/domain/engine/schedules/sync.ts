@@ -1,6 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
-import { isOfItem, type LeaderWrite, type Store } from "../../../store/store.ts";
+import { type Basics, isOfItem, type LeaderWrite } from "../../../store/store.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import { type CronFrame, scheduleChanges } from "./rules.ts";
@@ -8,10 +7,8 @@ import { type CronFrame, scheduleChanges } from "./rules.ts";
 /** Environments whose triggers are taken up in one tick, and schedules that fire in one. */
 export const scheduleSliceMax = 100;
 
-export interface ScheduleSyncDeps {
-  store: Store;
+export interface ScheduleSyncDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "now">;
-  log: Log;
   definitions: Pick<DefinitionsCache, "current">;
   /** Id of this process: a slot that it should have fired itself was missed by a stall, not by downtime. */
   self: string;

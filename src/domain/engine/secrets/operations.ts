@@ -16,7 +16,7 @@ const byName = {
 // The service answers with the limit in bytes; this only keeps the document honest.
 const value = Type.String({ description: "Never answered again." });
 
-const SecretShape = Type.Object({
+export const SecretShape = Type.Object({
   name: described(text, "Name of the secret, such as `STRIPE_KEY`."),
   revision: Type.Integer(),
   description: Type.Optional(described(text, "What the secret is for.")),
@@ -33,6 +33,17 @@ const secretJson = (row: SecretRow) => ({
 });
 
 const encode = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
+
+export const SecretUsersShape = Type.Object({
+  functions: Type.Array(
+    Type.Object({
+      id: Type.String({ description: "Id of the function." }),
+      version: Type.Integer({ description: "Version of the function." }),
+      status: Type.String({ description: "`active`, `paused` or `archived`." }),
+    }),
+    { description: "Functions that declare the secret." },
+  ),
+});
 
 /** Metadata on every read; values only ever reach workers, in their assignments. */
 export const secretsOperations = (secrets: Secrets): Operation[] => [
@@ -85,16 +96,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     reads: true,
     summary: "Functions whose runs get the secret.",
     input: Type.Object(byName),
-    output: Type.Object({
-      functions: Type.Array(
-        Type.Object({
-          id: Type.String({ description: "Id of the function." }),
-          version: Type.Integer({ description: "Version of the function." }),
-          status: Type.String({ description: "`active`, `paused` or `archived`." }),
-        }),
-        { description: "Functions that declare the secret." },
-      ),
-    }),
+    output: SecretUsersShape,
     rest: "GET /api/v1/secrets/{name}/functions",
     lists: listed(({ id }: { id: string }) => [id], {
       under: "functions",

@@ -1,8 +1,7 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { DefinitionsCache, FunctionRecord } from "../functions/definition.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
@@ -55,10 +54,7 @@ export interface SecretFrame {
   at: Instant;
 }
 
-export interface SecretsDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface SecretsDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   definitions: Pick<DefinitionsCache, "current">;
   /**

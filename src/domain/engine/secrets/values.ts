@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import * as rows from "./rows.ts";
 
@@ -17,11 +16,7 @@ export function openSecretValues({
   store,
   clock,
   keyring,
-}: {
-  store: Store;
-  clock: Clock;
-  keyring: Pick<Keyring, "unseal">;
-}) {
+}: Basics<"store" | "clock"> & { keyring: Pick<Keyring, "unseal"> }) {
   const kept = ttlCache<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
     clock,
     keptMs: secretsKeptMs,

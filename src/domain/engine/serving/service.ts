@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { workerSilenceMsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import {
   conflictsToldMax,
   servingAskedMs,
@@ -38,11 +36,7 @@ interface FollowedWorkers {
   readonly toldAt: Map<string, number>;
 }
 
-export interface ConnectedWorkersDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface ConnectedWorkersDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   /** Called after the commit of a run that no worker serves, at most once a minute for a function; a hint that may be lost. */
   announce: (target: { environmentId: string; functionId: string }) => void;
 }

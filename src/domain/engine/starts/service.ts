@@ -37,17 +37,7 @@ export interface Triggered extends StartedBy {
 }
 
 /** Starts runs for a caller, and answers at once or with their results. */
-export interface Starts {
-  /** Resolves once the run is durable; a repeated idempotency key answers the first. */
-  invoke(input: InvokeInput, call: StartCall): Promise<StartedBy & { runId: string }>;
-  /** The same, and waits for the run's end. */
-  invokeSync(
-    input: InvokeInput & SyncInput,
-    call: StartCall,
-  ): Promise<Pick<StartedBy, "position"> & { result: RunResult }>;
-  /** Emits, and waits for the ends of all runs that the event starts. */
-  triggerSync(input: EmitInput & SyncInput, call: StartCall): Promise<Triggered>;
-}
+export type Starts = ReturnType<typeof openStarts>;
 
 export interface StartsDeps {
   events: Pick<Events, "invoke" | "emitUndelayed">;
@@ -56,7 +46,7 @@ export interface StartsDeps {
   cancelRun?: (environmentId: string, runId: string) => Promise<void>;
 }
 
-export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
+export function openStarts({ events, ends, cancelRun }: StartsDeps) {
   async function withEnds(
     input: SyncInput,
     call: StartCall,
@@ -79,12 +69,17 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
   }
 
   return {
-    async invoke(input, call) {
+    /** Resolves once the run is durable; a repeated idempotency key answers the first. */
+    async invoke(input: InvokeInput, call: StartCall): Promise<StartedBy & { runId: string }> {
       const { eventId, position, runIds } = await events.invoke(invokeDraftOf(input, call), call);
       return { runId: runIds[0]!, eventId, position };
     },
 
-    async invokeSync(input, call) {
+    /** The same, and waits for the run's end. */
+    async invokeSync(
+      input: InvokeInput & SyncInput,
+      call: StartCall,
+    ): Promise<Pick<StartedBy, "position"> & { result: RunResult }> {
       const draft = invokeDraftOf(input, call);
       const { position, results } = await withEnds(input, call, () => events.invoke(draft, call));
       const [result] = results;
@@ -92,7 +87,8 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
       return { position, result };
     },
 
-    async triggerSync(input, call) {
+    /** Emits, and waits for the ends of all runs that the event starts. */
+    async triggerSync(input: EmitInput & SyncInput, call: StartCall): Promise<Triggered> {
       const draft = draftOf(input, call.idempotencyKey);
       await noteStarts(call, [draft]);
       const { environmentId, runId, traceparent } = call;

@@ -1,5 +1,4 @@
-import type { Log } from "../../../kit/log.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { QueueHint, Run } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import type { ControlMessage, Controls } from "./controls.ts";
@@ -7,9 +6,7 @@ import { requireRun } from "./find.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export interface CancelDeps {
-  store: Store;
-  log: Log;
+export interface CancelDeps extends Basics<"store" | "log"> {
   controls: Pick<Controls, "notifyHere">;
   /** Writes the message to the outbox in this transaction; call what it answers after the commit. */
   enqueue: (session: Session, message: ControlMessage) => Promise<() => void>;

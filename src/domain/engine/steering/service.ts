@@ -1,12 +1,12 @@
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
-import type { Run, Step } from "../runs/run.ts";
+import type { Step } from "../runs/run.ts";
 import { type CancelDeps, cancelRun } from "./cancel.ts";
 import type { Controls } from "./controls.ts";
 import { type PauseDeps, pauseRun } from "./pause.ts";
 import { previewResume, type ResumeDeps, resumeRun, resumeWindowMs } from "./resume.ts";
 import * as rows from "./rows.ts";
-import { notHeld, type StepPreview } from "./rules.ts";
+import { notHeld } from "./rules.ts";
 import { injectOutput, patchOutput, type StepOutputsDeps } from "./step-outputs.ts";
 
 export type { DiscardedStep, StepPreview } from "./rules.ts";
@@ -18,56 +18,23 @@ export interface PausedState {
   pauseReason: string;
 }
 
-export interface Steering {
-  /**
-   * Idempotent. `failed_precondition` when the run ended in another status before the call, `aborted` during
-   * it.
-   */
-  cancel(environmentId: string, runId: string, reason: string, actorId?: string): Promise<Run>;
-  pause(environmentId: string, runId: string, actorId: string): Promise<"pause_requested" | "paused">;
-  pausedState(environmentId: string, runId: string): Promise<PausedState>;
-  /** Replaces a step's output in a held run; answers the previous output. */
-  inject(
-    environmentId: string,
-    target: { runId: string; stepId: string; output: string; reason: string },
-    actorId: string,
-  ): Promise<{ stepId: string; previousOutput: string }>;
-  patch(
-    environmentId: string,
-    target: { stepId: string; output: string; reason: string },
-    actorId: string,
-  ): Promise<Step>;
-  resume(
-    environmentId: string,
-    target: {
-      runId: string;
-      fromStep: string | undefined;
-      /** True ends the sleep that the run is in, or was held in; false leaves it alone; undefined ends it unless it was held. */
-      skipSleep: boolean | undefined;
-    },
-    actorId: string,
-  ): Promise<Run>;
-  /** What a resume would do with the steps that are stored, in order. */
-  previewResume(
-    environmentId: string,
-    target: { runId: string; fromStep: string | undefined },
-  ): Promise<StepPreview[]>;
-  /**
-   * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
-   */
-  forgetOnce(write: Store["write"]): Promise<void>;
-}
+export type Steering = ReturnType<typeof openSteering>;
 
 export type SteeringDeps = CancelDeps & PauseDeps & StepOutputsDeps & ResumeDeps & { controls: Controls };
 
-export function openSteering(deps: SteeringDeps): Steering {
+export function openSteering(deps: SteeringDeps) {
   const { clock, runs } = deps;
   return {
-    cancel: (environmentId, runId, reason, actorId) =>
+    /**
+     * Idempotent. `failed_precondition` when the run ended in another status before the call, `aborted`
+     * during it.
+     */
+    cancel: (environmentId: string, runId: string, reason: string, actorId?: string) =>
       cancelRun(deps, environmentId, runId, { reason, actorId }),
-    pause: (environmentId, runId, actorId) => pauseRun(deps, environmentId, runId, actorId),
+    pause: (environmentId: string, runId: string, actorId: string) =>
+      pauseRun(deps, environmentId, runId, actorId),
 
-    async pausedState(environmentId, runId) {
+    async pausedState(environmentId: string, runId: string): Promise<PausedState> {
       const run = await runs.get(environmentId, runId);
       if (run.pauseReason !== "injection") throw notHeld();
       const steps = await runs.steps(environmentId, runId);
@@ -75,12 +42,38 @@ export function openSteering(deps: SteeringDeps): Steering {
       return { steps, nextStepHint: next?.name ?? "", pauseReason: run.pauseReason };
     },
 
-    inject: (environmentId, target, actorId) => injectOutput(deps, environmentId, target, actorId),
-    patch: (environmentId, target, actorId) => patchOutput(deps, environmentId, target, actorId),
-    previewResume: (environmentId, target) => previewResume(deps.store, environmentId, target),
-    resume: (environmentId, target, actorId) => resumeRun(deps, { ...target, environmentId, actorId }),
+    /** Replaces a step's output in a held run; answers the previous output. */
+    inject: (
+      environmentId: string,
+      target: { runId: string; stepId: string; output: string; reason: string },
+      actorId: string,
+    ) => injectOutput(deps, environmentId, target, actorId),
+    patch: (
+      environmentId: string,
+      target: { stepId: string; output: string; reason: string },
+      actorId: string,
+    ) => patchOutput(deps, environmentId, target, actorId),
+    resume: (
+      environmentId: string,
+      target: {
+        runId: string;
+        fromStep: string | undefined;
+        /**
+         * True ends the sleep that the run is in, or was held in; false leaves it alone; undefined ends it
+         * unless it was held.
+         */
+        skipSleep: boolean | undefined;
+      },
+      actorId: string,
+    ) => resumeRun(deps, { ...target, environmentId, actorId }),
+    /** What a resume would do with the steps that are stored, in order. */
+    previewResume: (environmentId: string, target: { runId: string; fromStep: string | undefined }) =>
+      previewResume(deps.store, environmentId, target),
 
-    async forgetOnce(write) {
+    /**
+     * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
+     */
+    async forgetOnce(write: Store["write"]) {
       const before = clock.now() - resumeWindowMs;
       while (
         (await write((session) => rows.forgetWindows(session, before, purgeSliceMax))) === purgeSliceMax

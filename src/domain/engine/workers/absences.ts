@@ -1,5 +1,5 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
 import { holderEnding, jobIdOf } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
@@ -14,9 +14,7 @@ const crowdMin = 3;
 const crowdMs = 1_000;
 const endedMax = 10_000;
 
-export interface AbsencesDeps {
-  clock: Clock;
-  log: Log;
+export interface AbsencesDeps extends Basics<"clock" | "log"> {
   runs: Pick<Runs, "findLeases" | "endSilent">;
   giveBackLeases: GiveBack["giveBackLeases"];
 }

@@ -12,15 +12,9 @@ export interface WorkerFrame {
 type WorkerRef = Pick<WorkerFrame, "environmentId" | "workerId">;
 
 /** Announces changes of workers; hints that may be lost. */
-export interface WorkerFrames {
-  connected(worker: WorkerRef): void;
-  disconnected(worker: WorkerRef): void;
-  heartbeat(worker: WorkerRef): void;
-  /** The worker refused a job because it is draining. */
-  draining(worker: WorkerRef): void;
-}
+export type WorkerFrames = ReturnType<typeof openWorkerFrames>;
 
-export function openWorkerFrames(announce: ((frame: WorkerFrame) => void) | undefined): WorkerFrames {
+export function openWorkerFrames(announce: ((frame: WorkerFrame) => void) | undefined) {
   const drains = new Set<string>();
   const keyOf = ({ environmentId, workerId }: WorkerRef) => `${environmentId}\n${workerId}`;
   const send = (change: WorkerFrame["change"], worker: WorkerRef) =>
@@ -32,16 +26,17 @@ export function openWorkerFrames(announce: ((frame: WorkerFrame) => void) | unde
       draining: drains.has(keyOf(worker)),
     });
   return {
-    connected(worker) {
+    connected(worker: WorkerRef) {
       drains.delete(keyOf(worker));
       send("connected", worker);
     },
-    disconnected(worker) {
+    disconnected(worker: WorkerRef) {
       send("disconnected", worker);
       drains.delete(keyOf(worker));
     },
-    heartbeat: (worker) => send("health", worker),
-    draining(worker) {
+    heartbeat: (worker: WorkerRef) => send("health", worker),
+    /** The worker refused a job because it is draining. */
+    draining(worker: WorkerRef) {
       drains.add(keyOf(worker));
       send("health", worker);
     },

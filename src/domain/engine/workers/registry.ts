@@ -1,9 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { workerSilenceMsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Counter } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import type { WorkerFrames } from "./frames.ts";
@@ -26,10 +25,8 @@ export type RegisteredWorker = LiveWorker & { unknown: string[] };
 
 type WorkerKey = Pick<rows.WorkerRecord, "environmentId" | "id">;
 
-export interface WorkerRegistryDeps {
-  store: Store;
+export interface WorkerRegistryDeps extends Basics<"store" | "clock" | "log"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  clock: Clock;
   runs: Pick<Runs, "renew">;
   /** Answers those of the ids that no function of the environment has. */
   unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
@@ -37,7 +34,6 @@ export interface WorkerRegistryDeps {
   serving: Pick<ConnectedWorkers, "changed" | "refresh" | "conflictsOf" | "forgetEnvironment">;
   /** Tells the other nodes that a worker of the environment came or went; a hint that may be lost. */
   publishRegistered: (environmentId: string) => void;
-  log: Log;
   disconnects: Counter;
 }
 

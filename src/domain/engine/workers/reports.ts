@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import { runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import { openDeviations } from "./deviations.ts";
@@ -11,13 +10,11 @@ import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { knowsFailedSteps } from "./sdk-versions.ts";
 
-export interface WorkerReportsDeps {
-  clock: Clock;
+export interface WorkerReportsDeps extends Basics<"clock" | "log"> {
   runs: Pick<Runs, "report" | "ack" | "noteRefusal" | "noteDeviations">;
   leaseMs: number;
   /** Without capacity admission there is no status `progress`. */
   admission: boolean;
-  log: Log;
 }
 
 /** What workers send back of their jobs, from the body as it arrived to the run that it changes. */

@@ -2,30 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-export interface WorkerRecord {
-  environmentId: string;
-  id: string;
-  hostname: string;
-  functionIds: string[];
-  labels: Record<string, string>;
-  sdk: string;
-  runtime: string;
-  transport: "rest" | "stream";
-  maxConcurrent: number;
-  activeJobs: number;
-  registeredAt: Instant;
-  lastHeartbeatAt: Instant;
-  /** It understands jobs of runs that are compensating. */
-  compensates: boolean;
-  /** By how much its clock was ahead of the server's when it registered, if that was too much. */
-  clockOffMs: number | null;
-  /** By function, what tells the definition that it serves from others; null when it does not say. */
-  definitionHashes: Record<string, string> | null;
-  /** The mark of its process (`holderOf`); null when it does not name one. */
-  holder: string | null;
-  /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
-  pollEnd: boolean;
-}
+export type WorkerRecord = ReturnType<typeof toWorker>;
 
 interface WorkerRow {
   environment_id: string;
@@ -126,7 +103,7 @@ export async function forgetWorker(
     AND transport = 'stream' AND registered_at = ${registeredAt}`);
 }
 
-function toWorker(row: WorkerRow): WorkerRecord {
+function toWorker(row: WorkerRow) {
   return {
     environmentId: row.environment_id,
     id: row.id,
@@ -140,11 +117,16 @@ function toWorker(row: WorkerRow): WorkerRecord {
     activeJobs: row.active_jobs,
     registeredAt: row.registered_at,
     lastHeartbeatAt: row.last_heartbeat_at,
+    /** It understands jobs of runs that are compensating. */
     compensates: row.compensates === 1,
+    /** By how much its clock was ahead of the server's when it registered, if that was too much. */
     clockOffMs: row.clock_off_ms,
+    /** By function, what tells the definition that it serves from others; null when it does not say. */
     definitionHashes:
       row.definition_hashes === null ? null : (JSON.parse(row.definition_hashes) as Record<string, string>),
+    /** The mark of its process (`holderOf`); null when it does not name one. */
     holder: row.holder,
+    /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
     pollEnd: row.poll_end === 1,
   };
 }

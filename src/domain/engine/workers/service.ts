@@ -1,9 +1,7 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { pollJobsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
 import type { PollRequest } from "../dispatch/queues.ts";
@@ -28,14 +26,11 @@ import { watchWorkers } from "./watch.ts";
 
 export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
 
-export interface WorkersDeps {
-  store: Store;
+export interface WorkersDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  clock: Clock;
   dispatcher: Dispatcher;
   definitions: Pick<DefinitionsCache, "known" | "current">;
   runs: Runs;
-  log: Log;
   leaseMs: number;
   /** How long workers on streams have to finish their jobs when the server stops. */
   drainMs: number;
@@ -46,7 +41,6 @@ export interface WorkersDeps {
   holdMs: number;
   /** `SVC_CAPACITY_ADMISSION`: without it there is no report with status `progress`. */
   admission: boolean;
-  metrics: Metrics;
   serving: ConnectedWorkers;
   /** Tells the other nodes that a worker of the environment registered; a hint that may be lost. */
   publishRegistered: (environmentId: string) => void;
@@ -107,7 +101,6 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const registry = new WorkerRegistry({ ...deps, frames, disconnects });
   const reports = new WorkerReports(deps);
   const absences = new Absences({ ...deps, giveBackLeases: deps.back.giveBackLeases });
-
   const assigned = (worker: WorkerRecord, jobs: readonly Job[]) => assignedJobs(worker, jobs, clock.now());
 
   const streams = openWorkerStreams({

@@ -1,23 +1,14 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax, workerSilenceMsMax } from "../../../kit/limits.ts";
-import type { Counter, Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Counter } from "../../../kit/metrics.ts";
+import type { Basics } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
 /**
  * Metrics of workers. Answers the counter of disconnects: only the node that deletes a worker's row counts
  * it.
  */
-export function watchWorkers({
-  store,
-  clock,
-  metrics,
-}: {
-  store: Store;
-  clock: Clock;
-  metrics: Metrics;
-}): Counter {
+export function watchWorkers({ store, clock, metrics }: Basics<"store" | "clock" | "metrics">): Counter {
   const connected = metrics.gauge({
     name: "svc_workers_connected",
     help: "Workers of the whole installation that were heard of in the last 90 seconds.",

@@ -1,8 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
 import { parsePattern, readFilter } from "../../realtime/pubsub/rules.ts";
@@ -33,10 +33,7 @@ export interface EndpointChange {
   change: "created" | "updated" | "deleted" | "moved";
 }
 
-export interface EndpointsDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface EndpointsDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   past: Pick<Past, "head" | "at">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;

@@ -1,8 +1,6 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import { countAllLetters } from "./letter-rows.ts";
 import { countsByStatus } from "./rows.ts";
 import { endpointStatuses } from "./rules.ts";
@@ -11,7 +9,7 @@ export type DeliveryMeters = ReturnType<typeof openDeliveryMeters>;
 
 /** Metrics of outbound webhooks: calls by outcome, and what one query finds before they are read. */
 export function openDeliveryMeters(
-  { store, clock, metrics }: { store: Store; clock: Clock; metrics: Metrics },
+  { store, clock, metrics }: Basics<"store" | "clock" | "metrics">,
   senders: () => number,
 ) {
   const calls = metrics.counter({

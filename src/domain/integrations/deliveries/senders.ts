@@ -1,11 +1,9 @@
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import { sendersMax, sendersOfEnvironmentMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { leaseMsOf, SenderTurn, type TurnDeps } from "./turn.ts";
 
-export interface SendersDeps extends TurnDeps {
-  log: Log;
-  nodeId: string;
+export interface SendersDeps extends Basics<"log" | "nodeId">, TurnDeps {
   /** False while this node is not sure of the time: it would believe a lease to be over too early. */
   knowsTime: () => boolean;
   /** Asks for the next look within this time. */

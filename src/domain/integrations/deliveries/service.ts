@@ -1,11 +1,7 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
 import { type EndpointChange, openEndpoints } from "./endpoints.ts";
@@ -19,13 +15,9 @@ import { Senders } from "./senders.ts";
 export type { ShownEndpoint } from "./endpoints.ts";
 export type { LetterRow, ListedLetter } from "./letter-rows.ts";
 
-export interface WebhookEndpointsDeps extends Omit<SendDeps, "clock"> {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  metrics: Metrics;
-  nodeId: string;
+export interface WebhookEndpointsDeps
+  extends Basics<"store" | "clock" | "ids" | "log" | "metrics" | "nodeId">,
+    Omit<SendDeps, "clock"> {
   knowsTime: () => boolean;
   /** Asks for the next look within this time. */
   lookIn: (ms: number) => void;

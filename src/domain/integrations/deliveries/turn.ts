@@ -1,7 +1,7 @@
 import { backoff } from "../../../kit/backoff.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
@@ -23,9 +23,7 @@ import * as rows from "./rows.ts";
 import type { CallOutcome } from "./rules.ts";
 import { isNamed, type SendEvent, type Spared, wantedBy } from "./sender.ts";
 
-export interface TurnDeps {
-  store: Store;
-  clock: Clock;
+export interface TurnDeps extends Basics<"store" | "clock"> {
   ids: Pick<Ids, "chance">;
   keyring: Pick<Keyring, "unseal">;
   past: Pick<Past, "at" | "head">;

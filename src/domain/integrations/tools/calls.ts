@@ -1,14 +1,12 @@
 import { breather } from "../../../kit/breather.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { type CompiledSchema, compileInSteps, TooMuchToCheck } from "../../../kit/json-schema/json-schema.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { type CallOutward, readJson, TransportFailure } from "../../../kit/outward-call.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Breakers } from "../../engine/breakers/service.ts";
 import {
@@ -23,10 +21,7 @@ import { placeOf } from "./registry.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export interface ToolCallsDeps {
-  store: Store;
-  clock: Clock;
-  metrics: Metrics;
+export interface ToolCallsDeps extends Basics<"store" | "clock" | "metrics"> {
   keyring: Pick<Keyring, "unseal">;
   breakers: Breakers;
   call: CallOutward;

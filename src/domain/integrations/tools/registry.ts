@@ -1,19 +1,15 @@
 import { type Breathe, breather } from "../../../kit/breather.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schema.ts";
 import { pageOf, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import { agentSecretBytes, agentsMax, toolPageMax, toolsBytesMax, toolsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export interface RegistryDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface RegistryDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "seal" | "writeSealed">;
   /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;

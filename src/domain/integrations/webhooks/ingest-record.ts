@@ -1,9 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Counter, Family } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Arrival } from "../../log/events/arrival.ts";
 import type { WebhookContent } from "./content.ts";
 import type { HeldSource } from "./held-sources.ts";
@@ -44,10 +43,7 @@ export interface Ingested {
   traceparent?: string | undefined;
 }
 
-export interface RecordDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface RecordDeps extends Basics<"store" | "clock" | "log"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Called after the commit, for subscribers of frames. */
   announce: (change: SourceChange) => void;

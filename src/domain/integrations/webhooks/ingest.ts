@@ -1,10 +1,8 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import { storedKey } from "../../../kit/idempotency-key.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
-import type { StoreReader } from "../../../store/store.ts";
+import type { Basics, StoreReader } from "../../../store/store.ts";
 import type { Events } from "../../log/events/service.ts";
 import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
@@ -18,9 +16,7 @@ import { dedupIdOf, uncovered, verify } from "./verify.ts";
 
 export type { Received } from "./ingest-record.ts";
 
-export interface IngestDeps extends RecordDeps {
-  ids: Ids;
-  metrics: Metrics;
+export interface IngestDeps extends Basics<"ids" | "metrics">, RecordDeps {
   held: Pick<TtlCache<HeldSource>, "get" | "forget">;
   events: Pick<Events, "emit">;
   /** Requests a second that one source takes at this node; 0 for any number. */

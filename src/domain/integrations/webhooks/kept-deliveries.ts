@@ -1,10 +1,9 @@
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../log/events/service.ts";
 import { bodyOf, storedDataOf } from "./content.ts";
@@ -18,10 +17,7 @@ import { verify } from "./verify.ts";
 
 export type { DeliveryRow } from "./rows.ts";
 
-export interface KeptDeliveriesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface KeptDeliveriesDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "unseal">;
   events: Pick<Events, "emit">;
   keptMs: number;

@@ -1,8 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../log/events/service.ts";
 import { openHeldSources } from "./held-sources.ts";
@@ -15,12 +11,7 @@ import { openTrial } from "./trial.ts";
 export type { Received } from "./ingest.ts";
 export type { DeliveryRow } from "./kept-deliveries.ts";
 
-export interface WebhooksDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  metrics: Metrics;
+export interface WebhooksDeps extends Basics<"store" | "clock" | "ids" | "log" | "metrics"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   events: Pick<Events, "emit">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;

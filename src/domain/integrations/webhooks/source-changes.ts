@@ -1,7 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import { configIn, placeOf } from "./held-sources.ts";
 import * as rows from "./rows.ts";
@@ -22,10 +21,7 @@ export interface SourceChange {
   change: "created" | "updated" | "deleted" | "received";
 }
 
-export interface WebhookSourcesDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface WebhookSourcesDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Of secrets that are rotated without one. */

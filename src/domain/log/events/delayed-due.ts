@@ -1,11 +1,8 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import { roundRobin, workOn } from "../../../kit/round-robin.ts";
 import type { Starter } from "../../../kit/starter.ts";
-import type { Watch } from "../../../kit/watch.ts";
 import { whenDue } from "../../../kit/when-due.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedAgainMs, delayedSliceMax } from "./limits.ts";
 import type { EventDraft } from "./rules.ts";
@@ -23,11 +20,7 @@ export interface RefusedEvent {
   error: Fault;
 }
 
-export interface DueDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  watch: Watch;
+export interface DueDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   events: Pick<Events, "emit">;
   /** Whether the node's clock can be trusted: without that it emits nothing. */
   knowsTime: () => boolean;

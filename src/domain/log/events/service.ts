@@ -26,32 +26,11 @@ export type { EmitOrigin, Emitted };
 /** Source is `invoke` unless it says otherwise. */
 export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
 
-export interface Events {
-  /**
-   * Commits the events in order, all or none of them; resolves when they are durable. A repeated idempotency
-   * key answers the first, a key that names something else refuses them all, `already_exists`.
-   */
-  emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
-  /** Throws what the schema of its name has against the event, and writes nothing. */
-  check(draft: EventDraft, origin: EmitOrigin): Promise<void>;
-  /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
-  emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
-  /**
-   * Logs one event named by the function and starts exactly one run of it; no event triggers are matched.
-   * `not_found` for an unknown function, `failed_precondition` for an archived one and for one that a run may
-   * not invoke; a paused one's run waits. `already_exists` for an idempotency key that an emit or another
-   * function has used.
-   */
-  invoke(draft: InvokeDraft, origin: InvokeOrigin): Promise<Emitted>;
-  /** Resolves once nothing is on its way to the store. */
-  drain(): Promise<void>;
-  /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
-  purgeOnce(write: Store["write"]): Promise<void>;
-}
+export type Events = ReturnType<typeof openEvents>;
 
 export type EventsDeps = EmitQueueDeps;
 
-export function openEvents(deps: EventsDeps): Events {
+export function openEvents(deps: EventsDeps) {
   const { store, clock, ids, definitions } = deps;
   const provenanceOf = openProvenance({ store, clock });
   const triggering = openTriggering({ clock, definitions });
@@ -96,13 +75,18 @@ export function openEvents(deps: EventsDeps): Events {
   };
 
   return {
-    async emit(drafts, origin) {
+    /**
+     * Commits the events in order, all or none of them; resolves when they are durable. A repeated
+     * idempotency key answers the first, a key that names something else refuses them all, `already_exists`.
+     */
+    async emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]> {
       if (drafts.length === 0) return [];
       const known = proven(origin);
       return submit(known instanceof Promise ? await known : known, drafts);
     },
 
-    async check(draft, origin) {
+    /** Throws what the schema of its name has against the event, and writes nothing. */
+    async check(draft: EventDraft, origin: EmitOrigin) {
       // No flush checks afterwards whether the definitions in memory are old.
       await definitions.current(origin.environmentId);
       const own = { origin, drafts: [draft], target: undefined, undelayed: false };
@@ -113,15 +97,22 @@ export function openEvents(deps: EventsDeps): Events {
       });
     },
 
-    async emitUndelayed(draft, origin) {
+    /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
+    async emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted> {
       const [emitted] = await submit(await proven(origin), [draft], { undelayed: true });
       return emitted!;
     },
 
+    /**
+     * Logs one event named by the function and starts exactly one run of it; no event triggers are matched.
+     * `not_found` for an unknown function, `failed_precondition` for an archived one and for one that a run
+     * may not invoke; a paused one's run waits. `already_exists` for an idempotency key that an emit or
+     * another function has used.
+     */
     async invoke(
-      { functionId, parent, anyFunction = false, ...payload },
-      { source = "invoke", environmentId, runId, traceparent },
-    ) {
+      { functionId, parent, anyFunction = false, ...payload }: InvokeDraft,
+      { source = "invoke", environmentId, runId, traceparent }: InvokeOrigin,
+    ): Promise<Emitted> {
       const origin = await proven({ environmentId, source, runId, traceparent }, parent?.stepId);
       const draft = { ...payload, name: functionId, version: 1, metadataValue: null };
       const [emitted] = await submit(origin, [draft], {
@@ -130,9 +121,11 @@ export function openEvents(deps: EventsDeps): Events {
       return emitted!;
     },
 
+    /** Resolves once nothing is on its way to the store. */
     drain: queue.drain,
 
-    async purgeOnce(write) {
+    /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
+    async purgeOnce(write: Store["write"]) {
       const before = clock.now() - idempotencyKeptMs;
       while ((await write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
     },

@@ -121,18 +121,9 @@ async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Pr
 }
 
 /** Looks of one list: what is few is found out once, and only when it is asked for. */
-export interface EventLook {
-  looksMax: number;
-  /**
-   * Events that match, as the anchor orders them. `last` is the last one looked at, when there may be more behind
-   * `looksMax` of them.
-   */
-  keys(anchor: PageAnchor, limit: number): Promise<{ keys: EventKey[]; last: Cursor | undefined }>;
-  /** How many match, and whether more may. */
-  count(): Promise<{ count: number; isCut: boolean }>;
-}
+export type EventLook = ReturnType<typeof openLook>;
 
-export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter): EventLook {
+export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter) {
   const named = namedBy(filter.search);
   const looksOf = (most: number) => looksWithin(most, filter.search, filter.name);
   const looksMax = looksOf(namesScanCap);
@@ -143,7 +134,11 @@ export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter)
   };
   return {
     looksMax,
-    async keys(anchor, limit) {
+    /**
+     * Events that match, as the anchor orders them. `last` is the last one looked at, when there may be more
+     * behind `looksMax` of them.
+     */
+    async keys(anchor: PageAnchor, limit: number): Promise<{ keys: EventKey[]; last: Cursor | undefined }> {
       const order = orderBy(anchor);
       if (named)
         return { keys: await store.all(among(ofId(filter, named), filter, order, limit)), last: undefined };
@@ -162,7 +157,8 @@ export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter)
       return { keys: await store.all(among(source, filter, order, limit)), last: undefined };
     },
 
-    async count() {
+    /** How many match, and whether more may. */
+    async count(): Promise<{ count: number; isCut: boolean }> {
       const order = orderBy(undefined);
       const most = looksOf(countCap + 1);
       const source = named ? ofId(filter, named) : windowOf(filter, order, most);

@@ -43,19 +43,12 @@ export interface EventNames {
   scan_cap: number;
 }
 
-export interface EventLog {
-  list(environmentId: string, query: ListEventsQuery): Promise<EventsPage>;
-  names(
-    environmentId: string,
-    query: Pick<ListEventsQuery, "source" | "since" | "until">,
-  ): Promise<EventNames>;
-  get(environmentId: string, id: string): Promise<rows.LoggedEvent>;
-}
+export type EventLog = ReturnType<typeof openEventLog>;
 
 /** Reads of an environment's log; it is written by the flush of `events`. */
-export function openEventLog(store: Store): EventLog {
+export function openEventLog(store: Store) {
   return {
-    async list(environmentId, query) {
+    async list(environmentId: string, query: ListEventsQuery): Promise<EventsPage> {
       if (query.cursor !== undefined && query.before !== undefined)
         throw invalid("cursor", "mutually exclusive with before");
       const filter = readFilter(environmentId, query);
@@ -70,7 +63,10 @@ export function openEventLog(store: Store): EventLog {
       return { ...page, limit, approxTotal: total.count, approxTotalCapped: total.isCut };
     },
 
-    async names(environmentId, query) {
+    async names(
+      environmentId: string,
+      query: Pick<ListEventsQuery, "source" | "since" | "until">,
+    ): Promise<EventNames> {
       const { names, matched, isCut } = await rows.countNames(store, readFilter(environmentId, query));
       return {
         names: names.slice(0, rows.namesMax),
@@ -80,7 +76,7 @@ export function openEventLog(store: Store): EventLog {
       };
     },
 
-    async get(environmentId, id) {
+    async get(environmentId: string, id: string): Promise<rows.LoggedEvent> {
       const event = await rows.getEvent(store, environmentId, id);
       if (!event) throw missing("event", id);
       return event;

@@ -21,22 +21,13 @@ export interface Upcasted {
 }
 
 /** The versions of a name with what each says of the one before it. */
-export interface UpcastChain {
-  has(version: number): boolean;
-  /** The latest version. */
-  readonly latest: number;
-  /**
-   * Changes the data itself. A version that says nothing of the one before has its form. `failed_precondition`
-   * when a change fails, or the data grows too large.
-   */
-  apply(data: unknown, from: number, to: number): Promise<Upcasted>;
-}
+export type UpcastChain = ReturnType<typeof upcastChain>;
 
 /** `rows` are those of one name, by version. */
 export function upcastChain(
   rows: readonly SchemaRow[],
   { clock, environmentId }: { clock: Pick<Clock, "elapsed" | "sleep">; environmentId: string },
-): UpcastChain {
+) {
   const read = new Map<number, Upcast | undefined>();
   const breathe = breather(clock, environmentId);
   const upcastAt = ({ version, schema_json }: SchemaRow): Upcast | undefined => {
@@ -45,9 +36,14 @@ export function upcastChain(
   };
 
   return {
-    has: (version) => rows.some((row) => row.version === version),
+    has: (version: number) => rows.some((row) => row.version === version),
+    /** The latest version. */
     latest: rows.at(-1)?.version ?? 0,
-    async apply(data, from, to) {
+    /**
+     * Changes the data itself. A version that says nothing of the one before has its form.
+     * `failed_precondition` when a change fails, or the data grows too large.
+     */
+    async apply(data: unknown, from: number, to: number): Promise<Upcasted> {
       const budget = new CelBudget(upcastItemsMax);
       const steps: UpcastStep[] = [];
       let changed = data;

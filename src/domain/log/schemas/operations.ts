@@ -29,7 +29,10 @@ const head = {
   created_at: instant,
 };
 const SchemaHeadShape = Type.Object(head);
-const SchemaShape = Type.Object({ ...head, schema: Type.Unknown({ description: "The JSON Schema." }) });
+export const SchemaShape = Type.Object({
+  ...head,
+  schema: Type.Unknown({ description: "The JSON Schema." }),
+});
 
 const Register = Type.Object({
   event_name: eventName,
@@ -51,6 +54,19 @@ export const schemasOperations = (schemas: Schemas): Operation[] => [
 const byVersion = Type.Object({
   event_name: eventName,
   version: Type.Optional(described(whole, "Version of the event's schema; the latest when left out.")),
+});
+
+export const UpcastShape = Type.Object({
+  success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
+  data: Type.Unknown({ description: "The payload of `toVersion`." }),
+  steps_applied: Type.Array(
+    Type.Object({
+      from_version: described(whole, "Version before the step."),
+      to_version: described(whole, "Version after the step."),
+      description: described(text, "What the step changes."),
+    }),
+    { description: "One for each version in between." },
+  ),
 });
 
 const registryOperations = (schemas: Schemas): Operation[] => [
@@ -165,18 +181,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
       data: Type.Optional(Type.Unknown({ description: "A payload of `fromVersion`." })),
     }),
     about: ({ eventName: name }: { eventName: string }) => aboutName(name),
-    output: Type.Object({
-      success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
-      data: Type.Unknown({ description: "The payload of `toVersion`." }),
-      steps_applied: Type.Array(
-        Type.Object({
-          from_version: described(whole, "Version before the step."),
-          to_version: described(whole, "Version after the step."),
-          description: described(text, "What the step changes."),
-        }),
-        { description: "One for each version in between." },
-      ),
-    }),
+    output: UpcastShape,
     rest: {
       route: "POST /api/v1/events/upcast",
       encode: (upcasted: Upcasted) => ({ status: 200, body: upcastedJson(upcasted) }),
@@ -203,7 +208,7 @@ const ModeShape = Type.Object({
 });
 const encodeMode = (mode: string) => ({ status: 200, body: { mode } });
 
-const CheckShape = Type.Object({
+export const CheckShape = Type.Object({
   mode: described(Mode, "`enforce` (refuses), `warn` (writes and marks) or `off`."),
   traffic_window_hours: described(whole, "Events of so many hours were counted."),
   total_schemas: described(whole, "How many schemas there are, also those left out."),

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { breather } from "../../../kit/breather.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schema.ts";
 import { pageSize } from "../../../kit/page.ts";
 import { requirePayload, storedJson } from "../../../kit/payload-json.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { type UpcastChain, type Upcasted, upcastChain } from "./chain.ts";
 import { checkEnforcement, type Enforcement } from "./enforcement.ts";
 import {
@@ -80,9 +80,7 @@ export type SchemaChange = { environmentId: string } & (
   | { change: "enforcement"; mode: SchemaMode }
 );
 
-export interface SchemasDeps {
-  store: Store;
-  clock: Clock;
+export interface SchemasDeps extends Basics<"store" | "clock"> {
   /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Tells every flush of the environment that what it was decided by is old. Locks the environment's head. */

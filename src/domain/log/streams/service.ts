@@ -1,9 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Session, Store } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { EventDraft } from "../events/rules.ts";
@@ -71,9 +70,7 @@ export interface Streams extends StreamReads {
   purgeOnce(write: LeaderWrite): Promise<void>;
 }
 
-export interface StreamsDeps extends StreamReadsDeps {
-  clock: Clock;
-  ids: Ids;
+export interface StreamsDeps extends Basics<"clock" | "ids">, StreamReadsDeps {
   events: Pick<Events, "emit">;
   /**
    * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.

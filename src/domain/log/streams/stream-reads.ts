@@ -1,11 +1,10 @@
 import { boundedPageOf, looksMax } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import { pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { Runs } from "../../engine/runs/service.ts";
 import * as rows from "./rows.ts";
@@ -109,9 +108,7 @@ export interface StreamReads {
   ofRun(environmentId: string, runId: string): Promise<string[]>;
 }
 
-export interface StreamReadsDeps {
-  store: Store;
-  log: Log;
+export interface StreamReadsDeps extends Basics<"store" | "log"> {
   runs: Pick<Runs, "get" | "ofEvents">;
 }
 

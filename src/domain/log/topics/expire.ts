@@ -1,15 +1,10 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { expireSlicesMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { FloorGuard } from "../../record/retention/service.ts";
 import { environmentsWithTopics, expireMessages, oldestMessages } from "./rows.ts";
 
-export interface ExpiryDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface ExpiryDeps extends Basics<"store" | "clock" | "log"> {
   /** In milliseconds; 0 keeps them for ever. */
   keptMs: number;
   /** Guards of those that read topics before the end, such as consumer groups. */

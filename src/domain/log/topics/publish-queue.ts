@@ -1,10 +1,7 @@
-import type { Clock } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { claimKeys, contended, lostKeys } from "../../../kit/key-claims.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
+import { type Basics, isMarked, isOfItem, isStuck } from "../../../store/store.ts";
 import type { Feeds } from "../log/feed.ts";
 import { answersOf, type PreparedMessage, type Published, usedKeys } from "./answers.ts";
 import { type NewMessage, type PublishedRow, publishFlush, useOf } from "./flush.ts";
@@ -16,12 +13,8 @@ import type { PublishDraft } from "./rules.ts";
 const publishFlushMax = 512;
 const publishPaceMs = 4;
 
-export interface PublishQueueDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface PublishQueueDeps extends Basics<"store" | "clock" | "ids" | "watch"> {
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
-  watch: Watch;
   /** Called after the commit for each message of which the caller named the run that publishes it. */
   onPublished?: (environmentId: string, runId: string, topic: string) => void;
 }

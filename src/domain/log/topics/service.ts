@@ -29,39 +29,31 @@ export interface TopicStats extends TopicInfo {
   lag: number;
 }
 
-export interface Topics {
-  /**
-   * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key
-   * answers the first, a key that names something else refuses them all, `already_exists`.
-   */
-  publish(
-    drafts: readonly PublishDraft[],
-    origin: { environmentId: string; runId?: string | undefined },
-  ): Promise<Published[]>;
-  /** Topics that have messages, by name. */
-  list(
-    environmentId: string,
-    page: { limit: number | undefined; cursor: string | undefined },
-  ): Promise<{ topics: TopicInfo[]; nextCursor: string | undefined }>;
-  /** `not_found` when no message of the topic is kept. */
-  get(environmentId: string, topic: string): Promise<TopicStats>;
-  /** Resolves once nothing is on its way to the store. */
-  drain(): Promise<void>;
-}
+export type Topics = ReturnType<typeof openTopics>;
 
 export interface TopicsDeps extends PublishQueueDeps {
   consumersOf: ConsumersOf;
 }
 
-export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
+export function openTopics({ consumersOf, ...deps }: TopicsDeps) {
   const { store } = deps;
   const queue = openPublishQueue(deps);
 
   return {
-    publish: async (drafts, { environmentId, runId }) =>
-      drafts.length === 0 ? [] : queue.submit({ environmentId, runId, drafts }),
+    /**
+     * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key
+     * answers the first, a key that names something else refuses them all, `already_exists`.
+     */
+    publish: async (
+      drafts: readonly PublishDraft[],
+      { environmentId, runId }: { environmentId: string; runId?: string | undefined },
+    ) => (drafts.length === 0 ? [] : queue.submit({ environmentId, runId, drafts })),
 
-    async list(environmentId, { limit = 0, cursor }) {
+    /** Topics that have messages, by name. */
+    async list(
+      environmentId: string,
+      { limit = 0, cursor }: { limit: number | undefined; cursor: string | undefined },
+    ): Promise<{ topics: TopicInfo[]; nextCursor: string | undefined }> {
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;
       const after = cursor ? readNameCursor("cursor", cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
@@ -73,7 +65,8 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
       return { topics, nextCursor };
     },
 
-    async get(environmentId, text) {
+    /** `not_found` when no message of the topic is kept. */
+    async get(environmentId: string, text: string): Promise<TopicStats> {
       const name = topicName(text);
       requireEventName("topic", name);
       const topic = await getTopic(store, environmentId, name);
@@ -84,6 +77,7 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
       return { ...topic, consumerCount: membersOf(consumers), lag };
     },
 
+    /** Resolves once nothing is on its way to the store. */
     drain: queue.drain,
   };
 }

@@ -1,10 +1,9 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { flushQueue } from "../../../kit/flush-queue.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import { isOfItem, type Session, type Store } from "../../../store/store.ts";
+import { type Basics, isOfItem, type Session } from "../../../store/store.ts";
 import type { AckMode, GroupKey } from "./rows.ts";
 
 export type AckVerdict = "ack" | "nak" | "term";
@@ -42,23 +41,9 @@ export interface GroupChange {
   dueAt?: Instant;
 }
 
-export interface Acks {
-  /**
-   * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
-   * it.
-   */
-  ack(said: Ack): Promise<void>;
-  /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
-  sent(held: HeldDelivery): Promise<void>;
-  /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
-  unsent(held: HeldDelivery): Promise<void>;
-  drain(): Promise<void>;
-}
+export type Acks = ReturnType<typeof openAcks>;
 
-export interface AcksDeps {
-  store: Store;
-  clock: Clock;
-  watch: Watch;
+export interface AcksDeps extends Basics<"store" | "clock" | "watch"> {
   onChanged: (changes: readonly GroupChange[]) => void;
 }
 
@@ -174,7 +159,7 @@ function decideAck(ack: Ack, { target, row, changes, now }: AckDecision): ItemOu
  * their keys, so that two nodes cannot deadlock, then decides every item, then writes all changes in two
  * statements.
  */
-export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
+export function openAcks({ store, clock, watch, onChanged }: AcksDeps) {
   const queue = flushQueue<AckItem, void>({
     name: "groups.settle",
     clock,
@@ -190,9 +175,15 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
   });
 
   return {
-    ack: (said) => queue.submit({ said }),
-    sent: (held) => queue.submit({ sent: held }),
-    unsent: (held) => queue.submit({ unsent: held }),
+    /**
+     * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
+     * it.
+     */
+    ack: (said: Ack) => queue.submit({ said }),
+    /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
+    sent: (held: HeldDelivery) => queue.submit({ sent: held }),
+    /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
+    unsent: (held: HeldDelivery) => queue.submit({ unsent: held }),
     drain: queue.drain,
   };
 }

@@ -1,7 +1,6 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Following } from "../../log/log/feed.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { Acks } from "./ack.ts";
@@ -36,10 +35,7 @@ import { type GroupRow, getGroup } from "./rows.ts";
  *     monotonic clock of this process. Other nodes remove silent members by `seen_at` and their own clocks.
  */
 
-export interface GroupReaderDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface GroupReaderDeps extends Basics<"store" | "clock" | "log"> {
   source: Source;
   acks: Pick<Acks, "sent" | "unsent">;
   /** False while this node is not sure of the time: a claim would hold deliveries until a wrong time. */

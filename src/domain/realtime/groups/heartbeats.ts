@@ -1,7 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { GroupChange } from "./ack.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { groupKeptMs, groupSilenceMs, groupSliceMax } from "./limits.ts";
@@ -15,10 +14,7 @@ import {
   silentMembers,
 } from "./member-rows.ts";
 
-export interface HeartbeatsDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface HeartbeatsDeps extends Basics<"store" | "clock" | "log"> {
   onChanged: (changes: readonly GroupChange[]) => void;
   knowsTime: () => boolean;
 }

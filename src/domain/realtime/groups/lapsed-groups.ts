@@ -1,16 +1,10 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Session } from "../../../store/store.ts";
 import { deleteGroup, environmentsWithLapsed, holdGroup, type LapsedGroup, lapsedGroups } from "./rows.ts";
 
 const lapsedAtOnce = 100;
 
-export interface LapsedGroupsDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-}
+export type LapsedGroupsDeps = Basics<"store" | "clock" | "log">;
 
 /** Deletes groups that subscriptions made and that have had no member for `groupKeptMs`. */
 export async function forgetLapsed(deps: LapsedGroupsDeps, write: LeaderWrite): Promise<void> {

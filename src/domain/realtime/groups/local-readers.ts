@@ -1,8 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
 import type { Acks, GroupChange } from "./ack.ts";
 import { GroupReader } from "./group-reader.ts";
@@ -11,11 +8,7 @@ import type { GroupMember } from "./member.ts";
 import { removeMember } from "./member-rows.ts";
 import { type GroupRow, groupsNow } from "./rows.ts";
 
-export interface LocalReadersDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  watch: Watch;
+export interface LocalReadersDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   sources: Sources;
   acks: Pick<Acks, "sent" | "unsent">;
   /** Tells every node of groups in which something is due. */

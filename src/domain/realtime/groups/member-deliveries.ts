@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import type { Acks } from "./ack.ts";
 import type { ClaimedDelivery, MemberSeat } from "./claim.ts";
@@ -16,9 +15,7 @@ export interface DeliveredGroup {
   look(): void;
 }
 
-export interface MemberDeliveriesDeps {
-  clock: Clock;
-  log: Log;
+export interface MemberDeliveriesDeps extends Basics<"clock" | "log"> {
   acks: Pick<Acks, "sent" | "unsent">;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { GroupChange } from "./ack.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { dismissSilent, keepGroups, sendHeartbeats } from "./heartbeats.ts";
@@ -26,34 +24,21 @@ export interface JoinedMember {
  * The members of consumer groups at this node: joining, heartbeats, and removal of silent members of any
  * node.
  */
-export interface GroupMembership {
-  /** The caller must have permitted the pattern of `group` as it is given here. */
-  join(
-    group: GroupRow,
-    who: { consumerId: string; clientId: string },
-    subscriber: GroupSubscriber,
-  ): Promise<JoinedMember>;
-  /** There may be room in these groups, or something due. */
-  noteChanges(changes: readonly GroupChange[]): void;
-  /** Takes up a change of the group, when it has members here. */
-  lookAt(key: GroupKey): Promise<void>;
-  /** Takes up changes of every group that has members here. */
-  refreshOnce(): Promise<void>;
-  lookOnce(): Promise<{ againInMs?: number }>;
-  settled(): Promise<void>;
-}
+export type GroupMembership = ReturnType<typeof openGroupMembership>;
 
-export interface GroupMembershipDeps extends LocalReadersDeps {
-  ids: Ids;
-  nodeId: string;
-}
+export type GroupMembershipDeps = Basics<"ids" | "nodeId"> & LocalReadersDeps;
 
-export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership {
+export function openGroupMembership(deps: GroupMembershipDeps) {
   const { store, clock } = deps;
   const readers = new LocalReaders(deps);
 
   return {
-    async join(group, who, subscriber) {
+    /** The caller must have permitted the pattern of `group` as it is given here. */
+    async join(
+      group: GroupRow,
+      who: { consumerId: string; clientId: string },
+      subscriber: GroupSubscriber,
+    ): Promise<JoinedMember> {
       // Read the monotonic clock first, so that the member is never taken for fresher than other nodes see
       // it.
       const began = clock.elapsed();
@@ -75,7 +60,8 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
       return { group, id: row.id, stop: () => readers.leave(reader, member) };
     },
 
-    noteChanges(changes) {
+    /** There may be room in these groups, or something due. */
+    noteChanges(changes: readonly GroupChange[]) {
       for (const { groupId, dueAt } of changes) {
         const reader = readers.find(groupId);
         if (dueAt === undefined) reader?.look();
@@ -83,15 +69,17 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
       }
     },
 
-    lookAt({ environment_id, namespace, name }) {
+    /** Takes up a change of the group, when it has members here. */
+    lookAt({ environment_id, namespace, name }: GroupKey) {
       const isMeant = ({ group }: GroupReader) =>
         group.environment_id === environment_id && group.namespace === namespace && group.name === name;
       return readers.refresh(readers.all().filter(isMeant));
     },
 
+    /** Takes up changes of every group that has members here. */
     refreshOnce: () => readers.refresh(readers.all()),
 
-    async lookOnce() {
+    async lookOnce(): Promise<{ againInMs?: number }> {
       await sendHeartbeats(deps, readers.members());
       await keepGroups(deps, readers.all());
       const isOver = !deps.knowsTime() || (await dismissSilent(deps));
@@ -104,7 +92,7 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
 }
 
 function memberRowOf(
-  { ids, nodeId, clock }: { ids: Ids; nodeId: string; clock: Clock },
+  { ids, nodeId, clock }: Basics<"clock" | "ids" | "nodeId">,
   group: GroupRow,
   { consumerId, clientId }: { consumerId: string; clientId: string },
 ): MemberRow {

@@ -20,14 +20,7 @@ export interface ChangingCall {
  * Tells subscribers that a list is another now; called after the commit. No call waits or throws. While no node has a
  * subscriber to such frames, a call costs one look into a map.
  */
-export interface ListChanges {
-  ofEnvironment(environmentId: string, list: EnvironmentList): void;
-  /** Of the platform itself where the org is the platform's. */
-  ofOrg(orgId: string, list: OrgList): void;
-  ofPlatform(list: PlatformList): void;
-  /** Tells of the lists that the operation changes. */
-  observe(call: ChangingCall): void;
-}
+export type ListChanges = ReturnType<typeof openListChanges>;
 
 /** Where frames of changed lists are sent and heard, apart from other frames: of an environment or of an org. */
 const placeOf = (id: string): string => `changed-${id}`;
@@ -42,7 +35,7 @@ interface ListChangesDeps {
 }
 
 /** `system.changed.{list}` and `system.platform.{list}`: each list of a place at most once a pace. */
-export function openListChanges({ clock, frames }: ListChangesDeps): ListChanges {
+export function openListChanges({ clock, frames }: ListChangesDeps) {
   const note = pacedAtOnce<{ place: string; namespace: "changed" | "platform"; list: string }>({
     ...{ clock, everyMs: movedFrameMs, itemsMax: movedThingsMax },
     tell: ({ place, namespace, list }) =>
@@ -53,14 +46,16 @@ export function openListChanges({ clock, frames }: ListChangesDeps): ListChanges
     const place = placeOf(id);
     if (frames.wants("changes", place)) note(`${place}\n${list}`, { place, namespace, list });
   };
-  const changes: ListChanges = {
-    ofEnvironment: (environmentId, list) => tell(environmentId, "changed", list),
-    ofOrg(orgId, list) {
+  const changes = {
+    ofEnvironment: (environmentId: string, list: EnvironmentList) => tell(environmentId, "changed", list),
+    /** Of the platform itself where the org is the platform's. */
+    ofOrg(orgId: string, list: OrgList) {
       if (orgId === platformOrgId) changes.ofPlatform(list);
       else tell(orgId, "changed", list);
     },
-    ofPlatform: (list) => tell(platformOrgId, "platform", list),
-    observe({ operation, caller, environmentId, input }) {
+    ofPlatform: (list: PlatformList) => tell(platformOrgId, "platform", list),
+    /** Tells of the lists that the operation changes. */
+    observe({ operation, caller, environmentId, input }: ChangingCall) {
       if (operation.reads || !frames.wants("changes")) return;
       const isForPlatform = caller.kind === "platform" && caller.impersonates !== true;
       const { environment = [], org = [], platform = [] } = changedBy(operation.name, isForPlatform);

@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { FrameTopic } from "./frame-things.ts";
 import {
   frameBytesMax,
@@ -35,38 +35,10 @@ export type FrameKind =
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
  * for one, and callers publish after their commit.
  */
-export interface Frames {
-  /**
-   * Never throws. Drops frames of an environment id that is no frame token, and of the platform's own
-   * streams.
-   */
-  publish(environmentId: string, topic: FrameTopic, payload: Record<string, unknown>): void;
-  /** The same with a payload that is JSON text, and the place that a subscription can resume behind. */
-  send(environmentId: string, frame: Frame & { topic: FrameTopic }): void;
-  /** Whether run frames of this environment, or of any, have readers on some node. */
-  wantsRuns(environmentId?: string): boolean;
-  /** The same of any kind. */
-  wants(kind: FrameKind, environmentId?: string): boolean;
-  /** Frames of one environment, for its readers on this node. */
-  listen(environmentId: string, listener: (frame: Frame) => void): Unlisten;
-  /**
-   * Resolves when the listeners of this node hear what any node publishes from now on; a bus that does not say
-   * so is waited for `frameListenMsMax`.
-   */
-  listening(): Promise<void>;
-  /** Counts a reader on this node that came, or went. */
-  want(kind: FrameKind, environmentId: string, wanted: boolean): void;
-  /**
-   * The tick of loop `pubsub.interest`: tells other nodes whose frames are read here, and forgets silent
-   * nodes.
-   */
-  publishInterestOnce(): Promise<void>;
-}
+export type Frames = ReturnType<typeof openFrames>;
 
-export interface FramesDeps {
+export interface FramesDeps extends Basics<"clock" | "log"> {
   bus: Bus;
-  clock: Clock;
-  log: Log;
   /** Id of this process: it ignores its own hints. */
   self: string;
 }
@@ -123,7 +95,7 @@ export const isFrameToken = (environmentId: string): boolean =>
   !/[.*>\s\p{Cc}]/u.test(environmentId) &&
   Buffer.byteLength(environmentId) <= frameEnvironmentBytesMax;
 
-export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
+export function openFrames({ bus, clock, log, self }: FramesDeps) {
   const listeners = new Map<string, Set<(frame: Frame) => void>>();
   const interest = Object.fromEntries(
     kinds.map((kind): [FrameKind, Interest] => [kind, { mine: new Map(), theirs: new Map() }]),
@@ -161,12 +133,17 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
           interest[kind].theirs.set(environmentId, until);
     });
 
-  const frames: Frames = {
-    publish(environmentId, topic, payload) {
+  const frames = {
+    /**
+     * Never throws. Drops frames of an environment id that is no frame token, and of the platform's own
+     * streams.
+     */
+    publish(environmentId: string, topic: FrameTopic, payload: Record<string, unknown>) {
       frames.send(environmentId, { topic, data: JSON.stringify(payload), at: clock.now() });
     },
 
-    send(environmentId, frame) {
+    /** The same with a payload that is JSON text, and the place that a subscription can resume behind. */
+    send(environmentId: string, frame: Frame & { topic: FrameTopic }) {
       if (!isFrameToken(environmentId) || frame.topic.startsWith("system.stream.svc:")) return;
       deliver(environmentId, frame);
       if (isAlone) return;
@@ -174,15 +151,18 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
         log.debug("frames.too_large", { environmentId, topic: frame.topic });
     },
 
-    wantsRuns: (environmentId) => frames.wants("runs", environmentId),
+    /** Whether run frames of this environment, or of any, have readers on some node. */
+    wantsRuns: (environmentId?: string) => frames.wants("runs", environmentId),
 
-    wants(kind, environmentId) {
+    /** The same of any kind. */
+    wants(kind: FrameKind, environmentId?: string): boolean {
       const { mine, theirs } = interest[kind];
       if (environmentId === undefined) return mine.size > 0 || theirs.size > 0;
       return mine.has(environmentId) || theirs.has(environmentId);
     },
 
-    listen(environmentId, listener) {
+    /** Frames of one environment, for its readers on this node. */
+    listen(environmentId: string, listener: (frame: Frame) => void): Unlisten {
       const others = listeners.get(environmentId);
       if (others) others.add(listener);
       else listeners.set(environmentId, new Set([listener]));
@@ -200,9 +180,14 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       };
     },
 
+    /**
+     * Resolves when the listeners of this node hear what any node publishes from now on; a bus that does not
+     * say so is waited for `frameListenMsMax`.
+     */
     listening: () => bus.listening(frameListenMsMax),
 
-    want(kind, environmentId, wanted) {
+    /** Counts a reader on this node that came, or went. */
+    want(kind: FrameKind, environmentId: string, wanted: boolean) {
       const { mine } = interest[kind];
       const count = (mine.get(environmentId) ?? 0) + (wanted ? 1 : -1);
       if (count > 0) mine.set(environmentId, count);
@@ -210,6 +195,10 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       if (wanted && count === 1 && !isAlone) publishInterest(kind, [environmentId]);
     },
 
+    /**
+     * The tick of loop `pubsub.interest`: tells other nodes whose frames are read here, and forgets silent
+     * nodes.
+     */
     async publishInterestOnce() {
       const now = clock.now();
       for (const kind of kinds) {

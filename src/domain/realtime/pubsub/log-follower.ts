@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, type FaultKind } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import { catchUp, deliveriesFound, newestOf } from "./catch-up.ts";
 import type { ChannelSubscription } from "./channel-subscription.ts";
 import type { Delivery } from "./delivery.ts";
@@ -8,9 +7,7 @@ import { type Effort, openEffort } from "./effort.ts";
 import { logNameOf } from "./shared-hubs.ts";
 import type { Source, Sources } from "./source.ts";
 
-export interface LogFollowerDeps {
-  clock: Clock;
-  log: Log;
+export interface LogFollowerDeps extends Basics<"clock" | "log"> {
   sources: Sources;
 }
 

@@ -19,11 +19,7 @@ export interface ChangedGroup {
 }
 
 /** Tells subscribers of frames, after the commit; none of it waits or throws. */
-export interface GroupAnnouncer {
-  changed(change: "created" | "updated" | "deleted", group: ChangedGroup): void;
-  /** Its members, its position or its deliveries are others now. */
-  moved(environmentId: string, groupId: string): void;
-}
+export type GroupAnnouncer = ReturnType<typeof groupFrames>;
 
 export interface GroupId {
   environmentId: string;
@@ -46,7 +42,7 @@ const pace = { everyMs: movedFrameMs, itemsMax: movedThingsMax };
 export function groupFrames(
   { clock, frames, log }: MovedFramesDeps & { log: Log },
   namesOf: (ids: readonly GroupId[]) => Promise<ChangedGroup[]>,
-): GroupAnnouncer {
+) {
   const publish = ({ environment_id, namespace, name }: ChangedGroup, change: string): void =>
     frames.publish(environment_id, `system.group.${namespace}.${name}.${change}`, {
       ...{ namespace, name, change },
@@ -62,8 +58,9 @@ export function groupFrames(
         .catch((error) => log.debug("groups.frame_failed", { error })),
   });
   return {
-    changed: (change, group) => publish(group, change),
-    moved(environmentId, groupId) {
+    changed: (change: "created" | "updated" | "deleted", group: ChangedGroup) => publish(group, change),
+    /** Its members, its position or its deliveries are others now. */
+    moved(environmentId: string, groupId: string) {
       if (frames.wants("groups", environmentId))
         note(`${environmentId}\n${groupId}`, { environmentId, groupId });
     },

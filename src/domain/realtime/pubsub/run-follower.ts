@@ -1,6 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import { runFramesAfter } from "./catch-up.ts";
 import type { LateMember } from "./channel.ts";
 import type { ChannelSubscription } from "./channel-subscription.ts";
@@ -9,11 +7,7 @@ import { frameSliceMax, replayMax } from "./limits.ts";
 import { endOfReading } from "./log-follower.ts";
 import { endsOf } from "./rows.ts";
 
-export interface RunFollowersDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-}
+export type RunFollowersDeps = Basics<"store" | "clock" | "log">;
 
 /**
  * Subscriptions to one run each, from a place in that run's history. Frames are hints and may be lost, so the

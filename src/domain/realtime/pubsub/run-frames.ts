@@ -1,6 +1,5 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
 import type { FrameTopic } from "./frame-things.ts";
 import type { Frames } from "./frames.ts";
@@ -69,10 +68,8 @@ export interface RunFrames {
   resumed(environmentId: string, runId: string): void;
 }
 
-export interface RunFramesDeps {
-  store: Store;
+export interface RunFramesDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "elapsed" | "sleep" | "after">;
-  log: Log;
   frames: Pick<Frames, "wantsRuns" | "send">;
 }
 

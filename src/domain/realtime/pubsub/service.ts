@@ -1,13 +1,11 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Broadcast, ChannelSpec, Member } from "./channel.ts";
 import { ChannelSubscription, type Subscription } from "./channel-subscription.ts";
 import type { Frames } from "./frames.ts";
 import { type JoinGroup, subscribeInGroup } from "./group-subscription.ts";
 import { followLog } from "./log-follower.ts";
-import { readSubscriptionOptions, type SubscribeInput, type SubscriptionOptions } from "./options.ts";
+import { readSubscriptionOptions, type SubscriptionOptions } from "./options.ts";
 import { isOfFrames, literalRun, subscriptionIdOf } from "./rules.ts";
 import { RunFollowers } from "./run-follower.ts";
 import { logNameOf, SharedHubs, type SharedHubsDeps } from "./shared-hubs.ts";
@@ -26,31 +24,9 @@ export interface SubscribeRequest {
   ordinal: number;
 }
 
-export interface PubSub {
-  /** Throws the refusal that names the pattern or the option. */
-  read(input: SubscribeInput): SubscriptionOptions;
-  /** Throws `permission_denied` for frames of the platform in an environment, and for others outside of any. */
-  specOf(request: SubscribeRequest): ChannelSpec;
-  /**
-   * Rejects when the start is above the log's end or has expired. Else the member is accepted, and then gets
-   * what it asked for of the past and everything that follows.
-   */
-  subscribe(
-    spec: ChannelSpec,
-    wanted: SubscriptionOptions,
-    broadcast: Broadcast,
-    member: Member,
-  ): Promise<Subscription>;
-  /** The tick of loop `pubsub.runs`: finds ends of followed runs that no frame told of. */
-  lookOnce(): Promise<void>;
-  /** Logs with subscribers on this node. */
-  size(): number;
-}
+export type PubSub = ReturnType<typeof openPubSub>;
 
-export interface PubSubDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface PubSubDeps extends Basics<"store" | "clock" | "log"> {
   sources: Sources;
   frames: Frames;
   joinGroup: JoinGroup;
@@ -72,7 +48,7 @@ function requirePlace(environmentId: string, { pattern }: SubscriptionOptions): 
   );
 }
 
-export function openPubSub(deps: PubSubDeps): PubSub {
+export function openPubSub(deps: PubSubDeps) {
   const { sources } = deps;
   const hubs = new SharedHubs(deps);
   const runs = new RunFollowers(deps);
@@ -95,9 +71,13 @@ export function openPubSub(deps: PubSubDeps): PubSub {
   }
 
   return {
+    /** Throws the refusal that names the pattern or the option. */
     read: readSubscriptionOptions,
 
-    specOf({ environmentId, wanted, ordinal }) {
+    /**
+     * Throws `permission_denied` for frames of the platform in an environment, and for others outside of any.
+     */
+    specOf({ environmentId, wanted, ordinal }: SubscribeRequest): ChannelSpec {
       requirePlace(environmentId, wanted);
       const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
       return {
@@ -110,7 +90,16 @@ export function openPubSub(deps: PubSubDeps): PubSub {
       };
     },
 
-    async subscribe(spec, wanted, broadcast, member) {
+    /**
+     * Rejects when the start is above the log's end or has expired. Else the member is accepted, and then
+     * gets what it asked for of the past and everything that follows.
+     */
+    async subscribe(
+      spec: ChannelSpec,
+      wanted: SubscriptionOptions,
+      broadcast: Broadcast,
+      member: Member,
+    ): Promise<Subscription> {
       const { group } = wanted;
       if (group !== undefined) return subscribeInGroup(deps, spec, { ...wanted, group }, member);
       const { after, epoch } = await startOf(spec, wanted);
@@ -131,8 +120,10 @@ export function openPubSub(deps: PubSubDeps): PubSub {
       return subscription;
     },
 
+    /** The tick of loop `pubsub.runs`: finds ends of followed runs that no frame told of. */
     lookOnce: () => runs.lookOnce(),
 
+    /** Logs with subscribers on this node. */
     size: () => hubs.size,
   };
 }

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { LogName } from "../../../kit/sequence.ts";
+import type { Basics } from "../../../store/store.ts";
 import { isOfChanges } from "./changed-lists.ts";
 import type { ChannelSpec } from "./channel.ts";
 import type { Frames } from "./frames.ts";
@@ -8,9 +7,7 @@ import { Hub } from "./hub.ts";
 import { logOf } from "./rules.ts";
 import type { Sources } from "./source.ts";
 
-export interface SharedHubsDeps {
-  clock: Clock;
-  log: Log;
+export interface SharedHubsDeps extends Basics<"clock" | "log"> {
   sources: Sources;
   frames: Frames;
   /** Where frames of changed lists are heard that concern an environment, or the platform where it is empty. */

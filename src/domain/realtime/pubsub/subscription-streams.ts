@@ -23,17 +23,7 @@ export interface StreamReader {
   caller: Screened;
 }
 
-export interface SubscriptionStreams {
-  /** Deliveries until the signal aborts. Throws a fault when the reader is too slow or the server drains. */
-  subscribe(environmentId: string, input: SubscribeInput, reader: StreamReader): AsyncIterable<Streamed>;
-  /** The deliveries that `begin` puts into the sink. Undefined comes first, once it has begun. */
-  carry(
-    signal: AbortSignal,
-    begin: (sink: Sink) => Promise<{ stop(): void }>,
-  ): AsyncIterable<Delivery | undefined>;
-  /** Ends every stream: its reader finds another node. */
-  drain(): void;
-}
+export type SubscriptionStreams = ReturnType<typeof openSubscriptionStreams>;
 
 /** Streams of one key or user at a node. */
 export const streamsOfCallerMax = 1_000;
@@ -43,7 +33,7 @@ export const unreadCharsMax = 128 * 1024 * 1024;
 const draining = () =>
   new Fault("unavailable", "the server is going away", { headers: { "Retry-After": "1" } });
 
-export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreening): SubscriptionStreams {
+export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreening) {
   const unread = new UnreadTotal(unreadCharsMax);
   const holdings = openHolderLimit({ most: streamsOfCallerMax, what: "streams" });
 
@@ -76,9 +66,17 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
   }
 
   return {
+    /** The deliveries that `begin` puts into the sink. Undefined comes first, once it has begun. */
     carry,
 
-    async *subscribe(environmentId, input, { signal, holder, permit, admitted, caller }) {
+    /**
+     * Deliveries until the signal aborts. Throws a fault when the reader is too slow or the server drains.
+     */
+    async *subscribe(
+      environmentId: string,
+      input: SubscribeInput,
+      { signal, holder, permit, admitted, caller }: StreamReader,
+    ): AsyncIterable<Streamed> {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
@@ -113,6 +111,7 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
       }
     },
 
+    /** Ends every stream: its reader finds another node. */
     drain() {
       for (const buffer of unread.all()) buffer.end(draining());
     },

@@ -54,7 +54,7 @@ function orgOf(call: Call, named: string | undefined): string {
 const present = (name: string, value: string) => (value === "" ? {} : { [name]: value });
 
 const row = Type.Integer();
-const VerifiedShape = Type.Object({
+export const VerifiedShape = Type.Object({
   org_id: text,
   valid: Type.Boolean({ description: "Whether every row that was checked is what was written." }),
   checked: described(row, "How many rows were checked, at most 200,000."),
@@ -135,6 +135,27 @@ const verifiedJson = (orgId: string, verified: Verified) => ({
   next_sequence: verified.nextSequence,
 });
 
+export const AuditSettingsShape = Type.Object({
+  capture_scope: described(text, "What is written down: `denials and writes`, or reads as well."),
+  authz_successful_reads: Type.Boolean({
+    description: "Whether reads that were allowed are written down.",
+  }),
+  authz_excluded_actions: Type.Array(text, { description: "Actions that are not written down." }),
+  kv_capture: Type.Boolean({ description: "Whether values of keys are written down." }),
+  payload_redaction_enabled: Type.Boolean({ description: "Whether fields of payloads are left out." }),
+  payload_redaction_fields: Type.Array(text, { description: "Names of the fields that are left out." }),
+  retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
+  function_recording: described(text, "Where recordings of runs stand."),
+  changes_require_restart: Type.Boolean({
+    description: "Whether these settings change only with a restart.",
+  }),
+  delivery_guarantee: described(text, "What is promised of a row, in words."),
+  delivery_healthy: Type.Boolean({ description: "Whether rows reach the store." }),
+  delivery_failure_count: Type.Integer({
+    description: "How often rows did not reach the store at once, since the node began.",
+  }),
+});
+
 export const auditOperations = (audit: AuthAudit): Operation[] => [
   unary({
     name: trailOperation,
@@ -179,26 +200,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
     reads: true,
     summary: "What is audited, for how long it is kept, and whether it gets there.",
     input: Type.Object({}),
-    output: Type.Object({
-      capture_scope: described(text, "What is written down: `denials and writes`, or reads as well."),
-      authz_successful_reads: Type.Boolean({
-        description: "Whether reads that were allowed are written down.",
-      }),
-      authz_excluded_actions: Type.Array(text, { description: "Actions that are not written down." }),
-      kv_capture: Type.Boolean({ description: "Whether values of keys are written down." }),
-      payload_redaction_enabled: Type.Boolean({ description: "Whether fields of payloads are left out." }),
-      payload_redaction_fields: Type.Array(text, { description: "Names of the fields that are left out." }),
-      retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
-      function_recording: described(text, "Where recordings of runs stand."),
-      changes_require_restart: Type.Boolean({
-        description: "Whether these settings change only with a restart.",
-      }),
-      delivery_guarantee: described(text, "What is promised of a row, in words."),
-      delivery_healthy: Type.Boolean({ description: "Whether rows reach the store." }),
-      delivery_failure_count: Type.Integer({
-        description: "How often rows did not reach the store at once, since the node began.",
-      }),
-    }),
+    output: AuditSettingsShape,
     rest: "GET /api/v1/audit/settings",
     handle() {
       const { settings } = audit;

@@ -1,7 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
-import { StoreError } from "../../../store/store.ts";
+import { type Basics, StoreError } from "../../../store/store.ts";
 import { type Batch, Batches } from "./batches.ts";
 import { DenialCap } from "./denials.ts";
 import { type AuditPolicy, entryOf, isDenied, isRecorded } from "./entry.ts";
@@ -20,18 +17,9 @@ export interface DeliveryHealth {
   waiting: number;
 }
 
-export interface Recorder {
-  /** Costs the call a line in the spool file; never throws. */
-  observe(call: AuditedCall): void;
-  /** Writes what waits; the tick of loop `audit.flush`. */
-  flushOnce(): Promise<void>;
-  delivery(): DeliveryHealth;
-}
+export type Recorder = ReturnType<typeof openRecorder>;
 
-export interface RecorderDeps {
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface RecorderDeps extends Basics<"clock" | "ids" | "log"> {
   policy: AuditPolicy;
   spool: Spool;
   append: (entries: readonly AuditEntry[], options: { again: boolean }) => Promise<void>;
@@ -45,7 +33,7 @@ const leftAfterMs = 30_000;
 /** A batch that fails this often while the store answers holds a row that the store refuses. */
 const triesMax = 3;
 
-export function openRecorder(deps: RecorderDeps): Recorder {
+export function openRecorder(deps: RecorderDeps) {
   const { clock, ids, log, policy, spool, append, platformOrgId, flushIn } = deps;
   const batches = new Batches({ spool, log });
   const denials = new DenialCap(clock);
@@ -115,7 +103,8 @@ export function openRecorder(deps: RecorderDeps): Recorder {
   }
 
   return {
-    observe(call) {
+    /** Costs the call a line in the spool file; never throws. */
+    observe(call: AuditedCall) {
       try {
         record(call);
       } catch (error) {
@@ -124,6 +113,7 @@ export function openRecorder(deps: RecorderDeps): Recorder {
         log.error("audit.row_lost", { operation: call.operation.name, error });
       }
     },
+    /** Writes what waits; the tick of loop `audit.flush`. */
     async flushOnce() {
       // Flushes never overlap: rows reach the chain in the order of the calls.
       while (flushing) await flushing.catch(() => {});

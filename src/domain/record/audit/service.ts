@@ -1,19 +1,17 @@
 import type { ConditionFacts } from "../../../access/condition.ts";
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Log } from "../../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import { openChain, type ScopeOf } from "./chain.ts";
 import { auditVerifyRowsMax } from "./limits.ts";
-import { type AuditPolicy, type DeliveryHealth, openRecorder } from "./recorder.ts";
+import { type AuditPolicy, openRecorder } from "./recorder.ts";
 import { canonicalField } from "./redaction.ts";
 import * as rows from "./rows.ts";
-import { type AuditedCall, type AuditRow, trailOperation } from "./rules.ts";
+import { type AuditRow, trailOperation } from "./rules.ts";
 import { openSpool } from "./spool.ts";
-import type { AuditKeys, NotedRow, Verified } from "./verify.ts";
+import type { AuditKeys, NotedRow } from "./verify.ts";
 
 export type { NotedRow as Noted, Verified } from "./verify.ts";
 
@@ -64,29 +62,9 @@ export interface PastCall {
   allowed: boolean;
 }
 
-export interface AuthAudit {
-  /** Called for every call; its row is written later. Never throws. */
-  observe(call: AuditedCall): void;
-  /** Newest first, of one org. */
-  list(query: AuditListQuery): Promise<AuditPage>;
-  /** The newest of the org's calls, from an instant on where there is one; newest first. */
-  pastDecisions(orgId: string, asked: { limit: number; since?: Instant }): Promise<PastCall[]>;
-  /** Follows the org's chain of hashes; `from` is the sequence of the first row to check. */
-  verify(orgId: string, from?: number, noted?: NotedRow): Promise<Verified>;
-  settings: AuditSettings;
-  delivery(): DeliveryHealth;
-  /** The tick of loop `audit.flush`. */
-  flushOnce(): Promise<void>;
-  /** The tick of duty loop `audit.forget`: one slice of every org whose oldest rows are past their time. */
-  forgetOnce(write: LeaderWrite): Promise<{ againInMs: number } | void>;
-  close(): Promise<void>;
-}
+export type AuthAudit = ReturnType<typeof openAuthAudit>;
 
-export interface AuthAuditDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
+export interface AuthAuditDeps extends Basics<"store" | "clock" | "ids" | "log"> {
   keys: AuditKeys;
   settings: AuditSettings;
   /** The folder for rows that are not in the store yet. */
@@ -108,7 +86,7 @@ const againMs = 200;
 
 const fromStored = (row: rows.StoredRow): AuditRow => ({ ...row, roles: JSON.parse(row.roles) as string[] });
 
-export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
+export function openAuthAudit(deps: AuthAuditDeps) {
   const { store, clock, ids, log, keys, settings, scopeOf } = deps;
   const spool = openSpool({ folder: deps.spoolFolder, stamp: ids.next("node"), secrets: keys });
   const chain = openChain({
@@ -128,12 +106,15 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
   const recorder = openRecorder({ clock, ids, log, policy: settings, spool, append, platformOrgId, flushIn });
 
   return {
+    /** Called for every call; its row is written later. Never throws. */
     observe: recorder.observe,
     settings,
     delivery: recorder.delivery,
+    /** The tick of loop `audit.flush`. */
     flushOnce: recorder.flushOnce,
 
-    async list({ cursor, limit, ...query }) {
+    /** Newest first, of one org. */
+    async list({ cursor, limit, ...query }: AuditListQuery): Promise<AuditPage> {
       const place = cursor ? readCursor("cursor", cursor) : undefined;
       const before = place && { at: place.at, sequence: Number(place.id) };
       if (before && !Number.isSafeInteger(before.sequence))
@@ -150,7 +131,11 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
       return { events: items.map(fromStored), ...page, ...counted, retentionDays: settings.retentionDays };
     },
 
-    async pastDecisions(orgId, { limit, since }) {
+    /** The newest of the org's calls, from an instant on where there is one; newest first. */
+    async pastDecisions(
+      orgId: string,
+      { limit, since }: { limit: number; since?: Instant },
+    ): Promise<PastCall[]> {
       const { found } = await rows.listRows(store, {
         ...{ orgId, limit },
         ...(since !== undefined && { from: since }),
@@ -162,9 +147,12 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
       return found.map((row) => ({ allowed: row.allowed, facts: factsOf(row, names) }));
     },
 
-    verify: (orgId, from, noted) => chain.verify(orgId, from, auditVerifyRowsMax, noted),
+    /** Follows the org's chain of hashes; `from` is the sequence of the first row to check. */
+    verify: (orgId: string, from?: number, noted?: NotedRow) =>
+      chain.verify(orgId, from, auditVerifyRowsMax, noted),
 
-    async forgetOnce(write) {
+    /** The tick of duty loop `audit.forget`: one slice of every org whose oldest rows are past their time. */
+    async forgetOnce(write: LeaderWrite): Promise<{ againInMs: number } | void> {
       if (settings.retentionDays === 0) return undefined;
       const before: Instant = clock.now() - settings.retentionDays * dayMs;
       let cut = 0;

@@ -17,19 +17,7 @@ import type { AuditEntry } from "./rules.ts";
 import { lineMac, sameText } from "./rules.ts";
 
 /** Files of rows that are not in the store yet: they survive this process, and an outage of the store. */
-export interface Spool {
-  /** The file that the row went to; throws when it cannot be written or the spool is full. */
-  append(entry: AuditEntry): string;
-  /** Begins another file for the next rows. */
-  cut(): void;
-  /** Rows of a file, without lines that were cut short or have a wrong signature; none when it is gone. */
-  read(file: string): AuditEntry[];
-  forget(file: string): void;
-  /** Takes over files that another process left and has not touched since then. */
-  adopt(untouchedSince: Instant): string[];
-  /** Leaves no empty folder behind. */
-  close(): void;
-}
+export type Spool = ReturnType<typeof openSpool>;
 
 export interface SpoolDeps {
   folder: string;
@@ -41,7 +29,7 @@ export interface SpoolDeps {
 
 const suffix = ".audit";
 
-export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
+export function openSpool({ folder, stamp, secrets }: SpoolDeps) {
   let current: { file: string; handle: number } | undefined;
   let count = 0;
   const bytesOf = new Map<string, number>();
@@ -65,7 +53,8 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
   }
 
   return {
-    append(entry) {
+    /** The file that the row went to; throws when it cannot be written or the spool is full. */
+    append(entry: AuditEntry): string {
       const { id, secret } = secrets.current();
       const text = JSON.stringify(entry);
       const line = Buffer.from(`${id} ${lineMac(secret, text)} ${text}\n`);
@@ -78,9 +67,11 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
       return file;
     },
 
+    /** Begins another file for the next rows. */
     cut,
 
-    read(file) {
+    /** Rows of a file, without lines that were cut short or have a wrong signature; none when it is gone. */
+    read(file: string): AuditEntry[] {
       let text: string;
       try {
         text = readFileSync(file, "utf8");
@@ -97,12 +88,13 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
       });
     },
 
-    forget(file) {
+    forget(file: string) {
       bytesOf.delete(file);
       rmSync(file, { force: true });
     },
 
-    adopt(untouchedSince) {
+    /** Takes over files that another process left and has not touched since then. */
+    adopt(untouchedSince: Instant): string[] {
       let names: string[];
       try {
         names = readdirSync(folder);
@@ -125,6 +117,7 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
       });
     },
 
+    /** Leaves no empty folder behind. */
     close() {
       cut();
       try {

@@ -25,7 +25,7 @@ const Named = (about: string, ...examples: string[]) =>
 const eventId = "evt_01kf3m8q4v7x2n9t5c6b1d0e8g";
 const runId = "run_01kf3m8q4v7x2n9t5c6b1d0e8g";
 
-const Thing_ = Type.Object({
+export const Thing_ = Type.Object({
   kind: Named(`One of ${causalKinds.join(", ")}.`, "event"),
   id: Named("Id of the thing, as requests name it.", eventId),
   name: Named(
@@ -74,6 +74,13 @@ function idOf(kind: string, id: string): string {
   return id;
 }
 
+export const CausalityShape = Type.Object({
+  things: Type.Array(Thing_, { description: "By distance, causes first." }),
+  links: Type.Array(Link, { description: "Between the things that are shown." }),
+  truncated: Type.Boolean({ description: "There is more, further away or beside." }),
+  hidden: Type.Integer({ description: "Things that deny policies keep from the caller." }),
+});
+
 export const causalityOperations = (causality: Causality): Operation[] => [
   unary({
     name: "causality.get",
@@ -105,12 +112,7 @@ export const causalityOperations = (causality: Causality): Operation[] => [
       ),
     }),
     about: aboutId,
-    output: Type.Object({
-      things: Type.Array(Thing_, { description: "By distance, causes first." }),
-      links: Type.Array(Link, { description: "Between the things that are shown." }),
-      truncated: Type.Boolean({ description: "There is more, further away or beside." }),
-      hidden: Type.Integer({ description: "Things that deny policies keep from the caller." }),
-    }),
+    output: CausalityShape,
     rest: {
       route: "GET /api/v1/causality",
       encode: ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({

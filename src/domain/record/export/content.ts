@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import {
   type ExportedTable,
@@ -8,7 +8,7 @@ import {
   exportFormat,
   exportSections,
 } from "../../../store/exported-tables.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { exportRunsAtOnce } from "./limits.ts";
 import { lineOf } from "./lines.ts";
 import { type PageScope, TablePages } from "./pages.ts";
@@ -23,9 +23,7 @@ export interface ExportContent {
   to: Instant | undefined;
 }
 
-export interface ContentDeps {
-  store: Store;
-  clock: Clock;
+export interface ContentDeps extends Basics<"store" | "clock"> {
   /** The product's version. */
   version: string;
 }

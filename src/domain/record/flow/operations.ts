@@ -81,7 +81,7 @@ const Minutes = Type.Object({
   ),
 });
 
-const MinuteRates = Type.Object({
+export const MinuteRates = Type.Object({
   minutes: Type.Array(
     Type.Composite([
       Type.Object({

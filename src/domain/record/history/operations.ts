@@ -32,7 +32,7 @@ function instant(text: string | undefined) {
 
 const text = (key: string, value: string | undefined) => (value ? { [key]: value } : {});
 
-const AuditEvent = Type.Object({
+export const AuditEvent = Type.Object({
   id: Type.String({ description: "Id of the row (`aud_…`)." }),
   run_id: Type.String(),
   function_id: Type.String(),

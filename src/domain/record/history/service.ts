@@ -1,7 +1,7 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import type { Run, Step } from "../../engine/runs/run.ts";
 import * as rows from "./rows.ts";
@@ -40,9 +40,7 @@ export interface History {
   trail(environmentId: string, query: TrailQuery): Promise<Trail>;
 }
 
-export interface HistoryDeps {
-  store: Store;
-  clock: Clock;
+export interface HistoryDeps extends Basics<"store" | "clock"> {
   runs: {
     get(environmentId: string, runId: string): Promise<Run>;
     steps(environmentId: string, runId: string): Promise<Step[]>;

@@ -51,6 +51,20 @@ const offenderJson = ({ id, at: since, facts }: Offender) => ({
   facts,
 });
 
+export const OffendersShape = Type.Object({
+  rows: Type.Array(
+    Type.Object({
+      id: Type.String({ description: "Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`." }),
+      at: Type.Optional(described(at, "Since when it is out of balance, or when it was changed last.")),
+      facts: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]), {
+        description: "The values that tell what is wrong, by their names.",
+      }),
+    }),
+    { description: "What is out of balance." },
+  ),
+  next_cursor: Type.Optional(Type.String()),
+});
+
 const rowsOperation = (integrity: Integrity) =>
   unary({
     name: "integrity.rows",
@@ -67,19 +81,7 @@ const rowsOperation = (integrity: Integrity) =>
       cursor: Type.Optional(Type.String({ maxLength: 4_000 })),
       limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
     }),
-    output: Type.Object({
-      rows: Type.Array(
-        Type.Object({
-          id: Type.String({ description: "Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`." }),
-          at: Type.Optional(described(at, "Since when it is out of balance, or when it was changed last.")),
-          facts: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]), {
-            description: "The values that tell what is wrong, by their names.",
-          }),
-        }),
-        { description: "What is out of balance." },
-      ),
-      next_cursor: Type.Optional(Type.String()),
-    }),
+    output: OffendersShape,
     rest: "GET /api/v1/integrity/{check}/rows",
     async handle({ check, cursor, limit }, call) {
       const all = await integrity.rows(call.environmentId, check);
@@ -93,6 +95,33 @@ const rowsOperation = (integrity: Integrity) =>
     },
   });
 
+export const IntegrityShape = Type.Object({
+  balanced: Type.Boolean({ description: "Whether every check counts zero." }),
+  checked_at: described(at, "When the checks were made, RFC 3339."),
+  checks: Type.Array(
+    Type.Object({
+      name: Type.String({ description: "Name of the check." }),
+      about: Type.String({ description: "What must balance, in words." }),
+      count: Type.Integer({ description: "How many things do not." }),
+      oldest: Type.Optional(described(OldestThing, "The one that has waited longest; absent without any.")),
+      healed: Type.Integer({
+        description: "How many the server mended by itself, since the node began.",
+      }),
+      healed_at: Type.Optional(described(at, "When it mended one last, RFC 3339.")),
+    }),
+    { description: "One for each thing that must balance." },
+  ),
+  purging: Type.Object(
+    {
+      environments: Type.Integer({ description: "How many deleted environments may have rows." }),
+      oldest: Type.Optional(
+        described(OldestEnvironment, "The one that was deleted first; absent without any."),
+      ),
+    },
+    { description: "What deleted environments have left." },
+  ),
+});
+
 export const integrityOperations = (
   integrity: Integrity,
   backlogOf: (orgId: string) => Promise<PurgeBacklog>,
@@ -104,34 +133,7 @@ export const integrityOperations = (
       "What must balance in the environment, whether it does, and what the org's deleted ones have left.",
     reads: true,
     input: Type.Object({}),
-    output: Type.Object({
-      balanced: Type.Boolean({ description: "Whether every check counts zero." }),
-      checked_at: described(at, "When the checks were made, RFC 3339."),
-      checks: Type.Array(
-        Type.Object({
-          name: Type.String({ description: "Name of the check." }),
-          about: Type.String({ description: "What must balance, in words." }),
-          count: Type.Integer({ description: "How many things do not." }),
-          oldest: Type.Optional(
-            described(OldestThing, "The one that has waited longest; absent without any."),
-          ),
-          healed: Type.Integer({
-            description: "How many the server mended by itself, since the node began.",
-          }),
-          healed_at: Type.Optional(described(at, "When it mended one last, RFC 3339.")),
-        }),
-        { description: "One for each thing that must balance." },
-      ),
-      purging: Type.Object(
-        {
-          environments: Type.Integer({ description: "How many deleted environments may have rows." }),
-          oldest: Type.Optional(
-            described(OldestEnvironment, "The one that was deleted first; absent without any."),
-          ),
-        },
-        { description: "What deleted environments have left." },
-      ),
-    }),
+    output: IntegrityShape,
     rest: "GET /api/v1/integrity",
     async handle(_input, call) {
       const report = await integrity.report(call.environmentId);

@@ -2,9 +2,7 @@ import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { headViolations, type Offender, type Violations } from "./rules.ts";
 
@@ -74,11 +72,7 @@ export interface Integrity {
   troubles(): string[];
 }
 
-export interface IntegrityDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface IntegrityDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   checks: readonly IntegrityCheck[];
 }
 

@@ -1,23 +1,13 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { entryKinds } from "./rules.ts";
 
 export type OutboxMeters = ReturnType<typeof openOutboxMeters>;
 
 /** Counters of tries by kind, and gauges of what waits, which one query reads before the metrics are. */
-export function openOutboxMeters({
-  store,
-  clock,
-  metrics,
-}: {
-  store: Store;
-  clock: Clock;
-  metrics: Metrics;
-}) {
+export function openOutboxMeters({ store, clock, metrics }: Basics<"store" | "clock" | "metrics">) {
   const labels = ["kind"] as const;
   const sent = metrics.counter({
     name: "svc_outbox_told_total",

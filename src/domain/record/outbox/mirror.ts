@@ -1,31 +1,17 @@
 import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
 import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
 import { type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
 
-export interface EventMirror {
-  /** The tick of `outbox.mirror`, on the node that leads `outbox`. */
-  mirrorOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  /** The first position that is not mirrored yet: retention stops before it. */
-  leastUnmirrored(environmentId: string): Promise<number>;
-  /** Sends an event again that was refused. */
-  send(entry: OutboxEntry): Promise<void>;
-}
+export type EventMirror = ReturnType<typeof openMirror>;
 
-export interface MirrorDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface MirrorDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   past: Pick<Past, "between">;
   /** Where the messages go. */
   target: BusMirror;
@@ -48,7 +34,7 @@ const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorAddress) 
  * never waits for it. An event that the bus refuses becomes an outbox entry, and the mirror continues with
  * the next.
  */
-export function openMirror(deps: MirrorDeps): EventMirror {
+export function openMirror(deps: MirrorDeps) {
   const { store, clock, log, target, payloadBytesMax } = deps;
   /** Where the next round continues when a round ran out of time, or the bus did not answer. */
   let after = "";
@@ -112,7 +98,8 @@ export function openMirror(deps: MirrorDeps): EventMirror {
   }
 
   return {
-    async mirrorOnce(write) {
+    /** The tick of `outbox.mirror`, on the node that leads `outbox`. */
+    async mirrorOnce(write: LeaderWrite): Promise<{ againInMs?: number }> {
       if (!deps.connected()) return { againInMs: lookEveryMs };
       const until = clock.elapsed() + mirrorRoundMs;
       try {
@@ -154,11 +141,13 @@ export function openMirror(deps: MirrorDeps): EventMirror {
       }
     },
 
-    async leastUnmirrored(environmentId) {
+    /** The first position that is not mirrored yet: retention stops before it. */
+    async leastUnmirrored(environmentId: string): Promise<number> {
       return ((await rows.mirrorProgressOf(store, environmentId))?.position ?? 0) + 1;
     },
 
-    async send(entry) {
+    /** Sends an event again that was refused. */
+    async send(entry: OutboxEntry) {
       const place = JSON.parse(entry.metadata) as MirrorAddress;
       const [error] = await target.publish([messageOf(entry, place)]);
       if (error) throw error;

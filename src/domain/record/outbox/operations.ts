@@ -12,7 +12,7 @@ const text = Type.String();
 const instant = Type.String({ format: "date-time" });
 const bytes = Type.String({ contentEncoding: "base64" });
 
-const DeadLetter = Type.Object({
+export const DeadLetter = Type.Object({
   id: described(text, "Id of the message (`ob_…`)."),
   event_id: text,
   entity_id: text,

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import { outboxSliceMax } from "./limits.ts";
 import type { OutboxMeters } from "./meters.ts";
 import * as rows from "./rows.ts";
@@ -18,10 +16,7 @@ interface Tries {
   isCut: boolean;
 }
 
-export interface RelayDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface RelayDeps extends Basics<"store" | "clock" | "log"> {
   meters: OutboxMeters;
   attemptsMax: number;
   /** How long an entry rests after so many refused attempts. */

@@ -1,11 +1,7 @@
 import { backoff } from "../../../kit/backoff.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite, Session } from "../../../store/store.ts";
 import {
   deadLetterKeptMs,
   deadLettersDefault,
@@ -52,12 +48,7 @@ export interface Outbox {
   settled(): Promise<void>;
 }
 
-export interface OutboxDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  metrics: Metrics;
+export interface OutboxDeps extends Basics<"store" | "clock" | "ids" | "log" | "metrics"> {
   senders: Record<EntryKind, Send>;
   /** Emits a delayed event from its dead letter. */
   emitDelayed: (payload: string, metadata: string) => Promise<void>;

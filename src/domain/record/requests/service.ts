@@ -1,27 +1,17 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { confirmMs } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
+import type { Basics } from "../../../store/store.ts";
 import { capturedMax, capturedOrgsMax, capturedReplyBytesMax, captureMs } from "./limits.ts";
 import { CapturedRequest, capturedParts, type Redact, type SeenRequest } from "./rules.ts";
 
 export type Captured = Static<typeof CapturedRequest>;
 
-export interface CapturedRequests {
-  /** Costs nothing until the requests of the caller's org are asked for. */
-  observe(seen: SeenRequest): void;
-  /** Newest first, of all nodes; from now on they capture the org's requests for a while. */
-  list(orgId: string): Promise<{ requests: Captured[]; until: Instant }>;
-  /** Forgets them on all nodes, which go on capturing. */
-  clear(orgId: string): Promise<void>;
-}
+export type CapturedRequests = ReturnType<typeof openCapturedRequests>;
 
-export interface CapturedRequestsDeps {
+export interface CapturedRequestsDeps extends Basics<"clock" | "log" | "nodeId"> {
   bus: Bus;
-  clock: Clock;
-  log: Log;
-  nodeId: string;
   redact: Redact;
   statusOf: (outcome: string) => number;
 }
@@ -35,7 +25,7 @@ interface CaptureRing {
   requests: Captured[];
 }
 
-export function openCapturedRequests(deps: CapturedRequestsDeps): CapturedRequests {
+export function openCapturedRequests(deps: CapturedRequestsDeps) {
   const { bus, clock, log, nodeId, redact, statusOf } = deps;
   /** By org, in the order in which they were last asked for. */
   const rings = new Map<string, CaptureRing>();
@@ -92,7 +82,8 @@ export function openCapturedRequests(deps: CapturedRequestsDeps): CapturedReques
   }
 
   return {
-    observe(seen) {
+    /** Costs nothing until the requests of the caller's org are asked for. */
+    observe(seen: SeenRequest) {
       if (rings.size === 0) return;
       const { orgId } = seen.caller;
       const ring = rings.get(orgId);
@@ -101,13 +92,15 @@ export function openCapturedRequests(deps: CapturedRequestsDeps): CapturedReques
       else capture(ring, seen);
     },
 
-    async list(orgId) {
+    /** Newest first, of all nodes; from now on they capture the org's requests for a while. */
+    async list(orgId: string): Promise<{ requests: Captured[]; until: Instant }> {
       const requests = await askAll({ orgId, clears: false });
       requests.sort((one, other) => (one.at < other.at ? 1 : one.at > other.at ? -1 : 0));
       return { requests: requests.slice(0, capturedMax), until: clock.now() + captureMs };
     },
 
-    async clear(orgId) {
+    /** Forgets them on all nodes, which go on capturing. */
+    async clear(orgId: string) {
       await askAll({ orgId, clears: true });
     },
   };

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import * as rows from "./rows.ts";
 import { cutoff } from "./rules.ts";
@@ -13,12 +12,9 @@ export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
  * Deletes events that are older than their environment keeps them, below every position that a reader still
  * needs.
  */
-export function openEventExpiry(deps: {
-  store: Store;
-  clock: Clock;
-  floorGuards: readonly FloorGuard[];
-  forgetBytes: ForgetBytes;
-}): ExpireTurn {
+export function openEventExpiry(
+  deps: Basics<"store" | "clock"> & { floorGuards: readonly FloorGuard[]; forgetBytes: ForgetBytes },
+): ExpireTurn {
   const { store, clock, floorGuards, forgetBytes } = deps;
   const size = new SliceSize(clock);
   return async (write, environmentId, keptMs, slices) => {

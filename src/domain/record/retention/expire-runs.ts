@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import * as rows from "./rows.ts";
 import { cutoff, recordedMsMin, runKeptMs } from "./rules.ts";
@@ -15,12 +13,9 @@ export type DefinitionOf = (
 ) => Promise<FunctionDefinition>;
 
 /** Deletes runs that are older than their environment, or the recording of their function, keeps them. */
-export function openRunExpiry(deps: {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  definitionOf: DefinitionOf;
-}): ExpireTurn {
+export function openRunExpiry(
+  deps: Basics<"store" | "clock" | "log"> & { definitionOf: DefinitionOf },
+): ExpireTurn {
   const { store, clock, log, definitionOf } = deps;
   const size = new SliceSize(clock);
   /**

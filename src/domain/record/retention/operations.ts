@@ -7,7 +7,7 @@ const retentionDaysMax = 36_500;
 
 const days = Type.Integer({ description: "0: for ever. A part of a day counts as one." });
 
-const KeptShape = Type.Object({
+export const KeptShape = Type.Object({
   event_days: days,
   run_days: days,
   own_days: Type.Union([Type.Integer(), Type.Null()], {

@@ -1,9 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { expireSlicesMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
@@ -23,23 +20,9 @@ export interface KeptDays {
   floor: number;
 }
 
-export interface Retention {
-  /** `not_found` when the environment is gone. */
-  daysOf(environmentId: string): Promise<KeptDays>;
-  setDays(environmentId: string, days: number | null): Promise<KeptDays>;
-  /** Days that an environment's runs are kept; 0: for ever. */
-  runDaysOf(environmentId: string): Promise<number>;
-  /** The tick of `events.expire`, on the node that leads `retention`. */
-  expireEvents(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  /** The tick of `runs.expire`. */
-  expireRuns(write: LeaderWrite): Promise<{ againInMs?: number }>;
-}
+export type Retention = ReturnType<typeof openRetention>;
 
-export interface RetentionDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+export interface RetentionDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   /** How long events and runs are kept where their environment says nothing, in milliseconds; 0: for ever. */
   kept: { events: number; runs: number };
   definitionOf: DefinitionOf;
@@ -55,7 +38,7 @@ const turnSlicesMax = 20;
 /** After this many deleted rows the tables are analyzed: plans would go by rows that are gone. */
 const analyzeFrom = 10_000;
 
-export function openRetention(deps: RetentionDeps): Retention {
+export function openRetention(deps: RetentionDeps) {
   const { store, clock, log, kept, floorGuards = [], forgetBytes } = deps;
   const expireEventsOf = openEventExpiry({ store, clock, floorGuards, forgetBytes });
   const expireRunsOf = openRunExpiry(deps);
@@ -130,17 +113,21 @@ export function openRetention(deps: RetentionDeps): Retention {
   }
 
   return {
+    /** `not_found` when the environment is gone. */
     daysOf,
 
-    async setDays(environmentId, days) {
+    async setDays(environmentId: string, days: number | null): Promise<KeptDays> {
       await store.write((session) => rows.setDays(session, environmentId, days, clock.now()));
       log.info("retention.set", { environmentId, days });
       return daysOf(environmentId);
     },
 
-    runDaysOf: async (environmentId) =>
+    /** Days that an environment's runs are kept; 0: for ever. */
+    runDaysOf: async (environmentId: string) =>
       (await rows.retentionOf(store, environmentId))?.retention_days ?? inDays(kept.runs),
-    expireEvents: (write) => round("events", write, expireEventsOf, ["events"]),
-    expireRuns: (write) => round("runs", write, expireRunsOf, ["runs", "steps", "run_history"]),
+    /** The tick of `events.expire`, on the node that leads `retention`. */
+    expireEvents: (write: LeaderWrite) => round("events", write, expireEventsOf, ["events"]),
+    /** The tick of `runs.expire`. */
+    expireRuns: (write: LeaderWrite) => round("runs", write, expireRunsOf, ["runs", "steps", "run_history"]),
   };
 }

@@ -30,7 +30,7 @@ const Row = Type.Object({
   revision: Type.Integer(),
   updatedAt: instant,
 });
-const Document = Type.Object({
+export const Document = Type.Object({
   name: Type.String({ description: "Name of the document." }),
   data: Type.Union([Fields, Type.Null()], { description: "Null of a document that is deleted." }),
   revision: Type.Integer(),
@@ -40,7 +40,7 @@ const Change = Type.Object({
   name: Type.String({ description: "Name of the document." }),
   revision: Type.Integer(),
 });
-const Kept = Type.Object({
+export const Kept = Type.Object({
   revision: Type.Integer(),
   operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
     description: "What was done: `put` or `delete`.",

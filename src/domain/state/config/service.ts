@@ -23,26 +23,7 @@ export interface ConfigRevision {
   updatedAt: Instant;
 }
 
-export interface Configs {
-  /** By name. */
-  list(environmentId: string): Promise<Pick<ConfigState, "name" | "revision" | "updatedAt">[]>;
-  get(environmentId: string, name: string, revision?: number): Promise<ConfigState>;
-  /** Newest first. */
-  history(environmentId: string, name: string): Promise<ConfigRevision[]>;
-  put(environmentId: string, name: string, data: Document, expected: Expected): Promise<ConfigState>;
-  /** Puts these fields over those of the document. */
-  patch(environmentId: string, name: string, fields: Document, expected: Expected): Promise<ConfigState>;
-  /** Puts the document of a revision that is kept. */
-  rollback(environmentId: string, name: string, revision: number): Promise<ConfigState>;
-  /** A document that does not exist is deleted already. */
-  remove(environmentId: string, name: string, expected: Expected): Promise<void>;
-  /** The document as it is, and then each change. */
-  watch(
-    environmentId: string,
-    name: string,
-    ask: { signal: AbortSignal; admitted: () => void },
-  ): AsyncGenerator<ToldChange>;
-}
+export type Configs = ReturnType<typeof openConfigs>;
 
 export interface ConfigDeps {
   kv: Pick<Kv, "own">;
@@ -70,7 +51,7 @@ export const stateOf = ({ key, revision, createdAt, value }: Omit<ToldChange, "o
 });
 
 /** Documents are keys of one hidden bucket of each environment. */
-export function openConfigs({ kv, announce }: ConfigDeps): Configs {
+export function openConfigs({ kv, announce }: ConfigDeps) {
   const documents = kv.own({ name: "SYS_config_documents", called: "config", valueBytesMax: configBytesMax });
 
   async function change(
@@ -105,7 +86,8 @@ export function openConfigs({ kv, announce }: ConfigDeps): Configs {
   }
 
   return {
-    async list(environmentId) {
+    /** By name. */
+    async list(environmentId: string): Promise<Pick<ConfigState, "name" | "revision" | "updatedAt">[]> {
       const all = await documents.list(environmentId);
       return all
         .map(({ key, revision, created_at }) => ({ name: key, revision, updatedAt: created_at }))
@@ -114,7 +96,8 @@ export function openConfigs({ kv, announce }: ConfigDeps): Configs {
 
     get: found,
 
-    async history(environmentId, name) {
+    /** Newest first. */
+    async history(environmentId: string, name: string): Promise<ConfigRevision[]> {
       const kept = await documents.history(environmentId, name);
       if (kept.length === 0) throw missing("config", name);
       return kept
@@ -127,7 +110,7 @@ export function openConfigs({ kv, announce }: ConfigDeps): Configs {
         .reverse();
     },
 
-    async put(environmentId, name, data, expected) {
+    async put(environmentId: string, name: string, data: Document, expected: Expected): Promise<ConfigState> {
       requireConfigName(name);
       requireCarried(data);
       const text = written(data);
@@ -135,7 +118,13 @@ export function openConfigs({ kv, announce }: ConfigDeps): Configs {
       return (await change(environmentId, name, { expected, from: () => text }))!;
     },
 
-    async patch(environmentId, name, fields, expected) {
+    /** Puts these fields over those of the document. */
+    async patch(
+      environmentId: string,
+      name: string,
+      fields: Document,
+      expected: Expected,
+    ): Promise<ConfigState> {
       requireCarried(fields);
       const from = (current: string | undefined) => {
         if (current === undefined) throw missing("config", name);
@@ -144,17 +133,24 @@ export function openConfigs({ kv, announce }: ConfigDeps): Configs {
       return (await change(environmentId, name, { expected, from }))!;
     },
 
-    async rollback(environmentId, name, revision) {
+    /** Puts the document of a revision that is kept. */
+    async rollback(environmentId: string, name: string, revision: number): Promise<ConfigState> {
       const { data } = await found(environmentId, name, revision);
       const text = written(data ?? {});
       return (await change(environmentId, name, { expected: undefined, from: () => text }))!;
     },
 
-    async remove(environmentId, name, expected) {
+    /** A document that does not exist is deleted already. */
+    async remove(environmentId: string, name: string, expected: Expected) {
       await change(environmentId, name, { expected });
     },
 
-    watch(environmentId, name, ask) {
+    /** The document as it is, and then each change. */
+    watch(
+      environmentId: string,
+      name: string,
+      ask: { signal: AbortSignal; admitted: () => void },
+    ): AsyncGenerator<ToldChange> {
       requireConfigName(name);
       return documents.watch(environmentId, name, ask);
     },

@@ -1,18 +1,13 @@
-import type { Clock } from "../../../kit/clock.ts";
 import type { Combiner } from "../../../kit/combine.ts";
 import { flushQueue, weightChars } from "../../../kit/flush-queue.ts";
 import { expireSliceMax } from "../../../kit/limits.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import { isOfItem, isStuck, type Session, type Store } from "../../../store/store.ts";
+import { type Basics, isOfItem, isStuck, type Session } from "../../../store/store.ts";
 import { dropExpired, holdBuckets, writeChanges } from "./change-rows.ts";
 import { type Changed, type ValueChange, ValueChanges } from "./changes.ts";
 
-export interface ChangeQueueDeps {
+export interface ChangeQueueDeps extends Basics<"store" | "clock" | "watch"> {
   /** Told of each bucket after the commit that changed it. */
   onChanged: (bucket: { environmentId: string; bucketId: string }) => void;
-  store: Store;
-  clock: Clock;
-  watch: Watch;
 }
 
 /** Changes of all callers, brought together: one transaction decides and writes what waits of a lane. */

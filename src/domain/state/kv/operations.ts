@@ -29,7 +29,7 @@ const purge = Type.Optional(
   Type.Boolean({ description: "Whether the values before it are deleted as well." }),
 );
 
-const BucketShape = Type.Object({
+export const BucketShape = Type.Object({
   name: Type.String({ description: "Name of the bucket." }),
   description: Type.Optional(Type.String({ description: "What the bucket is for." })),
   ttl_seconds: Type.Optional(
@@ -214,6 +214,15 @@ const textOf = (key: string, { value, revision, created_at, expires_at }: Stored
     operation: "put",
   });
 
+export const ValueShape = Type.Object({
+  key: Type.String({ description: "The key in its bucket." }),
+  value: Type.String({ description: "Base64." }),
+  revision: Type.Integer(),
+  created_at: Type.String({ format: "date-time" }),
+  expires_at: Type.Optional(Type.String({ format: "date-time" })),
+  operation: Type.Literal("put", { description: "Always `put`: a deleted key is not found." }),
+});
+
 const valueOperations = (kv: Kv): Operation[] => [
   unary({
     name: "kv.get",
@@ -222,14 +231,7 @@ const valueOperations = (kv: Kv): Operation[] => [
     summary: "The value of a key in base64: the newest, or that of a revision which is still kept.",
     input: Type.Object({ ...ofKey, revision: Type.Optional(count) }),
     about: aboutKey,
-    output: Type.Object({
-      key: Type.String({ description: "The key in its bucket." }),
-      value: Type.String({ description: "Base64." }),
-      revision: Type.Integer(),
-      created_at: Type.String({ format: "date-time" }),
-      expires_at: Type.Optional(Type.String({ format: "date-time" })),
-      operation: Type.Literal("put", { description: "Always `put`: a deleted key is not found." }),
-    }),
+    output: ValueShape,
     rest: {
       route: "GET /api/v1/kv/buckets/{bucket}/keys/{key...}",
       encode(found: StoredValue, { key }) {

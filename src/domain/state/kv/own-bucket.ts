@@ -1,9 +1,7 @@
-import type { Clock } from "../../../kit/clock.ts";
 import type { Combiner } from "../../../kit/combine.ts";
 import type { Expected } from "../../../kit/expected.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Changed, PutValue, ValueChange } from "./changes.ts";
 import { historyMax, ownKeysMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -11,22 +9,7 @@ import { type ChangeHead, changesAfter, type ToldChange, valuesAfter } from "./w
 import type { Watches } from "./watches.ts";
 
 /** A bucket of the product's own: every environment has one of its name, and no caller of the store sees it. */
-export interface OwnBucket {
-  /** The newest value of a key, or that of a revision which is still kept. */
-  get(environmentId: string, key: string, revision?: number): Promise<rows.StoredValue | undefined>;
-  /** Makes the value from the one that is there, or deletes the key. */
-  change(environmentId: string, key: string, change: OwnChange): Promise<Changed>;
-  /** Keys with a value, at most `ownKeysMax`. */
-  list(environmentId: string): Promise<ChangeHead[]>;
-  /** Changes of a key that are kept, oldest first. */
-  history(environmentId: string, key: string): Promise<ChangeHead[]>;
-  /** First the newest change, a deletion too, then each one. */
-  watch(
-    environmentId: string,
-    key: string,
-    ask: { signal: AbortSignal; admitted: () => void },
-  ): AsyncGenerator<ToldChange>;
-}
+export type OwnBucket = ReturnType<typeof openOwnBucket>;
 
 export interface OwnBucketSpec {
   name: string;
@@ -41,10 +24,7 @@ export interface OwnChange {
   from?: (current: string | undefined) => PutValue;
 }
 
-export interface OwnBucketDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface OwnBucketDeps extends Basics<"store" | "clock" | "ids"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   changes: Combiner<ValueChange, Changed>;
   watches: Watches;
@@ -53,7 +33,7 @@ export interface OwnBucketDeps {
 export function openOwnBucket(
   { store, clock, ids, shareEnvironment, changes, watches }: OwnBucketDeps,
   { name, called, valueBytesMax }: OwnBucketSpec,
-): OwnBucket {
+) {
   const bucketOf = (environmentId: string) => rows.bucketNamed(store, environmentId, name);
 
   const ofOne = (key: string) => ({ after: 0, key, limit: historyMax + 1, now: clock.now() });
@@ -71,7 +51,8 @@ export function openOwnBucket(
   }
 
   return {
-    async get(environmentId, key, revision) {
+    /** The newest value of a key, or that of a revision which is still kept. */
+    async get(environmentId: string, key: string, revision?: number): Promise<rows.StoredValue | undefined> {
       const now = clock.now();
       const newest = await rows.newestValue(store, environmentId, { bucket: name, key, now });
       if (!newest?.bucket_id) return undefined;
@@ -80,7 +61,8 @@ export function openOwnBucket(
       return rows.pastValue(store, environmentId, { bucketId: newest.bucket_id, key, revision, now });
     },
 
-    async change(environmentId, key, { expected, from }) {
+    /** Makes the value from the one that is there, or deletes the key. */
+    async change(environmentId: string, key: string, { expected, from }: OwnChange): Promise<Changed> {
       const asked = { environmentId, bucket: name, key, expected, called, ...(from && { put: { from } }) };
       if (!(await bucketOf(environmentId))) {
         if (!from && typeof expected !== "number") return undefined;
@@ -89,20 +71,27 @@ export function openOwnBucket(
       return changes.submit(asked);
     },
 
-    async list(environmentId) {
+    /** Keys with a value, at most `ownKeysMax`. */
+    async list(environmentId: string): Promise<ChangeHead[]> {
       const bucket = await bucketOf(environmentId);
       if (!bucket) return [];
       const all = { after: 0, key: undefined, limit: ownKeysMax, upTo: bucket.revision, now: clock.now() };
       return valuesAfter(store, bucket, all);
     },
 
-    async history(environmentId, key) {
+    /** Changes of a key that are kept, oldest first. */
+    async history(environmentId: string, key: string): Promise<ChangeHead[]> {
       const bucket = await bucketOf(environmentId);
       if (!bucket) return [];
       return changesAfter(store, bucket, ofOne(key));
     },
 
-    async *watch(environmentId, key, ask) {
+    /** First the newest change, a deletion too, then each one. */
+    async *watch(
+      environmentId: string,
+      key: string,
+      ask: { signal: AbortSignal; admitted: () => void },
+    ): AsyncGenerator<ToldChange> {
       await ensure(environmentId);
       const bucket = await bucketOf(environmentId);
       if (!bucket) throw new Fault("unavailable", `the ${called} cannot be watched now`);

@@ -1,9 +1,7 @@
 import type { BusChannel } from "../../../bus/bus.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
 import { semaphore } from "../../../kit/semaphore.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { BucketFeed } from "./bucket-feed.ts";
 import { watchedSlice, watchReadsAtOnce, watchSlice } from "./limits.ts";
 import type { Bucket } from "./rows.ts";
@@ -37,19 +35,9 @@ export interface WatchAsk {
   admitted: () => void;
 }
 
-export interface Watches {
-  /** Changes of a bucket in the order of their revisions, until the signal aborts. */
-  watch(bucket: Bucket, ask: WatchAsk): AsyncGenerator<ToldChange>;
-  /** The tick of loop `kv.watches`: asks which watched buckets have changed without a hint. */
-  lookOnce(): Promise<void>;
-  /** Watches that are open at this node. */
-  size(): number;
-}
+export type Watches = ReturnType<typeof openWatches>;
 
-export interface WatchesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface WatchesDeps extends Basics<"store" | "clock" | "log"> {
   moved: BusChannel<BucketMoved>;
 }
 
@@ -65,7 +53,7 @@ function sparingly(store: Store): Store {
   };
 }
 
-export function openWatches(deps: WatchesDeps): Watches {
+export function openWatches(deps: WatchesDeps) {
   const { clock, moved } = deps;
   const feeds = new Map<string, BucketFeed>();
   /** By environment, for as long as it has watchers. */
@@ -141,7 +129,8 @@ export function openWatches(deps: WatchesDeps): Watches {
   }
 
   return {
-    async *watch(bucket, ask) {
+    /** Changes of a bucket in the order of their revisions, until the signal aborts. */
+    async *watch(bucket: Bucket, ask: WatchAsk): AsyncGenerator<ToldChange> {
       const end = await bucketEnd(deps.store, bucket);
       const { after } = ask;
       if (!end) throw missing("bucket", bucket.name);
@@ -156,6 +145,7 @@ export function openWatches(deps: WatchesDeps): Watches {
       }
     },
 
+    /** The tick of loop `kv.watches`: asks which watched buckets have changed without a hint. */
     async lookOnce() {
       const tapped = [...feeds.values()].filter(({ isTapped }) => isTapped);
       for (let from = 0; from < tapped.length; from += watchedSlice) {
@@ -170,6 +160,7 @@ export function openWatches(deps: WatchesDeps): Watches {
       }
     },
 
+    /** Watches that are open at this node. */
     size: () => [...feeds.values()].reduce((sum, { watchers }) => sum + watchers, 0),
   };
 }

@@ -1,7 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { debounceKey } from "../../engine/debounce/rules.ts";
 import { type FeedEvent, readSlice } from "./event-rows.ts";
 import { projectionLiveMs } from "./limits.ts";
@@ -40,7 +38,7 @@ export interface EventBatches {
   read(request: BatchRequest): Promise<EventBatch>;
 }
 
-export function openBatches({ store, clock, log }: { store: Store; clock: Clock; log: Log }): EventBatches {
+export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "log">): EventBatches {
   const sizes = new Map<string, ReadAheadSize>();
   /** Projections of which the log was told that their path leads nowhere. */
   const told = new Set<string>();

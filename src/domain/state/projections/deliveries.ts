@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
 import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
 import { EmptyLooks, type LookBasis, placeText } from "./empty-looks.ts";
@@ -71,9 +70,7 @@ const triesMax = 5;
 export const definitionText = ({ mode, events, partition_path }: ProjectionRow): string =>
   `${mode}\n${partition_path}\n${events}`;
 
-export interface DeliveriesDeps {
-  store: Store;
-  clock: Clock;
+export interface DeliveriesDeps extends Basics<"store" | "clock"> {
   batches: EventBatches;
 }
 

@@ -1,9 +1,7 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { projectionModes, projectionStatuses } from "./rules.ts";
 
 interface LagRow {
@@ -15,7 +13,7 @@ interface LagRow {
 
 /** Metrics of projections, by mode and status, never by name. */
 export function meterProjections(
-  { store, clock, metrics }: { store: Pick<Store, "all">; clock: Clock; metrics: Metrics },
+  { store, clock, metrics }: Basics<"clock" | "metrics"> & { store: Pick<Store, "all"> },
   sizes: { waits: () => number; streams: () => number },
 ) {
   const waits = metrics.gauge({

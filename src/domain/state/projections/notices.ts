@@ -1,9 +1,8 @@
 import type { BusChannel } from "../../../bus/bus.ts";
-import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { inTurn } from "../../../kit/in-turn.ts";
-import type { Log } from "../../../kit/log.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Frames } from "../../realtime/pubsub/frames.ts";
 import { namesOf } from "./event-rows.ts";
 import { projectionFrameMs } from "./limits.ts";
@@ -20,15 +19,9 @@ export interface Moved {
 }
 
 /** Tells of changes after their commit: waits, runners and subscribers, on every node. */
-export interface Notices {
-  changed(change: ProjectionChange): void;
-  saved(saved: Saved): void;
-}
+export type Notices = ReturnType<typeof openNotices>;
 
-export interface NoticesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface NoticesDeps extends Basics<"store" | "clock" | "log"> {
   frames: Pick<Frames, "publish" | "wants">;
   moved: BusChannel<Moved>;
   /** Whether other nodes may change a projection while this one looks at it. */
@@ -44,7 +37,7 @@ const segment = (partition: string): string =>
 const standingOf = (row: ProjectionRow): string =>
   JSON.stringify([row.status, row.mode, row.generation, row.error_message, row.updated_at]);
 
-export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps): Notices {
+export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps) {
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
   const waiting = new Set<string>();
   /** What subscribers hear last of a projection is what was read last: two looks at it may overtake each other. */
@@ -123,13 +116,13 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
         });
   }
 
-  const notices: Notices = {
-    changed(change) {
+  const notices = {
+    changed(change: ProjectionChange) {
       const { key } = change;
       moved.publish({ environmentId: key.environment_id, name: key.name });
       noteHealth(change);
     },
-    saved(saved) {
+    saved(saved: Saved) {
       const { held, generation, advanced, hasFailed } = saved;
       const { environment_id, name } = held;
       notices.changed({

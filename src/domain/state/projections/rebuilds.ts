@@ -1,7 +1,6 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { advance, clearError, takeErrorOf } from "./advance.ts";
 import { endLease } from "./leases.ts";
 import {
@@ -72,28 +71,18 @@ export interface RebuildView extends RebuildRow {
 }
 
 /** Folding a projection again: in place of what is read, or beside it. */
-export interface Rebuilds {
-  start(environmentId: string, request: RebuildRequest): Promise<RebuildView>;
-  /** The last one. */
-  get(environmentId: string, name: string): Promise<RebuildView>;
-  cancel(environmentId: string, name: string): Promise<ProjectionStatus>;
-  /** From a runner that rebuilds by means of its own. */
-  report(environmentId: string, report: RebuildReport): Promise<void>;
-}
+export type Rebuilds = ReturnType<typeof openRebuilds>;
 
-export interface RebuildsDeps {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
+export interface RebuildsDeps extends Basics<"store" | "clock" | "ids"> {
   onChanged: (change: ProjectionChange) => void;
 }
 
 const underWay = (name: string): Fault =>
   new Fault("failed_precondition", `projection "${name}" is being rebuilt: cancel that first`);
 
-export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Rebuilds {
+export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps) {
   return {
-    async start(environmentId, request) {
+    async start(environmentId: string, request: RebuildRequest): Promise<RebuildView> {
       const { name, isDryRun } = request;
       const key = { environment_id: environmentId, name };
       const definition = request.definition && definitionOf({ ...request.definition, name });
@@ -125,7 +114,8 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
       return viewOf(started, { cursor: scope.after, now: clock.now(), isDryRun });
     },
 
-    async get(environmentId, name) {
+    /** The last one. */
+    async get(environmentId: string, name: string): Promise<RebuildView> {
       const key = { environment_id: environmentId, name };
       if (!(await getProjection(store, key))) throw unknownProjection(name);
       const job = await getRebuild(store, key);
@@ -139,7 +129,7 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
       });
     },
 
-    async cancel(environmentId, name) {
+    async cancel(environmentId: string, name: string): Promise<ProjectionStatus> {
       const key = { environment_id: environmentId, name };
       const status = await store.write(async (session) => {
         const held = await holdProjection(session, key);
@@ -161,7 +151,8 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
       return status;
     },
 
-    async report(environmentId, { name, processed, total, isCompleted }) {
+    /** From a runner that rebuilds by means of its own. */
+    async report(environmentId: string, { name, processed, total, isCompleted }: RebuildReport) {
       const key = { environment_id: environmentId, name };
       if (processed < 0) throw invalid("events_processed", "must not be negative");
       if (total < 0) throw invalid("total_events", "must not be negative");

@@ -26,17 +26,7 @@ export type ProjectionStatus = (typeof projectionStatuses)[number];
 export const globalPartition = "__global__";
 
 /** What a runner registers, checked. */
-export interface ProjectionDefinition {
-  name: string;
-  mode: ProjectionMode;
-  /** Event names, or patterns of them. */
-  events: string[];
-  /** Empty: one partition. */
-  partitionPath: string;
-  version: number;
-  /** Its states are kept as they were. */
-  isRecording: boolean;
-}
+export type ProjectionDefinition = ReturnType<typeof definitionOf>;
 
 export interface DefinitionInput {
   name: string;
@@ -84,7 +74,7 @@ export function partitionPathOf(given: string | undefined): string {
 }
 
 /** Throws an `invalid_argument` that names the field. */
-export function definitionOf(input: DefinitionInput): ProjectionDefinition {
+export function definitionOf(input: DefinitionInput) {
   const { events, version = 0 } = input;
   const mode = input.mode || "managed";
   if (!isMode(mode) || !runnerModes.includes(mode))
@@ -99,9 +89,12 @@ export function definitionOf(input: DefinitionInput): ProjectionDefinition {
   return {
     name: requireProjectionName("name", input.name),
     mode,
+    /** Event names, or patterns of them. */
     events: [...new Set(events)],
+    /** Empty: one partition. */
     partitionPath: partitionPathOf(input.partitionKey),
     version: version === 0 ? 1 : version,
+    /** Its states are kept as they were. */
     isRecording: input.recording === true,
   };
 }
@@ -159,22 +152,18 @@ export function eventPositionOf(field: string, seq: number): number {
 }
 
 /** Which events belong to a projection. */
-export interface NameMatcher {
-  /** Literal names. */
-  names: string[];
-  /** What names that a pattern matches begin with; an empty text stands for all names. */
-  prefixes: string[];
-  matches(name: string): boolean;
-}
+export type NameMatcher = ReturnType<typeof eventNamesOf>;
 
-export function eventNamesOf(events: readonly string[]): NameMatcher {
+export function eventNamesOf(events: readonly string[]) {
   const patterns = events.filter((one) => /[*>]/.test(one));
   const names = events.filter((one) => !/[*>]/.test(one));
   const literal = new Set(names);
   return {
+    /** Literal names. */
     names,
+    /** What names that a pattern matches begin with; an empty text stands for all names. */
     prefixes: [...new Set(patterns.map((pattern) => pattern.slice(0, pattern.search(/[*>]/))))],
-    matches: (name) => literal.has(name) || patterns.some((pattern) => matchesPattern(pattern, name)),
+    matches: (name: string) => literal.has(name) || patterns.some((pattern) => matchesPattern(pattern, name)),
   };
 }
 

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { PartitionedEvent } from "./batches.ts";
 import { BuildPace } from "./build-pace.ts";
 import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
@@ -42,9 +41,7 @@ export interface StreamAsk extends Omit<RunnerAsk, "partition"> {
   signal: AbortSignal;
 }
 
-export interface RunnerStreamDeps {
-  store: Store;
-  clock: Clock;
+export interface RunnerStreamDeps extends Basics<"store" | "clock"> {
   deliveries: Deliveries;
   onDelivered: (delivered: Delivered) => void;
   isDraining: () => boolean;

@@ -1,5 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import type { Feeds } from "../../log/log/feed.ts";
 import { type Delivered, type Deliveries, definitionText } from "./deliveries.ts";
 import { projectionHeldPollsMax, projectionLeaseMs } from "./limits.ts";
@@ -20,23 +19,9 @@ export interface PollAsk {
 }
 
 /** For those who fold projections. */
-export interface Runners {
-  /** Held open until there are events, or the time of a held poll is over. */
-  poll(ask: PollAsk): Promise<Delivered>;
-  save(save: Save): Promise<void>;
-  ack(ack: ProjectionAck): Promise<void>;
-  fail(failure: Failure): Promise<void>;
-  /** Event names and patterns of a projection, as they are stored; throws `not_found`. */
-  eventsOf(key: ProjectionKey): Promise<string>;
-  /** Wakes `rest` on events that a projection may want and on its changes, until the answer is called. */
-  listen(key: ProjectionKey, rest: Rest): Promise<() => void>;
-  /** Answers all held polls. */
-  drain(): void;
-}
+export type Runners = ReturnType<typeof openRunners>;
 
-export interface RunnersDeps {
-  store: Store;
-  clock: Clock;
+export interface RunnersDeps extends Basics<"store" | "clock"> {
   feeds: Pick<Feeds, "follow">;
   signals: Signals;
   deliveries: Deliveries;
@@ -67,7 +52,7 @@ function remembered({ matches }: NameMatcher): NameMatcher["matches"] {
   };
 }
 
-export function openRunners(deps: RunnersDeps): Runners {
+export function openRunners(deps: RunnersDeps) {
   const { clock, feeds, signals, deliveries, pollHoldMs, onDelivered, onSaved } = deps;
   const saves = new StoredSaves(deps);
   const resting = new Set<Rest>();
@@ -127,7 +112,8 @@ export function openRunners(deps: RunnersDeps): Runners {
   }
 
   return {
-    async poll(ask) {
+    /** Held open until there are events, or the time of a held poll is over. */
+    async poll(ask: PollAsk): Promise<Delivered> {
       const first = await look(ask);
       if (isOver(first) || pollHoldMs === 0 || isDraining) return first;
       const text = `${ask.key.environment_id}\n${ask.key.name}`;
@@ -142,11 +128,14 @@ export function openRunners(deps: RunnersDeps): Runners {
         else heldPolls.delete(text);
       }
     },
-    save: async (save) => onSaved(await saves.save(save)),
-    ack: async (ack) => onSaved(await saves.ack(ack)),
-    fail: async (failure) => onSaved(await saves.fail(failure)),
+    save: async (save: Save) => onSaved(await saves.save(save)),
+    ack: async (ack: ProjectionAck) => onSaved(await saves.ack(ack)),
+    fail: async (failure: Failure) => onSaved(await saves.fail(failure)),
+    /** Wakes `rest` on events that a projection may want and on its changes, until the answer is called. */
     listen,
+    /** Event names and patterns of a projection, as they are stored; throws `not_found`. */
     eventsOf,
+    /** Answers all held polls. */
     drain() {
       isDraining = true;
       for (const rest of resting) rest.wake();

@@ -1,8 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
 import { stateAt } from "./history.ts";
@@ -133,9 +133,7 @@ export interface Projections {
   delete(environmentId: string, name: string): Promise<void>;
 }
 
-export interface ProjectionsDeps {
-  store: Store;
-  clock: Clock;
+export interface ProjectionsDeps extends Basics<"store" | "clock"> {
   /** Called after the commit. */
   onChanged: (change: ProjectionChange) => void;
   /** Drops the tables of deleted generations; loop `projections.sweep` repeats what fails. */

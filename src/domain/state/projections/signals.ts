@@ -2,18 +2,15 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { ProjectionKey } from "./rows.ts";
 
 /** Tells waits, held polls and streams of this node that something of a projection may have changed. */
-export interface Signals {
-  /** Until the function that it answers is called. */
-  listen(key: ProjectionKey, onSignal: () => void): () => void;
-  signal(key: ProjectionKey): void;
-}
+export type Signals = ReturnType<typeof openSignals>;
 
 export const textOf = ({ environment_id, name }: ProjectionKey) => `${environment_id}\n${name}`;
 
-export function openSignals(): Signals {
+export function openSignals() {
   const listeners = new Map<string, Set<() => void>>();
   return {
-    listen(key, onSignal) {
+    /** Until the function that it answers is called. */
+    listen(key: ProjectionKey, onSignal: () => void): () => void {
       const text = textOf(key);
       const all = listeners.get(text) ?? new Set();
       listeners.set(text, all.add(onSignal));
@@ -22,7 +19,7 @@ export function openSignals(): Signals {
         if (all.size === 0 && listeners.get(text) === all) listeners.delete(text);
       };
     },
-    signal(key) {
+    signal(key: ProjectionKey) {
       for (const listener of [...(listeners.get(textOf(key)) ?? [])]) listener();
     },
   };

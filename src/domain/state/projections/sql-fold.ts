@@ -1,6 +1,5 @@
-import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { valueAt } from "../../../kit/data-path.ts";
-import type { Log } from "../../../kit/log.ts";
 import { matchesPattern } from "../../../kit/pattern.ts";
 import type {
   EnvironmentDatabases,
@@ -8,7 +7,7 @@ import type {
   FoldStep,
   StepValue,
 } from "../../../store/environment-databases.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import { advance } from "./advance.ts";
 import type { EventBatch, EventBatches } from "./batches.ts";
 import type { FeedEvent } from "./event-rows.ts";
@@ -43,11 +42,7 @@ import {
   releaseFolds,
 } from "./sql-rows.ts";
 
-export interface SqlFoldDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
-  nodeId: string;
+export interface SqlFoldDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   databases: EnvironmentDatabases;
   batches: EventBatches;
   onChanged: (change: ProjectionChange) => void;

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { EnvironmentDatabases, FoldTable, QueryAnswer } from "../../../store/environment-databases.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Basics, Session } from "../../../store/store.ts";
 import type { Queries } from "../query/service.ts";
 import { descriptionBytesMax, foldRowsDefault, foldTableNameMax, handlersMax } from "./limits.ts";
 import { type GenerationKey, getGenerations, getProjection, type ProjectionKey } from "./rows.ts";
@@ -33,22 +32,9 @@ export interface TableQuery {
 }
 
 /** Projections whose tables the server folds by statements of their owners. */
-export interface SqlProjections {
-  /** The same again changes nothing; other handlers are taken over without a rebuild. */
-  create(
-    environmentId: string,
-    definition: SqlDefinition,
-  ): Promise<{ name: string; status: ProjectionStatus }>;
-  query(
-    environmentId: string,
-    query: TableQuery,
-    signal: AbortSignal,
-  ): Promise<{ answer: QueryAnswer; totalCount: number }>;
-}
+export type SqlProjections = ReturnType<typeof openSqlProjections>;
 
-export interface SqlProjectionsDeps {
-  store: Store;
-  clock: Clock;
+export interface SqlProjectionsDeps extends Basics<"store" | "clock"> {
   databases: EnvironmentDatabases;
   queries: Pick<Queries, "admitTable" | "admitHandler" | "readTable">;
   onChanged: (change: ProjectionChange) => void;
@@ -78,7 +64,7 @@ export const dropTableOf = (
   key: GenerationKey,
 ): Promise<void> => databases.drop(foldTableOf(key, tableNameOf(key.name)));
 
-export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
+export function openSqlProjections(deps: SqlProjectionsDeps) {
   const { store, clock, databases, queries, onChanged } = deps;
 
   async function rowOf(environmentId: string, definition: SqlDefinition): Promise<SqlProjectionRow> {
@@ -120,7 +106,11 @@ export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
   }
 
   return {
-    async create(environmentId, definition) {
+    /** The same again changes nothing; other handlers are taken over without a rebuild. */
+    async create(
+      environmentId: string,
+      definition: SqlDefinition,
+    ): Promise<{ name: string; status: ProjectionStatus }> {
       const row = await rowOf(environmentId, definition);
       const { name } = row;
       const events =
@@ -148,7 +138,11 @@ export function openSqlProjections(deps: SqlProjectionsDeps): SqlProjections {
       return { name, status };
     },
 
-    async query(environmentId, { name, where, orderBy, limit, offset }, signal) {
+    async query(
+      environmentId: string,
+      { name, where, orderBy, limit, offset }: TableQuery,
+      signal: AbortSignal,
+    ): Promise<{ answer: QueryAnswer; totalCount: number }> {
       const key = { environment_id: environmentId, name };
       const row = await getSqlProjection(store, key);
       if (!row) {

@@ -14,16 +14,7 @@ import { Rest } from "./signals.ts";
 
 export type { RunnerMessage } from "./runner-stream.ts";
 
-export interface ProjectionStreams {
-  /**
-   * Resolves when the runner may be streamed to. Throws `unimplemented` where it has to poll: its memory may
-   * not be what is stored, and a poll brings the state along.
-   */
-  admit(ask: StreamAsk): Promise<OpenStream>;
-  /** Ends every stream once what it delivered is saved, or a moment later. */
-  drain(): Promise<void>;
-  size(): number;
-}
+export type ProjectionStreams = ReturnType<typeof openProjectionStreams>;
 
 export interface OpenStream {
   /** To be read to its end, or returned from. */
@@ -36,7 +27,7 @@ export interface RunnerStreamsDeps extends Omit<RunnerStreamDeps, "isDraining"> 
   listen: (key: ProjectionKey, rest: Rest) => Promise<() => void>;
 }
 
-export function openProjectionStreams(deps: RunnerStreamsDeps): ProjectionStreams {
+export function openProjectionStreams(deps: RunnerStreamsDeps) {
   const { clock, ids, listen } = deps;
   const holdings = openHolderLimit({ most: projectionStreamsMax, what: "projection streams" });
   const open = new Set<{ rest: Rest; over: Promise<void> }>();
@@ -59,7 +50,11 @@ export function openProjectionStreams(deps: RunnerStreamsDeps): ProjectionStream
   }
 
   return {
-    async admit(ask) {
+    /**
+     * Resolves when the runner may be streamed to. Throws `unimplemented` where it has to poll: its memory
+     * may not be what is stored, and a poll brings the state along.
+     */
+    async admit(ask: StreamAsk): Promise<OpenStream> {
       if (isDraining) throw tryAgain("unavailable", "the server is going away");
       if (ask.isPart) throw mustPoll(ask.key);
       const giveBack = holdings.acquire(ask.callerId);
@@ -88,6 +83,7 @@ export function openProjectionStreams(deps: RunnerStreamsDeps): ProjectionStream
       }
     },
 
+    /** Ends every stream once what it delivered is saved, or a moment later. */
     async drain() {
       isDraining = true;
       const all = [...open];

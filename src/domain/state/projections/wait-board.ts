@@ -1,8 +1,6 @@
 import { breather } from "../../../kit/breather.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics } from "../../../store/store.ts";
 import { eventsBehind } from "./lag.ts";
 import { projectionCountersMax, projectionLookMax, projectionPassMax } from "./limits.ts";
 import { getHead, getProjection, type ProjectionKey } from "./rows.ts";
@@ -61,10 +59,7 @@ export function isFolded({ name, partition }: WaitTarget, progress: WaitProgress
   return isWhole && status !== "rebuilding" && currentOf({ partition }, progress) >= position;
 }
 
-export interface WaitBoardDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface WaitBoardDeps extends Basics<"store" | "clock" | "log"> {
   /** Moves the cursor over events that are none of the projection's. */
   passOver: (key: ProjectionKey) => Promise<boolean>;
 }

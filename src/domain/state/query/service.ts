@@ -25,21 +25,7 @@ export interface QueryInput {
 }
 
 /** Reads over what one environment holds, by texts of its callers. */
-export interface Queries {
-  execute(environmentId: string, input: QueryInput, signal: AbortSignal): Promise<QueryAnswer>;
-  /** A page of one table of a SQL projection, and how many rows there are without the page. */
-  readTable(
-    environmentId: string,
-    table: string,
-    page: { where: string; orderBy: string; limit: number; offset: number },
-    signal: AbortSignal,
-  ): Promise<{ answer: QueryAnswer; totalCount: number }>;
-  /** What stands in the parentheses of the one CREATE TABLE of a text. */
-  admitTable(text: string, table: string): Promise<string>;
-  admitHandler(handler: { event: string; text: string; table: string }): Promise<AdmittedHandler>;
-  /** The tables that a text reads; none where it is not admitted, which `execute` says. */
-  tablesOf(text: string): string[];
-}
+export type Queries = ReturnType<typeof openQueries>;
 
 export interface QueriesDeps {
   engine: StoreEngine;
@@ -62,7 +48,7 @@ export function boundOf(
 /** Texts that are asked again, and those that a gate asked about before they run. */
 const rememberedMax = 100;
 
-export function openQueries({ engine, databases, onQuery }: QueriesDeps): Queries {
+export function openQueries({ engine, databases, onQuery }: QueriesDeps) {
   const remembered = new Map<string, AdmittedQuery>();
 
   function admit(query: string): AdmittedQuery {
@@ -84,7 +70,7 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps): Querie
   }
 
   return {
-    async execute(environmentId, input, signal) {
+    async execute(environmentId: string, input: QueryInput, signal: AbortSignal): Promise<QueryAnswer> {
       try {
         const answer = await run(environmentId, input, signal);
         onQuery(answer.isTruncated ? "truncated" : "answered");
@@ -95,7 +81,13 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps): Querie
       }
     },
 
-    async readTable(environmentId, table, { where, orderBy, limit, offset }, signal) {
+    /** A page of one table of a SQL projection, and how many rows there are without the page. */
+    async readTable(
+      environmentId: string,
+      table: string,
+      { where, orderBy, limit, offset }: { where: string; orderBy: string; limit: number; offset: number },
+      signal: AbortSignal,
+    ): Promise<{ answer: QueryAnswer; totalCount: number }> {
       const condition = conditionOf(engine, where);
       const order = orderOf(engine, orderBy);
       const from = `FROM ${quotedName(engine, table)}${condition.text}`;
@@ -115,16 +107,18 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps): Querie
       return { answer, totalCount: Number(counted.rows[0]?.[0] ?? 0) };
     },
 
-    async admitTable(text, table) {
+    /** What stands in the parentheses of the one CREATE TABLE of a text. */
+    async admitTable(text: string, table: string): Promise<string> {
       await loadParser();
       return admitTable(engine, text, table);
     },
-    async admitHandler(handler) {
+    async admitHandler(handler: { event: string; text: string; table: string }): Promise<AdmittedHandler> {
       await loadParser();
       return admitHandler(engine, handler);
     },
 
-    tablesOf(text) {
+    /** The tables that a text reads; none where it is not admitted, which `execute` says. */
+    tablesOf(text: string): string[] {
       try {
         return admit(text).tables;
       } catch (error) {

@@ -66,6 +66,28 @@ const about = ({ function_id: id, then_live }: AskedReplay): Thing[] => [
   ...(then_live ? [{ type: "function", id, action: "functions:register" }] : []),
 ];
 
+export const ReplayPreviewShape = Type.Object({
+  from_position: count("The first position of the window."),
+  to_position: count("The last position of the window."),
+  scanned: count(
+    "Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.",
+  ),
+  truncated: Type.Boolean({ description: "The window has more events than were looked at." }),
+  matched: count("Those of them that match."),
+  with_run: count("Those of the matching ones that the function has a run of."),
+  to_start: count("Runs that a replay would start of what was looked at."),
+  samples: Type.Array(
+    Type.Object({
+      event_id: Type.String(),
+      name: said("The event's name."),
+      position: count("Its place in the log."),
+      at: Type.String({ format: "date-time", description: "When it was written." }),
+      has_run: Type.Boolean({ description: "The function has a run of it." }),
+    }),
+    { description: "The first matching ones." },
+  ),
+});
+
 export const replaysOperations = ({ replays }: Repairs): Operation[] => [
   unary({
     name: "replays.preview",
@@ -75,27 +97,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     ...{ costs, about },
     summary: "Which events of the past a replay would start a function on, and ten of them.",
     input: Type.Object({ function_id: FunctionId, events: Type.Optional(Events) }),
-    output: Type.Object({
-      from_position: count("The first position of the window."),
-      to_position: count("The last position of the window."),
-      scanned: count(
-        "Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.",
-      ),
-      truncated: Type.Boolean({ description: "The window has more events than were looked at." }),
-      matched: count("Those of them that match."),
-      with_run: count("Those of the matching ones that the function has a run of."),
-      to_start: count("Runs that a replay would start of what was looked at."),
-      samples: Type.Array(
-        Type.Object({
-          event_id: Type.String(),
-          name: said("The event's name."),
-          position: count("Its place in the log."),
-          at: Type.String({ format: "date-time", description: "When it was written." }),
-          has_run: Type.Boolean({ description: "The function has a run of it." }),
-        }),
-        { description: "The first matching ones." },
-      ),
-    }),
+    output: ReplayPreviewShape,
     rest: {
       route: "POST /api/v1/replays/preview",
       encode: (preview: ReplayPreview) => ({ status: 200, body: replayPreviewJson(preview) }),

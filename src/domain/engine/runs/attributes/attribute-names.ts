@@ -29,22 +29,7 @@ type KnownNames = ReadonlyMap<string, KnownName>;
  * The names of an environment's attributes. A name keeps its type until it is deleted, which the statement that writes a value
  * finds out: what a node has read is forgotten then.
  */
-export interface AttributeNames {
-  /**
-   * Makes what is new, and keeps all of them from being deleted until the session ends. Throws `invalid_argument` for a name
-   * of another type, `resource_exhausted` without room, `failed_precondition` for a name whose values are being deleted.
-   */
-  declare(session: Session, environmentId: string, wanted: readonly TypedName[]): Promise<void>;
-  /**
-   * Makes what is new in a transaction of its own; undefined when this node knows that nothing is to do. What is being deleted
-   * is no fault: a value that is set meanwhile goes with the others.
-   */
-  require(environmentId: string, wanted: readonly TypedName[]): Promise<void> | undefined;
-  /** Throws `invalid_argument` for a filter of another type, and for an order by a name that no run has had. */
-  requireTypes(environmentId: string, filters: readonly AttributeRange[], order?: string): Promise<void>;
-  /** A value could not be written because its name is not what this node has read. */
-  forget(environmentId: string): void;
-}
+export type AttributeNames = ReturnType<typeof openAttributeNames>;
 
 export interface AttributeNamesDeps {
   store: Store;
@@ -52,7 +37,7 @@ export interface AttributeNamesDeps {
   shareEnvironment(session: Session, environmentId: string): Promise<void>;
 }
 
-export function openAttributeNames({ store, clock, shareEnvironment }: AttributeNamesDeps): AttributeNames {
+export function openAttributeNames({ store, clock, shareEnvironment }: AttributeNamesDeps) {
   const kept = sizedCache<KnownNames>({
     ...{ entriesMax: namesKeptMax, charsMax: namesKeptMax * attributeNamesMax },
   });
@@ -96,7 +81,12 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
   };
 
   return {
-    async declare(session, environmentId, wanted) {
+    /**
+     * Makes what is new, and keeps all of them from being deleted until the session ends. Throws
+     * `invalid_argument` for a name of another type, `resource_exhausted` without room, `failed_precondition`
+     * for a name whose values are being deleted.
+     */
+    async declare(session: Session, environmentId: string, wanted: readonly TypedName[]) {
       for (const { name, deleted_at } of (await make(session, environmentId, wanted)).values())
         if (deleted_at !== null)
           throw new Fault(
@@ -105,7 +95,11 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
           );
     },
 
-    require(environmentId, wanted) {
+    /**
+     * Makes what is new in a transaction of its own; undefined when this node knows that nothing is to do.
+     * What is being deleted is no fault: a value that is set meanwhile goes with the others.
+     */
+    require(environmentId: string, wanted: readonly TypedName[]): Promise<void> | undefined {
       if (isKnown(environmentId, wanted)) return undefined;
       const names = wanted.map(({ name }) => name);
       return store
@@ -116,7 +110,10 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
         .then((found) => keep(environmentId, names, found));
     },
 
-    async requireTypes(environmentId, filters, order) {
+    /**
+     * Throws `invalid_argument` for a filter of another type, and for an order by a name that no run has had.
+     */
+    async requireTypes(environmentId: string, filters: readonly AttributeRange[], order?: string) {
       const problem = () => {
         const known = kept.get(environmentId);
         if (order !== undefined && !known?.has(order))
@@ -136,7 +133,8 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
       if (fault) throw fault;
     },
 
-    forget: (environmentId) => kept.delete(environmentId),
+    /** A value could not be written because its name is not what this node has read. */
+    forget: (environmentId: string) => kept.delete(environmentId),
   };
 }
 

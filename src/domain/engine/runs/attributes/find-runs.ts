@@ -53,25 +53,22 @@ export async function findRuns(store: Store, asked: FindRuns): Promise<RunsPage>
   };
 }
 
-export interface AttributeCandidates {
-  /** Rows `run_id`, `created_at` and `value` behind a place, in the order of the list. */
-  candidates(after: After): Sql;
-  /** What is left to be looked at in each candidate. */
-  rest: RunFilter;
-}
+export type AttributeCandidates = Awaited<ReturnType<typeof candidatesOf>>;
 
 /** Where the runs are looked for that a filter by attributes finds. */
 export async function candidatesOf(
   store: Pick<Store, "all">,
   filter: FindRuns["filter"],
   order?: AttributeOrder,
-): Promise<AttributeCandidates> {
+) {
   const few = await fewestOf(store, filter, order);
   const lead =
     few ?? filter.attributes.find(({ name, equals }) => (order ? name === order.name : equals !== undefined));
   return {
-    candidates: (after) =>
+    /** Rows `run_id`, `created_at` and `value` behind a place, in the order of the list. */
+    candidates: (after: After) =>
       few ? candidatesOfFew(filter, few, order, after) : candidatesInOrder(filter, order, lead, after),
+    /** What is left to be looked at in each candidate. */
     rest: { ...filter, attributes: filter.attributes.filter((range) => range !== lead) },
   };
 }

@@ -6,13 +6,7 @@ import type { AttributeNames } from "./attribute-names.ts";
 const isRefusal = (error: unknown): error is Fault =>
   error instanceof Fault && (error.kind === "invalid_argument" || error.kind === "resource_exhausted");
 
-export interface NamedReports {
-  /** Submits a report once the names of its attributes are known. */
-  submit(report: RunReport): Promise<void>;
-  /** The same report when a name of its attributes was deleted since: with the name made again, or refused. */
-  again(report: RunReport): Promise<RunReport>;
-  onRefused(): void;
-}
+export type NamedReports = ReturnType<typeof openNamedReports>;
 
 /**
  * Submits reports once the names of their attributes are known. Attributes that cannot be stored fail their run: its
@@ -22,7 +16,7 @@ export function openNamedReports(
   names: Pick<AttributeNames, "require" | "forget">,
   submit: (report: RunReport) => Promise<void>,
   onRefused: () => void,
-): NamedReports {
+) {
   const naming = ({ environmentId, attributes }: RunReport) =>
     attributes && names.require(environmentId, attributes.filter(isSet));
   const named = (report: RunReport, making: Promise<void>): Promise<RunReport> =>
@@ -36,11 +30,15 @@ export function openNamedReports(
     );
   return {
     onRefused,
-    submit(report) {
+    /** Submits a report once the names of its attributes are known. */
+    submit(report: RunReport) {
       const making = naming(report);
       return making ? named(report, making).then(submit) : submit(report);
     },
-    async again(report) {
+    /**
+     * The same report when a name of its attributes was deleted since: with the name made again, or refused.
+     */
+    async again(report: RunReport): Promise<RunReport> {
       names.forget(report.environmentId);
       return named(report, naming(report) ?? Promise.resolve());
     },

@@ -1,9 +1,7 @@
-import type { Clock } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import type { Log } from "../../../../kit/log.ts";
 import { roundRobin, type SharedWork, type Slice, type WorkScope } from "../../../../kit/round-robin.ts";
 import { invokeKey } from "../../../../kit/step-id.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { childrenSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import * as rows from "./children-rows.ts";
@@ -15,10 +13,7 @@ export interface Children {
   moveOnce(): Promise<void>;
 }
 
-export interface ChildrenDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface ChildrenDeps extends Basics<"store" | "clock" | "log"> {
   /**
    * Logs an event for the function and starts its run; a repeated key answers the first. Faults say why it
    * will not.

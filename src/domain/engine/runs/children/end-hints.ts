@@ -15,19 +15,13 @@ type EndHint = Static<typeof EndHint>;
  * Hints between nodes: a node names the runs that its callers wait for, the others answer when they end one
  * of them.
  */
-export interface EndHints {
-  /** Tells the other nodes that callers here wait for these runs. */
-  await(runIds: readonly string[], forMs: number): void;
-  /** Of runs that ended here, tells the nodes that wait for them. */
-  ended(runIds: readonly string[]): void;
-  forgetExpired(): void;
-}
+export type EndHints = ReturnType<typeof openEndHints>;
 
 /** `onEnded` is called with runs that ended at another node. */
 export function openEndHints(
   { clock, bus, self }: { clock: Pick<Clock, "now">; bus: Bus; self: string },
   onEnded: (runIds: readonly string[]) => void,
-): EndHints {
+) {
   /** Runs that callers at other nodes wait for, until when. */
   const awaitedElsewhere = new Map<string, Instant>();
   const runsEnded = bus.channel("runs.ended", EndHint);
@@ -47,8 +41,10 @@ export function openEndHints(
     for (const runId of runIds) if (awaitedElsewhere.size < endWaitsMax) awaitedElsewhere.set(runId, until);
   });
   return {
-    await: (runIds, forMs) => hint(runsAwaited, { runIds: [...runIds], forMs }),
-    ended(runIds) {
+    /** Tells the other nodes that callers here wait for these runs. */
+    await: (runIds: readonly string[], forMs: number) => hint(runsAwaited, { runIds: [...runIds], forMs }),
+    /** Of runs that ended here, tells the nodes that wait for them. */
+    ended(runIds: readonly string[]) {
       if (awaitedElsewhere.size === 0) return;
       const awaited = runIds.filter((runId) => awaitedElsewhere.delete(runId));
       if (awaited.length > 0) hint(runsEnded, { runIds: awaited });

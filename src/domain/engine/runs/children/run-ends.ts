@@ -1,7 +1,7 @@
 import type { Bus } from "../../../../bus/bus.ts";
-import type { Clock, Instant } from "../../../../kit/clock.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
 import type { RunResult } from "../run.ts";
@@ -10,21 +10,7 @@ import { openEndHints } from "./end-hints.ts";
 import { endedOf, resultsOf } from "./run-results.ts";
 
 /** Callers that wait for the ends of runs, on this node. */
-export interface RunEnds {
-  /**
-   * Reserves a place for a caller before its runs are started: too many callers are refused before anything
-   * is done. Call what it answers to give the place back.
-   */
-  enter(): () => void;
-  /** The runs as they are once all have ended, the time is up, or the signal aborts. */
-  wait(waiting: EndWait): Promise<RunResult[]>;
-  /** Called after the commit that ended them on this node. */
-  ended(runIds: readonly string[]): void;
-  /** The tick of loop `runs.ends`: one query for all waits, for ends whose hint was lost. */
-  lookOnce(): Promise<void>;
-  /** Answers all waits with the runs as they are. */
-  drain(): void;
-}
+export type RunEnds = ReturnType<typeof openRunEnds>;
 
 export interface EndWait {
   environmentId: string;
@@ -35,9 +21,7 @@ export interface EndWait {
   look?: boolean;
 }
 
-export interface RunEndsDeps {
-  store: Store;
-  clock: Clock;
+export interface RunEndsDeps extends Basics<"store" | "clock"> {
   bus: Bus;
   /** Id of this process: its own hints are ignored. */
   self: string;
@@ -48,7 +32,7 @@ interface OpenEndWait extends EndWait {
   finish: () => void;
 }
 
-export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
+export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
   const openWaits = new Map<string, Set<OpenEndWait>>();
   const finished = new Set<{
     openWait: OpenEndWait;
@@ -90,7 +74,11 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   }
 
   return {
-    enter() {
+    /**
+     * Reserves a place for a caller before its runs are started: too many callers are refused before anything
+     * is done. Call what it answers to give the place back.
+     */
+    enter(): () => void {
       if (entered >= endWaitsMax)
         throw new Fault(
           "resource_exhausted",
@@ -107,7 +95,8 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
       };
     },
 
-    async wait(waiting) {
+    /** The runs as they are once all have ended, the time is up, or the signal aborts. */
+    async wait(waiting: EndWait): Promise<RunResult[]> {
       const { runIds, timeoutMs, signal } = waiting;
       if (runIds.length === 0) return [];
       const openWait: OpenEndWait = { ...waiting, left: new Set(runIds), finish: () => {} };
@@ -137,11 +126,13 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
       return read(openWait);
     },
 
-    ended(runIds) {
+    /** Called after the commit that ended them on this node. */
+    ended(runIds: readonly string[]) {
       if (openWaits.size > 0) note(runIds);
       hints.ended(runIds);
     },
 
+    /** The tick of loop `runs.ends`: one query for all waits, for ends whose hint was lost. */
     async lookOnce() {
       hints.forgetExpired();
       const runIds = [...openWaits.keys()];
@@ -149,6 +140,7 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
         note(await endedOf(store, runIds.slice(from, from + endLookSlice)));
     },
 
+    /** Answers all waits with the runs as they are. */
     drain() {
       for (const all of [...openWaits.values()]) for (const openWait of [...all]) openWait.finish();
     },

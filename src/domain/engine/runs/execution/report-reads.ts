@@ -1,6 +1,5 @@
 import type { Clock, Instant } from "../../../../kit/clock.ts";
-import type { Log } from "../../../../kit/log.ts";
-import { type Store, StoreError } from "../../../../store/store.ts";
+import { type Basics, type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { runPlace, type StateCondition } from "../../waits/rules.ts";
 import { groupsOf } from "../error-groups.ts";
@@ -24,10 +23,8 @@ import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./re
  * definition.
  */
 
-export interface RetryDeps {
-  store: Store;
+export interface RetryDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "now">;
-  log: Log;
   /** The definition a run is pinned to. */
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }

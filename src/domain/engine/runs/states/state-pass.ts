@@ -1,5 +1,5 @@
-import type { Clock, Instant } from "../../../../kit/clock.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { stateChangesMax, statePlacesMax, stateSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
 import { ComparedLog } from "../waits/compared-until.ts";
@@ -8,9 +8,7 @@ import { applyStates, type LookedAt } from "./apply-states.ts";
 import { answerOf } from "./state-answers.ts";
 import * as rows from "./state-rows.ts";
 
-export interface StatePassDeps {
-  store: Store;
-  clock: Clock;
+export interface StatePassDeps extends Basics<"store" | "clock"> {
   /** Called after the commit, with the queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
 }

@@ -5,20 +5,7 @@ import { StatePass, type StatePassDeps } from "./state-pass.ts";
 import * as rows from "./state-rows.ts";
 
 /** Wakes runs that wait for versions of entities, changes of keys and ends of children. */
-export interface States {
-  /** Runs of the environment began to wait for such. */
-  awaited(environmentId: string): void;
-  /** Something was appended or put there: asks for a tick where a run waits. */
-  changed(environmentId: string): void;
-  /** The tick of loop `runs.states`: looks at woken environments; at all of them once a second. */
-  lookOnce(): Promise<void>;
-  /**
-   * Looks at these environments beside the loop. Answers until when all that changed has been compared with waits that are not due
-   * to be looked at; an environment of which this node does not know it is left out. A look that takes longer than `catchUpMsMax`
-   * goes on in the background.
-   */
-  catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
-}
+export type States = ReturnType<typeof openStates>;
 
 export interface StatesDeps extends StatePassDeps {
   /** Asks for a tick now. */
@@ -29,7 +16,7 @@ export interface StatesDeps extends StatePassDeps {
 const lookEveryMs = 1_000;
 const catchUpPassesMax = 3;
 
-export function openStates(deps: StatesDeps): States {
+export function openStates(deps: StatesDeps) {
   const { store, clock, wakeLoop } = deps;
   const pass = new StatePass(deps);
   /** Environments with waits. */
@@ -100,19 +87,27 @@ export function openStates(deps: StatesDeps): States {
   };
   const slowWork = openSlowWork(clock, wake);
   return {
-    awaited(environmentId) {
+    /** Runs of the environment began to wait for such. */
+    awaited(environmentId: string) {
       known.add(environmentId);
       wake(environmentId);
     },
-    changed(environmentId) {
+    /** Something was appended or put there: asks for a tick where a run waits. */
+    changed(environmentId: string) {
       if (known.has(environmentId)) wake(environmentId);
     },
+    /** The tick of loop `runs.states`: looks at woken environments; at all of them once a second. */
     lookOnce() {
       const turn = running.then(round);
       running = turn.catch(() => {});
       return turn;
     },
-    async catchUp(environmentIds) {
+    /**
+     * Looks at these environments beside the loop. Answers until when all that changed has been compared with
+     * waits that are not due to be looked at; an environment of which this node does not know it is left out.
+     * A look that takes longer than `catchUpMsMax` goes on in the background.
+     */
+    async catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>> {
       const ids = [...environmentIds];
       // A failed environment must not hold up wakes of others; the loop meets and reports the same failure.
       await slowWork.each(catchUpMsMax, ids, lookOn);

@@ -1,6 +1,5 @@
 import { breather } from "../../../../kit/breather.ts";
-import type { Clock } from "../../../../kit/clock.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics, Store } from "../../../../store/store.ts";
 import { celPath, hashAt } from "../../waits/rules.ts";
 import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
 import { comparison } from "./comparison.ts";
@@ -23,10 +22,7 @@ export interface LookedAhead {
   to: number;
 }
 
-interface Reading {
-  store: Store;
-  clock: Clock;
-}
+type Reading = Basics<"store" | "clock">;
 
 /** Finds the waits that the next events behind `from` match. */
 export async function lookAhead(

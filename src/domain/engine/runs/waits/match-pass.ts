@@ -1,6 +1,6 @@
-import type { Clock, Instant } from "../../../../kit/clock.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { inTurn } from "../../../../kit/in-turn.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { matcherBytesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import { applyMatches, type Matches } from "./apply-matches.ts";
@@ -10,9 +10,7 @@ import { lookBack } from "./look-back.ts";
 import type { MatchedWait } from "./wait-conditions.ts";
 import * as rows from "./wait-rows.ts";
 
-export interface MatchPassDeps {
-  store: Store;
-  clock: Clock;
+export interface MatchPassDeps extends Basics<"store" | "clock"> {
   /** Called after the commit, with the queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called after the commit, with the runs that an event cancelled. */

@@ -5,25 +5,7 @@ import { catchUpMsMax, openSlowWork, slowWorkMax } from "./slow-work.ts";
 import * as rows from "./wait-rows.ts";
 
 /** Reads the logs for runs that wait for an event, and for runs that an event cancels. */
-export interface Matcher {
-  /** Whether runs of the environment wait for events, as this node knows it: at most a second old. */
-  wanted(environmentId: string): boolean;
-  /**
-   * Marks the environment as changed (an event was logged, a run began to wait) and asks the loop for a tick.
-   */
-  wake(environmentId: string): void;
-  /**
-   * The tick of loop `runs.matcher`: reads woken environments up to the heads of their logs; all of them once
-   * a second.
-   */
-  matchOnce(): Promise<void>;
-  /**
-   * Reads on in the logs of these environments, beside the loop. Answers until when all that was logged has been compared with waits
-   * that are not fresh; an environment of which this node does not know it is left out. A read that takes longer than
-   * `catchUpMsMax` goes on in the background, and the next look knows what it compared. The loop repeats a read that failed.
-   */
-  catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>>;
-}
+export type Matcher = ReturnType<typeof openMatcher>;
 
 export interface MatcherDeps extends MatchPassDeps {
   /** Asks for a tick now. */
@@ -45,13 +27,28 @@ const racesMax = 5;
 const patienceMs = 500;
 const patienceMsMin = 25;
 
-export function openMatcher(deps: MatcherDeps): Matcher {
+export function openMatcher(deps: MatcherDeps) {
   const rounds = new MatcherRounds(deps);
   return {
-    wanted: (environmentId) => rounds.wanted(environmentId),
-    wake: (environmentId) => rounds.wake(environmentId),
+    /** Whether runs of the environment wait for events, as this node knows it: at most a second old. */
+    wanted: (environmentId: string) => rounds.wanted(environmentId),
+    /**
+     * Marks the environment as changed (an event was logged, a run began to wait) and asks the loop for a
+     * tick.
+     */
+    wake: (environmentId: string) => rounds.wake(environmentId),
+    /**
+     * The tick of loop `runs.matcher`: reads woken environments up to the heads of their logs; all of them
+     * once a second.
+     */
     matchOnce: () => rounds.matchOnce(),
-    catchUp: (environmentIds) => rounds.catchUp(environmentIds),
+    /**
+     * Reads on in the logs of these environments, beside the loop. Answers until when all that was logged has
+     * been compared with waits that are not fresh; an environment of which this node does not know it is left
+     * out. A read that takes longer than `catchUpMsMax` goes on in the background, and the next look knows
+     * what it compared. The loop repeats a read that failed.
+     */
+    catchUp: (environmentIds: Iterable<string>) => rounds.catchUp(environmentIds),
   };
 }
 

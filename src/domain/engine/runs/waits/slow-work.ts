@@ -6,36 +6,24 @@ export const slowWorkMax = 32;
 export const catchUpMsMax = 250;
 
 /** Work that a caller waits for while it is short, and that goes on in the background when it is not. */
-export interface SlowWork {
-  /** Whether work of this environment is running in the background. */
-  has(environmentId: string): boolean;
-  size(): number;
-  /** Resolves when any background work ends. */
-  oneOver(): Promise<void>;
-  /** The result of `work`, or undefined when it takes longer than `ms`: it then goes on in the background. */
-  within<T>(ms: number, environmentId: string, work: Promise<T>): Promise<T | undefined>;
-  /**
-   * Begins the work of these environments, as many beside each other as there is room for, and waits `ms` for each of them. After
-   * `ms` no more begin. The failure of one holds up no other, and is not told.
-   */
-  each(
-    ms: number,
-    environmentIds: Iterable<string>,
-    work: (environmentId: string) => Promise<unknown>,
-  ): Promise<void>;
-}
+export type SlowWork = ReturnType<typeof openSlowWork>;
 
 export function openSlowWork(
   clock: Pick<Clock, "after" | "elapsed">,
   onOver: (environmentId: string) => void,
-): SlowWork {
+) {
   const underWay = new Map<string, Promise<void>>();
-  const slowWork: SlowWork = {
-    has: (environmentId) => underWay.has(environmentId),
+  const slowWork = {
+    /** Whether work of this environment is running in the background. */
+    has: (environmentId: string) => underWay.has(environmentId),
     size: () => underWay.size,
+    /** Resolves when any background work ends. */
     oneOver: () => Promise.race(underWay.values()),
 
-    async within(ms, environmentId, work) {
+    /**
+     * The result of `work`, or undefined when it takes longer than `ms`: it then goes on in the background.
+     */
+    async within<T>(ms: number, environmentId: string, work: Promise<T>): Promise<T | undefined> {
       let isLate = false;
       const late = Promise.withResolvers<undefined>();
       const cancel = clock.after(ms, () => {
@@ -59,7 +47,15 @@ export function openSlowWork(
       }
     },
 
-    async each(ms, environmentIds, work) {
+    /**
+     * Begins the work of these environments, as many beside each other as there is room for, and waits `ms`
+     * for each of them. After `ms` no more begin. The failure of one holds up no other, and is not told.
+     */
+    async each(
+      ms: number,
+      environmentIds: Iterable<string>,
+      work: (environmentId: string) => Promise<unknown>,
+    ) {
       const until = clock.elapsed() + ms;
       const left = [...environmentIds].filter((id) => !underWay.has(id));
       while (left.length > 0 && underWay.size < slowWorkMax) {

@@ -1,5 +1,4 @@
-import type { Clock } from "../../../../kit/clock.ts";
-import type { LeaderWrite, Store } from "../../../../store/store.ts";
+import type { Basics, LeaderWrite } from "../../../../store/store.ts";
 import type { Healed } from "../../../record/integrity/service.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { laneOf } from "../../functions/rules.ts";
@@ -15,9 +14,7 @@ import {
 import type { QueueHint } from "./due.ts";
 import { lostRun, requeueAsleep, restoreExecution } from "./restore-execution.ts";
 
-export interface SweepDeps {
-  store: Store;
-  clock: Clock;
+export interface SweepDeps extends Basics<"store" | "clock"> {
   /** The tick of `runs.wake`: moves due executions. */
   wakeOnce: () => Promise<unknown>;
   /** Records, counts and logs what was repaired. */

@@ -1,7 +1,6 @@
-import type { Clock, Instant } from "../../../../kit/clock.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { roundRobin, type SharedWork, type Slice } from "../../../../kit/round-robin.ts";
-import type { Store } from "../../../../store/store.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
 import { wakeSliceMax } from "../limits.ts";
@@ -11,10 +10,7 @@ import type { Matcher } from "../waits/matcher.ts";
 import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
 
-export interface WakesDeps {
-  store: Store;
-  clock: Clock;
-  log: Log;
+export interface WakesDeps extends Basics<"store" | "clock" | "log"> {
   matcher: Pick<Matcher, "catchUp">;
   states: Pick<States, "catchUp">;
   onQueued: (lanes: readonly QueueHint[]) => void;
@@ -32,16 +28,10 @@ const leasePardonMs = 3_000;
 /** What is still due then is moved by the next look: the sweeper does other work behind it. */
 const moveMsMax = 5_000;
 
-export interface Wakes {
-  /** Moves what is due, at `from` or later, for `moveMsMax` at most. */
-  moveDue(from: Instant | undefined): Promise<unknown>;
-  isPardoning(): boolean;
-  /** Ends leases that were not renewed; answers how many. */
-  endSilent(silence: Silence): Promise<number>;
-}
+export type Wakes = ReturnType<typeof openWakes>;
 
 /** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
-export function openWakes(deps: WakesDeps): Wakes {
+export function openWakes(deps: WakesDeps) {
   const { store, clock, log, matcher, states, onQueued, onFailed, onSilent } = deps;
   const startedAt = clock.now();
   const isPardoning = () => clock.now() < startedAt + leasePardonMs;
@@ -121,10 +111,12 @@ export function openWakes(deps: WakesDeps): Wakes {
   });
 
   return {
-    moveDue: (from) =>
+    /** Moves what is due, at `from` or later, for `moveMsMax` at most. */
+    moveDue: (from: Instant | undefined): Promise<unknown> =>
       roundRobin([wakesFrom(from), timeoutsFrom(from)], { clock, limit: wakeSliceMax, msMax: moveMsMax }),
     isPardoning,
-    async endSilent(silence) {
+    /** Ends leases that were not renewed; answers how many. */
+    async endSilent(silence: Silence): Promise<number> {
       let count = 0;
       for (;;) {
         const ended = await store.write((session) => endSilent(session, silence, clock.now()));

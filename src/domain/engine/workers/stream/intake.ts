@@ -26,16 +26,9 @@ export function weightOf(value: unknown, most: number): number {
 }
 
 /** Messages of one stream that are not stored yet, bounded in number and in bytes. */
-export interface Intake {
-  add(message: object): void;
-  remove(messages: readonly object[]): void;
-  /** Resolves when there is room for the next message. */
-  ready(): Promise<void>;
-  /** Resolves `ready` at once from now on. */
-  close(): void;
-}
+export type Intake = ReturnType<typeof openIntake>;
 
-export function openIntake(): Intake {
+export function openIntake() {
   const weights = new Map<object, number>();
   let bytes = 0;
   let closed = false;
@@ -43,24 +36,26 @@ export function openIntake(): Intake {
   const isFull = () => !closed && (weights.size >= streamWaitingMax || bytes >= streamWaitingBytesMax);
 
   return {
-    add(message) {
+    add(message: object) {
       const weight = weightOf(message, streamWaitingBytesMax);
       weights.set(message, weight);
       bytes += weight;
     },
-    remove(messages) {
+    remove(messages: readonly object[]) {
       for (const message of messages) {
         bytes -= weights.get(message) ?? 0;
         weights.delete(message);
       }
       if (!isFull()) whenReady();
     },
+    /** Resolves when there is room for the next message. */
     async ready() {
       while (isFull())
         await new Promise<void>((ready) => {
           whenReady = ready;
         });
     },
+    /** Resolves `ready` at once from now on. */
     close() {
       closed = true;
       whenReady();

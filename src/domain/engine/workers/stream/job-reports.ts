@@ -1,7 +1,7 @@
 import type { Static } from "@sinclair/typebox";
-import { type Clock, type Instant, parseRfc3339 } from "../../../../kit/clock.ts";
+import { type Instant, parseRfc3339 } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Basics } from "../../../../store/store.ts";
 import { progressStepsMax } from "../limits.ts";
 import type { ReportBody, StepShape } from "../report-body.ts";
 import { refusedResult } from "../rules.ts";
@@ -9,13 +9,11 @@ import { stepGatherMs } from "./limits.ts";
 
 export type SentStep = Static<typeof StepShape>;
 
-export interface JobReportsOptions {
+export interface JobReportsOptions extends Basics<"clock" | "log"> {
   jobId: string;
   fence: { execution_seq: number; lease_token: string };
   /** The sequence of the execution's first step; undefined when an earlier stream got the assignment. */
   stepBase: number | undefined;
-  clock: Clock;
-  log: Log;
   /**
    * Commits a report. Rejects with `aborted` when the fence is lost, `unavailable` when it may be sent again.
    */
@@ -30,19 +28,12 @@ export interface JobReportsOptions {
 }
 
 /** Commits the steps and the last report of one job in order, many steps in one transaction. */
-export interface JobReports {
-  add(step: SentStep): void;
-  /** The last report; commits the steps that are not stored yet with it. */
-  end(report: ReportBody): void;
-  readonly over: boolean;
-  /** Resolves once nothing waits to be stored. */
-  settled(): Promise<void>;
-}
+export type JobReports = ReturnType<typeof openJobReports>;
 
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
-export function openJobReports(options: JobReportsOptions): JobReports {
+export function openJobReports(options: JobReportsOptions) {
   const { jobId, fence, clock, log, submit, signal } = options;
   const unsent: SentStep[] = [];
   let storedCount = options.stepBase;
@@ -124,16 +115,18 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     get over() {
       return over || last !== undefined;
     },
-    add(step) {
+    add(step: SentStep) {
       if (over || last) return options.onRemoved([step]);
       unsent.push(step);
       start();
     },
-    end(report) {
+    /** The last report; commits the steps that are not stored yet with it. */
+    end(report: ReportBody) {
       if (over || last) return options.onRemoved([report]);
       last = report;
       start();
     },
+    /** Resolves once nothing waits to be stored. */
     settled: async () => {
       while (sending) await sending;
     },

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../../kit/clock.ts";
 import { pollJobsMax } from "../../../../kit/limits.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Basics } from "../../../../store/store.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { PollRequest } from "../../dispatch/queues.ts";
 import type { Job } from "../../jobs/rules.ts";
@@ -8,9 +7,7 @@ import type { LeaseTerms } from "../lease-terms.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { streamFullMs } from "./limits.ts";
 
-export interface StreamPollerOptions {
-  clock: Clock;
-  log: Log;
+export interface StreamPollerOptions extends Basics<"clock" | "log"> {
   dispatcher: Pick<Dispatcher, "poll">;
   worker: WorkerRecord;
   rights: PollRequest["rights"];
@@ -22,17 +19,13 @@ export interface StreamPollerOptions {
 }
 
 /** Holds polls in the name of the worker of one stream, and polls again as slots become free. */
-export interface StreamPoller {
-  poll(): void;
-  /** No poll for `ms`; the next `look` of the stream polls again. */
-  pause(ms: number): void;
-}
+export type StreamPoller = ReturnType<typeof openStreamPoller>;
 
 /** The second poll asks for slots that became free while the first was held. */
 const pollsMax = 2;
 const holdMs = 30_000;
 
-export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
+export function openStreamPoller(options: StreamPollerOptions) {
   const { clock, log, dispatcher, worker, rights, signal, free, onJobs } = options;
   const { leaseMs, holder } = options.terms;
   let polls = 0;
@@ -76,5 +69,5 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     void pollOnce(available);
   }
 
-  return { poll, pause };
+  return { poll /** No poll for `ms`; the next `look` of the stream polls again. */, pause };
 }

@@ -1,5 +1,4 @@
-import type { Clock } from "../../../../kit/clock.ts";
-import type { Log } from "../../../../kit/log.ts";
+import type { Basics } from "../../../../store/store.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { AssignedJob, Job } from "../../jobs/rules.ts";
 import type { HeldLease, LeaseState } from "../../runs/execution/leases.ts";
@@ -10,9 +9,7 @@ import type { WorkerRecord } from "../rows.ts";
 import type { JobMessage, StreamAnswer, StreamMessage } from "./messages.ts";
 
 /** What one worker's stream needs from the server. */
-export interface StreamDeps {
-  clock: Clock;
-  log: Log;
+export interface StreamDeps extends Basics<"clock" | "log"> {
   terms: LeaseTerms;
   dispatcher: Pick<Dispatcher, "poll">;
   /** The jobs in the form that the worker's SDK reads, without those whose leases have ended meanwhile. */
