@@ -1,5 +1,5 @@
 import type { Courier, CourierOptions } from "./courier.ts";
-import type { SvcError } from "./errors.ts";
+import { SvcError } from "./errors.ts";
 import { heartbeatJobsMax } from "./lease-thread.ts";
 import { RestCourier } from "./rest-courier.ts";
 import { StreamCourier } from "./stream-courier.ts";
@@ -43,13 +43,17 @@ export interface WorkerLinkOptions extends CourierOptions {
   isStrict: boolean;
   /** Repeats what failed for a passing reason. */
   insist: (work: () => Promise<void>) => Promise<void>;
-  /** The server ended a run that this worker works on; only a stream brings this. */
+  /** The server ended a run that this worker works on. */
   onCancel: (jobId: string, reason: SvcError) => void;
 }
 
 /** In the answers to registrations and heartbeats. */
 interface ConflictsTold {
   definition_conflicts?: string[];
+}
+
+interface HeartbeatAnswer extends ConflictsTold {
+  cancelled_jobs?: string[];
 }
 
 interface RegisteredAnswer extends ConflictsTold {
@@ -102,6 +106,7 @@ function conflictTeller(log: Logger): (functionIds: readonly string[] | undefine
   };
 }
 
+const cancelledError = () => new SvcError("RUN_NOT_RUNNING", "the run was cancelled", { status: 409 });
 const noneLost: ReadonlySet<string> = new Set();
 
 export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOptions): WorkerLink {
@@ -153,7 +158,9 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
         const slice = jobs.slice(done, done + heartbeatJobsMax);
         const body = { worker_id: id, active_jobs: jobs.length, jobs: slice, ...asking };
         const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
-        tellConflicts((await transport.send<ConflictsTold | undefined>(request))?.definition_conflicts);
+        const answer = await transport.send<HeartbeatAnswer | undefined>(request);
+        tellConflicts(answer?.definition_conflicts);
+        for (const jobId of answer?.cancelled_jobs ?? []) travel.onCancel(jobId, cancelledError());
       }
       return noneLost;
     },

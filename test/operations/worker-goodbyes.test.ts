@@ -133,6 +133,25 @@ describe.each(engines)("workers come and go, on %s", (engine) => {
     expect(ms()).toBeLessThan(leaseMs * 0.9);
   }, 120_000);
 
+  test("a cancel reaches the handler of a worker that polls with the answer to its next heartbeat", async () => {
+    let isRaised = false;
+    const made = createFunction({ id: "endless", event: "endless" }, async ({ step }) => {
+      await step.run("wait", async ({ signal }) => {
+        await new Promise((over) => signal.addEventListener("abort", over));
+        isRaised = true;
+      });
+    });
+    const worker = createWorker({ client, functions: [made], heartbeatMs: 1_000, handleSignals: false, log });
+    workers.push(worker);
+    await worker.start();
+    const { runIds } = await client.emit("endless", {});
+    await until(() => worker.activeJobs === 1, { about: "the job" });
+    await client.cancelRun(runIds[0]!);
+    await until(() => isRaised && worker.activeJobs === 0, { about: "the signal" });
+    expect((await client.getRun(runIds[0]!)).status).toBe("cancelled");
+    await worker.drain();
+  }, 120_000);
+
   test("a sign of life keeps it", async () => {
     const { run_id: runId, job_id } = await takeJob("kept", "lives", "l");
     const ms = since();

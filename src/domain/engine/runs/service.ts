@@ -30,6 +30,7 @@ import {
 } from "./execution/lane-rows.ts";
 import {
   ackExecution,
+  cancelledOf,
   type FoundLease,
   findLeases,
   type Handover,
@@ -120,6 +121,7 @@ export interface Runs {
   renew(session: Session, renewal: Parameters<typeof renewLeases>[1]): Promise<void>;
   /** Whether these leases still hold, in the order given. */
   leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  cancelledOf(asked: Parameters<typeof cancelledOf>[1]): Promise<Set<string>>;
   findLeases(look: LeaseLook): Promise<FoundLease[]>;
   /** Ends leases of a worker that were not renewed since it may have gone; answers how many. */
   endSilent(silence: Silence): Promise<number>;
@@ -299,7 +301,7 @@ export function openRuns(deps: RunsDeps): Runs {
 const leasesIn = ({
   store,
   clock,
-}: RunsDeps): Pick<Runs, "ack" | "renew" | "leaseStates" | "findLeases" | "handOver"> => ({
+}: RunsDeps): Pick<Runs, "ack" | "renew" | "leaseStates" | "cancelledOf" | "findLeases" | "handOver"> => ({
   async ack(fence, leaseMs) {
     const now = clock.now();
     const times = { now, leaseUntil: now + leaseMs };
@@ -309,6 +311,7 @@ const leasesIn = ({
   },
   renew: renewLeases,
   leaseStates: (asked) => leaseStates(store, asked),
+  cancelledOf: (asked) => cancelledOf(store, asked),
   findLeases: (look) => findLeases(store, look),
   handOver: (handovers) => store.write((session) => handOver(session, handovers)),
 });

@@ -30,6 +30,14 @@ export const heldField = {
   ),
 };
 
+export const cancelledField = {
+  cancelled_jobs: Type.Optional(
+    Type.Array(Type.String(), {
+      description: "Of the jobs, those whose run was cancelled: nothing of them counts any more.",
+    }),
+  ),
+};
+
 const Asked = Type.Object(leaseFields);
 
 export interface LeaseTerms {

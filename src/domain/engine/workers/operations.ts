@@ -7,7 +7,7 @@ import { reportBytesMax } from "../../../kit/limits.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
 import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
-import { heldField, leaseFields } from "./lease-terms.ts";
+import { cancelledField, heldField, leaseFields } from "./lease-terms.ts";
 import { leaseIn } from "./refused-report.ts";
 import { Registration, workerJson } from "./registration.ts";
 import { ackFields, reportFields } from "./report-body.ts";
@@ -54,7 +54,7 @@ const Registered = Type.Object({
   ),
   ...conflictFields,
 });
-const HeartbeatAnswer = Type.Object({ ...Status.properties, ...conflictFields });
+const HeartbeatAnswer = Type.Object({ ...Status.properties, ...conflictFields, ...cancelledField });
 const workerId = Type.String({ minLength: 1 });
 
 const Heartbeat = Type.Object(
@@ -260,12 +260,15 @@ const presenceOperations = (workers: Workers) => [
     output: HeartbeatAnswer,
     rest: ["POST /api/v1/workers/{workerId}/heartbeat", "PUT /api/v1/workers/{workerId}/heartbeat"],
     async handle(input, call) {
-      const conflicts = await workers.heartbeat(call.environmentId, input.workerId, {
+      const { conflicts, cancelledJobs } = await workers.heartbeat(call.environmentId, input.workerId, {
         jobIds: (input.jobs ?? []).map((job) => job.job_id),
         ...(input.active_jobs !== undefined && { activeJobs: input.active_jobs }),
         terms: workers.leaseTerms(input),
       });
-      return { status: "ok", ...toldOf(conflicts) };
+      return {
+        ...{ status: "ok", ...toldOf(conflicts) },
+        ...(cancelledJobs.length > 0 && { cancelled_jobs: cancelledJobs }),
+      };
     },
   }),
   unary({

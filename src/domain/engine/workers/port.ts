@@ -45,12 +45,12 @@ export interface Workers {
   register(environmentId: string, input: RegisterWorkerInput, terms?: LeaseTerms): Promise<RegisteredWorker>;
   /** What the worker gets of what it asks of its leases. */
   leaseTerms(asked: { lease_ms?: number; instance?: string }): LeaseTerms;
-  /** Answers the functions of which another connected worker serves another definition. */
+  /** `conflicts`: functions of which another connected worker serves another definition. */
   heartbeat(
     environmentId: string,
     workerId: string,
     input: { activeJobs?: number; jobIds: readonly string[]; terms?: LeaseTerms },
-  ): Promise<string[]>;
+  ): Promise<{ conflicts: string[]; cancelledJobs: string[] }>;
   /** The worker ends in order. Of another process that has its name by now nothing changes. */
   leave(environmentId: string, workerId: string, terms: LeaseTerms): Promise<void>;
   list(environmentId: string): Promise<LiveWorker[]>;

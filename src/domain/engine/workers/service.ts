@@ -77,6 +77,16 @@ const assignedJobs = ({ sdk }: WorkerRecord, jobs: readonly Job[], now: Instant)
     return { ...job, leaseMs: left, completedSteps: stepsFor(sdk, job.completedSteps) };
   });
 
+async function cancelledAmong(
+  runs: Pick<Runs, "cancelledOf">,
+  environmentId: string,
+  jobIds: readonly string[],
+): Promise<string[]> {
+  const runOf = (jobId: string) => runOfJob(jobId)?.runId ?? "";
+  const cancelled = await runs.cancelledOf({ environmentId, runIds: jobIds.map(runOf) });
+  return jobIds.filter((jobId) => cancelled.has(runOf(jobId)));
+}
+
 /** A registration as the stream brings it. */
 const ofStream = ({
   worker_id,
@@ -152,17 +162,17 @@ export function openWorkers(deps: WorkersDeps): Workers {
     async heartbeat(environmentId, workerId, input) {
       const worker = await registry.seen(environmentId, workerId);
       const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
-      const leaseMs = input.terms?.leaseMs ?? deps.leaseMs;
-      await registry.recordHeartbeat(worker, { activeJobs: input.activeJobs ?? jobs.length, jobs, leaseMs });
+      const { activeJobs = jobs.length, terms: { leaseMs } = deps } = input;
+      await registry.recordHeartbeat(worker, { activeJobs, jobs, leaseMs });
       streams.renewed(worker, input.jobIds);
-      return deps.serving.conflictsOf(worker);
+      const conflicts = deps.serving.conflictsOf(worker);
+      return { conflicts, cancelledJobs: await cancelledAmong(runs, environmentId, input.jobIds) };
     },
 
     async leave(environmentId, workerId, terms) {
       await registry.leave({ environmentId, id: workerId, holder: terms.holder ?? null });
       absences.parted({ environmentId, workerId }, terms);
     },
-
     list: (environmentId) => registry.listAlive(environmentId),
 
     async poll(environmentId, workerId, wanted, signal, rights) {
@@ -192,8 +202,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
       // Results are not held back while the poll waits for a job.
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
-      const { leaseMs, holder } = input.terms;
       if (input.held) await absences.holds({ environmentId, workerId }, input.terms, input.held);
+      const { leaseMs, holder } = input.terms;
       const options = { available: input.available, holdMs: hold, reports: busy, signal, leaseMs, holder };
       const [results, acked, jobs] = await Promise.all([
         Promise.all(

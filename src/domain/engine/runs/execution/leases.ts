@@ -17,6 +17,21 @@ export interface HeldLease {
   leaseHash: string | undefined;
 }
 
+/** Those of the runs that were cancelled, also where they are undone first. */
+export async function cancelledOf(
+  store: Store,
+  { environmentId, runIds }: { environmentId: string; runIds: readonly string[] },
+): Promise<Set<string>> {
+  if (runIds.length === 0) return new Set();
+  const { rowsFrom, byKey } = store.seams;
+  const run_id = column.text(runIds);
+  const rows = await store.all<{ id: string }>(sql`SELECT r.id FROM ${rowsFrom("v", { run_id })}
+    JOIN runs r ON r.id = v.run_id AND r.environment_id || '' = ${environmentId} ${byKey("r.id", run_id)}
+    LEFT JOIN executions e ON e.run_id = r.id ${byKey("e.run_id", run_id)}
+    WHERE r.status = 'cancelled' OR (e.ending IS NOT NULL AND e.state <> 'leased')`);
+  return new Set(rows.map(({ id }) => id));
+}
+
 /** Whether the worker still holds these leases, in the order of the input. */
 export async function leaseStates(
   store: Store,
