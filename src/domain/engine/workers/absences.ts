@@ -35,6 +35,8 @@ export class Absences {
   /** Held polls under way, and those that ended without an answer not long ago. */
   #polls = 0;
   #ended: { name: string; at: number }[] = [];
+  /** The last ones that said goodbye. */
+  #parted: string[] = [];
   #isDrained = false;
 
   constructor(deps: AbsencesDeps) {
@@ -46,12 +48,14 @@ export class Absences {
    * goes to others.
    */
   came(worker: WorkerName, terms: LeaseTerms): void {
+    this.#parted = this.#parted.filter((name) => name !== nameOf(worker));
     this.#suspect(worker, terms, { at: this.#deps.clock.now(), ending: undefined });
   }
 
   /** It said goodbye: that its poll ended says nothing of others. */
   parted(worker: WorkerName, terms: LeaseTerms): void {
-    this.#ended = this.#ended.filter(({ name }) => name !== nameOf(worker));
+    // The server may hear of the end of its poll before the goodbye, or after it.
+    this.#parted = [...this.#parted.slice(-endedMax), nameOf(worker)];
     this.left(worker, terms);
   }
 
@@ -86,7 +90,10 @@ export class Absences {
     const kept = this.#ended.filter(({ at }) => now - at <= patienceMs + crowdMs).slice(-endedMax);
     this.#ended = [...kept, { name: nameOf(worker), at: now }];
     const crowd = Math.max(crowdMin, this.#polls / 4);
-    const near = () => this.#ended.filter(({ at }) => Math.abs(at - now) <= crowdMs);
+    const near = () => {
+      const parted = new Set(this.#parted);
+      return this.#ended.filter(({ name, at }) => Math.abs(at - now) <= crowdMs && !parted.has(name));
+    };
     this.#suspect(
       worker,
       { ...terms, patienceMs },
