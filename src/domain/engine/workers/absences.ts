@@ -48,7 +48,10 @@ export class Absences {
    * goes to others.
    */
   came(worker: WorkerName, terms: LeaseTerms): void {
-    this.#parted = this.#parted.filter((name) => name !== nameOf(worker));
+    const isOther = (name: string) => name !== nameOf(worker);
+    this.#parted = this.#parted.filter(isOther);
+    // That its poll ended says nothing of others.
+    this.#ended = this.#ended.filter(({ name }) => isOther(name));
     this.#suspect(worker, terms, { at: this.#deps.clock.now(), ending: undefined });
   }
 
