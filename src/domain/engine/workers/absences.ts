@@ -62,8 +62,9 @@ export class Absences {
     this.left(worker, terms);
   }
 
-  /** The stream of the process has ended. */
-  left(worker: WorkerName, terms: LeaseTerms): void {
+  /** The stream of the process has ended; it is as good a sign as the end of a held poll. */
+  left(worker: WorkerName, terms: LeaseTerms, pollEnd = false): void {
+    if (pollEnd) this.#pollEnded(worker, terms);
     // Leases that it renewed in its last millisecond end too.
     this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }

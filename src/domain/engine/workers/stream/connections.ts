@@ -79,7 +79,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
     const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
-      deps.absences.left(nameOf(worker), own.terms);
+      deps.absences.left(nameOf(worker), own.terms, worker.pollEnd);
       const forgotten = deps
         .forget(worker)
         .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error }))
