@@ -49,11 +49,6 @@ const oneOf =
   (value: string, field: string) => {
     if (!known.includes(value)) throw invalid(field, `must be one of ${known.join(", ")}`);
   };
-const unlessEmpty =
-  (reader: (field: string, value: string) => unknown): ColumnReader =>
-  (value: string, field) => {
-    if (value !== "") reader(field, value);
-  };
 const payload = (value: unknown, field: string) => requirePayload(field, value);
 const name =
   (read: (value: string) => unknown): ColumnReader =>
@@ -107,7 +102,8 @@ const byColumn: Readonly<Record<string, ColumnReader>> = {
   entity_id: (value: string) => void entityOf({ entityId: value, entityType: "x" }),
   entity_type: (value: string) => void entityOf({ entityId: "x", entityType: value }),
   event_name: (value: string, field) => requireEventName(field, value),
-  wait_event_name: unlessEmpty(requireEventName),
+  // The names of all things that a step waits for, of which an event is one.
+  wait_event_name: line,
   step_id: (value: string, field) => void requireStepId(field, value),
   parent_step_id: (value: string, field) => void requireStepId(field, value),
   compensation_for: (value: string, field) => void requireStepId(field, value),
