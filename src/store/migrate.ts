@@ -197,7 +197,7 @@ async function step(session: Session, schema: StoreSchema, clock: Clock): Promis
 async function analyse(session: Session): Promise<void> {
   const tables = await session.all<{ name: string }>(
     sql`SELECT quote_ident(relname) AS name FROM pg_class
-      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0`,
+      WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0`,
   );
   if (tables.length === 0) return;
   await session.run(sql.raw(`ANALYZE ${tables.map(({ name }) => name).join(", ")}`));
