@@ -312,7 +312,8 @@ export class ExpressionWriter {
     const within = fields.agg_within_group === true;
     const distinct = fields.agg_distinct === true ? "DISTINCT " : "";
     const list = this.list(fields.args, depth);
-    const args = fields.agg_star === true ? "*" : `${distinct}${folding.has(name) ? this.byBytes(list) : list}`;
+    const args =
+      fields.agg_star === true ? "*" : `${distinct}${folding.has(name) ? this.byBytes(list) : list}`;
     const inside = order === "" || within ? args : `${args} ${order}`;
     const filter =
       fields.agg_filter === undefined ? "" : ` FILTER (WHERE ${this.write(fields.agg_filter, depth)})`;
