@@ -102,7 +102,7 @@ export async function databaseOf(
   return made.href;
 }
 
-const ownedHome = async (options: DatabaseOptions, closers: Closers): Promise<Around> => {
+export const ownedHome = async (options: DatabaseOptions, closers: Closers): Promise<Around> => {
   const home = await makeHomeAt(await databaseOf(options, closers));
   closers.push(home.remove);
   return { home };
