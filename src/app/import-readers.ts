@@ -133,6 +133,12 @@ const byTable: Readonly<Record<string, ColumnReader>> = {
   "events.name": (value: string, field) => requireEventName(field, value),
   "runs.status": oneOf("active", ...storedStatuses(runStatuses).ended),
   "runs.mode": oneOf("pull", "push"),
+  // Below 0 where it began by another clock, as versions before 0.41 stored it.
+  "steps.duration_ms": (value: number, field) => {
+    const took = Math.max(0, value);
+    number(took as never, field, {});
+    return took;
+  },
   "steps.status": oneOf(...stepStatuses),
   "steps.type": oneOf(...stepTypes),
   "run_attribute_names.name": (value: string, field) => void requireAttributeName(field, value),

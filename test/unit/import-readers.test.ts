@@ -65,6 +65,12 @@ describe("a row is read by the rules of its operation", () => {
     expect(() => requireRow(tableNamed("steps"), row)).not.toThrow();
   });
 
+  test("a step that began by another clock took no time", () => {
+    const row = { duration_ms: -1 };
+    requireRow(tableNamed("steps"), row);
+    expect(row.duration_ms).toBe(0);
+  });
+
   test("an address is stored as users are found by it", () => {
     const row = { email: "Victim@Other.Example", name: null };
     requireRow(tableNamed("users"), row);

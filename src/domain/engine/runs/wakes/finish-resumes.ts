@@ -3,7 +3,7 @@ import { ownKeyMark } from "../../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
 import type { Session } from "../../../../store/store.ts";
-import { noteSteps } from "../step-moves.ts";
+import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
 
 /** What a resume does to the run once its message is published. */
@@ -106,7 +106,7 @@ export async function finishResumes(
     if (plan) await forgetSteps(session, row, plan);
     if (plan && plan.sleptStepId !== null)
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
-          duration_ms = ${at} - started_at
+          duration_ms = ${tookUntil(now)}
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
     if (plan?.exhaustedStepId)
       await session.run(sql`UPDATE steps SET sleep_until = NULL
