@@ -138,9 +138,12 @@ export const promisesOfRuns: Promises = {
     expect(await outputOf(inside, "run-retried")).toEqual([1, 3, 2]);
   },
   async "a run sleeps until an instant, wherever clocks stand"(inside) {
-    const until = new Date(Date.now() + 600).toISOString();
-    const woken = (await outputOf(inside, "run-sleeper", { until })) as number;
-    expect(woken - Date.parse(until)).toBeGreaterThanOrEqual(-50);
+    // One after the other: a clock that steps each second is met at every step.
+    for (let n = 0; n < 5; n++) {
+      const until = new Date(Date.now() + 600).toISOString();
+      const woken = (await outputOf(inside, "run-sleeper", { until })) as number;
+      expect(woken - Date.parse(until)).toBeGreaterThanOrEqual(-50);
+    }
   },
   async "a run waits for an event that matches"(inside) {
     const runId = await start(inside, "run-waiter", { kind: "event", of: "İ-1" });

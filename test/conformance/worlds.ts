@@ -1,5 +1,6 @@
 import { describe, test } from "bun:test";
 import type { SvcFunction, SvcProjection } from "../../src/sdk/index.ts";
+import { type Plant, plantedProgram, plants } from "../support/world-plants.ts";
 import { type Entered, enter, type Inside, type World } from "../support/worlds.ts";
 import { promisesOfAccess } from "./worlds-access.ts";
 import { promisesAtRest } from "./worlds-at-rest.ts";
@@ -24,23 +25,8 @@ export const promises: Promises = {
 const functions: readonly SvcFunction[] = [...functionsOfRuns, ...functionsOfStarts, ...functionsOfLive];
 const projections: readonly SvcProjection[] = projectionsOfState;
 
-/** Which of these promises are broken on the server. */
-export const brokenOf = async ({ inside }: Entered, names: readonly string[]): Promise<string[]> => {
-  const broken = await Promise.all(
-    names.map(async (name) => {
-      const keep = promises[name];
-      if (!keep) throw new Error(`no promise is named ${name}`);
-      return keep(inside).then(
-        () => [],
-        () => [name],
-      );
-    }),
-  );
-  return broken.flat();
-};
-
 /** A server in that world with a worker of all functions that the promises are about. */
-export async function enterWithWorker(world: World, program?: readonly string[]): Promise<Entered> {
+async function enterWithWorker(world: World, program?: readonly string[]): Promise<Entered> {
   const entered = await enter(world, program);
   try {
     await entered.work({ functions, projections });
@@ -48,6 +34,31 @@ export async function enterWithWorker(world: World, program?: readonly string[])
   } catch (error) {
     await entered.leave();
     throw error;
+  }
+}
+
+export const plantsOf = (world: { name: string }): Plant[] =>
+  plants.filter((plant) => plant.world === world.name);
+
+/** Which promises the server of that world breaks with these plants, of those that they are to break. */
+export async function brokenBy(planted: readonly Plant[], world: World): Promise<string[]> {
+  const names = [...new Set(planted.flatMap(({ breaks }) => breaks))];
+  const entered = await enterWithWorker(world, plantedProgram(planted)).catch(() => undefined);
+  // A server that does not start keeps none.
+  if (!entered) return names;
+  try {
+    const isKept = async (name: string) => {
+      const keep = promises[name];
+      if (!keep) throw new Error(`no promise is named ${name}`);
+      return keep(entered.inside).then(
+        () => true,
+        () => false,
+      );
+    };
+    const kept = await Promise.all(names.map(isKept));
+    return names.filter((_, at) => !kept[at]);
+  } finally {
+    await entered.leave();
   }
 }
 

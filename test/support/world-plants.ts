@@ -50,7 +50,73 @@ export const plants: readonly Plant[] = [
     breaks: ["an event is read as it was emitted, with the time of its emit"],
     world: "a file on a far machine",
   },
+  {
+    name: "a word of the server's read as English",
+    file: "src/store/postgres-errors.ts",
+    from: "message.lastIndexOf(markEnd)",
+    to: "message.lastIndexOf(markEnd + '\"')",
+    breaks: ["quotas refuse what goes beyond them"],
+    world: "PostgreSQL that sorts and speaks German",
+  },
+  {
+    name: "a credential of a connection that is kept",
+    file: "src/edge/credential.ts",
+    from: 'headers.get("authorization")',
+    to: '(headers.get("connection") === "close" ? null : headers.get("authorization"))',
+    breaks: ["an event is read as it was emitted, with the time of its emit"],
+    world: "nginx that gathers answers and cuts idle ones",
+  },
+  {
+    name: "an address without its brackets",
+    file: "src/edge/http.ts",
+    from: 'host.includes(":") ?',
+    to: "false ?",
+    breaks: ["no key and a wrong one are refused"],
+    world: "IPv6 alone",
+  },
+  {
+    name: "a file that is written beside the program",
+    file: "src/app/serve.ts",
+    from: "const clock = systemClock();",
+    to: "const clock = systemClock(); await Bun.write(import.meta.dir + '/../../.tmp/started', '1');",
+    breaks: ["no key and a wrong one are refused"],
+    world: "a tree that is only read",
+  },
+  {
+    name: "600 MB that are kept",
+    file: "src/app/serve.ts",
+    from: "const clock = systemClock();",
+    to: "const clock = systemClock(); (globalThis as any).kept = new Uint8Array(600 << 20).fill(1);",
+    breaks: ["no key and a wrong one are refused"],
+    world: "512 MB of memory",
+  },
+  {
+    name: "durations counted by the clock on the wall",
+    file: "src/kit/clock.ts",
+    from: "const local = () => startedAt + performance.now();",
+    to: "const local = () => Date.now();",
+    breaks: ["a run sleeps until an instant, wherever clocks stand"],
+    world: "a wall clock that steps",
+  },
+  {
+    name: "a function that PostgreSQL has since version 15",
+    file: "src/domain/state/kv/rows.ts",
+    from: "AND e.key >= ",
+    to: "AND regexp_count(e.key, '.') > 0 AND e.key >= ",
+    breaks: ["keys are listed in the order of their bytes, by pages and prefixes"],
+    world: "PostgreSQL 14",
+  },
 ];
+
+/** What lets a server start on a pooler; it breaks promises there, and no other place shows it. */
+export const plantOfPooler: Plant = {
+  name: "statements that need a session",
+  file: "src/store/postgres-client.ts",
+  from: 'if (row?.bitmaps !== session.enable_bitmapscan) throw pooled("they are not in force");',
+  to: "",
+  breaks: ["an event starts a run, whose output comes back to a caller that waits"],
+  world: "PgBouncer",
+};
 
 /** The server's program with these plants. With what the allocator keeps said, it does not start itself anew, without its preload. */
 export const plantedProgram = (all: readonly Plant[]): readonly string[] => [

@@ -2,14 +2,16 @@ import { mkdtempSync, rmdirSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { findProgram, giveToServerUser } from "../../cluster/programs.ts";
+import { isFree } from "../../cluster/ports.ts";
+import { asServerUser, findProgram, giveToServerUser } from "../../cluster/programs.ts";
 import { makeAuthority } from "./certificates.ts";
 import { startNats } from "./nats.ts";
 import { fetchedPackage } from "./node-versions.ts";
-import { startPostgres } from "./postgres.ts";
+import { sharedPostgres, startPostgres } from "./postgres.ts";
 import { freePort, lastWordsOf, removeFolder, run, startProgram } from "./process.ts";
 import { makeHomeAt } from "./server.ts";
 import { until } from "./until.ts";
+import { plantOfPooler } from "./world-plants.ts";
 import { type Around, type Closers, ownedHome, type World } from "./worlds.ts";
 
 // Worlds that need further programs, or rights of root: each says what to install where it does not find it.
@@ -69,6 +71,43 @@ const guardedNats: World = {
 
 /** What an idle answer or connection may take there: the hour of a real one in small. */
 const idleSeconds = 4;
+
+/** PgBouncer as its package configures it, but for one connection that is passed round, and for what it passes over. */
+async function pgBouncer(closers: Closers, passedOver: readonly string[]): Promise<Around> {
+  const program = findProgram(["pgbouncer"], "pgbouncer");
+  const databases = await sharedPostgres();
+  const made = new URL(await databases.createDatabase());
+  closers.push(() => databases.dropDatabase(made.href));
+  const folder = await mkdtemp(join(tmpdir(), "svc-pgbouncer-"));
+  giveToServerUser(folder);
+  const port = await freePort();
+  const file = join(folder, "pgbouncer.ini");
+  writeFileSync(
+    file,
+    `[databases]
+* = host=127.0.0.1 port=${made.port} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+ignore_startup_parameters = ${["extra_float_digits", ...passedOver].join(",")}
+`,
+  );
+  const running = startProgram(asServerUser([program, file]), folder);
+  closers.push(async () => {
+    running.signal("SIGTERM");
+    await running.exited;
+    running.release();
+    await removeFolder(folder);
+  });
+  made.port = String(port);
+  await until(async () => !(await isFree(port, "127.0.0.1")), { about: "PgBouncer to listen" });
+  const home = await makeHomeAt(made.href);
+  closers.push(home.remove);
+  return { home };
+}
 
 /** A proxy as its package configures it, but for where it listens. */
 async function proxyOf(
@@ -164,7 +203,8 @@ const small: World = {
   engine: "libsql",
   async around(closers) {
     const group = mkdtempSync("/sys/fs/cgroup/memory/svc-world-");
-    closers.push(() => rmdirSync(group));
+    // A process that has just ended is still counted for a moment.
+    closers.push(() => until(() => rmdirSync(group) === undefined, { about: "the group to be empty" }));
     writeFileSync(join(group, "memory.limit_in_bytes"), String(512 * 1024 * 1024));
     return { command: ["sh", "-c", `echo $$ > ${group}/cgroup.procs && exec "$@"`, "sh"] };
   },
@@ -200,7 +240,9 @@ const stepping: World = {
     set();
     const timer = setInterval(set, 1_000);
     closers.push(() => clearInterval(timer));
-    const [library] = [...new Bun.Glob("usr/lib/*/faketime/libfaketimeMT.so.1").scanSync({ cwd: "/", absolute: true })];
+    const [library] = [
+      ...new Bun.Glob("usr/lib/*/faketime/libfaketimeMT.so.1").scanSync({ cwd: "/", absolute: true }),
+    ];
     if (!library) throw new Error("Install it: apt-get install libfaketime");
     return {
       command: [
@@ -210,6 +252,20 @@ const stepping: World = {
     };
   },
 };
+
+/** What a server asks of its sessions. */
+export const settingsOfSessions: readonly string[] = [
+  ...["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "tcp_keepalives_idle"],
+  ...["tcp_keepalives_interval", "tcp_keepalives_count", "default_transaction_isolation", "jit"],
+  ...["enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin", "plan_cache_mode"],
+];
+
+/** No world: a server refuses to be in it. */
+export const poolerThat = (passedOver: readonly string[]): World => ({
+  name: plantOfPooler.world,
+  engine: "postgres",
+  around: (closers) => pgBouncer(closers, passedOver),
+});
 
 export const worldsByNight: readonly World[] = [
   ...[libc, ...npmPostgres.map(ofVersion), guardedNats, nginx, haproxy, small, readOnly, sixOnly, stepping],
