@@ -119,6 +119,11 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     help: "Rows out of balance in the environments that this node has looked at.",
     labels,
   });
+  const lasts = metrics.gauge({
+    name: "svc_integrity_unbalanced_seconds",
+    help: "For how long the check has been out of balance in one environment, the longest.",
+    labels,
+  });
   const healedCount = metrics.counter({
     name: "svc_integrity_healed_total",
     help: "Rows that the sweeper put right.",
@@ -131,6 +136,8 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       for (const report of seen.values())
         sum += report.checks.find((check) => check.name === name)?.count ?? 0;
       found(name).set(sum);
+      const begun = [...since].flatMap(([key, at]) => (key.endsWith(`\n${name}`) ? at : []));
+      lasts(name).set(begun.length === 0 ? 0 : (clock.elapsed() - Math.min(...begun)) / 1000);
     }
   });
 
