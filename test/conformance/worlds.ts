@@ -63,7 +63,7 @@ export async function brokenBy(planted: readonly Plant[], world: World): Promise
 }
 
 /** The tests of one world: its promises beside each other, and then what is left when all have been kept. */
-export const keptIn = (world: World): void =>
+export const keptIn = (world: World, atRest: Promises = promisesAtRest): void =>
   describe(`in the world of ${world.name}`, () => {
     let entered: Promise<Entered> | undefined;
     const inside = async () => {
@@ -72,7 +72,6 @@ export const keptIn = (world: World): void =>
     };
     for (const [name, keep] of Object.entries(promises))
       test.concurrent(name, async () => keep(await inside()));
-    for (const [name, keep] of Object.entries(promisesAtRest))
-      test.serial(name, async () => keep(await inside()));
+    for (const [name, keep] of Object.entries(atRest)) test.serial(name, async () => keep(await inside()));
     test.serial("its server ends in order", async () => (await entered)?.leave());
   });

@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { ownKeyMark } from "../../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
@@ -96,7 +97,7 @@ export async function finishResumes(
     WHERE e.state = 'resuming' ORDER BY e.run_id`);
   const queued: Resumed[] = [];
   for (const row of rows) {
-    const plan = row.plan === null ? undefined : (JSON.parse(row.plan) as ResumePlan);
+    const plan = row.plan === null ? undefined : storedJson<ResumePlan>(row.plan);
     const at = sql.bigint(now);
     if (plan?.goesOn && (await goOn(session, row, plan.goesOn, now))) {
       await session.run(sql`UPDATE resumes SET plan = NULL WHERE run_id = ${row.run_id}`);
