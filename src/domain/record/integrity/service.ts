@@ -105,15 +105,13 @@ function cachedOf<Value>(
   return asker;
 }
 
-export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
-  const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
-  const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
-  const seen = new Map<string, IntegrityReport>();
-  const looks = new Map<string, Pick<IntegrityReport, "at" | "balanced">>();
-  /** Since when each check of an environment counts more than zero, by the monotonic clock. */
-  const since = new Map<string, number>();
-  let after = "";
-  const labels = ["check"] as const;
+const labels = ["check"] as const;
+
+function watchBalance(
+  { clock, metrics, checks }: Pick<IntegrityDeps, "clock" | "metrics" | "checks">,
+  seen: ReadonlyMap<string, IntegrityReport>,
+  since: ReadonlyMap<string, number>,
+): void {
   const found = metrics.gauge({
     name: "svc_integrity_offenders",
     help: "Rows out of balance in the environments that this node has looked at.",
@@ -124,12 +122,6 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     help: "For how long the check has been out of balance in one environment, the longest.",
     labels,
   });
-  const healedCount = metrics.counter({
-    name: "svc_integrity_healed_total",
-    help: "Rows that the sweeper put right.",
-    labels,
-  });
-  for (const { name } of checks) healedCount(name);
   metrics.beforeReading(() => {
     for (const { name } of checks) {
       let sum = 0;
@@ -140,6 +132,23 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       lasts(name).set(begun.length === 0 ? 0 : (clock.elapsed() - Math.min(...begun)) / 1000);
     }
   });
+}
+
+export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
+  const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
+  const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
+  const seen = new Map<string, IntegrityReport>();
+  const looks = new Map<string, Pick<IntegrityReport, "at" | "balanced">>();
+  /** Since when each check of an environment counts more than zero, by the monotonic clock. */
+  const since = new Map<string, number>();
+  let after = "";
+  const healedCount = metrics.counter({
+    name: "svc_integrity_healed_total",
+    help: "Rows that the sweeper put right.",
+    labels,
+  });
+  for (const { name } of checks) healedCount(name);
+  watchBalance({ clock, metrics, checks }, seen, since);
 
   async function look(environmentId: string): Promise<IntegrityReport> {
     const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
