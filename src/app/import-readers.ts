@@ -49,11 +49,6 @@ const oneOf =
   (value: string, field: string) => {
     if (!known.includes(value)) throw invalid(field, `must be one of ${known.join(", ")}`);
   };
-const unlessEmpty =
-  (reader: (field: string, value: string) => unknown): ColumnReader =>
-  (value: string, field) => {
-    if (value !== "") reader(field, value);
-  };
 const payload = (value: unknown, field: string) => requirePayload(field, value);
 const name =
   (read: (value: string) => unknown): ColumnReader =>
@@ -107,7 +102,8 @@ const byColumn: Readonly<Record<string, ColumnReader>> = {
   entity_id: (value: string) => void entityOf({ entityId: value, entityType: "x" }),
   entity_type: (value: string) => void entityOf({ entityId: "x", entityType: value }),
   event_name: (value: string, field) => requireEventName(field, value),
-  wait_event_name: unlessEmpty(requireEventName),
+  // The names of all things that a step waits for, of which an event is one.
+  wait_event_name: line,
   step_id: (value: string, field) => void requireStepId(field, value),
   parent_step_id: (value: string, field) => void requireStepId(field, value),
   compensation_for: (value: string, field) => void requireStepId(field, value),
@@ -137,6 +133,12 @@ const byTable: Readonly<Record<string, ColumnReader>> = {
   "events.name": (value: string, field) => requireEventName(field, value),
   "runs.status": oneOf("active", ...storedStatuses(runStatuses).ended),
   "runs.mode": oneOf("pull", "push"),
+  // Below 0 where it began by another clock, as versions before 0.41 stored it.
+  "steps.duration_ms": (value: number, field) => {
+    const took = Math.max(0, value);
+    number(took as never, field, {});
+    return took;
+  },
   "steps.status": oneOf(...stepStatuses),
   "steps.type": oneOf(...stepTypes),
   "run_attribute_names.name": (value: string, field) => void requireAttributeName(field, value),

@@ -23,6 +23,7 @@ export interface MembersNeeds {
   /** Where this node listens; empty before it does. */
   url: () => string;
   loopProgress: () => NodeFacts["loops"];
+  unbalanced: () => readonly string[];
 }
 
 const RotatedMessage = Type.Union([
@@ -43,6 +44,7 @@ export function openMembers(host: Host, needs: MembersNeeds) {
     facts: () => ({
       ...usage(),
       loops: needs.loopProgress(),
+      unbalanced: needs.unbalanced(),
       clock_offset_ms: clock.offset(),
       clock_uncertainty_ms: time.uncertaintyMs(),
       bus_connected: bus.connected(),

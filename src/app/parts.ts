@@ -100,7 +100,10 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
     "integrations",
     openIntegrationsPart(host, { keyring, engine, may: (...asked) => access.may(...asked) }),
   );
-  const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
+  const members = open(
+    "members",
+    openMembers(host, { clock, time, keys, keyring, url, loopProgress, unbalanced: () => record.troubles() }),
+  );
   const access = open(
     "access",
     openAccess(host, {

@@ -15,6 +15,8 @@ export interface NodeFacts {
   /** Share of one core since the last heartbeat. */
   cpu_percent: number;
   memory_bytes: number;
+  /** The checks of integrity that have been out of balance for long at this node, in words; none of a version before 0.41. */
+  unbalanced?: readonly string[];
   /** What its program does that one before does not: what counts once no older node lives. */
   knows: readonly string[];
 }

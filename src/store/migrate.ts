@@ -4,6 +4,7 @@ import { Fault } from "../kit/fault.ts";
 import type { Log } from "../kit/log.ts";
 import { column, sql } from "../kit/sql.ts";
 import { sortByBytes } from "./postgres-collation.ts";
+import { codeOf } from "./postgres-errors.ts";
 import { type Session, type Store, type StoreEngine, StoreError } from "./store.ts";
 
 export interface Migration {
@@ -148,7 +149,9 @@ async function make(session: Session, { base }: StoreSchema, clock: Clock): Prom
   try {
     await runAll(session, base.statements(engine));
   } catch (error) {
-    if (!(error instanceof Error && error.message.includes("already exists"))) throw error;
+    // PostgreSQL says it in its own language, SQLite in English.
+    if (!(error instanceof Error && (codeOf(error) === "42P07" || error.message.includes("already exists"))))
+      throw error;
     throw refused(
       `the database has tables of svc, but no record of migrations (${error.message}): restore a backup, or choose an empty database`,
       error,
@@ -197,7 +200,7 @@ async function step(session: Session, schema: StoreSchema, clock: Clock): Promis
 async function analyse(session: Session): Promise<void> {
   const tables = await session.all<{ name: string }>(
     sql`SELECT quote_ident(relname) AS name FROM pg_class
-      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0`,
+      WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0`,
   );
   if (tables.length === 0) return;
   await session.run(sql.raw(`ANALYZE ${tables.map(({ name }) => name).join(", ")}`));

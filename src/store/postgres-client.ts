@@ -72,8 +72,16 @@ const forFlushes = {
 };
 
 const deadlockTimeout = "100ms";
-const hello =
-  "SELECT current_setting('synchronous_commit') AS synchronous_commit, set_config('application_name', $1, false) AS name";
+const hello = `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('enable_bitmapscan') AS bitmaps,
+  set_config('application_name', $1, false) AS name`;
+
+/** Settings, plans and roles are those of a session: a pooler that hands one connection to several callers loses or mixes them. */
+const pooled = (why: string, cause?: unknown) =>
+  new StoreError(
+    "unavailable",
+    `a pooler stands before PostgreSQL and takes no settings for a session (${why}): name PostgreSQL's own host and port`,
+    cause,
+  );
 
 const lost = (cause?: unknown) =>
   new StoreError(
@@ -171,6 +179,14 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
     onLost: undefined,
     synchronousCommit: "on",
   };
+  const session: Record<string, string> = {
+    // Statistics of a table that was empty a moment ago say that scanning it is cheapest, and stay believed when it is not.
+    enable_seqscan: "off",
+    // The first rows of an index are wanted: a bitmap has all that match, and a claim of 32 read every queued run.
+    enable_bitmapscan: "off",
+    ...(options.hot && forFlushes),
+    ...options.session,
+  };
   const sql = postgres(options.url, {
     max: 1,
     socket: sockets.open,
@@ -199,12 +215,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       default_transaction_isolation: "read committed",
       // Compiling a plan costs more than any of our statements takes.
       jit: "off",
-      // Statistics of a table that was empty a moment ago say that scanning it is cheapest, and stay believed when it is not.
-      enable_seqscan: "off",
-      // The first rows of an index are wanted: a bitmap has all that match, and a claim of 32 read every queued run.
-      enable_bitmapscan: "off",
-      ...(options.hot && forFlushes),
-      ...options.session,
+      ...session,
     },
   } as Options<Record<string, PostgresType>>);
 
@@ -213,10 +224,14 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
   try {
     const [row] = await client.ask(hello, [options.applicationName], false);
     sockets.isGreeted = true;
+    // PgBouncer may be told to pass settings over in silence.
+    if (row?.bitmaps !== session.enable_bitmapscan) throw pooled("they are not in force");
     if (may.setDeadlockTimeout !== false) may.setDeadlockTimeout = await lowerDeadlockTimeout(client);
     return Object.assign(client, { synchronousCommit: String(row?.synchronous_commit) });
   } catch (error) {
     client.destroy();
+    if (/unsupported startup parameter/.test(String((error as Error).message)))
+      throw pooled((error as Error).message, error);
     const trouble = toPostgresTrouble(error);
     throw trouble instanceof StoreError
       ? trouble

@@ -15,7 +15,7 @@ export async function sortByBytes(session: Session): Promise<string | undefined>
   const found = await session.all<OddColumn>(sql`SELECT c.relname AS table_name, a.attname AS column_name
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation
       JOIN pg_database d ON d.datname = current_database()
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
       AND l.collname <> 'C'
       AND NOT (l.collname = 'default' AND d.datcollate IN ('C', 'POSIX') AND d.datctype IN ('C', 'POSIX')
         AND COALESCE(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c')

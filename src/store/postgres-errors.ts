@@ -1,5 +1,5 @@
 import { Fault } from "../kit/fault.ts";
-import { markPrefix, StoreError } from "./store.ts";
+import { markEnd, markPrefix, StoreError } from "./store.ts";
 
 interface DriverError {
   code?: unknown;
@@ -35,9 +35,8 @@ export function isConnectionLoss(error: unknown): boolean {
 
 function markOf(message: string): string | undefined {
   const start = message.indexOf(markPrefix);
-  if (start < 0) return undefined;
-  const end = message.lastIndexOf('"');
-  return message.slice(start + markPrefix.length, end > start ? end : undefined);
+  const end = message.lastIndexOf(markEnd);
+  return start < 0 || end <= start ? undefined : message.slice(start + markPrefix.length, end);
 }
 
 /** What the port promises to throw; an error that it does not name stays as it is, a defect. */

@@ -139,15 +139,16 @@ export class NotWritable extends StoreError {
   }
 }
 
-/** How a mark begins that a statement raises on PostgreSQL; `postgres-errors.ts` looks for it. */
+/** Between what a mark stands that a statement raises on PostgreSQL, whatever the server's language quotes it with. */
 export const markPrefix = "svc!";
+export const markEnd = "!svc";
 
 /**
  * Lets a statement refuse itself: on PostgreSQL the cast of this text to a number fails, which rolls the statement back, and
  * the driver throws `StoreError("marked", mark + detail)`. The libSQL text of a flush throws that error itself.
  */
 export const raiseMark = (mark: string, detail: Sql): Sql =>
-  sql`CAST(${markPrefix + mark}::text || ${detail} AS bigint)`;
+  sql`CAST(${markPrefix + mark}::text || ${detail} || ${sql.raw(`'${markEnd}'`)} AS bigint)`;
 
 /**
  * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of the database

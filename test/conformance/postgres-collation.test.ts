@@ -39,7 +39,7 @@ test("texts sort by their bytes in a database of any locale, and no column is ch
     );
     const odd = await store.all(sql`SELECT c.relname, a.attname FROM pg_attribute a
       JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation
-      WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'i') AND a.attnum > 0
+      WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind IN ('r', 'i') AND a.attnum > 0
         AND l.collname <> 'C'`);
     expect(odd).toEqual([]);
     await store.close();

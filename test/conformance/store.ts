@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { systemClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { column, type Sql, sql } from "../../src/kit/sql.ts";
-import { type Flush, type Session, type Store, StoreError } from "../../src/store/store.ts";
+import { type Flush, raiseMark, type Session, type Store, StoreError } from "../../src/store/store.ts";
 import { livedTime } from "../support/lived.ts";
 import { togetherConformance } from "./store-together.ts";
 
@@ -41,7 +41,7 @@ const addThings: Flush<Thing[], { id: string; ord: number }> = {
     WITH item AS (SELECT * FROM ${rowsOf(things, seams)} WHERE item.n IS NULL OR item.n >= 0),
       added AS (INSERT INTO things (id, n, text) SELECT id, n, text FROM item ORDER BY id RETURNING id)
     SELECT item.id, item.ord FROM added JOIN item ON item.id = added.id
-    WHERE CASE WHEN added.id = 'refuse' THEN CAST('svc!refused:' || added.id AS integer) ELSE 1 END = 1
+    WHERE CASE WHEN added.id = 'refuse' THEN ${raiseMark("refused:", sql.raw("added.id"))} ELSE 1 END = 1
     ORDER BY item.ord`,
   libsql(session, things) {
     const items = session.all<Thing & { ord: number }>(sql`

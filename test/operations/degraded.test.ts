@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { openIntegrity } from "../../src/domain/record/integrity/service.ts";
-import { testClock } from "../../src/kit/clock.ts";
+import { systemClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 import { sql } from "../../src/kit/sql.ts";
@@ -42,6 +42,40 @@ test("a loop that fails ten times in a row is told by health, metrics and overvi
     await server.stop();
   }
 }, 120_000);
+
+test("a check that is out of balance for a minute is told by health, metrics and overview, until it is balanced", async () => {
+  const real = systemClock();
+  let aheadMs = 0;
+  const clock = { ...real, elapsed: () => real.elapsed() + aheadMs };
+  const server = await startTestServer({ engine: "libsql", clock, settings: { metricsEnabled: true } });
+  try {
+    const moveHead = async (by: number) => {
+      const { store } = server.running.domain;
+      await store.write((session) => session.run(sql`UPDATE heads SET position = position + ${by}`));
+      await server.running.tick("integrity.look");
+    };
+    const health = async () => (await server.api("/health", { key: null })).body;
+    const shown = async () => {
+      await server.running.tick("cluster.nodes");
+      const { cluster } = (await server.api("/api/v1/overview")).body;
+      const metrics = await (await fetch(`${server.url}/metrics`)).text();
+      const seconds = /svc_integrity_unbalanced_seconds\{check="events\.head"\} (\d+)/.exec(metrics)?.[1];
+      return [(await health()).status, cluster.status, cluster.issues, Math.floor(Number(seconds) / 60)];
+    };
+    await server.rpc("SvcService", "Emit", { event: "counted" });
+    await moveHead(1);
+    expect(await shown()).toEqual(["healthy", "healthy", [], 0]);
+    aheadMs = 61_000;
+    await moveHead(0);
+    const told = "events.head: 1 out of balance, see /api/v1/integrity";
+    expect(await shown()).toEqual(["degraded", "degraded", [told], 1]);
+    expect((await health()).warnings).toContain(told);
+    await moveHead(-1);
+    expect(await shown()).toEqual(["healthy", "healthy", [], 0]);
+  } finally {
+    await server.stop();
+  }
+});
 
 test("an invariant is a trouble once it was broken for a minute", async () => {
   const clock = testClock(0);

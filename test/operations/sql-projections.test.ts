@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
 import { projectionCaller } from "../support/projections.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -79,6 +80,16 @@ describe.each(engines)("SQL projections on %s", (engine) => {
     expect(info.state).toBeUndefined();
     const event = await caller.ok("WaitForEvent", { eventId: last.id, projection: "big-orders" });
     expect([event.caughtUp, event.mode]).toEqual([true, "sql"]);
+  });
+
+  test("a table of before texts were sorted by their bytes is the same table", async () => {
+    const { store } = server.running.domain;
+    await create("old-order");
+    await store.write((session) =>
+      session.run(sql`UPDATE sql_projections SET admitted = replace(admitted, ${' COLLATE \\"C\\"'}, '')
+        WHERE name = 'old-order'`),
+    );
+    expect((await create("old-order")).status).toBe(200);
   });
 
   test("conditions and orders are read by a grammar of their own, with values apart", async () => {

@@ -108,6 +108,17 @@ describe.each(engines)("waits for versions, keys and children, on %s", (engine) 
       { about: `${runId} to wait at ${name}` },
     );
 
+  test("a step that began by a clock ahead of the one that ends it took no time", async () => {
+    const runId = await start("asked", { of: "ahead", state: { exists: true } });
+    await waitingAt(runId, "locks/ahead");
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE steps SET started_at = started_at + 60000 WHERE run_id = ${runId}`),
+    );
+    await client.kv.put("locks", "ahead", "taken");
+    expect(await ended(runId)).toMatchObject({ status: "completed", output: true });
+    expect(await client.getRunSteps(runId)).toMatchObject([{ durationMs: 0 }]);
+  });
+
   test("what comes ends them, what is there already at once", async () => {
     const runId = await start("singles", { of: "s1" });
     await waitingAt(runId, "s1");

@@ -82,6 +82,10 @@ export const leftToNight: readonly Left[] = [
     files: ["unit/helm", "unit/observability", "contract/package", "contract/clients"],
   },
   {
+    why: "worlds that need PgBouncer, nginx, HAProxy, faketime, locales, other versions of PostgreSQL, or rights of root: three worlds by day",
+    files: ["conformance/worlds-by-night"],
+  },
+  {
     why: "the same promises as elsewhere by day, played once more in another form",
     files: ["dashboard/executable", "fault/demo"],
   },

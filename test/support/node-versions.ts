@@ -18,18 +18,16 @@ async function installed(major: number): Promise<string | undefined> {
   return node !== null && (await run([node, "--version"])).startsWith(`v${major}.`) ? node : undefined;
 }
 
-/** The machine's own Node where it is of that line; otherwise the registry's, which is fetched once a machine. */
-export async function nodeProgram(major: keyof typeof releases): Promise<string> {
-  const own = await installed(major);
-  if (own !== undefined) return own;
-  const folder = join(testCache, `node-${releases[major]}`);
-  const program = join(folder, "node_modules", packageName, "bin/node");
-  if (existsSync(program)) return program;
+/** The folder of a package of npm, which is fetched once a machine. */
+export async function fetchedPackage(name: string, version: string): Promise<string> {
+  const folder = join(testCache, `${name.replaceAll(/[^a-z0-9]+/g, "-").replace(/^-/, "")}-${version}`);
+  const found = join(folder, "node_modules", name);
+  if (existsSync(found)) return found;
   await mkdir(testCache, { recursive: true });
   const beginning = await mkdtemp(`${folder}-`);
   try {
     const flags = ["--prefix", beginning, "--no-save", "--prefer-offline", "--no-audit", "--no-fund"];
-    await run([findProgram(["npm"], "npm"), "install", ...flags, `${packageName}@${releases[major]}`]);
+    await run([findProgram(["npm"], "npm"), "install", ...flags, `${name}@${version}`]);
     // Another test that fetched it meanwhile has put its own in place.
     await rename(beginning, folder).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
@@ -37,5 +35,9 @@ export async function nodeProgram(major: keyof typeof releases): Promise<string>
   } finally {
     await removeFolder(beginning);
   }
-  return program;
+  return found;
 }
+
+/** The machine's own Node where it is of that line; otherwise the registry's. */
+export const nodeProgram = async (major: keyof typeof releases): Promise<string> =>
+  (await installed(major)) ?? join(await fetchedPackage(packageName, releases[major]), "bin/node");

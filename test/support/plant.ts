@@ -7,7 +7,7 @@ interface Column {
   needed: boolean | number;
 }
 
-const columnsOf = (session: Session, table: string): Promise<Column[]> =>
+export const columnsOf = (session: Session, table: string): Promise<Column[]> =>
   session.all(
     session.seams.engine === "postgres"
       ? sql`SELECT column_name AS name, data_type AS type, is_nullable = 'NO' AND column_default IS NULL AS needed

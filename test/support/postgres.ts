@@ -44,6 +44,8 @@ export interface PostgresOptions {
   folder?: string;
   /** Streams from that server until `promote`. */
   standbyOf?: PostgresServer;
+  /** Where its programs stand, instead of those of this machine. */
+  programs?: string;
   /** Serves TLS with this certificate; clear connections stay possible. */
   tls?: { certFile: string; keyFile: string };
 }
@@ -127,11 +129,11 @@ export function databasesAt(url: string): Databases {
 
 // The folder outlives no process that used it, however that ended.
 const templateGuard = 'cat >/dev/null; rm -rf -- "$1"';
-let template: Promise<string> | undefined;
+const templates = new Map<string, Promise<string>>();
 
 /** A data directory as initdb leaves it, made once in a process: to copy it costs a tenth. */
-function newDataDir(): Promise<string> {
-  template ??= (async () => {
+function newDataDir(initdb: string): Promise<string> {
+  const make = async () => {
     const folder = await mkdtemp(join(tmpdir(), "svc-pg-new-"));
     giveToServerUser(folder, debianPackage);
     const guard = Bun.spawn(["sh", "-c", templateGuard, "guard", folder], {
@@ -143,15 +145,17 @@ function newDataDir(): Promise<string> {
     const dataDir = join(folder, "data");
     // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
     const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
-    await run(asServerUser([findInitdb(), "-D", dataDir, ...options]));
+    await run(asServerUser([initdb, "-D", dataDir, ...options]));
     return dataDir;
-  })();
-  return template;
+  };
+  const made = templates.get(initdb) ?? make();
+  templates.set(initdb, made);
+  return made;
 }
 
 /** A PostgreSQL of its own for one test: fresh data in a temporary folder, loopback only, gone with this process. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
-  const initdb = findInitdb();
+  const initdb = options.programs === undefined ? findInitdb() : join(options.programs, "initdb");
   const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
   giveToServerUser(folder, debianPackage);
   const dataDir = join(options.folder ?? folder, "data");
@@ -162,7 +166,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     const backup = join(dirname(initdb), "pg_basebackup");
     const copied = standbyOf
       ? [backup, "-d", standbyOf.url, "-D", dataDir, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync"]
-      : ["cp", "-a", `${await newDataDir()}/.`, dataDir];
+      : ["cp", "-a", `${await newDataDir(initdb)}/.`, dataDir];
     await run(asServerUser(copied));
   }
   for (const network of options.networks ?? [])

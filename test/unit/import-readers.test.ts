@@ -31,6 +31,7 @@ describe("a row is read by the rules of its operation", () => {
     ["runs", { created_at: 9e15 }, /^created_at: /],
     ["runs", { created_at: -1 }, /^created_at: /],
     ["steps", { status: "done" }, /^status: /],
+    ["steps", { wait_event_name: "a\u001b" }, /one line of text/],
     ["functions", { id: "f", definition: { ...function_, triggers: [{ cron: 5 }] } }, /^definition: is not/],
     ["functions", { id: "f", definition: { ...function_, triggers: [null] } }, /^definition: is not/],
     ["functions", { id: "f", definition: { ...function_, triggers: [{ event: 5 }] } }, /^definition: is not/],
@@ -57,6 +58,17 @@ describe("a row is read by the rules of its operation", () => {
   ];
   test.each(refused)("%s %j", (table, row, rule) => {
     expect(() => requireRow(tableNamed(table), { ...row })).toThrow(rule);
+  });
+
+  test("a step may have waited for several things, of any kind", () => {
+    const row = { wait_event_name: "order.paid, stream o-1, carts/user 1" };
+    expect(() => requireRow(tableNamed("steps"), row)).not.toThrow();
+  });
+
+  test("a step that began by another clock took no time", () => {
+    const row = { duration_ms: -1 };
+    requireRow(tableNamed("steps"), row);
+    expect(row.duration_ms).toBe(0);
   });
 
   test("an address is stored as users are found by it", () => {

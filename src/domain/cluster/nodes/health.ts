@@ -16,6 +16,7 @@ export interface KnownNode {
     clock_offset_ms: number;
     clock_uncertainty_ms: number;
     bus_connected: boolean;
+    unbalanced?: readonly string[];
     cpu_percent: number;
     memory_bytes: number;
   };
@@ -74,6 +75,9 @@ export async function clusterHealth(
     for (const { name: loop, failures, error } of facts.loops)
       if (failures >= failedRoundsMax)
         found.push(detailed ? `loop ${loop} of node ${id} fails: ${error}` : `loop ${loop} of a node fails`);
+  for (const { facts } of rows)
+    for (const unbalanced of facts.unbalanced ?? [])
+      found.push(detailed ? unbalanced : "a check of integrity is out of balance");
   const issues = [...new Set(found)];
   const detailsOf = ({ facts, ...node }: KnownNode) => ({
     id: node.id,

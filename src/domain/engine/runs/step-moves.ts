@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { ExecutionChange } from "./execution/execution-change.ts";
 
@@ -67,3 +68,12 @@ export const publishingSteps = (store: Store, steps: StepMoves): Store => ({
     return result;
   },
 });
+
+/**
+ * How long a step took that ends at `now`: none where it began later by the clock of its worker, or by that of a node which
+ * knows the time less well.
+ */
+export const tookUntil = (now: Instant): Sql => {
+  const at = sql.bigint(now);
+  return sql`CASE WHEN steps.started_at > ${at} THEN 0 ELSE ${at} - steps.started_at END`;
+};

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
+import { storedJson } from "../../../kit/stored-json.ts";
 import type { Store } from "../../../store/store.ts";
 import { servingListsMax } from "./limits.ts";
 
@@ -32,9 +33,14 @@ export async function servedLists(
     if (lists > servingListsMax) found.delete(environmentId);
     const served = found.get(environmentId);
     if (!served) continue;
-    const hashes =
-      definition_hashes === null ? {} : (JSON.parse(definition_hashes) as Record<string, string>);
-    for (const functionId of JSON.parse(function_ids) as string[]) {
+    const functionIds = storedJson<string[]>(function_ids);
+    const hashes = storedJson<Record<string, string>>(definition_hashes ?? "{}");
+    // What a worker serves there is not known, so that nothing is said of the environment; others are read on.
+    if (!functionIds || !hashes) {
+      found.delete(environmentId);
+      continue;
+    }
+    for (const functionId of functionIds) {
       const known = served.get(functionId) ?? new Set<string>();
       served.set(functionId, known);
       if (Object.hasOwn(hashes, functionId)) known.add(hashes[functionId]!);

@@ -48,10 +48,10 @@ export function openDueEmits(deps: DueDeps) {
   /** True when it is emitted, false when it is to be tried again, a fault when it is refused for good. */
   async function emit(row: rows.DelayedRow): Promise<boolean | Fault> {
     try {
-      const sender = row.sender === null ? undefined : (JSON.parse(row.sender) as Starter);
+      const { draft, sender } = readRow(row);
       const gone = sender && (await deps.refusalOf(sender, row.environment_id, row.name));
       if (gone) throw gone;
-      await events.emit([draftOf(row)], { ...originOf(row), isAccepted: true });
+      await events.emit([draft], { ...originOf(row), isAccepted: true });
       emitted.add(1);
       return true;
     } catch (error) {
@@ -99,7 +99,7 @@ export function openDueEmits(deps: DueDeps) {
   return {
     async requeue(data: string, rest: string): Promise<void> {
       const row = { ...(JSON.parse(rest) as Omit<rows.DelayedRow, "data">), data };
-      await events.emit([draftOf(row)], originOf(row));
+      await events.emit([readRow(row).draft], originOf(row));
     },
 
     async emitOnce(): Promise<{ againInMs?: number }> {
@@ -115,6 +115,18 @@ export function openDueEmits(deps: DueDeps) {
 const refusedOf = ({ data, ...rest }: rows.DelayedRow, error: Fault): RefusedEvent => ({
   ...{ environmentId: rest.environment_id, id: rest.id, name: rest.name, data, rest, error },
 });
+
+/** Throws a fault for good where the row cannot be read: another try would not read it either. */
+function readRow(row: rows.DelayedRow): { draft: EventDraft; sender: Starter | undefined } {
+  try {
+    return {
+      draft: draftOf(row),
+      sender: row.sender === null ? undefined : (JSON.parse(row.sender) as Starter),
+    };
+  } catch (error) {
+    throw new Fault("failed_precondition", "what is stored of the event cannot be read", { cause: error });
+  }
+}
 
 /** An event without a key gets the server's own: a node that dies behind the emit repeats it. */
 const draftOf = (row: rows.DelayedRow): EventDraft => ({

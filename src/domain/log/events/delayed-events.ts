@@ -4,6 +4,7 @@ import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type PageQuery, pageOf, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
 import type { Starter } from "../../../kit/starter.ts";
+import { storedJson } from "../../../kit/stored-json.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
@@ -131,7 +132,7 @@ const shown = ({ id, name, due_at, created_at, sender }: rows.DelayedRow): Delay
   ...{ id, name },
   dueAt: due_at,
   createdAt: created_at,
-  sentBy: sender === null ? "" : (JSON.parse(sender) as Starter).id,
+  sentBy: storedJson<Starter | null>(sender ?? "null")?.id ?? "",
 });
 
 const rowOf = (draft: EventDraft, { environmentId, runId, traceparent, sender }: EmitOrigin) => ({

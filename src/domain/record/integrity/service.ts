@@ -105,6 +105,35 @@ function cachedOf<Value>(
   return asker;
 }
 
+const labels = ["check"] as const;
+
+function watchBalance(
+  { clock, metrics, checks }: Pick<IntegrityDeps, "clock" | "metrics" | "checks">,
+  seen: ReadonlyMap<string, IntegrityReport>,
+  since: ReadonlyMap<string, number>,
+): void {
+  const found = metrics.gauge({
+    name: "svc_integrity_offenders",
+    help: "Rows out of balance in the environments that this node has looked at.",
+    labels,
+  });
+  const lasts = metrics.gauge({
+    name: "svc_integrity_unbalanced_seconds",
+    help: "For how long the check has been out of balance in one environment, the longest.",
+    labels,
+  });
+  metrics.beforeReading(() => {
+    for (const { name } of checks) {
+      let sum = 0;
+      for (const report of seen.values())
+        sum += report.checks.find((check) => check.name === name)?.count ?? 0;
+      found(name).set(sum);
+      const begun = [...since].flatMap(([key, at]) => (key.endsWith(`\n${name}`) ? at : []));
+      lasts(name).set(begun.length === 0 ? 0 : (clock.elapsed() - Math.min(...begun)) / 1000);
+    }
+  });
+}
+
 export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
   const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
   const listings = new Map<string, () => Promise<readonly Offender[] | undefined>>();
@@ -113,26 +142,13 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
   /** Since when each check of an environment counts more than zero, by the monotonic clock. */
   const since = new Map<string, number>();
   let after = "";
-  const labels = ["check"] as const;
-  const found = metrics.gauge({
-    name: "svc_integrity_offenders",
-    help: "Rows out of balance in the environments that this node has looked at.",
-    labels,
-  });
   const healedCount = metrics.counter({
     name: "svc_integrity_healed_total",
     help: "Rows that the sweeper put right.",
     labels,
   });
   for (const { name } of checks) healedCount(name);
-  metrics.beforeReading(() => {
-    for (const { name } of checks) {
-      let sum = 0;
-      for (const report of seen.values())
-        sum += report.checks.find((check) => check.name === name)?.count ?? 0;
-      found(name).set(sum);
-    }
-  });
+  watchBalance({ clock, metrics, checks }, seen, since);
 
   async function look(environmentId: string): Promise<IntegrityReport> {
     const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));

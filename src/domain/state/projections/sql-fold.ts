@@ -85,7 +85,10 @@ export class SqlFolds {
     let isLeft = false;
     for (let from = 0; from < due.length; from += foldsAtOnceMax) {
       const turns = due.slice(from, from + foldsAtOnceMax).map((one) =>
-        this.foldTurn(one).catch((error) => {
+        this.foldTurn(one).catch(async (error) => {
+          // What is stored of it cannot be read: it stops, with the reason, until somebody resumes or deletes it.
+          if (error instanceof SyntaxError)
+            await this.#stop(one, { eventId: "", position: 0, message: error.message }).catch(() => {});
           // The others go on; this one is tried again with the next tick.
           log.warn("projections.fold_failed", { environmentId: one.environment_id, name: one.name, error });
           return false;

@@ -36,7 +36,7 @@ export type SqlProjections = ReturnType<typeof openSqlProjections>;
 
 export interface SqlProjectionsDeps extends Basics<"store" | "clock"> {
   databases: EnvironmentDatabases;
-  queries: Pick<Queries, "admitTable" | "admitHandler" | "readTable">;
+  queries: Pick<Queries, "admitTable" | "isSameTable" | "admitHandler" | "readTable">;
   onChanged: (change: ProjectionChange) => void;
 }
 
@@ -97,7 +97,7 @@ export function openSqlProjections(deps: SqlProjectionsDeps) {
       throw new Fault("already_exists", `projection "${owner.name}" has table ${row.table_name} already`);
     const before = await getSqlProjection(session, row);
     const columns = (text: string) => (JSON.parse(text) as AdmittedProjection).columns;
-    if (before && columns(before.admitted) !== columns(row.admitted))
+    if (before && !queries.isSameTable(columns(before.admitted), columns(row.admitted)))
       throw new Fault(
         "already_exists",
         `table_sql: projection "${row.name}" has another table: delete it first, or choose another name`,

@@ -1,6 +1,6 @@
 import { type FoldHandler, parameterMark, tableMark } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
-import { ExpressionWriter, quotedName } from "./expressions.ts";
+import { ExpressionWriter, isText, quotedName } from "./expressions.ts";
 import { columnsMax } from "./limits.ts";
 import { listOf, type NodeFields, NodeReader, nodeOf, refused } from "./nodes.ts";
 import { parseOne } from "./parse.ts";
@@ -18,6 +18,11 @@ export function admitTable(dialect: StoreEngine, text: string, table: string): s
   requirePlain(field, text);
   return new TableWriter(dialect, field, table).write(parseOne(field, text));
 }
+
+/** Columns of texts sort by their bytes; tables of before 0.41 have the order of their database. */
+const collation = ' COLLATE "C"';
+export const isSameTable = (one: string, other: string): boolean =>
+  one.replaceAll(collation, "") === other.replaceAll(collation, "");
 
 class TableWriter {
   readonly #dialect: StoreEngine;
@@ -55,7 +60,9 @@ class TableWriter {
       (one) => ` ${this.#constraint(nodeOf(one).fields, false)}`,
     );
     const name = this.#name(String(fields.colname));
-    return `${name} ${this.#expressions.type(fields.typeName)}${constraints.join("")}`;
+    const type = this.#expressions.type(fields.typeName);
+    const order = this.#dialect === "postgres" && isText(type) ? collation : "";
+    return `${name} ${type}${order}${constraints.join("")}`;
   }
 
   #name(name: string): string {

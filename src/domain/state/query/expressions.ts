@@ -3,10 +3,12 @@ import type { StoreEngine } from "../../../store/store.ts";
 import { sqlDepthMax } from "./limits.ts";
 import {
   binaryOperators,
+  folding,
   functionNames,
   gathering,
   gatheringMax,
   growing,
+  textual,
   typeNames,
   unaryOperators,
 } from "./names.ts";
@@ -67,6 +69,11 @@ export class ExpressionWriter {
     const write = this.#writers[node.kind];
     if (!write) throw this.#refuse(`${wordsOf(node.kind)} is not allowed`);
     return write(node.fields, depth + 1);
+  }
+
+  /** A text sorts, compares and folds by its bytes, whatever locale the database of a company has. */
+  byBytes(text: string): string {
+    return this.#isPostgres ? `(${text} COLLATE "C")` : text;
   }
 
   list(raw: unknown, depth: number): string {
@@ -144,7 +151,9 @@ export class ExpressionWriter {
     },
     TypeCast: (fields, depth) => {
       this.#only("a cast", fields, ["arg", "typeName"]);
-      return `CAST(${this.write(fields.arg, depth)} AS ${this.type(fields.typeName)})`;
+      const type = this.type(fields.typeName);
+      const cast = `CAST(${this.write(fields.arg, depth)} AS ${type})`;
+      return isText(type) ? this.byBytes(cast) : cast;
     },
     SQLValueFunction: (fields) => this.#time(fields),
     FuncCall: (fields, depth) => this.#call(fields, depth),
@@ -212,6 +221,7 @@ export class ExpressionWriter {
         if (fields.lexpr === undefined || !binaryOperators.has(operator))
           throw this.#refuse(`operator ${operator.slice(0, 20)} is not allowed`);
         if (operator === "||") return this.#bounded(`${left()} || ${right()}`);
+        if (operator === "->>") return this.byBytes(`(${left()} ->> ${right()})`);
         return `(${left()} ${operator} ${right()})`;
       case "AEXPR_IN": {
         const items = nodeOf(fields.rexpr).fields.items;
@@ -222,7 +232,7 @@ export class ExpressionWriter {
       case "AEXPR_ILIKE": {
         const not = operator === "!~~*" ? "NOT " : "";
         const word = this.#isPostgres ? "ILIKE" : "LIKE";
-        return `(${left()} ${not}${word} ${this.#pattern(fields.rexpr, depth)})`;
+        return `(${this.byBytes(left())} ${not}${word} ${this.#pattern(fields.rexpr, depth)})`;
       }
       case "AEXPR_BETWEEN":
         return `(${left()} BETWEEN ${range()})`;
@@ -278,7 +288,9 @@ export class ExpressionWriter {
     });
     const subject = fields.arg === undefined ? "" : ` ${this.write(fields.arg, depth)}`;
     const otherwise = fields.defresult === undefined ? "" : ` ELSE ${this.write(fields.defresult, depth)}`;
-    return `CASE${subject}${whens.join("")}${otherwise} END`;
+    const choice = `CASE${subject}${whens.join("")}${otherwise} END`;
+    const results = [...listOf(fields.args).map((one) => nodeOf(one).fields.result), fields.defresult];
+    return results.every((one) => one === undefined || isLiteral(one)) ? this.byBytes(choice) : choice;
   }
 
   #time(fields: NodeFields): string {
@@ -299,13 +311,16 @@ export class ExpressionWriter {
     const order = fields.agg_order === undefined ? "" : `ORDER BY ${this.order(fields.agg_order, depth)}`;
     const within = fields.agg_within_group === true;
     const distinct = fields.agg_distinct === true ? "DISTINCT " : "";
-    const args = fields.agg_star === true ? "*" : `${distinct}${this.list(fields.args, depth)}`;
+    const list = this.list(fields.args, depth);
+    const args =
+      fields.agg_star === true ? "*" : `${distinct}${folding.has(name) ? this.byBytes(list) : list}`;
     const inside = order === "" || within ? args : `${args} ${order}`;
     const filter =
       fields.agg_filter === undefined ? "" : ` FILTER (WHERE ${this.write(fields.agg_filter, depth)})`;
     const over = fields.over === undefined ? "" : ` OVER (${this.#window(fields.over as NodeFields, depth)})`;
     const own = dialect === "postgres" ? `pg_catalog.${printed}` : printed;
     const call = `${own}(${inside})${within ? ` WITHIN GROUP (${order})` : ""}${filter}${over}`;
+    if (textual.has(name)) return this.byBytes(growing.has(name) ? this.#bounded(call) : call);
     if (growing.has(name)) return this.#bounded(call);
     if (!this.#hasWalls || !gathering.has(name)) return call;
     if (++this.#gathered > gatheringMax)
@@ -352,6 +367,15 @@ export class ExpressionWriter {
     }
   }
 }
+
+/** Types that sort by a locale where no other order is said. */
+export const isText = (type: string): boolean => /^(text|varchar|bpchar)\b/.test(type);
+
+/** A text as it was typed: it has no type yet, so that what stands beside it gives it one. */
+export const isLiteral = (raw: unknown): boolean => {
+  const { kind, fields } = nodeOf(raw);
+  return kind === "A_Const" && fields.sval !== undefined;
+};
 
 /** What the parser says of a window without a frame clause. */
 const defaultFrame = 1058;

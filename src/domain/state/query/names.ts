@@ -40,6 +40,10 @@ export const growing: ReadonlySet<string> = new Set([
   ...["concat", "json_build_object", "jsonb_build_object", "to_char"],
 ]);
 
+/** What folds the one text that it is given, and makes a text of a value that is none. */
+export const folding: ReadonlySet<string> = new Set(["lower", "upper"]);
+export const textual: ReadonlySet<string> = new Set(["to_char", "concat", "json_typeof"]);
+
 /** Operators between two values, and of one; the rest has no place here. */
 export const binaryOperators: ReadonlySet<string> = new Set([
   ...["=", "<>", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "||", "->", "->>"],

@@ -1,5 +1,5 @@
 import type { StoreEngine } from "../../../store/store.ts";
-import { ExpressionWriter } from "./expressions.ts";
+import { ExpressionWriter, isLiteral } from "./expressions.ts";
 import { sqlDepthMax } from "./limits.ts";
 import { isOwnTable, projectionTable } from "./names.ts";
 import { listOf, type NodeFields, NodeReader, nodeOf } from "./nodes.ts";
@@ -81,13 +81,13 @@ export class SelectWriter {
     return this.#select(fields, depth + 1);
   }
 
-  #select(fields: NodeFields, depth: number): string {
+  #select(fields: NodeFields, depth: number, isSide = false): string {
     if (depth > sqlDepthMax) throw this.#refuse(`nested more than ${sqlDepthMax} deep`);
     this.#reader.only("SELECT", fields, selectFields);
     const before = this.#named;
     const clauses = fields.withClause === undefined ? "" : this.#with(fields.withClause as NodeFields, depth);
     const operator = operators[String(fields.op)];
-    const body = operator ? this.#combined(operator, fields, depth) : this.#single(fields, depth);
+    const body = operator ? this.#combined(operator, fields, depth) : this.#single(fields, depth, !isSide);
     const order =
       fields.sortClause === undefined ? "" : ` ORDER BY ${this.#expressions.order(fields.sortClause, depth)}`;
     const text = `${clauses}${body}${order}${this.#limits(fields, depth)}`;
@@ -106,7 +106,7 @@ export class SelectWriter {
     return ` LIMIT ${count ?? unlimited} OFFSET ${offset}`;
   }
 
-  #single(fields: NodeFields, depth: number): string {
+  #single(fields: NodeFields, depth: number, isAlone: boolean): string {
     const write = this.#expressions;
     if (fields.valuesLists !== undefined) {
       const rows = listOf(fields.valuesLists).map(
@@ -118,7 +118,8 @@ export class SelectWriter {
       const { fields: target } = nodeOf(one);
       this.#reader.only("a column of the answer", target, ["name", "val"]);
       const name = target.name === undefined ? "" : ` AS ${this.#quote(String(target.name))}`;
-      return `${write.write(target.val, depth)}${name}`;
+      const value = write.write(target.val, depth);
+      return `${isAlone && isLiteral(target.val) ? write.byBytes(value) : value}${name}`;
     });
     if (targets.length === 0) throw this.#refuse("a SELECT names its columns");
     const from = listOf(fields.fromClause).map((one) => this.#source(one, depth));
@@ -144,7 +145,7 @@ export class SelectWriter {
       const inner = raw as NodeFields;
       const isWhole = inner.sortClause ?? inner.limitCount ?? inner.limitOffset ?? inner.withClause;
       const isCombined = operators[String(inner.op)] !== undefined;
-      const text = this.#select(inner, depth + 1);
+      const text = this.#select(inner, depth + 1, true);
       const needsOwn =
         isWhole !== undefined ||
         (isCombined && (isRight || inner.op !== fields.op || inner.all !== fields.all));

@@ -1,7 +1,7 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { EnvironmentDatabases, QueryAnswer } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
-import { type AdmittedHandler, admitHandler, admitTable } from "./definitions.ts";
+import { type AdmittedHandler, admitHandler, admitTable, isSameTable } from "./definitions.ts";
 import { quotedName } from "./expressions.ts";
 import { conditionOf, orderOf } from "./filter.ts";
 import {
@@ -112,6 +112,8 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps) {
       await loadParser();
       return admitTable(engine, text, table);
     },
+    /** Whether two answers of `admitTable`, also of versions before, are of one table. */
+    isSameTable,
     async admitHandler(handler: { event: string; text: string; table: string }): Promise<AdmittedHandler> {
       await loadParser();
       return admitHandler(engine, handler);

@@ -8,6 +8,7 @@ import {
   type WorkScope,
 } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { noteEnds } from "../states/state-rows.ts";
 import { lockWaiting, queueHintsOfRows, type Resolution, resolveSteps } from "../waits/resolve-steps.ts";
@@ -302,7 +303,7 @@ export async function resolveParents(
 
 /** The error that the parent's handler gets. */
 function errorOf(child: EndRow): FailedInvoke["error"] {
-  const error = child.error === null ? undefined : (JSON.parse(child.error) as { message: string });
+  const error = child.error === null ? undefined : storedJson<{ message: string }>(child.error);
   const cause = child.cancellation_cause;
   return {
     function_id: child.function_id,

@@ -4,7 +4,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
-import { noteSteps } from "../step-moves.ts";
+import { noteSteps, tookUntil } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
 import { dropWaits } from "../waits/drop-waits.ts";
 import { type ComparedWith, dueWaits, putOff } from "../waits/due-waits.ts";
@@ -102,7 +102,7 @@ async function endWaiting(
   const at = sql.bigint(now);
   if (list.length > 0)
     await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
-      duration_ms = ${at} - steps.started_at
+      duration_ms = ${tookUntil(now)}
     FROM ${session.seams.rowsFrom("v", {
       run_id: column.text(list.map(({ row }) => row.run_id)),
       step_id: column.text(list.map(({ stepId }) => stepId)),

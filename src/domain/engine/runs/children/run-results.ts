@@ -1,5 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Store } from "../../../../store/store.ts";
 import { statusOf } from "../rules.ts";
 import type { ExecutionState, RunError, RunResult } from "../run.ts";
@@ -16,6 +17,9 @@ interface ResultRow {
   started_at: number | null;
   ended_at: number | null;
 }
+
+/** One query is for all callers that wait at a node. */
+const unreadable: RunError = { message: "what is stored of the error cannot be read", retryable: false };
 
 /** Runs as they are now, ended or not. */
 export async function resultsOf(
@@ -39,7 +43,7 @@ export async function resultsOf(
         functionId: row.function_id,
         status: statusOf(row.status, row.state).status,
         output: row.output,
-        error: row.error === null ? null : (JSON.parse(row.error) as RunError),
+        error: row.error === null ? null : (storedJson<RunError>(row.error) ?? unreadable),
         durationMs: Math.max(0, (row.ended_at ?? now) - (row.started_at ?? row.created_at)),
         isOver: row.ended_at !== null,
       },

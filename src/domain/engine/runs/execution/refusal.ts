@@ -1,5 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { RunError } from "../run.ts";
 
@@ -79,7 +80,9 @@ export async function refusedLast(
         ${byKey("h.run_id", run_id)}`);
   const rowOf = new Map(rows.map((row) => [row.run_id, row]));
   for (const { run_id, detail } of last) {
-    const { execution_seq, message, code, lease_until } = JSON.parse(detail) as RefusalNote;
+    const note = storedJson<RefusalNote>(detail);
+    if (!note) continue;
+    const { execution_seq, message, code, lease_until } = note;
     const row = rowOf.get(run_id)!;
     if (row.execution_seq === execution_seq && row.wake_at <= lease_until)
       found.set(run_id, { message, code, retryable: false });

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
-import { noteSteps } from "../step-moves.ts";
+import { noteSteps, tookUntil } from "../step-moves.ts";
 import type { QueueHint } from "../wakes/due.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
@@ -56,7 +56,7 @@ export async function resolveSteps(
   const run_id = column.text(list.map((r) => r.row.run_id));
   const at = sql.bigint(now);
   await session.run(sql`UPDATE steps SET status = v.status, output = o.output, error = v.error, ended_at = ${at},
-      updated_at = ${at}, duration_ms = ${at} - steps.started_at
+      updated_at = ${at}, duration_ms = ${tookUntil(now)}
     FROM ${rowsFrom("v", {
       run_id,
       step_id: column.text(list.map((r) => r.stepId)),

@@ -15,7 +15,7 @@ import { refusedLast } from "../execution/refusal.ts";
 import { leasesLostMax, wakeSliceMax } from "../limits.ts";
 import { timedOut, workerLost } from "../rules.ts";
 import type { QueueHint } from "../run.ts";
-import { noteSteps } from "../step-moves.ts";
+import { noteSteps, tookUntil } from "../step-moves.ts";
 import { endRuns } from "../undo/end-runs.ts";
 import { finishResumes } from "./finish-resumes.ts";
 import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
@@ -150,7 +150,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
   if (slept.length > 0) {
     const sleepers = column.text(slept.map((row) => row.run_id));
     await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
-        duration_ms = ${now} - started_at
+        duration_ms = ${tookUntil(now)}
       FROM ${rowsFrom("v", {
         run_id: sleepers,
         step_id: column.text(slept.map((row) => row.waiting_step_id)),

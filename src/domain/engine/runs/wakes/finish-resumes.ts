@@ -2,8 +2,9 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { ownKeyMark } from "../../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
-import { noteSteps } from "../step-moves.ts";
+import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
 
 /** What a resume does to the run once its message is published. */
@@ -96,7 +97,7 @@ export async function finishResumes(
     WHERE e.state = 'resuming' ORDER BY e.run_id`);
   const queued: Resumed[] = [];
   for (const row of rows) {
-    const plan = row.plan === null ? undefined : (JSON.parse(row.plan) as ResumePlan);
+    const plan = row.plan === null ? undefined : storedJson<ResumePlan>(row.plan);
     const at = sql.bigint(now);
     if (plan?.goesOn && (await goOn(session, row, plan.goesOn, now))) {
       await session.run(sql`UPDATE resumes SET plan = NULL WHERE run_id = ${row.run_id}`);
@@ -106,7 +107,7 @@ export async function finishResumes(
     if (plan) await forgetSteps(session, row, plan);
     if (plan && plan.sleptStepId !== null)
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
-          duration_ms = ${at} - started_at
+          duration_ms = ${tookUntil(now)}
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
     if (plan?.exhaustedStepId)
       await session.run(sql`UPDATE steps SET sleep_until = NULL

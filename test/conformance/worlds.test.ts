@@ -1,0 +1,17 @@
+import { describe, expect, test } from "bun:test";
+import { laboratories, worldsByDay } from "../support/worlds.ts";
+import { brokenBy, keptIn, plantsOf } from "./worlds.ts";
+
+for (const world of worldsByDay) keptIn(world);
+
+describe("planted faults", () => {
+  test.each(worldsByDay)("are found in the world of $name", async (world) => {
+    const planted = plantsOf(world);
+    expect(await brokenBy(planted, world)).toEqual(planted.flatMap(({ breaks }) => breaks));
+  });
+
+  test.each(Object.values(laboratories))("are not found in $name", async (laboratory) => {
+    const worlds = worldsByDay.filter(({ engine }) => engine === laboratory.engine);
+    expect(await brokenBy(worlds.flatMap(plantsOf), laboratory)).toEqual([]);
+  });
+});

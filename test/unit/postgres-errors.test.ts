@@ -1,0 +1,18 @@
+import { expect, test } from "bun:test";
+import { toPostgresTrouble } from "../../src/store/postgres-errors.ts";
+import { markEnd, markPrefix } from "../../src/store/store.ts";
+
+const refusal = (message: string) => toPostgresTrouble(Object.assign(new Error(message), { code: "22P02" }));
+
+test.each([
+  ['invalid input syntax for type bigint: "', '"'],
+  ["ungültige Eingabesyntax für Typ bigint: »", "«"],
+  ["syntaxe en entrée invalide pour le type bigint : « ", " »"],
+  ['bigint 型に不正な入力構文です: "', '"'],
+])("a mark is read from what a server says in its own language: %s…", (before, after) => {
+  const mark = 'quota_spent:env_"1"';
+  expect(refusal(`${before}${markPrefix}${mark}${markEnd}${after}`)).toMatchObject({
+    ...{ trouble: "marked", detail: mark },
+  });
+  expect(refusal(`${before}abc${after}`)).toMatchObject({ trouble: "refused" });
+});
