@@ -76,10 +76,10 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
 
   function open(worker: WorkerRecord, own: OwnDeps): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, () => {
+    const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, (inOrder) => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
-      deps.absences.left(nameOf(worker), own.terms, worker.pollEnd);
+      deps.absences.left(nameOf(worker), own.terms, worker.pollEnd && !inOrder);
       const forgotten = deps
         .forget(worker)
         .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error }))

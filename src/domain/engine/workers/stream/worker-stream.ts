@@ -26,7 +26,7 @@ type Sent<Kind extends keyof StreamMessage> = NonNullable<StreamMessage[Kind]>;
 export class RegisteredStream implements WorkerStream {
   readonly worker: WorkerRecord;
   readonly #deps: StreamDeps;
-  readonly #onClosed: () => void;
+  readonly #onClosed: (inOrder: boolean) => void;
   readonly #buffer = openWriteBuffer<StreamAnswer>(streamOutboxMax);
   readonly #intake = openIntake();
   readonly #jobs: StreamJobs;
@@ -43,7 +43,8 @@ export class RegisteredStream implements WorkerStream {
   /** Heartbeats are stored one after another, in the order they arrived. */
   #heartbeats: Promise<void> = Promise.resolve();
 
-  constructor(deps: StreamDeps, worker: WorkerRecord, onClosed: () => void) {
+  /** `onClosed` takes whether the worker, or the server, ended it in order. */
+  constructor(deps: StreamDeps, worker: WorkerRecord, onClosed: (inOrder: boolean) => void) {
     this.worker = worker;
     this.#deps = deps;
     this.#onClosed = onClosed;
@@ -150,7 +151,7 @@ export class RegisteredStream implements WorkerStream {
     // end.
     this.#buffer.end(fault, this.#buffer.room() === 0 ? "now" : undefined);
     this.#intake.close();
-    this.#onClosed();
+    this.#onClosed(this.#leaving);
   }
 
   #closeIfDone(): void {
