@@ -7,6 +7,7 @@ import type { Starter } from "../../../kit/starter.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
+import type { RequireRoom } from "../../engine/quotas/service.ts";
 import { type DueDeps, openDueEmits } from "./delayed-due.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
@@ -41,6 +42,7 @@ export interface DelayedDeps extends DueDeps {
   ids: Pick<Ids, "next">;
   events: Pick<Events, "emit" | "check">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  requireRoom: RequireRoom;
 }
 
 const environmentsKept = 1_000;
@@ -84,6 +86,7 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
           "resource_exhausted",
           `at most ${delayedEventsMax} delayed events in one environment`,
         );
+      await deps.requireRoom(environmentId, rows.bytesOf(row));
       try {
         await store.write(async (session) => {
           await deps.shareEnvironment(session, environmentId);
