@@ -204,26 +204,6 @@ describe.each(engines)("outbound webhooks on %s", (engine) => {
     expect((await seen(names.path, 1))[0]!.body.data).toEqual({ n: 1 });
   });
 
-  test("events that expired while an endpoint was stopped are a dead letter, which tells their positions", async () => {
-    const names = fresh();
-    const made = await endpoint(names);
-    await ok("PauseWebhookEndpoint", { id: made.id });
-    for (let n = 0; n < 2; n++) await emit(names.event, { n });
-    await server.running.domain.store.write((session) =>
-      session.run(sql`DELETE FROM events WHERE name = ${names.event}`),
-    );
-    await emit(names.event, { n: 2 });
-    await ok("ResumeWebhookEndpoint", { id: made.id });
-    expect((await seen(names.path, 1))[0]!.body.data).toEqual({ n: 2 });
-    const { deadLetters } = await ok("ListWebhookDeadLetters", { endpointId: made.id });
-    expect(deadLetters).toMatchObject([{ eventName: "expired" }]);
-    expect(deadLetters[0].lastError).toMatch(
-      /^events \d+ to \d+ of the log expired while the endpoint was stopped$/,
-    );
-    await ok("DiscardWebhookDeadLetter", { endpointId: made.id, eventId: deadLetters[0].eventId });
-    expect((await ok("ListWebhookDeadLetters", { endpointId: made.id })).totalCount ?? 0).toBe(0);
-  });
-
   test("an event that is skipped is a dead letter, which is sent again or discarded", async () => {
     const names = fresh();
     receiver.answer(names.path, ({ body }) => new Response(null, { status: body.data.bad ? 422 : 200 }));
