@@ -130,7 +130,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...probes({
         ...{ clock, version, store, draining },
         capabilities,
-        warnings: record.warnings,
+        warnings: () => [...record.warnings(), ...time.warnings()],
         troubles: () => [...loops.troubles(), ...record.troubles()],
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
