@@ -1,4 +1,5 @@
 #!/usr/bin/env -S bun --no-env-file --config=/dev/null
+import { existsSync, readFileSync } from "node:fs";
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
 import { exitCodes, withPointer } from "./cli/io.ts";
 import { keepMemory } from "./cli/kept-memory.ts";
@@ -8,6 +9,21 @@ import { shownText } from "./kit/shown-text.ts";
 
 function say(lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`svc: ${shownText(line)}\n`);
+}
+
+/**
+ * `bun PATH/src/main.ts`, typed by hand, has Bun read the `.env` of the folder that one stands in, which may be a stranger's. On
+ * Linux the variables that this process was given are known; the others go.
+ */
+function forgetEnvFile(): void {
+  const file = "/proc/self/environ";
+  if (process.execArgv.includes("--no-env-file") || !existsSync(file)) return;
+  const given = new Set(
+    readFileSync(file, "utf8")
+      .split("\0")
+      .map((one) => one.slice(0, one.indexOf("="))),
+  );
+  for (const name of Object.keys(process.env)) if (!given.has(name)) delete process.env[name];
 }
 
 async function serve(argv: readonly string[]): Promise<number | undefined> {
@@ -53,6 +69,7 @@ async function main(argv: readonly string[]): Promise<number | undefined> {
   );
 }
 
+forgetEnvFile();
 const code = await main(process.argv.slice(2));
 if (code !== undefined) {
   await new Promise<void>((done) => process.stdout.write("", () => done()));

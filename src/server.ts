@@ -16,6 +16,7 @@ import type { Events } from "./domain/log/events/service.ts";
 import type { Feeds } from "./domain/log/log/feed.ts";
 import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import type { AuthAudit } from "./domain/record/audit/service.ts";
+import { openConnections } from "./edge/connections.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
@@ -108,6 +109,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const host = await openHost({ config, clock, ids, log, nodeId, draining, closers, store: options.store });
     const { store, time, bus, watch, frames, troubles } = host;
     const primaries = openPrimaryWatch(host);
+    const { connectionsMax: most } = config;
+    const connections = openConnections({ clock, log: host.log, metrics: watch.metrics, most });
     const loops = new Loops({ clock, log: host.log, metrics: watch.metrics });
     troubles.onTurn((isAway) => !isAway && loops.retryFailed());
     const loopProgress = () => loops.progress();
@@ -127,7 +130,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...probes({
         ...{ clock, version, store, draining },
         capabilities,
-        warnings: record.warnings,
+        warnings: () => [...record.warnings(), ...time.warnings()],
         troubles: () => [...loops.troubles(), ...record.troubles()],
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
@@ -137,12 +140,13 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     requireKnownActions(registry);
 
     await primaries.askOthers();
-    loops.add([timeLoop(time), troubleLoop(store, troubles), ...primaries.loops, ...all.loops]);
+    const own = [timeLoop(time), troubleLoop(store, troubles), ...connections.loops, ...primaries.loops];
+    loops.add([...own, ...all.loops]);
     loops.start();
     closers.push("loops", () => loops.stop());
     closers.push("parts", all.settled);
     const { tls } = host;
-    const listening = await listen(host, { parts, registry, watch, tls, draining, closers });
+    const listening = await listen(host, { parts, registry, watch, tls, draining, connections, closers });
     closers.push("drain", () => drain(host, parts, draining), config.drainNoticeMs);
     url = listening.url;
     const { port, grpcUrl } = listening;

@@ -1,6 +1,7 @@
 import { apiPages } from "../edge/api-page.ts";
 import { authenticator } from "../edge/authenticate.ts";
 import type { Edge } from "../edge/call.ts";
+import type { Connections } from "../edge/connections.ts";
 import { dashboardPages } from "../edge/dashboard-pages.ts";
 import { docsPages } from "../edge/docs-pages.ts";
 import type { GrpcOptions, ListeningGrpc } from "../edge/grpc.ts";
@@ -60,6 +61,7 @@ export interface ListenNeeds {
   watch: Pick<OpenWatch, "pages">;
   tls: KeyPair | undefined;
   draining: Draining;
+  connections: Connections;
   closers: Pick<Closing, "push">;
 }
 
@@ -90,7 +92,7 @@ async function listenGrpcAt(
 
 /** Listens on every port that the settings want; each is closed again with the server. */
 export async function listen(host: Host, needs: ListenNeeds): Promise<Listening> {
-  const { parts, registry, watch, tls, draining, closers } = needs;
+  const { parts, registry, watch, tls, draining, connections, closers } = needs;
   const {
     host: hostname,
     port,
@@ -110,8 +112,11 @@ export async function listen(host: Host, needs: ListenNeeds): Promise<Listening>
       : await listenApart({ edge, pages: watch.pages, hostname, port: metricsPort }).catch(
           explaining(metricsPort, "SVC_METRICS_PORT"),
         );
-  if (apart) closers.push("edge.metrics", () => apart.stop(0));
-  const offered = { edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
+  if (apart) {
+    closers.push("edge.metrics", () => apart.stop(0));
+    connections.listensAt(apart.port);
+  }
+  const offered = { connections, edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
   const own = [...apiPages, ...docsPages(buildDocs), ...dashboardPages(buildDashboard)];
   const pages = apart ? own : [...own, ...watch.pages];
   const sockets = parts.realtime.serveAt(edge, registry);

@@ -47,6 +47,7 @@ export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emit
   const delays = openDelayedEvents({
     ...{ store, clock, ids, log, watch, events },
     shareEnvironment: host.shareEnvironment,
+    requireRoom: quotas.requireRoom,
     knowsTime: host.knowsTime,
     refusalOf: emitRights,
     bury: buryDelayed,

@@ -86,7 +86,7 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
     "streams",
     openStreamsPart(host, engine, schemasPart, (...asked) => access.may(...asked)),
   );
-  const topics = open("topics", openTopicsPart(host, flow));
+  const topics = open("topics", openTopicsPart(host, flow, engine.quotas));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));
   const query = open("query", openQueryPart(host, identity));

@@ -22,7 +22,7 @@ export function openQueryPart(host: Host, { keyring }: { keyring: Pick<Keyring, 
     },
   });
   const onQuery = meterQueries(watch.metrics);
-  const queries = openQueries({ engine: store.engine, databases, onQuery });
+  const queries = openQueries({ clock, engine: store.engine, databases, onQuery });
   return {
     databases,
     queries,

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import type { Quotas } from "../domain/engine/quotas/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import { configJson, configOperations } from "../domain/state/config/operations.ts";
 import { openConfigs } from "../domain/state/config/service.ts";
@@ -11,12 +12,15 @@ import type { Host, Part } from "./part.ts";
 const Moved = Type.Object({ environmentId: Type.String(), bucketId: Type.String() });
 
 /** What an environment keeps besides its logs: the key-value store, and config documents in it. */
-export function openStatePart(host: Host, { runs }: { runs: Pick<Runs, "states"> }): Part {
+export function openStatePart(
+  host: Host,
+  { runs, quotas }: { runs: Pick<Runs, "states">; quotas: Pick<Quotas, "requireRoom"> },
+): Part {
   const { config, store, clock, ids, log, watch, shareEnvironment } = host;
   const moved = host.bus.channel("kv.moved", Moved);
   moved.listen(({ environmentId }) => runs.states.changed(environmentId));
   const kv = openKv({
-    ...{ store, clock, ids, log, watch, moved, shareEnvironment },
+    ...{ store, clock, ids, log, watch, moved, shareEnvironment, requireRoom: quotas.requireRoom },
     bodyBytesMax: config.requestBodyBytesMax,
   });
   const configs = openConfigs({

@@ -1,3 +1,4 @@
+import type { Quotas } from "../domain/engine/quotas/service.ts";
 import { openFeeds } from "../domain/log/log/feed.ts";
 import { openLogSequences } from "../domain/log/log/sequences.ts";
 import { openExpiry } from "../domain/log/topics/expire.ts";
@@ -16,7 +17,7 @@ import type { Host, PartShape } from "./part.ts";
 export type TopicsPart = ReturnType<typeof openTopicsPart>;
 
 /** Developer topics, and their log in every environment. */
-export function openTopicsPart(host: Host, flow: Flow) {
+export function openTopicsPart(host: Host, flow: Flow, { requireRoom }: Pick<Quotas, "requireRoom">) {
   const { config, store, clock, ids, log, watch } = host;
   const topicFeeds = openFeeds({
     ...{ reads: topicReads(store), log },
@@ -24,7 +25,7 @@ export function openTopicsPart(host: Host, flow: Flow) {
   });
   const topics = openTopics({
     ...{ store, clock, ids, watch, feeds: topicFeeds },
-    consumersOf: openTopicConsumers(store),
+    ...{ requireRoom, consumersOf: openTopicConsumers(store) },
     onPublished: flow.published,
   });
   const { topics: kept } = keptMs(config);

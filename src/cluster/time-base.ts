@@ -12,7 +12,13 @@ const driftMsPerMs = 0.0002;
 
 const unsureAgainMs = 250;
 
-/** One time for all nodes: the database's. A database file has this machine's time already. */
+/** The time of a server over a file goes by the monotonic clock, and follows the wall clock this much faster or slower. */
+const followedShare = 0.5;
+/** Within this the two are the same. */
+const followedMsMin = 50;
+const toldMsMin = 1_000;
+
+/** One time for all nodes: the database's. A database file has this machine's time, which never jumps. */
 export function timeBase(
   store: Pick<Store, "engine" | "now">,
   clock: SystemClock,
@@ -36,8 +42,21 @@ export function timeBase(
     offset.set(clock.offset() / 1000);
     uncertainty.set(uncertaintyMs() / 1000);
   });
+  let followedAt: number | undefined;
+  const behindMs = () => (store.engine === "libsql" ? clock.wall() - clock.local() - clock.offset() : 0);
+  const follow = () => {
+    const at = clock.elapsed();
+    const most = Math.min(unsureAgainMs, at - (followedAt ?? at)) * followedShare;
+    followedAt = at;
+    const wanted = behindMs();
+    const step = Math.abs(wanted) < followedMsMin ? 0 : Math.max(-most, Math.min(most, wanted));
+    clock.setOffset(clock.offset() + step);
+  };
   const sample = async () => {
-    if (store.engine === "libsql") return 0;
+    if (store.engine === "libsql") {
+      follow();
+      return 0;
+    }
     const askedAt = clock.elapsed();
     const database = await store.now();
     const halfTripMs = (clock.elapsed() - askedAt) / 2;
@@ -61,12 +80,23 @@ export function timeBase(
      * The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known
      * well enough.
      */
-    sampleOnce: async () =>
-      (await sample()) > clockUncertaintyMsMax ? { againInMs: unsureAgainMs } : undefined,
+    async sampleOnce() {
+      const isUnsure = (await sample()) > clockUncertaintyMsMax || Math.abs(behindMs()) >= followedMsMin;
+      return isUnsure ? { againInMs: unsureAgainMs } : undefined;
+    },
     /**
      * By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite
      * before the first.
      */
     uncertaintyMs,
+    /** How far a server over a file is from its machine's wall clock, once that was set; for `/health`. */
+    warnings(): string[] {
+      const ms = behindMs();
+      if (Math.abs(ms) < toldMsMin) return [];
+      const where = ms > 0 ? "behind" : "ahead of";
+      return [
+        `the server's time is ${Math.round(Math.abs(ms) / 1_000)} s ${where} this machine's clock, and follows it slowly`,
+      ];
+    },
   };
 }

@@ -12,6 +12,7 @@ import type { DescService } from "@bufbuild/protobuf";
 import type { Operation } from "../kit/operation.ts";
 import { openBodyBudget } from "./body-budget.ts";
 import type { Edge } from "./call.ts";
+import type { Connections } from "./connections.ts";
 import type { GrpcHandle } from "./grpc-connect.ts";
 import { baseHeaders } from "./headers.ts";
 import { refusalOfStranger } from "./loopback.ts";
@@ -31,6 +32,7 @@ export interface GrpcOptions {
   tls?: { cert: string; key: string } | undefined;
   /** Until a connection without a request is closed; clients open another one when they need it. */
   idleMs?: number;
+  connections?: Connections | undefined;
 }
 
 export interface ListeningGrpc {
@@ -88,7 +90,7 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
  * of its own.
  */
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
-  const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
+  const { edge, bodyBytesMax, services, tls, connections, idleMs = 5 * 60_000 } = options;
   const surface: Surface = {
     ...{ edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget(), idleSeconds: idleMs / 1000 },
     unsent: openBodyBudget("answers that are not taken"),
@@ -122,6 +124,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
+      if (connections) response.on("close", connections.useFrom(request.socket?.remotePort));
       if (edge.loopbackOnly && strangerIn(request))
         response.stream.respond({ ":status": 403 }, { endStream: true });
       else if (paths.has(path)) await (await handleOf(path))(request, response);
@@ -168,6 +171,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   server.on("error", (error) => edge.log.warn("grpc.failed", { error }));
 
   const { port } = server.address() as AddressInfo;
+  connections?.listensAt(port);
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port,

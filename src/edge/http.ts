@@ -5,30 +5,13 @@ import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 import { openBodyBudget } from "./body-budget.ts";
 import type { Edge } from "./call.ts";
+import type { Connections, EdgeServer } from "./connections.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
 import { refusalOfRequest } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import { rpcInPlaceOf } from "./removed-routes.ts";
-import {
-  type HttpHandler,
-  type IdleTimer,
-  parseRoute,
-  restBindings,
-  restFault,
-  restHandler,
-  type Surface,
-} from "./rest.ts";
+import { type HttpHandler, parseRoute, restBindings, restFault, restHandler, type Surface } from "./rest.ts";
 import { connectFault, rpcRoutes } from "./rpc.ts";
-
-/**
- * The server as an upgrade needs it; Elysia's dispatcher calls `open`, `message`, `drain` and `close` of
- * `data`.
- */
-export interface EdgeServer extends IdleTimer {
-  upgrade(request: Request, options: { headers?: Record<string, string>; data: object }): boolean;
-  publish(topic: string, data: string | Uint8Array): number;
-  subscriberCount(topic: string): number;
-}
 
 /** A GET that becomes a WebSocket: upgrade and answer undefined, or refuse with a Response or a Fault. */
 export interface Upgrade {
@@ -63,6 +46,7 @@ export interface EdgeOptions {
   tls?: { cert: string; key: string } | undefined;
   /** While it is active, every answer asks its connection to go. */
   draining?: Draining;
+  connections?: Connections | undefined;
   origins?: Origins;
   /** A trusted proxy is in front of the port. */
   trustProxy?: boolean;
@@ -191,18 +175,26 @@ function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRou
   };
 }
 
-/** The route's handler, reporting each arrival and answer to `follow`. */
-function followed({ edge }: Surface, route: ServedRoute): ServedRoute["handle"] {
+/** The route's handler, reporting each arrival and answer to `follow`. Callers who are known use their connection. */
+function followed(
+  { edge }: Surface,
+  route: ServedRoute,
+  connections: Connections | undefined,
+): ServedRoute["handle"] {
   const follow = edge.follow?.(route);
   if (!follow) return route.handle;
+  const using = route.isPublic ? undefined : connections;
   return async (request, params, server) => {
     const answered = follow(request);
+    using?.begun(request);
     let response: unknown;
     try {
       response = await route.handle(request, params, server);
     } catch (error) {
       answered("failed");
       throw error;
+    } finally {
+      using?.answered(request);
     }
     // No response of ours: the connection is a WebSocket now.
     answered(response instanceof Response ? response : "upgraded");
@@ -256,20 +248,21 @@ function closing(answer: unknown): unknown {
   return answer;
 }
 
-function register(app: Elysia, { method, path, handle }: ServedRoute): void {
+/** What handlers see of Elysia's server. */
+type ServerOf = (real: unknown) => EdgeServer;
+
+function register(app: Elysia, { method, path, handle }: ServedRoute, serverOf: ServerOf): void {
   const { pattern, names } = routerPath(path);
   // Elysia prepares only what is destructured here; the body stays unread.
   if (names.length === 0) {
     const none = {};
-    app.route(method, pattern, ({ request, server }) =>
-      handle(request, none, server as unknown as EdgeServer),
-    );
+    app.route(method, pattern, ({ request, server }) => handle(request, none, serverOf(server)));
     return;
   }
   app.route(method, pattern, ({ request, params, server }) => {
     const named: Record<string, string> = {};
     for (const [placed, name] of names) named[name] = (params as Record<string, string>)[placed] ?? "";
-    return handle(request, named, server as unknown as EdgeServer);
+    return handle(request, named, serverOf(server));
   });
 }
 
@@ -293,14 +286,19 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     handler: { standardHostname: false },
     ...(options.websocket && { websocket: options.websocket }),
   });
-  const { draining } = options;
+  const { draining, connections } = options;
   const leaving = draining === undefined ? (route: ServedRoute) => route : leavingWith(draining);
   const open = (route: ServedRoute) => (edge.loopbackOnly ? forLoopback(surface, route) : route);
-  for (const route of routes)
-    register(app as unknown as Elysia, leaving({ ...route, handle: followed(surface, open(route)) }));
-  const nowhere = open({ method: "*", path: "*", handle: fallback(surface, routes) });
-  const notFound = leaving({ ...nowhere, handle: followed(surface, nowhere) }).handle;
-  app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
+  const follow = (route: ServedRoute) =>
+    leaving({ ...route, handle: followed(surface, open(route), connections) });
+  let seen: EdgeServer | undefined;
+  const serverOf: ServerOf = (real) => {
+    seen ??= connections ? connections.following(real as EdgeServer) : (real as EdgeServer);
+    return seen;
+  };
+  for (const route of routes) register(app as unknown as Elysia, follow(route), serverOf);
+  const nowhere = follow({ method: "*", path: "*", handle: fallback(surface, routes) });
+  app.all("/*", ({ request, server }) => nowhere.handle(request, {}, serverOf(server)));
   app.onError(({ error, request }) => {
     const requestId = requestIdOf(request, edge.ids);
     edge.log.error("http.defect", { requestId, error });
@@ -320,6 +318,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   } as Parameters<typeof app.listen>[0]);
   const server = app.server;
   if (!server?.port) throw new Error(`cannot listen on ${options.hostname}:${options.port}`);
+  connections?.listensAt(server.port);
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port: server.port,

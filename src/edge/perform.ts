@@ -121,7 +121,7 @@ export async function perform(
     if (gated) await gated;
     const raw = decode();
     const sent = raw instanceof Promise ? await raw : raw;
-    if (operation.loads) await operation.loads();
+    if (operation.loads) await operation.loads(sent, call);
     input = prepared.parse(sent);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;

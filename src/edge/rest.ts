@@ -25,7 +25,7 @@ export type HttpHandler = (
 /** The part of the server that lifts the idle limit of one request's connection. */
 export interface IdleTimer {
   timeout(request: Request, seconds: number): void;
-  requestIP?(request: Request): { address: string } | null;
+  requestIP?(request: Request): { address: string; port: number } | null;
 }
 
 export interface Surface {

@@ -2,9 +2,10 @@ import { Fault } from "../kit/fault.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";
 import type { Call, Operation, WatchOperation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
+import type { EdgeServer } from "./connections.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
-import type { EdgeServer, Upgrade } from "./http.ts";
+import type { Upgrade } from "./http.ts";
 import {
   closes,
   OpenSocket,

@@ -20,6 +20,8 @@ export interface SystemClock extends Clock {
   offset(): number;
   /** This machine's time, uncorrected and never held back. */
   local(): number;
+  /** What this machine's wall clock says: it may be set, and goes on while the machine is suspended. */
+  wall(): number;
 }
 
 /** Node's timers fire at once for delays above this. */
@@ -63,6 +65,7 @@ export function systemClock(aheadMs = 0): SystemClock {
     },
     offset: () => offsetMs,
     local,
+    wall: () => Date.now() + aheadMs,
   };
   return clock;
 }

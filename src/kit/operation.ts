@@ -243,8 +243,8 @@ interface OperationHead {
    * names of the operation's own type, and things of other types.
    */
   about?: (input: never) => readonly (string | Thing)[];
-  /** Loads what looks at the input: awaited before anything else of this operation sees it. */
-  loads?: () => Promise<void>;
+  /** Loads what looks at the input, and may refuse to look: awaited before anything else sees the input, as it was sent. */
+  loads?: (sent: unknown, call: Pick<Call, "caller">) => Promise<void>;
   /** Further actions that `about`, `costs` and the handler check; shown in the registry. */
   alsoAsks?: readonly string[];
   /** Further actions that this input needs, by roles and by policies. */

@@ -4,8 +4,16 @@ import { integer } from "../kit/setting-kinds.ts";
 
 const hour = 60 * 60 * 1000;
 
-/** The largest request, and how a shutdown drains. */
+/** The most connections, the largest request, and how a shutdown drains. */
 export const servingSettings = {
+  connectionsMax: setting({
+    env: "SVC_CONNECTIONS_MAX",
+    parse: integer(0, 1_000_000, "connections"),
+    fallback: undefined,
+    otherwise: "three quarters of the files that the process may open",
+    about:
+      "Connections of clients at a time to this node, on Linux; beyond it the longest silent ones are closed. 0 sets no limit.",
+  }),
   requestBodyBytesMax: setting({
     env: "SVC_REQUEST_BODY_BYTES_MAX",
     parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),

@@ -37,8 +37,8 @@ const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA 
 
 /** As much as a look tries to take beside the file: as PostgreSQL does, and not synced, so that the disk has no work. */
 const room = new Uint8Array(128 * 1024);
-/** Of a folder where this process may make no file nothing can be found out so. */
-const mayNotMake = /^(EACCES|EPERM)$/;
+/** Where this process may make no file, or no further one just now, nothing can be found out so. */
+const mayNotMake = /^(EACCES|EPERM|EMFILE|ENFILE)$/;
 
 /** Two commits: SQLite writes no pages that the same commit gives back. */
 const takeRoom = [

@@ -31,6 +31,7 @@ const topics = openTopics({
   feeds: { wanted: () => false, committed: () => {} },
   watch: noWatch,
   consumersOf: async () => () => [],
+  requireRoom: async () => {},
 });
 
 const publish = () => {

@@ -60,6 +60,7 @@ const notShared: Record<string, string> = {
   "platform.audit": "of the installation, of no environment",
   "keys.used": "one statement for the keys that this node saw",
   "sessions.used": "one statement for the sessions that this node saw",
+  "edge.connections": ofThisNode,
   "edge.standing": ofThisNode,
   "store.watch": ofThisNode,
   "store.primary": ofThisNode,

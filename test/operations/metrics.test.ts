@@ -26,6 +26,7 @@ const everywhere = [
   'svc_stream_appends_total{outcome="committed"}',
   'svc_stream_appends_total{outcome="conflict"}',
   "svc_websockets_open",
+  "svc_connections_closed_total",
   "svc_workers_connected",
   "svc_worker_disconnects_total",
   "svc_unserved_runs_total",

@@ -136,6 +136,55 @@ describe.each(engines)("quotas on %s", (engine) => {
     await lift();
   });
 
+  test("stored bytes of what is no event count, and what goes is free again", async () => {
+    await set({ stored_bytes: 2 ** 40 });
+    const first = (await uses()).stored_bytes!.used;
+    const used = async () => (await uses()).stored_bytes!.used - first;
+    const large = "x".repeat(998);
+    const at = new Date(Date.now() + 3_600_000).toISOString();
+    const delay = (idempotencyKey: string) => emit("stored.late", large, { at, idempotencyKey });
+    const { delayedId } = (await delay("one")).body;
+    expect((await delay("one")).body.delayedId).toBe(delayedId);
+    expect(await used()).toBe(1_000);
+    const publish = (more: object = {}) =>
+      server.rpc("PubSubService", "Publish", { topic: "stored", data: large, ...more });
+    expect((await publish({ idempotencyKey: "once" })).status).toBe(200);
+    await publish({ idempotencyKey: "once" });
+    expect(await used()).toBe(2_000);
+    await server.api("/api/v1/kv/buckets", { body: { name: "stored", history: 3 } });
+    const key = (name: string) => `/api/v1/kv/buckets/stored/keys/${name}`;
+    const put = (name: string) => server.api(key(name), { method: "PUT", body: large });
+    for (const name of ["a", "a", "a", "a", "b"]) expect((await put(name)).status).toBeLessThan(300);
+    // Two values of `a` are history; that of before is gone.
+    expect(await used()).toBe(2_000 + 4 * 1_000);
+    await server.api(key("b"), { method: "DELETE" });
+    expect(await used()).toBe(2_000 + 4 * 1_000);
+    await set({ stored_bytes: first + 6_500 });
+    for (const refused of [
+      await put("c"),
+      await publish(),
+      await delay("two"),
+      await emit("stored", large),
+    ]) {
+      expect(refused.status).toBe(429);
+      expect(refused.headers.get("svc-error-reason") ?? refused.body.code).toBe("QUOTA_EXCEEDED");
+    }
+    await server.api(`/api/v1/delayed-events/${delayedId}`, { method: "DELETE" });
+    await server.api("/api/v1/kv/buckets/stored", { method: "DELETE" });
+    await write(sql`UPDATE topic_messages SET at = 1`);
+    await until(
+      async () => {
+        for (const loop of ["kv.expire", "topics.expire"]) await server.running.tick(loop);
+        return (await used()) === 0;
+      },
+      { about: "the bytes to be free", deadlineMs: 20_000 },
+    );
+    // Counted anew, it is the same.
+    await set({ stored_bytes: 2 ** 40 });
+    expect(await used()).toBe(0);
+    await lift();
+  });
+
   test("starts that no caller waits for wait for room, and none is lost", async () => {
     await define("quiet", { debounce: { periodMs: 1_000, key: "data.n" } });
     await define("many", { batch: { size: 2, timeoutMs: 600_000 } });

@@ -76,6 +76,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       watch: noWatch,
       events: { emit: async () => [], check: async () => {} },
       shareEnvironment: async () => {},
+      requireRoom: async () => {},
       knowsTime: () => true,
       refusalOf: async () => undefined,
       bury: async () => nothing,

@@ -43,6 +43,30 @@ describe.each(engines)("seats for queries on %s", (engine) => {
     60_000,
   );
 
+  test("texts of one key that are dear to read leave the node to others", async () => {
+    const made = await server.api("/api/v1/apikeys", { body: { name: "v", role_ids: ["role_viewer"] } });
+    expect(made.status).toBe(201);
+    const viewer = { key: made.body.key };
+    let asked = 0;
+    const dear = () =>
+      server.rpc(
+        "QueryService",
+        "ExecuteSQL",
+        { query: `SELECT nope(${asked++}${",1".repeat(3_990)})` },
+        viewer,
+      );
+    const refused = await until(
+      async () => {
+        const answers = await Promise.all(Array.from({ length: 8 }, dear));
+        return answers.find(({ status }) => status === 429);
+      },
+      { about: "a refusal", everyMs: 0 },
+    );
+    expect(refused.body.message).toContain("SQL texts of this key take too long");
+    expect(refused.headers.get("retry-after")).toBe("1");
+    expect((await ask("SELECT 2 AS two")).status).toBe(200);
+  }, 60_000);
+
   test("what waits has an end", async () => {
     const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 1_000));
     const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 1_000));

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { bodiesOfCallerBytesMax, openBodyBudget } from "../../src/edge/body-budget.ts";
 import { sentInPieces, wholeBytesMax } from "../../src/edge/unsent.ts";
+import { livedTime } from "../support/lived.ts";
 import { type SpawnedServer, spawnServer } from "../support/server.ts";
 import { askAndTakeNothing } from "../support/untaken.ts";
 import { until } from "../support/until.ts";
@@ -10,6 +11,8 @@ import { startMadeUp } from "./edge-support.ts";
 
 const megabytes = (pid: number) =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
+
+const readyMsMax = 50;
 
 test("an answer that is not taken stands in its caller's budget until it is taken or left", async () => {
   const unsent = openBodyBudget("answers that are not taken");
@@ -39,6 +42,20 @@ describe("answers that their clients do not take", () => {
   });
   afterAll(() => server.stop());
 
+  /** Asks `/ready` twenty times; answers how long another client waits, in lived time. */
+  const readyMs = async () => {
+    const lived = await livedTime();
+    const waits: number[] = [];
+    while (waits.length < 20) {
+      const from = lived.now();
+      expect((await server.api("/ready", { key: null })).status).toBe(200);
+      waits.push(lived.now() - from);
+    }
+    await lived.stop();
+    waits.sort((a, b) => a - b);
+    return { median: waits[waits.length >> 1]!, worst: waits.at(-1)! };
+  };
+
   const untaken = async (paths: readonly string[], key?: string) => {
     const clients = Array.from({ length: 20 }, () => askAndTakeNothing(server.url, paths, key));
     await until(() => clients.every((one) => one.heads() >= paths.length), { about: "all heads" });
@@ -51,9 +68,11 @@ describe("answers that their clients do not take", () => {
     // The first one makes what all share.
     for (const path of new Set(paths)) await server.api(path);
     const before = megabytes(server.pid());
+    // On a busy machine an answer is late whoever asks: what counts is what the others add to it.
+    const most = readyMsMax + (await readyMs()).worst;
     const leave = await untaken(paths);
     const after = megabytes(server.pid());
-    expect((await server.api("/ready", { key: null })).status).toBe(200);
+    expect((await readyMs()).median).toBeLessThan(most);
     leave();
     return after - before;
   };

@@ -78,8 +78,8 @@ export const leftToNight: readonly Left[] = [
     files: ["hot-plans-counted", "hot-plans-held", "integrity-plans"].map((name) => `operations/${name}`),
   },
   {
-    why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, generators of clients",
-    files: ["unit/helm", "unit/observability", "contract/package", "contract/clients"],
+    why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, HAProxy, generators of clients",
+    files: ["cluster/haproxy", "unit/helm", "unit/observability", "contract/package", "contract/clients"],
   },
   {
     why: "worlds that need PgBouncer, nginx, HAProxy, faketime, locales, other versions of PostgreSQL, or rights of root: three worlds by day",

@@ -2,6 +2,7 @@ import { mkdtemp, readFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { findChrome } from "./chrome.ts";
+import { haproxy } from "./haproxy.ts";
 import { findGo, goLibraries, requireGoLibrary } from "./helm.ts";
 import { verdict } from "./junit.ts";
 import { type LaneOptions, type LaneRun, OpenLane } from "./lane-run.ts";
@@ -57,6 +58,7 @@ const programsOfNight: readonly Needed[] = [
   { find: findGo, debianPackage: "golang-go" },
   ...goLibraries.map((debianPackage) => ({ find: () => requireGoLibrary(debianPackage), debianPackage })),
   promtool,
+  haproxy,
 ];
 
 function missing(): (Needed & { why: string })[] {

@@ -159,6 +159,10 @@ const exceptions = new Set([
   "src/domain/engine/batches/close.ts -> src/domain/engine/runs/create.ts",
   // What events ask of quotas is taken by the statement that writes them.
   "src/domain/log/events/metering.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/log/events/delayed-rows.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/log/topics/flush.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/log/topics/rows.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/state/kv/change-rows.ts -> src/domain/engine/quotas/charge.ts",
   // Events and topics append to their logs in the same steps.
   "src/domain/log/events/flush.ts -> src/domain/log/log/append.ts",
   "src/domain/log/topics/flush.ts -> src/domain/log/log/append.ts",

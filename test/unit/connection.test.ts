@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { makeCli } from "../support/cli.ts";
@@ -101,4 +101,11 @@ test("a folder that the command stands in changes neither server nor code", asyn
   await child.exited;
   expect(heard).toEqual([to("own", "k-prod")]);
   expect(await Bun.file(join(folder, "ran")).exists()).toBe(false);
+  // Typed by hand, Bun obeys the folder's bunfig.toml before a line of ours runs; of its `.env` nothing is left.
+  rmSync(join(folder, "bunfig.toml"));
+  const typed = Bun.spawn([process.execPath, resolve(import.meta.dir, "../../src/main.ts"), "runs"], {
+    ...{ cwd: folder, env },
+  });
+  await typed.exited;
+  expect(heard).toEqual([to("own", "k-prod"), to("own", "k-prod")]);
 });

@@ -72,7 +72,10 @@ describe("members of a group", () => {
       },
     });
     const readersOf = async () => () => [];
-    topics = openTopics({ store, clock, ids, feeds: topicFeeds, watch: noWatch, consumersOf: readersOf });
+    const requireRoom = async () => {};
+    topics = openTopics({
+      ...{ store, clock, ids, feeds: topicFeeds, watch: noWatch, consumersOf: readersOf, requireRoom },
+    });
     const hub = localNetwork();
     const open = (nodeId: string) =>
       openGroups({

@@ -35,6 +35,33 @@ test("a file has this machine's time", async () => {
   expect(clock.offset()).toBe(0);
 });
 
+test.each([60_000, -60_000])(
+  "a file's time follows a wall clock that is set by %d ms, and never jumps",
+  async (setMs) => {
+    const world = { elapsed: 0, setMs: 0 };
+    const real = systemClock();
+    const clock = { ...real, elapsed: () => world.elapsed, local: () => world.elapsed };
+    const base = timeBase(
+      { engine: "libsql", now: () => Promise.reject(new Error("nobody asks")) },
+      { ...clock, wall: () => world.elapsed + world.setMs },
+    );
+    expect(await base.sampleOnce()).toBeUndefined();
+    expect(base.warnings()).toEqual([]);
+    world.setMs = setMs;
+    expect(base.warnings()[0]).toContain(setMs > 0 ? "60 s behind" : "60 s ahead of");
+    let before = clock.offset();
+    for (let ticks = 0; ticks < 500; ticks++) {
+      world.elapsed += ticks === 0 ? 5_000 : 250;
+      const isFollowing = (await base.sampleOnce()) !== undefined;
+      expect(Math.abs(clock.offset() - before)).toBeLessThanOrEqual(125);
+      before = clock.offset();
+      if (!isFollowing) break;
+    }
+    expect(clock.offset()).toBe(setMs);
+    expect(base.warnings()).toEqual([]);
+  },
+);
+
 /** A database `aheadMs` ahead of this machine that takes `tripMs` to answer; time passes in nothing else. */
 function slowly() {
   const world = { elapsed: 1_000, aheadMs: 0, tripMs: 2 };

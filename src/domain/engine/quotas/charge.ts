@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
-import { raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import { charged, type Demand, type Ledger, minuteOf, overrun, quotaSpent } from "./rules.ts";
 
 export const ledgerColumns =
@@ -22,6 +22,29 @@ export const chargeQuotas = (now: Instant): Sql => {
           THEN ${raiseMark(quotaSpent, sql.raw("q.environment_id"))} ELSE q.bytes + d.bytes END
       FROM demand d
       WHERE q.environment_id || '' = d.environment_id AND q.environment_id = ANY (ARRAY(SELECT environment_id FROM demand))`;
+};
+
+/**
+ * Notes bytes that came or went of what is no event, in the transaction of the change; `grown` is a sum over what stands for
+ * environment `q.environment_id`. Nothing is refused here: who writes asks `requireRoom` before.
+ */
+export const noteBytes = ({ among, holdRow }: Seams, environmentIds: readonly string[], grown: Sql): Sql => {
+  const [only] = environmentIds;
+  const own = sql`environment_id ${among(column.text(environmentIds))}`;
+  const held = sql`IN (SELECT environment_id FROM quotas WHERE ${own} ORDER BY environment_id ${holdRow})`;
+  return sql`UPDATE quotas AS q SET bytes = q.bytes + COALESCE((${grown}), 0)
+    WHERE q.environment_id ${environmentIds.length === 1 ? sql`= ${only}` : held}`;
+};
+
+/** The same where the sums are known. */
+export const noteGrown = (seams: Seams, grown: ReadonlyMap<string, number>): Sql => {
+  const ids = [...grown.keys()];
+  if (ids.length === 1) return noteBytes(seams, ids, sql`${sql.bigint(grown.get(ids[0]!)!)}`);
+  const rows = seams.rowsFrom("g", {
+    environment_id: column.text(ids),
+    bytes: column.bigint([...grown.values()]),
+  });
+  return noteBytes(seams, ids, sql`SELECT g.bytes FROM ${rows} WHERE g.environment_id = q.environment_id`);
 };
 
 /** The same for libSQL. */

@@ -49,7 +49,7 @@ export const quotasOperations = (quotas: Quotas): Operation[] => [
       ),
       stored_bytes: limit(
         quotaStoredBytesMax,
-        "Bytes of data and metadata of the events in the log; null takes the limit back.",
+        "Bytes of events, delayed events, messages of topics, and values of keys with their history; null takes the limit back.",
       ),
       concurrent_runs: limit(
         quotaConcurrentRunsMax,

@@ -32,9 +32,17 @@ export async function countActive(reader: StoreReader, environmentId: string, mo
 }
 
 export async function countBytes(session: Session, environmentId: string): Promise<number> {
-  const row = await session.one<{ bytes: number | null }>(sql`SELECT
-      CAST(sum(octet_length(data) + COALESCE(octet_length(metadata), 0)) AS BIGINT) AS bytes
-    FROM events WHERE environment_id = ${environmentId}`);
+  const ofPayloads = sql`SELECT sum(octet_length(data) + COALESCE(octet_length(metadata), 0)) AS bytes`;
+  const ofKeys = sql`SELECT sum(bytes) AS bytes`;
+  const all = [
+    ...["events", "delayed_events", "topic_messages"].map(
+      (table) => sql`${ofPayloads} FROM ${sql.raw(table)}`,
+    ),
+    ...["kv_keys", "kv_history"].map((table) => sql`${ofKeys} FROM ${sql.raw(table)}`),
+  ].map((one) => sql`${one} WHERE environment_id = ${environmentId}`);
+  const row = await session.one<{ bytes: number | null }>(
+    sql`SELECT CAST(sum(bytes) AS BIGINT) AS bytes FROM (${sql.join(all, " UNION ALL ")}) stored`,
+  );
   return row?.bytes ?? 0;
 }
 
@@ -55,7 +63,7 @@ export const putLimits = (
       0, 0, ${first.activeRuns}, ${first.bytes}, ${first.now})
     ON CONFLICT (environment_id) DO UPDATE SET platform = excluded.platform, own = excluded.own,
       runs_per_minute = excluded.runs_per_minute, stored_bytes = excluded.stored_bytes,
-      concurrent_runs = excluded.concurrent_runs, updated_at = excluded.updated_at`);
+      concurrent_runs = excluded.concurrent_runs, bytes = excluded.bytes, updated_at = excluded.updated_at`);
 
 export const deleteQuotas = (session: Session, environmentId: string): Promise<number> =>
   session.run(sql`DELETE FROM quotas WHERE environment_id = ${environmentId}`);

@@ -2,8 +2,9 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import type { Sql } from "../../../kit/sql.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { quotaConcurrentRunsMax } from "./limits.ts";
+import { ledgerKeptMs, ledgersKeptMax, quotaConcurrentRunsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import {
   againAt,
@@ -11,9 +12,11 @@ import {
   charged,
   type Ledger,
   lowerOf,
+  overrun,
   type QuotaChange,
   type QuotaLimits,
   type QuotaName,
+  quotaFault,
   quotaNames,
   roomFor,
   usedOf,
@@ -55,7 +58,11 @@ export interface Quotas {
   /** A run that was over goes on: it counts, and is not refused. */
   noteRevived(session: Session, environmentId: string): Promise<void>;
   readonly forgetBytes: ForgetBytes;
+  /** Throws where there is no room for bytes of what is no event, as this node knows it for some time. */
+  readonly requireRoom: RequireRoom;
 }
+
+export type RequireRoom = (environmentId: string, bytes: number) => Promise<void>;
 
 /**
  * The payloads of some events go, but for so many bytes of each: call before they do, in the same transaction. `which`
@@ -70,12 +77,29 @@ export type ForgetBytes = (
 
 export interface QuotasDeps {
   store: Store;
-  clock: Pick<Clock, "now">;
+  clock: Pick<Clock, "now" | "elapsed">;
   /** Tells every emit flush of the environment that its cached definitions are old; holds its head. */
   raiseDefinitions: (session: Session, environmentId: string) => Promise<void>;
 }
 
+function openRoom({ store, clock }: Pick<QuotasDeps, "store" | "clock">) {
+  const ledgers = ttlCache({
+    ...{ clock, keptMs: ledgerKeptMs, entriesMax: ledgersKeptMax },
+    read: (environmentId: string) => rows.readQuotas(store, environmentId),
+  });
+  const requireRoom: RequireRoom = async (environmentId, bytes) => {
+    const ledger = await ledgers.get(environmentId);
+    if (!ledger) return;
+    const now = clock.now();
+    const name = overrun(ledger, { runs: 0, bytes }, now);
+    if (name) throw quotaFault(name, ledger, now);
+    ledger.bytes += bytes;
+  };
+  return { requireRoom, forget: ledgers.forget };
+}
+
 export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quotas {
+  const { requireRoom, forget } = openRoom({ store, clock });
   /** Runs that end are not noted: they are counted when the ledger says that there are too many. */
   async function recount(session: Session, environmentId: string): Promise<rows.QuotaRow | undefined> {
     const row = await rows.holdQuotas(session, environmentId);
@@ -147,7 +171,8 @@ export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quot
         }
         const first = {
           activeRuns: row ? 0 : await rows.countActive(session, environmentId, quotaConcurrentRunsMax + 1),
-          bytes: row ? 0 : await rows.countBytes(session, environmentId),
+          // Counted again each time: nodes of before 0.41 noted events alone.
+          bytes: await rows.countBytes(session, environmentId),
           now: clock.now(),
         };
         await rows.putLimits(
@@ -157,11 +182,12 @@ export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quot
           first,
         );
       });
+      forget(environmentId);
       return usesOf(environmentId);
     },
 
+    requireRoom,
     recounted: (environmentId) => store.write((session) => recount(session, environmentId)),
-
     async noteRevived(session, environmentId) {
       await rows.addActive(session, environmentId);
     },

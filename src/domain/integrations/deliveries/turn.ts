@@ -177,6 +177,13 @@ export class SenderTurn {
     while (!this.#isOver) {
       const found = await rows.namesAfter(store, environment_id, this.#progress.position, namesReadMax);
       if (found.length === 0) return;
+      const from = this.#progress.position + 1;
+      const to = found[0]!.position - 1;
+      // Positions have no gaps: these expired while the endpoint was stopped.
+      if (to >= from) {
+        const error = `events ${from} to ${to} of the log expired while the endpoint was stopped`;
+        await this.#bury({ id: `expired:${from}-${to}`, name: "expired", position: to }, error);
+      }
       const own = found.filter((event) => isNamed(wanted, event)).map(({ position }) => position);
       for (let from = 0; from < own.length; from += eventsReadMax) {
         const events = await past.at(environment_id, own.slice(from, from + eventsReadMax));
@@ -246,7 +253,7 @@ export class SenderTurn {
       return false;
     }
     if (now - tried_since < triedMsMax) return false;
-    await this.#bury(event);
+    await this.#bury(event, errorOf(outcome));
     return true;
   }
 
@@ -256,9 +263,9 @@ export class SenderTurn {
   }
 
   /** The dead letter and the move behind it are one transaction: an event is never in neither place. */
-  async #bury(event: LoggedEvent): Promise<void> {
+  async #bury(event: Pick<LoggedEvent, "id" | "name" | "position">, error: string): Promise<void> {
     const { store, clock, meters } = this.#deps;
-    const { attempts, last_error } = this.#progress;
+    const { attempts } = this.#progress;
     const now = clock.now();
     const leaseUntil = now + leaseMsOf(this.#deps);
     this.#pass(event.position);
@@ -268,7 +275,7 @@ export class SenderTurn {
         await letters.insertLetter(session, {
           ...{ environment_id: this.#row.environment_id, endpoint_id: this.#row.id, event_id: event.id },
           ...{ event_name: event.name, position: event.position, attempts },
-          ...{ last_error: last_error ?? "", dead_at: now, due_at: null },
+          ...{ last_error: error, dead_at: now, due_at: null },
         });
       return held;
     });

@@ -8,6 +8,7 @@ import { storedJson } from "../../../kit/stored-json.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
+import type { RequireRoom } from "../../engine/quotas/service.ts";
 import { type DueDeps, openDueEmits } from "./delayed-due.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
@@ -42,6 +43,7 @@ export interface DelayedDeps extends DueDeps {
   ids: Pick<Ids, "next">;
   events: Pick<Events, "emit" | "check">;
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  requireRoom: RequireRoom;
 }
 
 const environmentsKept = 1_000;
@@ -85,6 +87,7 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
           "resource_exhausted",
           `at most ${delayedEventsMax} delayed events in one environment`,
         );
+      await deps.requireRoom(environmentId, rows.bytesOf(row));
       try {
         await store.write(async (session) => {
           await deps.shareEnvironment(session, environmentId);

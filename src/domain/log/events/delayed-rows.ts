@@ -9,6 +9,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { noteGrown } from "../../engine/quotas/charge.ts";
 
 export interface DelayedRow {
   id: string;
@@ -28,8 +29,12 @@ export interface DelayedRow {
   created_at: Instant;
 }
 
+export const bytesOf = ({ data, metadata }: Pick<DelayedRow, "data" | "metadata">): number =>
+  Buffer.byteLength(data) + Buffer.byteLength(metadata ?? "");
+
 /** Fails as `unique` when the id is taken. */
 export async function insertDelayed(session: Session, row: DelayedRow): Promise<void> {
+  await session.run(noteGrown(session.seams, new Map([[row.environment_id, bytesOf(row)]])));
   await session.run(sql`INSERT INTO delayed_events (id, environment_id, name, version, data, metadata, idempotency_key,
       run_id, start_refused, sender, due_at, wake_at, created_at)
     VALUES (${row.id}, ${row.environment_id}, ${row.name}, ${row.version}, ${row.data}, ${row.metadata},
@@ -70,9 +75,21 @@ export async function countDelayed(store: Store, environmentId: string, most: nu
 
 /** Answers whether it was still to be emitted. Locks: the event's row. */
 export async function deleteDelayed(session: Session, environmentId: string, id: string): Promise<boolean> {
-  const count = await session.run(sql`DELETE FROM delayed_events
-    WHERE environment_id = ${environmentId} AND id = ${id} AND wake_at = due_at`);
-  return count > 0;
+  const gone = await session.all<GoneRow>(sql`DELETE FROM delayed_events
+    WHERE environment_id = ${environmentId} AND id = ${id} AND wake_at = due_at RETURNING ${goneColumns}`);
+  await noteGone(session, gone);
+  return gone.length > 0;
+}
+
+type GoneRow = { id: string; environment_id: string; bytes: number };
+const goneColumns = sql.raw(
+  "id, environment_id, octet_length(data) + COALESCE(octet_length(metadata), 0) AS bytes",
+);
+
+async function noteGone(session: Session, gone: readonly GoneRow[]): Promise<void> {
+  const freed = new Map<string, number>();
+  for (const { environment_id: id, bytes } of gone) freed.set(id, (freed.get(id) ?? 0) - bytes);
+  if (freed.size > 0) await session.run(noteGrown(session.seams, freed));
 }
 
 const due = (now: Instant): DueRows => ({
@@ -104,9 +121,10 @@ export async function takeDue(
 
 /** Answers the ids of those that were there. */
 export async function forgetEmitted(session: Session, ids: readonly string[]): Promise<string[]> {
-  const gone = await session.all<{ id: string }>(
-    sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)} RETURNING id`,
+  const gone = await session.all<GoneRow>(
+    sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)} RETURNING ${goneColumns}`,
   );
+  await noteGone(session, gone);
   return gone.map(({ id }) => id);
 }
 

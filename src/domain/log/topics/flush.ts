@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../store/store.ts";
+import { noteBytes, noteGrown } from "../../engine/quotas/charge.ts";
 import {
   type Appended,
   type AppendLog,
@@ -110,6 +111,12 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
       SELECT a.*, m.base + a.place AS position, m.last_at AS at
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     logged AS (${insertMessages(ofRuns)} placed),
+    noted AS (${noteBytes(
+      seams,
+      [...new Set(messages.map((m) => m.environmentId))],
+      sql`SELECT CAST(sum(octet_length(p.data) + COALESCE(octet_length(p.metadata), 0)) AS BIGINT)
+        FROM placed p WHERE p.environment_id = q.environment_id`,
+    )}),
     counted AS (
       INSERT INTO ${countTarget}
       SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
@@ -137,6 +144,10 @@ function write(session: SyncSession, appended: readonly Appended<NewMessage>[]):
       at: column.bigint(appended.map((one) => one.at)),
     })}`,
   );
+  const grown = new Map<string, number>();
+  for (const { environmentId: id, data, metadata } of messages)
+    grown.set(id, (grown.get(id) ?? 0) + Buffer.byteLength(data) + Buffer.byteLength(metadata ?? ""));
+  session.run(noteGrown(session.seams, grown));
   const topics = [...Map.groupBy(appended, ({ entry }) => `${entry.environmentId}\n${entry.topic}`).values()];
   const lastOf = (own: typeof appended) => own.at(-1)!;
   // `WHERE true` keeps SQLite from reading the conflict clause as a join condition.

@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { noteGrown } from "../../engine/quotas/charge.ts";
 
 /** A stored message. `data` and `metadata` are JSON text. */
 export interface TopicMessage {
@@ -186,12 +187,14 @@ export async function expireMessages(
   if (!head) return 0;
   await session.run(sql`UPDATE topic_heads SET retention_floor = ${sql.bigint(floor)}
     WHERE environment_id = ${environmentId} AND retention_floor < ${sql.bigint(floor)}`);
-  const gone = await session.all<{ topic: string }>(sql`DELETE FROM topic_messages
+  const gone = await session.all<{ topic: string; bytes: number }>(sql`DELETE FROM topic_messages
     WHERE environment_id = ${environmentId} AND position IN (SELECT position FROM topic_messages
       WHERE environment_id = ${environmentId} AND position < ${floor} ORDER BY position LIMIT ${limit})
-    RETURNING topic`);
+    RETURNING topic, octet_length(data) + COALESCE(octet_length(metadata), 0) AS bytes`);
   const counts = Object.entries(Object.groupBy(gone, ({ topic }) => topic));
   if (counts.length === 0) return 0;
+  const freed = gone.reduce((sum, { bytes }) => sum - bytes, 0);
+  await session.run(noteGrown(session.seams, new Map([[environmentId, freed]])));
   const names = sql.list(counts.map(([topic]) => topic));
   await session.run(sql`UPDATE topics SET message_count = message_count - v.count
     FROM ${session.seams.rowsFrom("v", {

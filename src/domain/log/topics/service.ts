@@ -1,6 +1,7 @@
 import { requireEventName } from "../../../kit/event-names.ts";
 import { missing } from "../../../kit/fault.ts";
 import { pageOf, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
+import type { RequireRoom } from "../../engine/quotas/service.ts";
 import type { Published } from "./answers.ts";
 import { openPublishQueue, type PublishQueueDeps } from "./publish-queue.ts";
 import { countBehind, getTopic, listTopics, type TopicRow } from "./rows.ts";
@@ -33,9 +34,10 @@ export type Topics = ReturnType<typeof openTopics>;
 
 export interface TopicsDeps extends PublishQueueDeps {
   consumersOf: ConsumersOf;
+  requireRoom: RequireRoom;
 }
 
-export function openTopics({ consumersOf, ...deps }: TopicsDeps) {
+export function openTopics({ consumersOf, requireRoom, ...deps }: TopicsDeps) {
   const { store } = deps;
   const queue = openPublishQueue(deps);
 
@@ -44,10 +46,18 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps) {
      * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key
      * answers the first, a key that names something else refuses them all, `already_exists`.
      */
-    publish: async (
+    async publish(
       drafts: readonly PublishDraft[],
       { environmentId, runId }: { environmentId: string; runId?: string | undefined },
-    ) => (drafts.length === 0 ? [] : queue.submit({ environmentId, runId, drafts })),
+    ) {
+      if (drafts.length === 0) return [];
+      const bytes = drafts.reduce(
+        (sum, { data, metadata }) => sum + data.length + (metadata ?? "").length,
+        0,
+      );
+      await requireRoom(environmentId, bytes);
+      return queue.submit({ environmentId, runId, drafts });
+    },
 
     /** Topics that have messages, by name. */
     async list(

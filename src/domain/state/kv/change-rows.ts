@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
+import { noteGrown } from "../../engine/quotas/charge.ts";
 import type { HeldBucket, KeyAddress, KeyState, ValueChange, ValueChanges, WrittenKey } from "./changes.ts";
 import { type Bucket, type BucketRow, bucketColumns, newestOf, toBucket } from "./rows.ts";
 
@@ -98,20 +99,29 @@ const historyColumns = sql.raw(
   "environment_id, bucket_id, key, revision, bytes, created_at, expires_at, value",
 );
 
-/** Deletes what these keys have in the history, but for the newest `kept`. */
-function deleteHistory(session: Session, addresses: readonly KeyAddress[], kept = 0): Promise<number> {
+/** Deletes what these keys have in the history, but for the newest `kept`, and notes the bytes. */
+async function deleteHistory(session: Session, addresses: readonly KeyAddress[], kept = 0): Promise<void> {
   const { seams } = session;
+  const gone = await session.all<{ environment_id: string; bytes: number }>(
+    sql`${historyDeletion(seams, addresses, kept)} RETURNING environment_id, bytes`,
+  );
+  const freed = new Map<string, number>();
+  for (const { environment_id: id, bytes } of gone) freed.set(id, (freed.get(id) ?? 0) - bytes);
+  if (freed.size > 0) await session.run(noteGrown(seams, freed));
+}
+
+function historyDeletion(seams: Seams, addresses: readonly KeyAddress[], kept: number): Sql {
   const found = addressesFrom(seams, addresses);
   // Key by key, whatever the statistics say: of a young table they had each row compared with each key.
   if (seams.engine === "postgres")
-    return session.run(sql`DELETE FROM kv_history WHERE ctid = ANY (ARRAY(
+    return sql`DELETE FROM kv_history WHERE ctid = ANY (ARRAY(
       SELECT o.ctid FROM ${found} CROSS JOIN LATERAL (
-        SELECT e.ctid FROM kv_history e WHERE ${sameKey} ORDER BY e.revision DESC OFFSET ${kept}) o))`);
-  return session.run(sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key, revision) IN (
+        SELECT e.ctid FROM kv_history e WHERE ${sameKey} ORDER BY e.revision DESC OFFSET ${kept}) o))`;
+  return sql`DELETE FROM kv_history WHERE (environment_id, bucket_id, key, revision) IN (
     SELECT o.environment_id, o.bucket_id, o.key, o.revision FROM (
       SELECT e.environment_id, e.bucket_id, e.key, e.revision,
         row_number() OVER (PARTITION BY e.environment_id, e.bucket_id, e.key ORDER BY e.revision DESC) AS nth
-      FROM ${found} JOIN kv_history e ON ${sameKey}) o WHERE o.nth > ${kept})`);
+      FROM ${found} JOIN kv_history e ON ${sameKey}) o WHERE o.nth > ${kept})`;
 }
 
 /** Writes what the changes decided. The session must hold their buckets. */
@@ -126,6 +136,7 @@ export async function writeChanges(session: Session, changes: ValueChanges): Pro
     ...(replaced.length > 0 ? [keepReplaced(seams, replaced)] : []),
     ...(passed.length > 0 ? [keepPassed(seams, passed)] : []),
     moveBuckets(seams, [...changes.changed]),
+    noteGrown(seams, changes.grown()),
     putKeys(seams, written),
   ];
   const statements = seams.engine === "postgres" ? [inOne(writes)] : writes;
@@ -227,11 +238,14 @@ async function dropKeys(
   const gone = await session.all<DroppedKey>(
     sql`DELETE FROM kv_keys WHERE ${named} RETURNING key, operation, revision, bytes`,
   );
-  if (gone.length > 0)
-    await deleteHistory(
-      session,
-      gone.map(({ key }) => ({ environmentId, bucketId: id, key })),
-    );
+  if (gone.length === 0) return gone;
+  await session.run(
+    noteGrown(session.seams, new Map([[environmentId, gone.reduce((sum, { bytes }) => sum - bytes, 0)]])),
+  );
+  await deleteHistory(
+    session,
+    gone.map(({ key }) => ({ environmentId, bucketId: id, key })),
+  );
   return gone;
 }
 

@@ -70,10 +70,11 @@ const isAlive = (
 export class ValueChanges {
   readonly #now: Instant;
   readonly #buckets: ReadonlyMap<string, HeldBucket>;
+  readonly #bytesBefore: ReadonlyMap<HeldBucket, number>;
   readonly #stored: ReadonlyMap<string, KeyState>;
   readonly #written = new Map<string, WrittenKey>();
   /** Stored values that go to the history as they are. */
-  readonly replaced = new Map<string, KeyAddress>();
+  readonly replaced = new Map<string, KeyState>();
   /** Values that were put and replaced within these changes. */
   #passed: WrittenKey[] = [];
   /** Keys whose history goes, before anything is written. */
@@ -85,7 +86,18 @@ export class ValueChanges {
   constructor(now: Instant, buckets: readonly HeldBucket[], stored: readonly KeyState[]) {
     this.#now = now;
     this.#buckets = new Map(buckets.map((bucket) => [nameOf(bucket.environmentId, bucket.name), bucket]));
+    this.#bytesBefore = new Map(buckets.map((bucket) => [bucket, bucket.bytes]));
     this.#stored = new Map(stored.map((state) => [addressOf(state), state]));
+  }
+
+  /** Bytes that an environment stores more than before, what leaves the history apart. */
+  grown(): Map<string, number> {
+    const all = new Map<string, number>();
+    const add = (id: string, bytes: number) => all.set(id, (all.get(id) ?? 0) + bytes);
+    for (const bucket of this.changed)
+      add(bucket.environmentId, bucket.bytes - this.#bytesBefore.get(bucket)!);
+    for (const one of [...this.replaced.values(), ...this.#passed]) add(one.environmentId, one.bytes);
+    return all;
   }
 
   get written(): WrittenKey[] {

@@ -5,6 +5,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { expireSliceMax } from "../../../kit/limits.ts";
 import { readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RequireRoom } from "../../engine/quotas/service.ts";
 import { type ChangeQueueDeps, openChangeQueue } from "./change-queue.ts";
 import * as changeRows from "./change-rows.ts";
 import {
@@ -101,6 +102,7 @@ export interface KvDeps extends Omit<ChangeQueueDeps, "onChanged">, WatchesDeps 
   ids: Ids;
   /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  requireRoom: RequireRoom;
   /** Of a request: no larger value could ever be sent. */
   bodyBytesMax: number;
 }
@@ -184,6 +186,7 @@ export function openKv(deps: KvDeps): Kv {
         bytes: value.byteLength,
         ttlMs: msOf(ttlSeconds),
       };
+      await deps.requireRoom(environmentId, put.bytes);
       return (await changes.submit({ environmentId, bucket: shown(bucket), key, expected, put }))!.revision;
     },
 

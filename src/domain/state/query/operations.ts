@@ -5,7 +5,6 @@ import { described } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
 import { isOwnTable, ownTables } from "./names.ts";
-import { loadParser } from "./parse.ts";
 import { queryThings } from "./rules.ts";
 import type { Queries } from "./service.ts";
 import { answerJson, toAnswer } from "./wire.ts";
@@ -38,7 +37,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
       ),
       max_rows: count,
     }),
-    loads: loadParser,
+    loads: (sent, { caller }) => queries.read(caller.id, (sent as { query?: unknown } | null)?.query),
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: actionsThatShow(...Object.values(ownTables).flat()),
     rest: {

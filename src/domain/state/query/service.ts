@@ -1,3 +1,5 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { openComputeShares } from "../../../kit/compute-shares.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { EnvironmentDatabases, QueryAnswer } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
@@ -11,6 +13,7 @@ import {
   queryMsMax,
   queryRowsDefault,
   queryRowsMax,
+  sqlBytesMax,
 } from "./limits.ts";
 import { admitQuery, loadParser } from "./parse.ts";
 import type { AdmittedQuery } from "./selects.ts";
@@ -28,6 +31,7 @@ export interface QueryInput {
 export type Queries = ReturnType<typeof openQueries>;
 
 export interface QueriesDeps {
+  clock: Pick<Clock, "elapsed">;
   engine: StoreEngine;
   databases: Pick<EnvironmentDatabases, "query">;
   onQuery: (outcome: "answered" | "truncated" | "refused" | "failed") => void;
@@ -48,16 +52,32 @@ export function boundOf(
 /** Texts that are asked again, and those that a gate asked about before they run. */
 const rememberedMax = 100;
 
-export function openQueries({ engine, databases, onQuery }: QueriesDeps) {
-  const remembered = new Map<string, AdmittedQuery>();
+export function openQueries({ clock, engine, databases, onQuery }: QueriesDeps) {
+  const remembered = new Map<string, AdmittedQuery | Fault>();
+  const inShare = openComputeShares(clock);
+
+  function admittedOf(query: string): AdmittedQuery | Fault {
+    try {
+      return admitQuery(engine, query);
+    } catch (error) {
+      if (error instanceof Fault) return error;
+      throw error;
+    }
+  }
+
+  function outcomeOf(query: string): AdmittedQuery | Fault {
+    const found = remembered.get(query);
+    if (found || query.length > sqlBytesMax) return found ?? admittedOf(query);
+    if (remembered.size >= rememberedMax) remembered.clear();
+    const outcome = admittedOf(query);
+    remembered.set(query, outcome);
+    return outcome;
+  }
 
   function admit(query: string): AdmittedQuery {
-    const found = remembered.get(query);
-    if (found) return found;
-    const admitted = admitQuery(engine, query);
-    if (remembered.size >= rememberedMax) remembered.clear();
-    remembered.set(query, admitted);
-    return admitted;
+    const outcome = outcomeOf(query);
+    if (outcome instanceof Fault) throw outcome;
+    return outcome;
   }
 
   async function run(environmentId: string, { query, timeoutMs, maxRows }: QueryInput, signal: AbortSignal) {
@@ -119,14 +139,17 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps) {
       return admitHandler(engine, handler);
     },
 
+    /** Reads a text once for all that ask about it, in its caller's share of this thread's time. */
+    async read(holder: string, text: unknown): Promise<void> {
+      await loadParser();
+      if (typeof text === "string" && !remembered.has(text))
+        inShare(holder, "SQL texts", () => outcomeOf(text));
+    },
+
     /** The tables that a text reads; none where it is not admitted, which `execute` says. */
     tablesOf(text: string): string[] {
-      try {
-        return admit(text).tables;
-      } catch (error) {
-        if (error instanceof Fault) return [];
-        throw error;
-      }
+      const outcome = outcomeOf(text);
+      return outcome instanceof Fault ? [] : outcome.tables;
     },
   };
 }
