@@ -13,11 +13,12 @@ interface MeteredEvent {
   environmentId: string;
   data: string;
   metadata: string | null;
+  isCounted?: true | undefined;
   runs: readonly unknown[];
 }
 
-const bytesOf = ({ data, metadata }: MeteredEvent): number =>
-  Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
+const bytesOf = ({ data, metadata, isCounted }: MeteredEvent): number =>
+  isCounted ? 0 : Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
 
 export const meteredColumns = (events: readonly MeteredEvent[]) => ({
   bytes: column.bigint(events.map(bytesOf)),

@@ -163,6 +163,7 @@ function eventOf(
     use: keyed.use,
     at: keyed.at,
     ownKey: draft.ownKey,
+    isCounted: draft.isCounted,
     invokes: target?.functionId ?? null,
     entity: draft.entity ? placeOf(draft.entity) : null,
     arrival: draft.arrival,
