@@ -3,6 +3,7 @@ import { dropExpired } from "../../src/domain/state/kv/change-rows.ts";
 import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
 import { newestOf } from "../../src/domain/state/kv/rows.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
+import type { Session } from "../../src/store/store.ts";
 import { base, expectFault, kvOf, pathOf } from "../support/kv.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -150,15 +151,24 @@ describe.each(engines)("what bounds the key-value store on %s", (engine) => {
     await store.write(async (session) => {
       await session.run(sql`INSERT INTO kv_history (environment_id, bucket_id, key, revision, bytes, created_at, value)
         SELECT ${server.env}, ${id}, 'old-' || i, i, 1, 1, 'eA==' FROM generate_series(100, 20000) i`);
-      const noted = (query: Sql) => {
-        run.push(query);
-        return session.run(query);
+      const noting: Session = {
+        ...session,
+        run(query) {
+          run.push(query);
+          return session.run(query);
+        },
+        all(query) {
+          run.push(query);
+          return session.all(query);
+        },
       };
-      const noting = { ...session, run: noted };
       expect(await dropExpired(noting, { environmentId: server.env, id }, Date.now() + 120_000, 10)).toBe(1);
     });
-    const lines = await store.all<Record<string, string>>(sql`EXPLAIN ${run[0]!}`);
-    const plan = lines.map((line) => line["QUERY PLAN"]).join("\n");
+    const plans = await Promise.all(run.map((one) => store.all<Record<string, string>>(sql`EXPLAIN ${one}`)));
+    const plan = plans
+      .flat()
+      .map((line) => line["QUERY PLAN"])
+      .join("\n");
     expect(plan).toContain("Tid Scan on kv_history");
     expect(plan).toMatch(/Index Cond: .*\(key = /);
     expect(await rowsOf("kv_history")).toBeGreaterThan(19_000);

@@ -22,6 +22,14 @@ export interface RunRow {
   parent_run_id: string | null;
   /** How often somebody let it go on after it had failed. */
   revived?: number;
+  /** How often a resume ran steps again that had started a child. */
+  remade?: number;
+}
+
+/** Whether a resume ran the step of an ancestor again: that step has another child then. */
+function isAnotherChild(run: RunRow, byId: ReadonlyMap<string, RunRow>): boolean {
+  const parent = run.parent_run_id === null ? undefined : byId.get(run.parent_run_id);
+  return parent !== undefined && ((parent.remade ?? 0) > 0 || isAnotherChild(parent, byId));
 }
 
 /** Runs that are over have their program's result, or were cancelled by the person who did so; no input runs twice. */
@@ -31,17 +39,20 @@ export async function checkResults(
 ): Promise<string[]> {
   const runs = await store.all<RunRow>(sql`SELECT r.id, r.function_id, r.status, r.output, r.error,
       r.parent_run_id, e.data, (SELECT COUNT(*) FROM run_history h WHERE h.run_id = r.id
-        AND h.type = 'run.resumed' AND h.detail LIKE '{"from":"failed"%') AS revived
+        AND h.type = 'run.resumed' AND h.detail LIKE '{"from":"failed"%') AS revived,
+      (SELECT COUNT(*) FROM run_history h WHERE h.run_id = r.id
+        AND h.type = 'run.resumed' AND h.detail LIKE '%"type":"invoke_function"%') AS remade
     FROM runs r JOIN events e ON e.id = r.event_id ORDER BY r.id`);
   const breaches: string[] = [];
   const inputs = new Map<string, string>();
+  const byId = new Map(runs.map((run) => [run.id, run]));
   for (const run of runs) {
     const program = programs.get(run.function_id);
     if (!program) continue;
     const input = inputOf(run.data);
     const key = `${run.function_id} ${input}`;
     const twin = inputs.get(key);
-    if (twin) breaches.push(`${key} runs twice: ${twin} and ${run.id}`);
+    if (twin && !isAnotherChild(run, byId)) breaches.push(`${key} runs twice: ${twin} and ${run.id}`);
     inputs.set(key, run.id);
     const { cancelled = false, patched = [] } = steered.get(run.id) ?? {};
     const byParent = run.parent_run_id !== null && steered.get(run.parent_run_id)?.cancelled === true;

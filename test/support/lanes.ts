@@ -42,6 +42,7 @@ export const judgedByTime: readonly string[] = [
   "cluster/pages",
   "cluster/stuck",
   "dashboard/load",
+  "operations/dear-searches",
   "operations/hostile-policies",
   "operations/nesting",
   "operations/shares-cron",
