@@ -35,6 +35,9 @@ export interface Compensations {
   run(isCutOff?: boolean): Promise<Undone>;
 }
 
+/** As on the server. */
+const shiftedBy = 1_000_000;
+
 interface Compensation {
   step: StepUse;
   name: string;
@@ -62,12 +65,22 @@ export function createCompensations(execution: Execution): Compensations {
     }
   }
 
+  const taken = new Map<string, Set<number>>();
+  /** That of its step, by which a resume finds it; `shiftedBy` is added where one without a step has it. */
+  function numberOf(id: string, undone: StepUse | undefined): number {
+    const numbers = taken.get(id) ?? new Set();
+    taken.set(id, numbers);
+    let n = undone ? Number(/\d+$/.exec(undone.stepId)) : 0;
+    if (undone && numbers.has(n)) n += shiftedBy;
+    while (numbers.has(n)) n++;
+    numbers.add(n);
+    return n;
+  }
+
   return {
     reserve(name, scope, undone) {
       const own = `compensate:${name}`;
-      // The number of its step, where that has one: a resume finds it by that.
-      const n = Math.max(scope.used.get(own) ?? 0, undone ? Number(/\d+$/.exec(undone.stepId)) : 0);
-      scope.used.set(own, n + 1);
+      const n = numberOf(`${scope.id}:${own}`, undone);
       const step = { name: own, scope, stepId: `${scope.id}:${escapeName(own)}:${n}` };
       const compensation: Compensation = { name, step, undo: undefined };
       // Those of branches run in the order in which they were done.

@@ -88,8 +88,7 @@ describe.each(engines)("a run that was undone and is repaired, on %s", (engine) 
     // The sleep lets the handler come over its steps once more: their new order is no deviation.
     expect(deeds).toEqual(["seat"]);
     expect(warnings).toEqual([]);
-    const again = client.previewResume(runId);
-    expect(again).rejects.toThrow("the run is completed");
+    expect(client.previewResume(runId)).rejects.toThrow("the run is completed");
   }, 120_000);
 
   test("of a patch and an undoing the later one counts; what fails again is undone again", async () => {
@@ -112,17 +111,79 @@ describe.each(engines)("a run that was undone and is repaired, on %s", (engine) 
     // The patched room was kept, and is undone with its new output.
     expect(deeds).toEqual(["seat", "undo room 77", "undo seat 1"]);
     // That undoing came after the patch.
+    expect(client.previewResume(runId)).rejects.toThrow("within the last two minutes");
+    await resumable(runId);
     expect(await client.previewResume(runId)).toMatchObject([
-      { name: "room", runsAgain: true, patchLost: true },
       { name: "seat", runsAgain: true, patchLost: false },
+      { name: "room", runsAgain: true, patchLost: true },
     ]);
     deeds.length = 0;
     isOpen = true;
-    await resumable(runId);
     await client.resumeRun(runId);
     expect(await ended(runId)).toMatchObject({ status: "completed" });
     expect(deeds).toEqual(["seat", "room"]);
   }, 120_000);
+
+  test("after a repair a resume from a step goes by the order of the handler", async () => {
+    const deeds: string[] = [];
+    let fails = true;
+    const made = createFunction({ id: "again", event: "again", retry: once }, async ({ step }) => {
+      for (const name of ["note", "seat", "log"])
+        await step.run(
+          name,
+          () => deeds.push(name),
+          name === "seat" ? { compensate: () => deeds.push("undo") } : {},
+        );
+      // A name as the undoing has them is the user's own.
+      await step.map("compensate", [1], (n) => step.run(String(n), () => deeds.push("mapped")));
+      if (fails) throw new NonRetryableError("not yet");
+    });
+    const runId = await begin(made);
+    await ended(runId);
+    deeds.length = 0;
+    await client.resumeRun(runId);
+    await ended(runId);
+    expect(deeds).toEqual(["seat", "undo"]);
+    await resumable(runId);
+    const names = async (fromStep: string) =>
+      (await client.previewResume(runId, { fromStep })).flatMap((step) => (step.runsAgain ? step.name : []));
+    expect(await names("seat")).toEqual(["seat", "log", "1"]);
+    expect(await names("log")).toEqual(["seat", "log", "1"]);
+    await client.patchStep((await stepOf(runId, "seat")).id, 1);
+    expect(await names("log")).toEqual(["log", "1"]);
+    deeds.length = 0;
+    fails = false;
+    await client.resumeRun(runId, { fromStep: "log" });
+    expect(await ended(runId)).toMatchObject({ status: "completed" });
+    expect(deeds).toEqual(["log", "mapped"]);
+  }, 60_000);
+
+  test("the end of the child of before is not that of the step that runs again", async () => {
+    const held: { id: string; end: () => void }[] = [];
+    const child = createFunction({ id: "slow-child" }, async ({ run, step }) =>
+      step.run("hold", () => new Promise((done) => held.push({ id: run.id, end: () => done(run.id) }))),
+    );
+    const parent = createFunction({ id: "parent", event: "parent", retry: once }, async ({ step }) =>
+      step.invoke(child),
+    );
+    const served = createWorker({ client, functions: [child], handleSignals: false, log: silent });
+    workers.push(served);
+    await served.start();
+    const runId = await begin(parent);
+    await until(() => held.length === 1, { about: "the first child" });
+    const [invoke] = await client.getRunSteps(runId);
+    await client.resumeRun(runId, { fromStep: invoke!.stepId });
+    await until(() => held.length === 2, { about: "the second child" });
+    const { store } = server.running.domain;
+    const known = sql`SELECT 1 AS found FROM steps WHERE run_id = ${runId} AND child_run_id = ${held[1]!.id}`;
+    await until(() => store.one(known), { about: "its id" });
+    held[0]!.end();
+    await client.waitForRun(held[0]!.id, { timeoutMs: 20_000 });
+    await server.running.tick("runs.children");
+    expect((await client.getRun(runId)).status).not.toBe("completed");
+    held[1]!.end();
+    expect(await ended(runId)).toMatchObject({ status: "completed", output: held[1]!.id });
+  }, 60_000);
 
   test("a step that runs again has a child, an event and a message of its own", async () => {
     const child = createFunction({ id: "child" }, async ({ event }) => event.data);

@@ -40,12 +40,16 @@ export async function stepsAtResume(
   run: Pick<SteeredRunRow, "environment_id" | "id">,
   { fromStep, isOver }: { fromStep: string | undefined; isOver: boolean },
 ): Promise<StepsAtResume> {
-  if (fromStep === undefined && !isOver) return rules.stepsAtResume([], undefined);
-  const steps = await rows.stepsOf(reader, run.environment_id, run.id);
-  const first =
+  const [steps, wasUndone] = await Promise.all([
+    rows.stepsOf(reader, run.environment_id, run.id),
+    rows.wasUndone(reader, run.id),
+  ]);
+  const from =
     fromStep === undefined
       ? undefined
       : (steps.find((one) => isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep));
-  if (fromStep !== undefined && !first) throw missing("step", fromStep);
-  return rules.stepsAtResume(steps, first?.sequence);
+  if (fromStep !== undefined && !from) throw missing("step", fromStep);
+  const isMoved = steps.some(({ is_kept }) => is_kept !== null);
+  const places = isMoved ? await rows.placesBefore(reader, run.id) : new Map<string, number>();
+  return rules.stepsAtResume(steps, { from, wasUndone: isOver && wasUndone, places });
 }

@@ -86,28 +86,25 @@ export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise
 
 /** Refused as the resume would be. */
 export async function previewResume(
-  store: Store,
+  { store, clock }: Pick<ResumeDeps, "store" | "clock">,
   environmentId: string,
   { runId, fromStep }: { runId: string; fromStep: string | undefined },
 ): Promise<rules.StepPreview[]> {
   const run = await requireRun(store, environmentId, runId);
   const execution = await rows.executionOf(store, environmentId, runId);
   rules.requireResumable(run, execution, { fromStep, skipSleep: undefined });
-  const stored = await rows.stepsOf(store, environmentId, runId);
+  const last = await rows.resumedAt(store, runId);
+  if (last !== undefined && clock.now() - last < resumeWindowMs) throw rules.resumedAlready();
   const steps = await stepsAtResume(store, run, { fromStep, isOver: execution === undefined });
-  const ids = (list: readonly rows.SteeredStepRow[]) => new Set(list.map(({ step_id }) => step_id));
-  const { again, patchesLost, notUndone, keptBehind, forgotten } = steps;
-  const [isAgain, isLost, isNotUndone, isBehind] = [again, patchesLost, notUndone, keptBehind].map(ids);
-  const isForgotten = ids(forgotten);
-  return stored.flatMap(({ step_id, name, status }) =>
-    isForgotten.has(step_id)
-      ? []
-      : {
-          ...{ id: stepRowId(runId, step_id), name, status },
-          ...{ runsAgain: isAgain!.has(step_id), patchLost: isLost!.has(step_id) },
-          ...{ notUndone: isNotUndone!.has(step_id), builtOnAgain: isBehind!.has(step_id) },
-        },
-  );
+  const [isAgain, isLost, isNotUndone, isBehind] = [
+    ...[steps.again, steps.patchesLost, steps.notUndone, steps.keptBehind],
+  ].map((list) => new Set(list));
+  return steps.own.map((step) => ({
+    ...{ id: stepRowId(runId, step.step_id), name: step.name, status: step.status },
+    // One that failed is tried again in any case.
+    ...{ runsAgain: isAgain!.has(step) || step.status === "failed", patchLost: isLost!.has(step) },
+    ...{ notUndone: isNotUndone!.has(step), builtOnAgain: isBehind!.has(step) },
+  }));
 }
 
 /**
@@ -150,7 +147,8 @@ async function begin(
       timeoutAt: rules.timeoutOfRevived(run, at),
       historyCount: (await rows.lastSequence(session, runId)) + 1,
       laneId,
-      undoCount: steps.undoCount,
+      // Of what was cut short nothing is known but how much it was.
+      undoCount: Math.max(steps.undoCount, run.undo_failed ?? 0),
     });
   await rows.openWindow(session, { runId, environmentId, at, by: actorId, plan: JSON.stringify(plan) });
   await rows.note(session, {

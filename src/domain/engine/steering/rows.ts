@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { DiscardedStep } from "./rules.ts";
 
 export interface SteeredRunRow {
   id: string;
@@ -67,6 +68,8 @@ export interface SteeredStepRow {
   updated_at: number;
   /** Of a compensation: the name of the step that it undoes. */
   compensation_for: string | null;
+  /** 1: a resume ran one before it again, so that its place says nothing of its order. */
+  is_kept: number | null;
 }
 
 const runFields = sql.raw(
@@ -115,7 +118,7 @@ export const stepsOf = (
   runId: string,
 ): Promise<SteeredStepRow[]> =>
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
-      started_at, ended_at, duration_ms, updated_at, compensation_for
+      started_at, ended_at, duration_ms, updated_at, compensation_for, is_kept
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
 
 export const requestPause = (session: Session, runId: string, at: Instant, by: string): Promise<number> =>
@@ -192,6 +195,20 @@ export const openWindow = (
     VALUES (${window.runId}, ${window.environmentId}, ${window.at}, ${window.by}, ${window.plan})
     ON CONFLICT (run_id) DO UPDATE SET resumed_at = excluded.resumed_at, resumed_by = excluded.resumed_by,
       plan = excluded.plan`);
+
+export const wasUndone = async (reader: StoreReader, runId: string): Promise<boolean> =>
+  (await reader.one(sql`SELECT 1 AS found FROM run_history WHERE run_id = ${runId} AND type = 'run.compensating'
+    LIMIT 1`)) !== undefined;
+
+/** The places of steps when a resume first ran them again: a handler comes to them in this order. */
+export async function placesBefore(reader: StoreReader, runId: string): Promise<Map<string, number>> {
+  const found = await reader.all<{ detail: string }>(sql`SELECT detail FROM run_history
+    WHERE run_id = ${runId} AND type = 'run.resumed' ORDER BY sequence DESC`);
+  const discarded = found.flatMap(
+    ({ detail }) => (JSON.parse(detail) as { discarded?: DiscardedStep[] }).discarded ?? [],
+  );
+  return new Map(discarded.map(({ step_id, sequence }) => [step_id, sequence]));
+}
 
 export const dropWindow = (session: Session, runId: string): Promise<number> =>
   session.run(sql`DELETE FROM resumes WHERE run_id = ${runId}`);

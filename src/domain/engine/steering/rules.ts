@@ -56,6 +56,8 @@ export interface StepPreview {
 
 /** What a resume does with the stored steps of a run. */
 export interface StepsAtResume {
+  /** Those of the handler, in its order. */
+  own: SteeredStepRow[];
   /** These run again, what was undone and what comes from the asked step on. */
   again: SteeredStepRow[];
   /** Rows of compensations and of `onFailure`: a later failure undoes, and tells, by itself. */
@@ -70,12 +72,26 @@ export interface StepsAtResume {
   undoCount: number;
 }
 
+export interface ResumeQuestion {
+  /** The step that `fromStep` names: it and all behind it run again. */
+  from?: SteeredStepRow | undefined;
+  /** Its history says that it was undone, or that `onFailure` ran. */
+  wasUndone: boolean;
+  /** Places that steps had before a resume ran them again, by id. */
+  places: ReadonlyMap<string, number>;
+}
+
 /**
  * A resume forgets exactly what was undone. Of an output that a person set and a compensation the later one counts. A
  * compensation without a step of its name may have undone anything.
  */
-export function stepsAtResume(steps: readonly SteeredStepRow[], from: number | undefined): StepsAtResume {
-  const own = steps.filter((step) => !isOfEnd(step));
+export function stepsAtResume(
+  steps: readonly SteeredStepRow[],
+  { from, wasUndone, places }: ResumeQuestion,
+): StepsAtResume {
+  const isOfEnd = endOf(steps, wasUndone);
+  const placeOf = ({ step_id, sequence }: SteeredStepRow) => places.get(step_id) ?? sequence;
+  const own = steps.filter((step) => !isOfEnd(step)).sort((one, other) => placeOf(one) - placeOf(other));
   const forgotten = steps.filter(isOfEnd);
   const undone = new Set<SteeredStepRow>();
   const notUndone = new Set<SteeredStepRow>();
@@ -85,34 +101,54 @@ export function stepsAtResume(steps: readonly SteeredStepRow[], from: number | u
     const target = targetOf(compensation, own);
     const some = target ? [target] : own;
     const isDone = compensation.status === "completed";
-    const endedAt = compensation.ended_at ?? compensation.updated_at;
-    const again = isDone ? some.filter(({ patched_at }) => (patched_at ?? -1) <= endedAt) : [];
+    // The server's time, as that of a patch is: what a worker says of its end goes by another clock.
+    const again = isDone
+      ? some.filter(({ patched_at }) => (patched_at ?? -1) <= compensation.updated_at)
+      : [];
     for (const step of again) undone.add(step);
     if (!isDone && target) notUndone.add(target);
     if (again.length === 0) undoCount++;
   }
-  const again = own.filter((step) => undone.has(step) || (from !== undefined && step.sequence >= from));
-  const first = again[0]?.sequence ?? Number.POSITIVE_INFINITY;
+  const again = own.filter((step) => undone.has(step) || (from && placeOf(step) >= placeOf(from)));
+  const first = again[0] ? placeOf(again[0]) : Number.POSITIVE_INFINITY;
   return {
-    ...{ again, forgotten, undoCount },
+    ...{ own, again, forgotten, undoCount },
     patchesLost: again.filter(({ patched_at }) => patched_at !== null),
     notUndone: [...notUndone].filter((step) => !again.includes(step)),
-    keptBehind: own.filter((step) => step.sequence > first && !again.includes(step)),
+    keptBehind: own.filter((step) => placeOf(step) > first && !again.includes(step)),
   };
 }
 
-/** Compensations, `onFailure`, and the steps that these have. */
-const isOfEnd = ({ run_id, step_id, type }: SteeredStepRow): boolean =>
-  type === "compensate" ||
-  step_id.startsWith(`${run_id}:onFailure:`) ||
-  /:compensate:(?:[^:\\]|\\.)*:\d+:/.test(step_id);
+const compensating = /:compensate:(?=(?:[^:\\]|\\.)*:\d+$)/;
+const withCompensation = /:compensate:(?:[^:\\]|\\.)*:\d+(?=:)/g;
 
-/** Its id is that of the step with another name; workers of other clients may number theirs otherwise. */
+/** Compensations, `onFailure`, and the steps that these have. A step of a handler may have a name that looks alike. */
+function endOf(steps: readonly SteeredStepRow[], wasUndone: boolean): (step: SteeredStepRow) => boolean {
+  const ids = new Set(steps.map(({ step_id }) => step_id));
+  const undoing = new Set(steps.flatMap(({ step_id, type }) => (type === "compensate" ? step_id : [])));
+  // One that was cut off has no row of its own, but its step has.
+  const isUndoing = (id: string) => undoing.has(id) || (wasUndone && ids.has(undoneBy(id)));
+  return ({ run_id, step_id, type }) =>
+    type === "compensate" ||
+    (wasUndone && step_id.startsWith(`${run_id}:onFailure:`)) ||
+    [...step_id.matchAll(withCompensation)].some(({ 0: part, index }) =>
+      isUndoing(step_id.slice(0, index + part.length)),
+    );
+}
+
+/** The id of the step that a compensation with this id undoes. The SDK adds this where that number was taken. */
+const shiftedBy = 1_000_000;
+const undoneBy = (id: string): string =>
+  id
+    .replace(compensating, ":")
+    .replace(/\d+$/, (text) => String(Number(text) >= shiftedBy ? Number(text) - shiftedBy : text));
+
+/** Workers of other clients may number theirs otherwise. */
 function targetOf(
   { step_id, compensation_for: name }: SteeredStepRow,
   own: readonly SteeredStepRow[],
 ): SteeredStepRow | undefined {
-  const id = step_id.replace(/:compensate:(?=(?:[^:\\]|\\.)*:\d+$)/, ":");
+  const id = undoneBy(step_id);
   return own.find((step) => step.step_id === id) ?? own.find((step) => step.name === name);
 }
 

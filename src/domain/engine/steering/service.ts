@@ -68,7 +68,7 @@ export function openSteering(deps: SteeringDeps) {
     ) => resumeRun(deps, { ...target, environmentId, actorId }),
     /** What a resume would do with the steps that are stored, in order. */
     previewResume: (environmentId: string, target: { runId: string; fromStep: string | undefined }) =>
-      previewResume(deps.store, environmentId, target),
+      previewResume(deps, environmentId, target),
 
     /**
      * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.

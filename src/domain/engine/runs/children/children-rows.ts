@@ -252,9 +252,16 @@ export async function resolveParents(
     session,
     children.map((child) => child.parent_run_id),
   );
-  const waited = children.flatMap((child) => {
+  const waiting = children.flatMap((child) => {
     const row = held.get(child.parent_run_id);
     return row?.state === "invoking" && row.waiting_step_id === child.parent_step_id ? [{ row, child }] : [];
+  });
+  const asked = waiting.map(({ child }) => ({ runId: child.parent_run_id, stepId: child.parent_step_id }));
+  const pending = asked.length === 0 ? new Map() : await pendingRows(session, asked);
+  // A step that a resume ran again has another child by now.
+  const waited = waiting.filter(({ child }) => {
+    const own = pending.get(child.parent_run_id)?.child_run_id ?? null;
+    return own === null || own === child.child_run_id;
   });
   const completed = waited.filter(({ child }) => child.status === "completed");
   await resolveSteps(
@@ -274,17 +281,10 @@ export async function resolveParents(
     now,
   );
   const failed = waited.filter(({ child }) => child.status !== "completed");
-  const steps =
-    failed.length === 0
-      ? new Map()
-      : await pendingRows(
-          session,
-          failed.map(({ child }) => ({ runId: child.parent_run_id, stepId: child.parent_step_id })),
-        );
   const moved = await failInvokes(
     session,
     failed.flatMap(({ row, child }): FailedInvoke[] => {
-      const step = steps.get(child.parent_run_id);
+      const step = pending.get(child.parent_run_id);
       return step ? [{ row, step, error: errorOf(child) }] : [];
     }),
     now,

@@ -69,7 +69,12 @@ async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Pr
   const gone = [...againIds, ...forgottenIds];
   const inRun = sql`run_id = ${row.run_id} AND step_id`;
   if (gone.length > 0) {
-    const keys = gone.flatMap((id) => [stepKey(id), ownKeyMark + invokeKey(row.run_id, id)]);
+    // A text that does not begin with the run may be another caller's key.
+    const isOwn = (id: string) => id.startsWith(`${row.run_id}:`);
+    const keys = gone.flatMap((id) => [
+      ...(isOwn(id) ? [stepKey(id)] : []),
+      ownKeyMark + invokeKey(row.run_id, id),
+    ]);
     await session.run(sql`DELETE FROM idempotency_keys
       WHERE environment_id = ${row.environment_id} AND key ${session.seams.among(column.text(keys))}`);
     await session.run(sql`DELETE FROM steps WHERE ${inRun} ${session.seams.among(column.text(gone))}`);
