@@ -7,15 +7,16 @@ const everyMsMin = 200;
  * heartbeats in a lease, so that one that is lost does not cost the worker its jobs.
  */
 export class Heartbeats {
-  readonly #beat: (everyMs: number) => Promise<void>;
+  readonly #beat: (everyMs: number) => Promise<boolean>;
   #everyMs: number;
   #dueAt = 0;
   #cancel: (() => void) | undefined;
   isStopped = false;
   #isGiven = false;
+  #isHurried = false;
 
-  /** `beat` sends one heartbeat and never rejects. */
-  constructor(everyMs: number, beat: (everyMs: number) => Promise<void>) {
+  /** `beat` sends one heartbeat, and answers whether it was taken; it never rejects. */
+  constructor(everyMs: number, beat: (everyMs: number) => Promise<boolean>) {
     this.#everyMs = everyMs;
     this.#beat = beat;
   }
@@ -30,8 +31,9 @@ export class Heartbeats {
     this.#shorten(everyMs);
   }
 
-  /** The next one is sent now. */
+  /** The next one is sent now, and again until one is taken. */
   hurry(): void {
+    this.#isHurried = true;
     if (this.#cancel !== undefined) this.#plan(0);
   }
 
@@ -60,7 +62,7 @@ export class Heartbeats {
   }
 
   async #run(): Promise<void> {
-    await this.#beat(this.#everyMs);
-    if (!this.isStopped) this.#plan();
+    if (await this.#beat(this.#everyMs)) this.#isHurried = false;
+    if (!this.isStopped) this.#plan(this.#isHurried ? everyMsMin : this.#everyMs);
   }
 }

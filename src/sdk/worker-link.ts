@@ -117,7 +117,10 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
   const tellVersion = versionTeller(travel.log);
   const tellConflicts = conflictTeller(travel.log);
 
+  let isGone = false;
   async function register(): Promise<void> {
+    // A report that is under way yet may be answered that nobody knows this worker.
+    if (isGone) return;
     const answer = await transport.send<RegisteredAnswer | undefined>({
       method: "POST",
       path: `${workerPath}/register`,
@@ -165,6 +168,7 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
       return noneLost;
     },
     async leave() {
+      isGone = true;
       const query = new URLSearchParams({ ...asking, lease_ms: String(asking.lease_ms) });
       const request = { method: "DELETE", path: `${workerPath}?${query}`, timeoutMs: leaveMsMax } as const;
       await transport.send(request).catch(() => {});

@@ -233,13 +233,17 @@ class RunningWorker<Events extends EventMap> {
     try {
       await this.#insist(() => this.#registerFunctions());
       await this.#insist(() => this.#projections.join());
-      if (this.#link) await this.#startThread();
+      if (this.#link && this.#isRunning()) await this.#startThread();
       await this.#insist(async () => this.#link?.register());
     } catch (error) {
       this.end();
       throw error;
     }
-    if (!this.#isRunning()) return;
+    if (!this.#isRunning()) {
+      this.#stopThread();
+      await this.#link?.leave();
+      return;
+    }
     if (this.#link) this.#heartbeats.start();
     this.#link?.courier.start();
     this.#projections.start();
@@ -326,19 +330,22 @@ class RunningWorker<Events extends EventMap> {
     this.jobs.thread?.mind(loopSilenceMs(leaseMs));
   }
 
-  async #heartbeat(everyMs: number): Promise<void> {
+  /** Whether the server took it. */
+  async #heartbeat(everyMs: number): Promise<boolean> {
     const link = this.#link;
-    if (!link) return;
+    if (!link) return true;
     const jobs = this.jobs.list();
     const askedAt = stamp();
     try {
       const lost = await link.heartbeat(jobs, Math.max(1_000, everyMs));
       this.jobs.renew(jobs, lost, askedAt);
       this.jobs.thread?.beaten();
+      return true;
     } catch (error) {
       const { status, message } = error as SvcError;
       if (status === 404 && !this.#heartbeats.isStopped) await link.register().catch(() => {});
       else if (status !== 401 && status !== 403) this.#log.debug("heartbeat failed", { reason: message });
+      return status > 0 && status < 500;
     }
   }
 

@@ -9,9 +9,13 @@ import type { WorkerRecord } from "./rows.ts";
 
 /** Of a lease: so long may a worker whose held poll ended without an answer be silent. */
 const pollEndShare = 0.15;
-/** Polls of so many workers, or of a quarter of them, that end within so long are no sign of death. */
+/** Polls of so many workers that end within so long are no sign of death. */
 const crowdMin = 3;
 const crowdMs = 1_000;
+/** Around a goodbye the end of a poll is explained by it. */
+const explainedMs = 5_000;
+/** Longer than any worker is waited for. */
+const keptMs = 30_000;
 const endedMax = 10_000;
 
 export interface AbsencesDeps extends Basics<"clock" | "log"> {
@@ -24,6 +28,7 @@ const endingOf = ({ holder }: LeaseTerms): string | undefined =>
 
 type WorkerName = { environmentId: string; workerId: string };
 const nameOf = ({ environmentId, workerId }: WorkerName) => `${environmentId}\n${workerId}`;
+const processOf = (worker: WorkerName, { holder = "" }: LeaseTerms) => `${nameOf(worker)}\n${holder}`;
 
 /**
  * Ends leases before their time where there is a sign that nobody holds them. Only workers that name their
@@ -32,11 +37,12 @@ const nameOf = ({ environmentId, workerId }: WorkerName) => `${environmentId}\n$
 export class Absences {
   readonly #deps: AbsencesDeps;
   readonly #cancels = new Set<() => void>();
-  /** Held polls under way, and those that ended without an answer not long ago. */
-  #polls = 0;
+  /** Polls that ended without an answer not long ago, the oldest first. */
   #ended: { name: string; at: number }[] = [];
-  /** The last ones that said goodbye. */
-  #parted: string[] = [];
+  /** When a worker said goodbye, or came anew, by name. */
+  readonly #explained = new Map<string, number>();
+  /** Of processes whose last poll ended: what takes it back. */
+  readonly #doubts = new Map<string, () => void>();
   #isDrained = false;
 
   constructor(deps: AbsencesDeps) {
@@ -48,18 +54,25 @@ export class Absences {
    * goes to others.
    */
   came(worker: WorkerName, terms: LeaseTerms): void {
-    const isOther = (name: string) => name !== nameOf(worker);
-    this.#parted = this.#parted.filter(isOther);
-    // That its poll ended says nothing of others.
-    this.#ended = this.#ended.filter(({ name }) => isOther(name));
+    this.#explain(worker);
     this.#suspect(worker, terms, { at: this.#deps.clock.now(), ending: undefined });
   }
 
-  /** It said goodbye: that its poll ended says nothing of others. */
+  /** It said goodbye. */
   parted(worker: WorkerName, terms: LeaseTerms): void {
-    // The server may hear of the end of its poll before the goodbye, or after it.
-    this.#parted = [...this.#parted.slice(-endedMax), nameOf(worker)];
+    this.#explain(worker);
     this.left(worker, terms);
+  }
+
+  /** That a poll of it ended a moment ago, or will in a moment, says nothing of others. */
+  #explain(worker: WorkerName): void {
+    const now = this.#deps.clock.elapsed();
+    this.#explained.delete(nameOf(worker));
+    this.#explained.set(nameOf(worker), now);
+    for (const [name, at] of this.#explained) {
+      if (now - at <= keptMs && this.#explained.size <= endedMax) break;
+      this.#explained.delete(name);
+    }
   }
 
   /** The stream of the process has ended; it is as good a sign as the end of a held poll. */
@@ -69,52 +82,69 @@ export class Absences {
     this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }
 
-  /** A poll of the process, held or not: one that is held and ends without an answer is a sign of death. */
+  /** A poll of the process, held or not, is a sign of life; one that is held and ends without an answer, of death. */
   async during<Answer>(
     { environmentId, id: workerId, pollEnd }: Pick<WorkerRecord, "environmentId" | "id" | "pollEnd">,
     terms: LeaseTerms,
     { holdMs, signal }: { holdMs: number; signal: AbortSignal },
     poll: Promise<Answer>,
   ): Promise<Answer> {
+    const worker = { environmentId, workerId };
+    this.#doubts.get(processOf(worker, terms))?.();
     if (holdMs === 0 || !pollEnd) return poll;
-    this.#polls++;
     try {
       return await poll;
     } finally {
-      this.#polls--;
-      if (signal.aborted) this.#pollEnded({ environmentId, workerId }, terms);
+      if (signal.aborted) this.#pollEnded(worker, terms);
     }
   }
 
   #pollEnded(worker: WorkerName, terms: LeaseTerms): void {
     if (terms.patienceMs === undefined || this.#isDrained) return;
     const { clock } = this.#deps;
-    const patienceMs = terms.leaseMs * pollEndShare;
     const now = clock.elapsed();
-    const kept = this.#ended.filter(({ at }) => now - at <= patienceMs + crowdMs).slice(-endedMax);
+    const first = this.#ended.findIndex(({ at }) => now - at <= keptMs);
+    const kept = first === -1 ? [] : this.#ended.slice(Math.max(first, this.#ended.length - endedMax));
     this.#ended = [...kept, { name: nameOf(worker), at: now }];
-    const crowd = Math.max(crowdMin, this.#polls / 4);
-    const near = () => {
-      const parted = new Set(this.#parted);
-      return this.#ended.filter(({ name, at }) => Math.abs(at - now) <= crowdMs && !parted.has(name));
-    };
-    this.#suspect(
+    const own = processOf(worker, terms);
+    this.#doubts.get(own)?.();
+    const forget = this.#suspect(
       worker,
-      { ...terms, patienceMs },
-      // Polls of many that end at once: the way broke, and not they.
+      { ...terms, patienceMs: terms.leaseMs * pollEndShare },
       {
         ...{ at: clock.now() + 1, ending: endingOf(terms) },
-        unless: () => new Set(near().map(({ name }) => name)).size >= crowd,
+        unless: () => {
+          this.#doubts.delete(own);
+          return this.#isCrowd(now);
+        },
       },
     );
+    if (!forget) return;
+    this.#doubts.set(own, () => {
+      this.#doubts.delete(own);
+      forget();
+    });
+  }
+
+  /** Polls of many that ended in the same second: the way broke, and not they. */
+  #isCrowd(since: number): boolean {
+    const names = new Set<string>();
+    for (let place = this.#ended.length - 1; place >= 0 && names.size < crowdMin; place--) {
+      const { name, at } = this.#ended[place]!;
+      if (at < since - crowdMs) break;
+      const explained = this.#explained.get(name);
+      const isOwn = explained !== undefined && Math.abs(explained - at) <= explainedMs;
+      if (at <= since + crowdMs && !isOwn) names.add(name);
+    }
+    return names.size >= crowdMin;
   }
 
   #suspect(
     worker: WorkerName,
     { patienceMs, leaseMs }: LeaseTerms,
     { at, ending, unless }: { at: Instant; ending: string | undefined; unless?: () => boolean },
-  ): void {
-    if (patienceMs === undefined) return;
+  ): (() => void) | undefined {
+    if (patienceMs === undefined) return undefined;
     const { clock, log, runs } = this.#deps;
     const cancel = clock.after(patienceMs, () => {
       this.#cancels.delete(cancel);
@@ -127,6 +157,10 @@ export class Absences {
       );
     });
     this.#cancels.add(cancel);
+    return () => {
+      this.#cancels.delete(cancel);
+      cancel();
+    };
   }
 
   /** The process says which jobs it holds: what else it was given some time ago was lost on the way. */

@@ -182,13 +182,14 @@ export class WorkerRegistry {
     if (gone > 0) this.#left(worker);
   }
 
-  /** The worker says goodbye. */
-  async leave(worker: WorkerKey & { holder: string | null }): Promise<void> {
+  /** The worker says goodbye. False where another process has its name. */
+  async leave(worker: WorkerKey & { holder: string | null }): Promise<boolean> {
     const gone = await this.#deps.store.write((session) => rows.partFrom(session, worker));
-    if (gone === 0) return;
+    if (gone === 0) return false;
     this.#records.delete(keyOf(worker));
     this.#heartbeats.delete(keyOf(worker));
     this.#left(worker);
+    return true;
   }
 
   #left({ environmentId, id: workerId }: WorkerKey): void {

@@ -92,7 +92,7 @@ export const partFrom = (
   { environmentId, id, holder }: { environmentId: string; id: string; holder: string | null },
 ): Promise<number> =>
   session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
-    AND COALESCE(holder, ${holder ?? ""}) = ${holder ?? ""}`);
+    AND COALESCE(holder, '') = ${holder ?? ""}`);
 
 /** Deletes the row of a worker whose stream has ended, unless the worker has registered again since. */
 export async function forgetWorker(

@@ -170,8 +170,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     async leave(environmentId, workerId, terms) {
-      await registry.leave({ environmentId, id: workerId, holder: terms.holder ?? null });
-      absences.parted({ environmentId, workerId }, terms);
+      const isGone = await registry.leave({ environmentId, id: workerId, holder: terms.holder ?? null });
+      if (isGone) absences.parted({ environmentId, workerId }, terms);
     },
     list: (environmentId) => registry.listAlive(environmentId),
 
