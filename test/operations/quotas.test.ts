@@ -194,6 +194,80 @@ describe.each(engines)("quotas on %s", (engine) => {
     await lift();
   });
 
+  test("a ledger from before counts events alone until its limits are set, and never less than nothing", async () => {
+    await set({ stored_bytes: 2 ** 40 });
+    const used = async () => (await uses()).stored_bytes!.used;
+    const first = await used();
+    await server.api("/api/v1/kv/buckets", { body: { name: "old" } });
+    const put = (name: string) =>
+      server.api(`/api/v1/kv/buckets/old/keys/${name}`, { method: "PUT", body: "x".repeat(998) });
+    const at = new Date(Date.now() + 3_600_000).toISOString();
+    const delay = (event: string) => emit(event, "x".repeat(998), { at });
+    await put("a");
+    const { delayedId } = (await delay("old.cancelled")).body;
+    await delay("old.late");
+    await write(sql`UPDATE quotas SET bytes = ${first}, counts_all = 0`);
+    await put("b");
+    expect((await server.api(`/api/v1/delayed-events/${delayedId}`, { method: "DELETE" })).status).toBe(204);
+    await server.api("/api/v1/kv/buckets/old/keys/a", { method: "DELETE" });
+    expect(await used()).toBe(first);
+    await write(sql`UPDATE delayed_events SET due_at = 1, wake_at = 1`);
+    await server.running.tick("events.delayed");
+    await until(async () => (await used()) === first + 1_000, { about: "the event to count" });
+    await set({ runs_per_minute: 1_000 });
+    expect(await used()).toBe(first + 2_000);
+    // Further changes count nothing again.
+    await write(sql`UPDATE quotas SET bytes = bytes + 5`);
+    await set({ runs_per_minute: 1_001 });
+    expect(await used()).toBe(first + 2_005);
+    await server.api("/api/v1/kv/buckets/old", { method: "DELETE" });
+    await until(
+      async () => {
+        await server.running.tick("kv.expire");
+        return (await used()) === first + 1_005;
+      },
+      { about: "the bytes to be free", deadlineMs: 20_000 },
+    );
+    await lift();
+  });
+
+  test("beside a full quota a repeat is answered, and a value takes the place of a larger one", async () => {
+    await set({ stored_bytes: 2 ** 40 });
+    const used = async () => (await uses()).stored_bytes!.used;
+    const first = await used();
+    const large = "x".repeat(998);
+    const at = new Date(Date.now() + 3_600_000).toISOString();
+    const delay = (idempotencyKey: string) => emit("repeated.late", large, { at, idempotencyKey });
+    const publish = (idempotencyKey: string) =>
+      server.rpc("PubSubService", "Publish", { topic: "repeated", data: large, idempotencyKey });
+    for (const [name, history] of Object.entries({ one: 1, two: 2 }))
+      await server.api("/api/v1/kv/buckets", { body: { name, history } });
+    const put = (bucket: string, body: string) =>
+      server.api(`/api/v1/kv/buckets/${bucket}/keys/a`, { method: "PUT", body });
+    const repeats = [() => delay("waits"), () => publish("published")];
+    for (const repeat of repeats) await repeat();
+    for (const bucket of ["one", "two", "two"]) expect((await put(bucket, large)).status).toBeLessThan(300);
+    // An emit takes the key of a delayed event before its time.
+    await delay("taken");
+    await emit("repeated.late", "", { idempotencyKey: "taken" });
+    await set({ stored_bytes: 1 });
+    for (const repeat of repeats) expect((await repeat()).status).toBe(200);
+    for (const bucket of ["one", "two"]) expect((await put(bucket, "y")).status).toBeLessThan(300);
+    expect((await put("one", large)).status).toBe(429);
+    expect((await publish("other")).status).toBe(429);
+    await write(sql`UPDATE delayed_events SET due_at = 1, wake_at = 1`);
+    await until(
+      async () => {
+        await server.running.tick("events.delayed");
+        return (await server.api("/api/v1/delayed-events")).body.events.length === 0;
+      },
+      { about: "the delayed events to go" },
+    );
+    // Two events, the message, a value that is history, and two small ones.
+    expect(await used()).toBe(first + 1_000 + 2 + 1_000 + 1_000 + 2 * 3);
+    await lift();
+  });
+
   test("starts that no caller waits for wait for room, and none is lost", async () => {
     await define("quiet", { debounce: { periodMs: 1_000, key: "data.n" } });
     await define("many", { batch: { size: 2, timeoutMs: 600_000 } });

@@ -10,7 +10,7 @@ const handlers = (name: string) => ({
   "order.placed": `INSERT INTO proj_${name} (id, total, n, ok, at)
     VALUES (:data.id, :data.total, 1, :data.ok, :timestamp)
     ON CONFLICT (id) DO UPDATE SET total = proj_${name}.total + excluded.total, n = proj_${name}.n + 1`,
-  "order.gone": `DELETE FROM proj_${name} WHERE id = :data.id`,
+  "order.gone": `DELETE FROM proj_${name} WHERE id = lower(CAST(:data AS jsonb)->>'id')`,
   "order.all": `UPDATE proj_${name} SET n = n + :data.by WHERE total >= :data.least`,
 });
 
@@ -66,7 +66,7 @@ describe.each(engines)("SQL projections on %s", (engine) => {
     expect([body.totalCount, body.rows[0].values.slice(0, 3)]).toEqual([2, ["a", "12.5", "7"]]);
     const read = await server.rpc("QueryService", "ExecuteSQL", {
       query:
-        "SELECT p.id, count(*) AS events FROM proj_big_orders p JOIN events e ON e.data->>'id' = p.id GROUP BY p.id ORDER BY 1",
+        "SELECT p.id, count(*) AS events FROM proj_big_orders p JOIN events e ON lower(e.data->>'id') = p.id GROUP BY p.id ORDER BY 1",
     });
     expect(read.body.rows).toEqual([{ values: ["a", "2"] }, { values: ["b", "1"] }]);
     const info = await caller.ok("GetProjection", { name: "big-orders" });

@@ -133,11 +133,11 @@ export const tablesOfEngineStarts: Tables = {
     endsWith: "its limits are taken back, or the environment is deleted",
     // The limits are the lower of `platform` and `own`, which are JSON; what is not limited is NULL. `minute`
     // is the one that `minute_runs` began in, `active_runs` at least the runs that are not over, `bytes`
-    // those of the events kept.
+    // those of what is stored; while `counts_all` is 0, of events alone.
     columns: `environment_id TEXT PRIMARY KEY, platform TEXT NOT NULL, own TEXT NOT NULL,
       runs_per_minute BIGINT, stored_bytes BIGINT, concurrent_runs BIGINT, minute BIGINT NOT NULL,
       minute_runs BIGINT NOT NULL, active_runs BIGINT NOT NULL, bytes BIGINT NOT NULL,
-      updated_at BIGINT NOT NULL`,
+      updated_at BIGINT NOT NULL, counts_all BIGINT NOT NULL DEFAULT 0`,
     purge: { at: 76 },
     exported: "of this installation",
   },

@@ -5,11 +5,11 @@ import { charged, type Demand, type Ledger, minuteOf, overrun, quotaSpent } from
 
 export const ledgerColumns =
   sql.raw(`environment_id, runs_per_minute, stored_bytes, concurrent_runs, minute, minute_runs,
-    active_runs, bytes`);
+    active_runs, bytes, counts_all`);
 
 /**
  * Takes what a flush needs out of the ledgers of its environments, all of it or nothing of the flush. `demand` has
- * rows (environment_id, runs, bytes), computed behind the heads. The ledger's row is locked and read anew, so that the
+ * rows (environment_id, runs, bytes, accepted), computed behind the heads. The ledger's row is locked and read anew, so that the
  * sums are exact on any number of nodes.
  */
 export const chargeQuotas = (now: Instant): Sql => {
@@ -19,20 +19,21 @@ export const chargeQuotas = (now: Instant): Sql => {
         active_runs = q.active_runs + d.runs, bytes = CASE
           WHEN (d.runs > 0 AND (${runs} > q.runs_per_minute OR q.active_runs + d.runs > q.concurrent_runs))
             OR (d.bytes > 0 AND q.bytes + d.bytes > q.stored_bytes)
-          THEN ${raiseMark(quotaSpent, sql.raw("q.environment_id"))} ELSE q.bytes + d.bytes END
+          THEN ${raiseMark(quotaSpent, sql.raw("q.environment_id"))} ELSE q.bytes + d.bytes + d.accepted END
       FROM demand d
       WHERE q.environment_id || '' = d.environment_id AND q.environment_id = ANY (ARRAY(SELECT environment_id FROM demand))`;
 };
 
 /**
  * Notes bytes that came or went of what is no event, in the transaction of the change; `grown` is a sum over what stands for
- * environment `q.environment_id`. Nothing is refused here: who writes asks `requireRoom` before.
+ * environment `q.environment_id`. Nothing is refused here: who writes asks `requireRoom` before. A ledger that counts events alone
+ * is held and stays as it is, so that a count behind its lock misses nothing.
  */
 export const noteBytes = ({ among, holdRow }: Seams, environmentIds: readonly string[], grown: Sql): Sql => {
   const [only] = environmentIds;
   const own = sql`environment_id ${among(column.text(environmentIds))}`;
   const held = sql`IN (SELECT environment_id FROM quotas WHERE ${own} ORDER BY environment_id ${holdRow})`;
-  return sql`UPDATE quotas AS q SET bytes = q.bytes + COALESCE((${grown}), 0)
+  return sql`UPDATE quotas AS q SET bytes = q.bytes + CASE WHEN q.counts_all = 1 THEN COALESCE((${grown}), 0) ELSE 0 END
     WHERE q.environment_id ${environmentIds.length === 1 ? sql`= ${only}` : held}`;
 };
 

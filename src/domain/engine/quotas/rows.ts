@@ -57,13 +57,14 @@ export const putLimits = (
   first: { activeRuns: number; bytes: number; now: number },
 ): Promise<number> =>
   session.run(sql`INSERT INTO quotas (environment_id, platform, own, runs_per_minute, stored_bytes, concurrent_runs,
-      minute, minute_runs, active_runs, bytes, updated_at)
+      minute, minute_runs, active_runs, bytes, updated_at, counts_all)
     VALUES (${environmentId}, ${JSON.stringify(limits.platform)}, ${JSON.stringify(limits.own)},
       ${limits.lower.runs_per_minute}, ${limits.lower.stored_bytes}, ${limits.lower.concurrent_runs},
-      0, 0, ${first.activeRuns}, ${first.bytes}, ${first.now})
+      0, 0, ${first.activeRuns}, ${first.bytes}, ${first.now}, 1)
     ON CONFLICT (environment_id) DO UPDATE SET platform = excluded.platform, own = excluded.own,
       runs_per_minute = excluded.runs_per_minute, stored_bytes = excluded.stored_bytes,
-      concurrent_runs = excluded.concurrent_runs, bytes = excluded.bytes, updated_at = excluded.updated_at`);
+      concurrent_runs = excluded.concurrent_runs, bytes = excluded.bytes, updated_at = excluded.updated_at,
+      counts_all = 1`);
 
 export const deleteQuotas = (session: Session, environmentId: string): Promise<number> =>
   session.run(sql`DELETE FROM quotas WHERE environment_id = ${environmentId}`);

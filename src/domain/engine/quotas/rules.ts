@@ -29,12 +29,16 @@ export interface Ledger {
   /** At least the runs that are not over. */
   active_runs: number;
   bytes: number;
+  /** 0 of a ledger from before 0.41 whose limits were not set since: it counts events alone. */
+  counts_all: number;
 }
 
 /** What is asked of a ledger at once. */
 export interface Demand {
   runs: number;
   bytes: number;
+  /** Bytes of delayed events whose time has come: they count, and nothing is refused for them. */
+  accepted: number;
 }
 
 /** Mark raised, with the environment's id, when a quota has no room for what a flush asks of it. */
@@ -93,7 +97,11 @@ export const usedOf = (ledger: Ledger, now: Instant): Record<QuotaName, number> 
 });
 
 /** The first quota that the demand goes beyond; undefined when there is room for all of it. */
-export function overrun(ledger: Ledger, { runs, bytes }: Demand, now: Instant): QuotaName | undefined {
+export function overrun(
+  ledger: Ledger,
+  { runs, bytes }: Omit<Demand, "accepted">,
+  now: Instant,
+): QuotaName | undefined {
   const used = usedOf(ledger, now);
   const asked = { runs_per_minute: runs, stored_bytes: bytes, concurrent_runs: runs };
   return quotaNames.find((name) => {
@@ -103,13 +111,13 @@ export function overrun(ledger: Ledger, { runs, bytes }: Demand, now: Instant): 
 }
 
 /** The ledger with the demand in it. */
-export function charged(ledger: Ledger, { runs, bytes }: Demand, now: Instant): Ledger {
+export function charged(ledger: Ledger, { runs, bytes, accepted }: Demand, now: Instant): Ledger {
   return {
     ...ledger,
     minute: Math.max(ledger.minute, minuteOf(now)),
     minute_runs: usedOf(ledger, now).runs_per_minute + runs,
     active_runs: ledger.active_runs + runs,
-    bytes: ledger.bytes + bytes,
+    bytes: ledger.bytes + bytes + accepted,
   };
 }
 

@@ -51,7 +51,7 @@ export function openDueEmits(deps: DueDeps) {
       const { draft, sender } = readRow(row);
       const gone = sender && (await deps.refusalOf(sender, row.environment_id, row.name));
       if (gone) throw gone;
-      await events.emit([{ ...draft, isCounted: true }], { ...originOf(row), isAccepted: true });
+      await events.emit([{ ...draft, isAccepted: true }], { ...originOf(row), isAccepted: true });
       emitted.add(1);
       return true;
     } catch (error) {
@@ -84,8 +84,7 @@ export function openDueEmits(deps: DueDeps) {
       if (done.length === 0) return due;
       const buried = await store.write(async (session) => {
         // Of what another node has forgotten meanwhile, nothing is left to give up.
-        const given = new Set(refusals.map(({ id }) => id));
-        const gone = new Set(await rows.forgetEmitted(session, done, given));
+        const gone = new Set(await rows.forgetEmitted(session, done));
         return deps.bury(
           session,
           refusals.filter(({ id }) => gone.has(id)),

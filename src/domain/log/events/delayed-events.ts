@@ -87,7 +87,10 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
           "resource_exhausted",
           `at most ${delayedEventsMax} delayed events in one environment`,
         );
-      await deps.requireRoom(environmentId, rows.bytesOf(row));
+      const bytes = rows.bytesOf(row);
+      await deps.requireRoom(environmentId, bytes, async () =>
+        (await rows.findDelayed(store, environmentId, row.id)) ? 0 : bytes,
+      );
       try {
         await store.write(async (session) => {
           await deps.shareEnvironment(session, environmentId);

@@ -119,17 +119,12 @@ export async function takeDue(
   return rows;
 }
 
-/** Answers the ids of those that were there. The bytes of what was emitted count on, as the event's. */
-export async function forgetEmitted(
-  session: Session,
-  ids: readonly string[],
-  refused: ReadonlySet<string>,
-): Promise<string[]> {
+/** Answers the ids of those that were there. */
+export async function forgetEmitted(session: Session, ids: readonly string[]): Promise<string[]> {
   const gone = await session.all<GoneRow>(
     sql`DELETE FROM delayed_events WHERE id IN ${sql.list(ids)} RETURNING ${goneColumns}`,
   );
-  const given = gone.filter(({ id }) => refused.has(id));
-  await noteGone(session, given);
+  await noteGone(session, gone);
   return gone.map(({ id }) => id);
 }
 

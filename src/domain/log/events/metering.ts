@@ -13,15 +13,22 @@ interface MeteredEvent {
   environmentId: string;
   data: string;
   metadata: string | null;
-  isCounted?: true | undefined;
+  isAccepted?: true | undefined;
   runs: readonly unknown[];
 }
 
-const bytesOf = ({ data, metadata, isCounted }: MeteredEvent): number =>
-  isCounted ? 0 : Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
+const bytesOf = ({ data, metadata }: MeteredEvent): number =>
+  Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
+
+const demandOf = (events: readonly MeteredEvent[], runs: number): Demand => {
+  const sum = (some: readonly MeteredEvent[]) => some.reduce((all, event) => all + bytesOf(event), 0);
+  const accepted = sum(events.filter(({ isAccepted }) => isAccepted));
+  return { runs, bytes: sum(events) - accepted, accepted };
+};
 
 export const meteredColumns = (events: readonly MeteredEvent[]) => ({
-  bytes: column.bigint(events.map(bytesOf)),
+  bytes: column.bigint(events.map((event) => (event.isAccepted ? 0 : bytesOf(event)))),
+  accepted: column.bigint(events.map((event) => (event.isAccepted ? bytesOf(event) : 0))),
 });
 
 /** As further expressions of the flush, behind the gates of its runs. */
@@ -34,7 +41,8 @@ export const chargedFor = (
     ? "(SELECT count(*) FROM run n WHERE n.environment_id = a.environment_id)"
     : "CAST(0 AS BIGINT)";
   return sql`demand AS MATERIALIZED (
-      SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, ${sql.raw(runs)} AS runs
+      SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, CAST(sum(a.accepted) AS BIGINT) AS accepted,
+        ${sql.raw(runs)} AS runs
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id
       WHERE a.environment_id ${among(column.text(environmentIds))} GROUP BY a.environment_id ORDER BY a.environment_id),
     charged AS (${chargeQuotas(now)}),
@@ -52,8 +60,7 @@ export function chargeSync(
   for (const environmentId of environmentIds) {
     const own = written.events.filter((event) => event.environmentId === environmentId);
     const runs = written.runs.filter((run) => run.environmentId === environmentId).length;
-    if (own.length > 0)
-      demands.set(environmentId, { runs, bytes: own.reduce((sum, e) => sum + bytesOf(e), 0) });
+    if (own.length > 0) demands.set(environmentId, demandOf(own, runs));
   }
   chargeQuotasSync(session, demands, now);
 }
@@ -78,10 +85,10 @@ export function openQuotaRefusals({ quotas, clock, watch }: QuotaRefusalsDeps) {
     const now = clock.now();
     for (const [unit, events] of going) {
       if (events[0]?.environmentId !== environmentId) continue;
-      const demand = {
-        runs: events.reduce((sum, { runs }) => sum + runs.length, 0),
-        bytes: events.reduce((sum, event) => sum + bytesOf(event), 0),
-      };
+      const demand = demandOf(
+        events,
+        events.reduce((sum, { runs }) => sum + runs.length, 0),
+      );
       const name = overrun(left, demand, now);
       if (!name) left = charged(left, demand, now);
       else {

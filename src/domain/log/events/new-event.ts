@@ -20,8 +20,8 @@ export interface NewEvent {
   idempotencyKey: string | null;
   /** The key is the server's own: see `storedKey`. */
   ownKey?: true | undefined;
-  /** Its bytes count already, as those of a delayed event. */
-  isCounted?: true | undefined;
+  /** A delayed event whose time has come: the quota of bytes refuses it no longer. */
+  isAccepted?: true | undefined;
   /**
    * The function that is started directly, by its id; null for an event that its triggers are matched with.
    */

@@ -163,7 +163,7 @@ function eventOf(
     use: keyed.use,
     at: keyed.at,
     ownKey: draft.ownKey,
-    isCounted: draft.isCounted,
+    isAccepted: draft.isAccepted,
     invokes: target?.functionId ?? null,
     entity: draft.entity ? placeOf(draft.entity) : null,
     arrival: draft.arrival,

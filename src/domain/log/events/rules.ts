@@ -55,8 +55,8 @@ export interface EventDraft {
   idempotencyKey: string | null;
   /** The key is the server's own: see `storedKey`. */
   ownKey?: true;
-  /** Its bytes count already, as those of a delayed event. */
-  isCounted?: true;
+  /** A delayed event whose time has come: the quota of bytes refuses it no longer. */
+  isAccepted?: true;
   /** The stream that it is appended to; left out for an event of no entity. */
   entity?: EntityDraft;
   /** The webhook delivery that brings it; written with it. */

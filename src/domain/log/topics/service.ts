@@ -4,7 +4,7 @@ import { pageOf, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import type { RequireRoom } from "../../engine/quotas/service.ts";
 import type { Published } from "./answers.ts";
 import { openPublishQueue, type PublishQueueDeps } from "./publish-queue.ts";
-import { countBehind, getTopic, listTopics, type TopicRow } from "./rows.ts";
+import { countBehind, findUsedKeys, getTopic, listTopics, type TopicRow } from "./rows.ts";
 import { type PublishDraft, topicName } from "./rules.ts";
 
 /** Topics in one answer. */
@@ -51,11 +51,15 @@ export function openTopics({ consumersOf, requireRoom, ...deps }: TopicsDeps) {
       { environmentId, runId }: { environmentId: string; runId?: string | undefined },
     ) {
       if (drafts.length === 0) return [];
-      const bytes = drafts.reduce(
-        (sum, { data, metadata }) => sum + data.length + (metadata ?? "").length,
-        0,
-      );
-      await requireRoom(environmentId, bytes);
+      const bytesOf = (some: readonly PublishDraft[]) =>
+        some.reduce((sum, { data, metadata }) => sum + data.length + (metadata ?? "").length, 0);
+      await requireRoom(environmentId, bytesOf(drafts), async () => {
+        const keys = drafts.flatMap(({ idempotencyKey: key }) =>
+          key === null ? [] : { environmentId, key },
+        );
+        const used = new Set((await findUsedKeys(store, keys)).map(({ key }) => key));
+        return bytesOf(drafts.filter(({ idempotencyKey: key }) => key === null || !used.has(key)));
+      });
       return queue.submit({ environmentId, runId, drafts });
     },
 

@@ -186,7 +186,12 @@ export function openKv(deps: KvDeps): Kv {
         bytes: value.byteLength,
         ttlMs: msOf(ttlSeconds),
       };
-      await deps.requireRoom(environmentId, put.bytes);
+      await deps.requireRoom(environmentId, put.bytes, async () => {
+        const { id: bucketId, historyMax } = await requireBucket(environmentId, bucket);
+        const found = await rows.revisionsOf(store, environmentId, { bucketId, key, now: clock.now() });
+        const kept = found.filter(({ operation }) => operation === "put");
+        return put.bytes - (kept.length < historyMax ? 0 : (kept.at(-1)?.bytes ?? 0));
+      });
       return (await changes.submit({ environmentId, bucket: shown(bucket), key, expected, put }))!.revision;
     },
 

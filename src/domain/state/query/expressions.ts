@@ -3,6 +3,7 @@ import type { StoreEngine } from "../../../store/store.ts";
 import { sqlDepthMax } from "./limits.ts";
 import {
   binaryOperators,
+  cutting,
   folding,
   functionNames,
   gathering,
@@ -63,22 +64,23 @@ export class ExpressionWriter {
     this.#context = context;
   }
 
-  write(raw: unknown, depth: number): string {
+  /** `isEqual`: of one side of an equality, which no order may keep from the index of its column. */
+  write(raw: unknown, depth: number, isEqual = false): string {
     if (depth > sqlDepthMax) throw this.#refuse(`nested more than ${sqlDepthMax} deep`);
     const node = nodeOf(raw);
     const write = this.#writers[node.kind];
     if (!write) throw this.#refuse(`${wordsOf(node.kind)} is not allowed`);
-    return write(node.fields, depth + 1);
+    return write(node.fields, depth + 1, isEqual);
   }
 
   /** A text sorts, compares and folds by its bytes, whatever locale the database of a company has. */
-  byBytes(text: string): string {
-    return this.#isPostgres ? `(${text} COLLATE "C")` : text;
+  byBytes(text: string, isEqual = false): string {
+    return this.#isPostgres && !isEqual ? `(${text} COLLATE "C")` : text;
   }
 
-  list(raw: unknown, depth: number): string {
+  list(raw: unknown, depth: number, isEqual = false): string {
     return listOf(raw)
-      .map((one) => this.write(one, depth))
+      .map((one) => this.write(one, depth, isEqual))
       .join(", ");
   }
 
@@ -126,11 +128,11 @@ export class ExpressionWriter {
       .join(", ");
   }
 
-  readonly #writers: Record<string, (fields: NodeFields, depth: number) => string> = {
+  readonly #writers: Record<string, (fields: NodeFields, depth: number, isEqual: boolean) => string> = {
     A_Const: (fields) => this.#constant(fields),
     ColumnRef: (fields) => this.#column(fields),
     ParamRef: (fields) => this.#parameter(fields),
-    A_Expr: (fields, depth) => this.#operation(fields, depth),
+    A_Expr: (fields, depth, isEqual) => this.#operation(fields, depth, isEqual),
     BoolExpr: (fields, depth) => this.#logic(fields, depth),
     NullTest: (fields, depth) => {
       this.#only("a test", fields, ["arg", "nulltesttype"]);
@@ -138,10 +140,10 @@ export class ExpressionWriter {
       return `(${this.write(fields.arg, depth)} ${word})`;
     },
     BooleanTest: (fields, depth) => this.#truth(fields, depth),
-    CaseExpr: (fields, depth) => this.#choice(fields, depth),
-    CoalesceExpr: (fields, depth) => {
+    CaseExpr: (fields, depth, isEqual) => this.#choice(fields, depth, isEqual),
+    CoalesceExpr: (fields, depth, isEqual) => {
       this.#only("coalesce", fields, ["args"]);
-      return `coalesce(${this.list(fields.args, depth)})`;
+      return `coalesce(${this.list(fields.args, depth, isEqual)})`;
     },
     MinMaxExpr: (fields, depth) => {
       this.#only("greatest", fields, ["args", "op"]);
@@ -149,14 +151,14 @@ export class ExpressionWriter {
       const names = this.#isPostgres ? ["greatest", "least"] : ["max", "min"];
       return `${isGreatest ? names[0] : names[1]}(${this.list(fields.args, depth)})`;
     },
-    TypeCast: (fields, depth) => {
+    TypeCast: (fields, depth, isEqual) => {
       this.#only("a cast", fields, ["arg", "typeName"]);
       const type = this.type(fields.typeName);
-      const cast = `CAST(${this.write(fields.arg, depth)} AS ${type})`;
-      return isText(type) ? this.byBytes(cast) : cast;
+      const cast = `CAST(${this.write(fields.arg, depth, isEqual)} AS ${type})`;
+      return isText(type) ? this.byBytes(cast, isEqual) : cast;
     },
     SQLValueFunction: (fields) => this.#time(fields),
-    FuncCall: (fields, depth) => this.#call(fields, depth),
+    FuncCall: (fields, depth, isEqual) => this.#call(fields, depth, isEqual),
     SubLink: (fields, depth) => this.#sublink(fields, depth),
   };
 
@@ -206,11 +208,13 @@ export class ExpressionWriter {
     return parameter(Number(fields.number ?? 0));
   }
 
-  #operation(fields: NodeFields, depth: number): string {
+  #operation(fields: NodeFields, depth: number, isSide: boolean): string {
     this.#only("an operator", fields, ["kind", "name", "lexpr", "rexpr"]);
     const operator = this.#context.reader.ownName(fields.name);
-    const left = () => this.write(fields.lexpr, depth);
-    const right = () => this.write(fields.rexpr, depth);
+    const passesOn = operator === "||" || fields.kind === "AEXPR_NULLIF";
+    const isEqual = passesOn ? isSide : equalities.has(operator);
+    const left = () => this.write(fields.lexpr, depth, isEqual);
+    const right = () => this.write(fields.rexpr, depth, isEqual);
     const range = () => {
       const [from, to] = listOf(nodeOf(fields.rexpr).fields.items);
       return `${this.write(from, depth)} AND ${this.write(to, depth)}`;
@@ -221,11 +225,11 @@ export class ExpressionWriter {
         if (fields.lexpr === undefined || !binaryOperators.has(operator))
           throw this.#refuse(`operator ${operator.slice(0, 20)} is not allowed`);
         if (operator === "||") return this.#bounded(`${left()} || ${right()}`);
-        if (operator === "->>") return this.byBytes(`(${left()} ->> ${right()})`);
+        if (operator === "->>") return this.byBytes(`(${left()} ->> ${right()})`, isSide);
         return `(${left()} ${operator} ${right()})`;
       case "AEXPR_IN": {
         const items = nodeOf(fields.rexpr).fields.items;
-        return `(${left()} ${operator === "<>" ? "NOT IN" : "IN"} (${this.list(items, depth)}))`;
+        return `(${left()} ${operator === "<>" ? "NOT IN" : "IN"} (${this.list(items, depth, true)}))`;
       }
       case "AEXPR_LIKE":
         return `(${left()} ${operator === "!~~" ? "NOT LIKE" : "LIKE"} ${this.#pattern(fields.rexpr, depth)})`;
@@ -279,18 +283,21 @@ export class ExpressionWriter {
     return `(${this.write(fields.arg, depth)} ${word})`;
   }
 
-  #choice(fields: NodeFields, depth: number): string {
+  #choice(fields: NodeFields, depth: number, isEqual: boolean): string {
     this.#only("CASE", fields, ["arg", "args", "defresult"]);
     const whens = listOf(fields.args).map((one) => {
       const { fields: when } = nodeOf(one);
       this.#only("WHEN", when, ["expr", "result"]);
-      return ` WHEN ${this.write(when.expr, depth)} THEN ${this.write(when.result, depth)}`;
+      return ` WHEN ${this.write(when.expr, depth)} THEN ${this.write(when.result, depth, isEqual)}`;
     });
     const subject = fields.arg === undefined ? "" : ` ${this.write(fields.arg, depth)}`;
-    const otherwise = fields.defresult === undefined ? "" : ` ELSE ${this.write(fields.defresult, depth)}`;
+    const otherwise =
+      fields.defresult === undefined ? "" : ` ELSE ${this.write(fields.defresult, depth, isEqual)}`;
     const choice = `CASE${subject}${whens.join("")}${otherwise} END`;
     const results = [...listOf(fields.args).map((one) => nodeOf(one).fields.result), fields.defresult];
-    return results.every((one) => one === undefined || isLiteral(one)) ? this.byBytes(choice) : choice;
+    return results.every((one) => one === undefined || isLiteral(one))
+      ? this.byBytes(choice, isEqual)
+      : choice;
   }
 
   #time(fields: NodeFields): string {
@@ -300,7 +307,7 @@ export class ExpressionWriter {
     throw this.#refuse("only CURRENT_TIMESTAMP and CURRENT_DATE are allowed of such words");
   }
 
-  #call(fields: NodeFields, depth: number): string {
+  #call(fields: NodeFields, depth: number, isSide: boolean): string {
     const known = ["funcname", "args", "agg_star", "agg_distinct", "agg_filter", "agg_order", "over"];
     this.#only("a call", fields, [...known, "funcformat", "agg_within_group"]);
     const { reader, dialect, isPlain } = this.#context;
@@ -311,7 +318,8 @@ export class ExpressionWriter {
     const order = fields.agg_order === undefined ? "" : `ORDER BY ${this.order(fields.agg_order, depth)}`;
     const within = fields.agg_within_group === true;
     const distinct = fields.agg_distinct === true ? "DISTINCT " : "";
-    const list = this.list(fields.args, depth);
+    const isEqual = isSide && (textual.has(name) || cutting.has(name));
+    const list = this.list(fields.args, depth, isEqual);
     const args =
       fields.agg_star === true ? "*" : `${distinct}${folding.has(name) ? this.byBytes(list) : list}`;
     const inside = order === "" || within ? args : `${args} ${order}`;
@@ -320,7 +328,9 @@ export class ExpressionWriter {
     const over = fields.over === undefined ? "" : ` OVER (${this.#window(fields.over as NodeFields, depth)})`;
     const own = dialect === "postgres" ? `pg_catalog.${printed}` : printed;
     const call = `${own}(${inside})${within ? ` WITHIN GROUP (${order})` : ""}${filter}${over}`;
-    if (textual.has(name)) return this.byBytes(growing.has(name) ? this.#bounded(call) : call);
+    if (textual.has(name) && !isEqual) return this.byBytes(growing.has(name) ? this.#bounded(call) : call);
+    // On its way through JSON the folded text loses the order that it was folded by.
+    if (isSide && this.#isPostgres && folding.has(name)) return `(pg_catalog.to_jsonb(${call}) #>> '{}')`;
     if (growing.has(name)) return this.#bounded(call);
     if (!this.#hasWalls || !gathering.has(name)) return call;
     if (++this.#gathered > gatheringMax)
@@ -360,13 +370,17 @@ export class ExpressionWriter {
       case "EXPR_SUBLINK":
         return `(${inner})`;
       case "ANY_SUBLINK":
-        if (fields.operName === undefined) return `(${this.write(fields.testexpr, depth)} IN (${inner}))`;
+        if (fields.operName === undefined)
+          return `(${this.write(fields.testexpr, depth, true)} IN (${inner}))`;
         throw this.#refuse("ANY is not allowed: write IN or EXISTS");
       default:
         throw this.#refuse("such a query inside an expression is not allowed");
     }
   }
 }
+
+/** Texts of any locale are equal where their bytes are. */
+const equalities: ReadonlySet<string> = new Set(["=", "<>"]);
 
 /** Types that sort by a locale where no other order is said. */
 export const isText = (type: string): boolean => /^(text|varchar|bpchar)\b/.test(type);

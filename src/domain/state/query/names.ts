@@ -43,6 +43,10 @@ export const growing: ReadonlySet<string> = new Set([
 /** What folds the one text that it is given, and makes a text of a value that is none. */
 export const folding: ReadonlySet<string> = new Set(["lower", "upper"]);
 export const textual: ReadonlySet<string> = new Set(["to_char", "concat", "json_typeof"]);
+/** What answers the same in the order of any locale. */
+export const cutting: ReadonlySet<string> = new Set([
+  ...["substr", "substring", "left", "right", "btrim", "ltrim", "rtrim", "split_part", "reverse", "md5"],
+]);
 
 /** Operators between two values, and of one; the rest has no place here. */
 export const binaryOperators: ReadonlySet<string> = new Set([
