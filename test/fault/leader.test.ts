@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type LivedTime, livedTime } from "../support/lived.ts";
+import { isNight } from "../support/night.ts";
 import { until } from "../support/until.ts";
 import { chanceOf } from "./faults.ts";
 import { startWorld, type World, type WorldNode } from "./world.ts";
@@ -84,7 +85,7 @@ describe("leadership of three nodes", () => {
     await node.server.restart();
   }, 90_000);
 
-  test(
+  test.if(isNight)(
     "while NATS is away the leader stays, accepting and running go on, and nobody is confused afterwards",
     async () => {
       const { lead } = await led();
