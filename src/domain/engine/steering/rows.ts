@@ -1,7 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { DiscardedStep } from "./rules.ts";
 
 export interface SteeredRunRow {
   id: string;
@@ -205,7 +204,8 @@ export async function placesBefore(reader: StoreReader, runId: string): Promise<
   const found = await reader.all<{ detail: string }>(sql`SELECT detail FROM run_history
     WHERE run_id = ${runId} AND type = 'run.resumed' ORDER BY sequence DESC`);
   const discarded = found.flatMap(
-    ({ detail }) => (JSON.parse(detail) as { discarded?: DiscardedStep[] }).discarded ?? [],
+    ({ detail }) =>
+      (JSON.parse(detail) as { discarded?: Pick<SteeredStepRow, "step_id" | "sequence">[] }).discarded ?? [],
   );
   return new Map(discarded.map(({ step_id, sequence }) => [step_id, sequence]));
 }
