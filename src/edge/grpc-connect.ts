@@ -14,7 +14,11 @@ import {
 } from "./rpc-connect.ts";
 
 /** Answers one method over gRPC. */
-export type GrpcHandle = (request: Http2ServerRequest, response: Http2ServerResponse) => Promise<void>;
+export type GrpcHandle = (
+  request: Http2ServerRequest,
+  response: Http2ServerResponse,
+  hold: () => void,
+) => Promise<void>;
 
 /** What calls that are cut at a shutdown end with. */
 export const shuttingDown = () => new ConnectError("the server is shutting down", Code.Unavailable);
@@ -42,11 +46,13 @@ export function grpcHandles(
       const prepared = bound.get(handler.requestPath)?.prepared;
       return [
         handler.requestPath,
-        async (request, response) => {
+        async (request, response, hold) => {
           const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
           const head = bodiless({ method: universal.method, url: universal.url, headers: universal.header });
           const requestId = requestIdOf(head, surface.edge.ids);
           const visit: Visit = { request: head, requestId, prepared };
+          // Anyone may call what needs no action: its callers are strangers too.
+          if (prepared?.operation.action !== null) visit.hold = hold;
           universal.contextValues = visitValues(visit);
           universal.body = countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
           visit.opened = (how) => {

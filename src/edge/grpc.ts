@@ -44,7 +44,11 @@ export interface ListeningGrpc {
   stop(drainMs: number): Promise<void>;
 }
 
-const { NGHTTP2_CANCEL: cancelled, NGHTTP2_INTERNAL_ERROR: internalError } = constants;
+const {
+  NGHTTP2_CANCEL: cancelled,
+  NGHTTP2_INTERNAL_ERROR: internalError,
+  NGHTTP2_NO_ERROR: noError,
+} = constants;
 /** For the last status of calls that are cut to reach their callers. */
 const farewellMs = 250;
 /** For TLS to be agreed on. */
@@ -75,6 +79,17 @@ const strangerIn = ({ headers, authority }: Http2ServerRequest) =>
 
 const remoteEndOf = ({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">) =>
   `${remoteAddress} ${remotePort}`;
+
+/** Until the stream is closed. */
+function using(
+  connections: Connections | undefined,
+  { socket }: Http2ServerRequest,
+  response: Http2ServerResponse,
+): void {
+  const { remoteAddress: address, remotePort: port } = socket ?? {};
+  if (!connections || !address || !port || response.stream?.destroyed !== false) return;
+  response.once("close", connections.useFrom({ address, port }));
+}
 
 const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promise<void> =>
   new Promise((done, failed) => {
@@ -124,10 +139,12 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
-      if (connections) response.on("close", connections.useFrom(request.socket?.remotePort));
+      // A client that was answered may go on sending for ever.
+      response.stream?.once("finish", () => response.stream?.close(noError));
       if (edge.loopbackOnly && strangerIn(request))
         response.stream.respond({ ":status": 403 }, { endStream: true });
-      else if (paths.has(path)) await (await handleOf(path))(request, response);
+      else if (paths.has(path))
+        await (await handleOf(path))(request, response, () => using(connections, request, response));
       else refuse(path, request, response);
     } catch (error) {
       edge.log.debug("grpc.cut", { path, error });

@@ -58,7 +58,7 @@ const holds = (list: BlockList, address: string): boolean =>
   list.check(address, isIPv4(address) ? "ipv4" : "ipv6");
 
 /** The 16 bytes of an IPv6 address; undefined for none. */
-function bytesOf(address: string): number[] | undefined {
+export function ipv6Bytes(address: string): number[] | undefined {
   if (!isIPv6(address)) return undefined;
   const plain = address.split("%")[0]!;
   const last = plain.slice(plain.lastIndexOf(":") + 1);
@@ -77,7 +77,7 @@ function bytesOf(address: string): number[] | undefined {
 
 /** The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64, 6to4. */
 function embedded(address: string): string | undefined {
-  const bytes = bytesOf(address);
+  const bytes = ipv6Bytes(address);
   if (!bytes) return undefined;
   const zero = (from: number, to: number) => bytes.slice(from, to).every((byte) => byte === 0);
   const dotted = (from: number) => bytes.slice(from, from + 4).join(".");

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import type { Edge, Observation } from "../../src/edge/call.ts";
+import type { Connections } from "../../src/edge/connections.ts";
 import { type ListeningGrpc, listenGrpc } from "../../src/edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../../src/edge/http.ts";
 import { services } from "../../src/edge/services.ts";
@@ -254,7 +255,13 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
 
 /** A server of its own with made-up operations. `Bearer good` is let in, `Bearer weak` only where any credential does. */
 export async function startMadeUp(
-  options: { tls?: { cert: string; key: string }; grpcIdleMs?: number; idleSeconds?: number } = {},
+  options: {
+    tls?: { cert: string; key: string };
+    grpcIdleMs?: number;
+    idleSeconds?: number;
+    /** Of the gRPC port. */
+    connections?: Connections;
+  } = {},
 ): Promise<MadeUp> {
   const logged: string[] = [];
   const line = (event: string, fields?: Record<string, unknown>) =>
@@ -284,7 +291,7 @@ export async function startMadeUp(
   const offered = { edge, registry: madeUpOperations(made), services, bodyBytesMax };
   const place = { hostname: "127.0.0.1", port: 0, tls: options.tls };
   const idle = options.grpcIdleMs === undefined ? {} : { idleMs: options.grpcIdleMs };
-  const grpc = await listenGrpc({ ...offered, ...place, ...idle });
+  const grpc = await listenGrpc({ ...offered, ...place, ...idle, connections: options.connections });
   const listening = await listenEdge({
     ...offered,
     ...place,

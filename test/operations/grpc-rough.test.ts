@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import type { Connections } from "../../src/edge/connections.ts";
 import { PubSubService } from "../../src/gen/svc/v1/pubsub_pb.ts";
 import { GetRunRequestSchema, SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
 import { until } from "../support/until.ts";
@@ -227,4 +228,55 @@ test("connections without a request are closed after a while; open streams are n
   expect(value?.sequence).toBe(2n);
   await open.return?.();
   await short.stop();
+});
+
+/** A stream whose client goes on for ever after its head. */
+function openStream(on: ClientHttp2Session, authorization?: string) {
+  const { authorization: _, ...sent } = head;
+  const known = authorization === undefined ? {} : { authorization };
+  const stream = on.request({ ...sent, ...known }, { endStream: false });
+  const heard = { stream, status: "", isClosed: false };
+  stream.on("error", () => {});
+  stream.on("trailers", (trailers) => {
+    heard.status = String(trailers["grpc-status"]);
+  });
+  stream.on("close", () => {
+    heard.isClosed = true;
+  });
+  stream.resume();
+  return heard;
+}
+
+test("only callers who are known use their connections, and an answer ends the stream", async () => {
+  let [used, uses] = [0, 0];
+  const connections = {
+    listensAt() {},
+    useFrom() {
+      uses++;
+      used++;
+      return () => void used--;
+    },
+  } as unknown as Connections;
+  const counted = await startMadeUp({ connections });
+  const client = connectHttp2(counted.grpc.url);
+  client.on("error", () => {});
+  for (const [authorization, status] of [
+    [undefined, "16"],
+    ["Bearer bad", "16"],
+    ["Bearer weak", "7"],
+  ] as const) {
+    const refused = openStream(client, authorization);
+    await until(() => refused.isClosed, { about: "the end of a refused stream" });
+    expect(refused.status).toBe(status);
+  }
+  expect(uses).toBe(0);
+  const known = openStream(client, "Bearer good");
+  await until(() => used === 1, { about: "a known caller" });
+  expect(known.isClosed).toBe(false);
+  known.stream.write(frame(request));
+  known.stream.end();
+  await until(() => known.isClosed && used === 0, { about: "the end of the known caller's stream" });
+  expect([known.status, uses]).toEqual(["0", 1]);
+  client.destroy();
+  await counted.stop();
 });
