@@ -13,11 +13,12 @@ function say(lines: readonly string[]): void {
 
 /**
  * `bun PATH/src/main.ts`, typed by hand, has Bun read the `.env` of the folder that one stands in, which may be a stranger's. On
- * Linux the variables that this process was given are known; the others go.
+ * Linux the variables that this process was given are known; the others go. A file that `--env-file` names was asked for.
  */
 function forgetEnvFile(): void {
   const file = "/proc/self/environ";
-  if (process.execArgv.includes("--no-env-file") || !existsSync(file)) return;
+  const isSaid = process.execArgv.some((one) => /^--(no-)?env-file/.test(one));
+  if (isSaid || !existsSync(file)) return;
   const given = new Set(
     readFileSync(file, "utf8")
       .split("\0")

@@ -14,11 +14,13 @@ const unsureAgainMs = 250;
 
 /** The time of a server over a file goes by the monotonic clock, and follows the wall clock this much faster or slower. */
 const followedShare = 0.5;
+/** A wall clock that was set forward by more, such as from 1970, is followed at once: no time runs backwards by that. */
+const leapMsMin = 5 * 60_000;
 /** Within this the two are the same. */
 const followedMsMin = 50;
 const toldMsMin = 1_000;
 
-/** One time for all nodes: the database's. A database file has this machine's time, which never jumps. */
+/** One time for all nodes: the database's. A database file has this machine's time, which never jumps back. */
 export function timeBase(
   store: Pick<Store, "engine" | "now">,
   clock: SystemClock,
@@ -49,7 +51,8 @@ export function timeBase(
     const most = Math.min(unsureAgainMs, at - (followedAt ?? at)) * followedShare;
     followedAt = at;
     const wanted = behindMs();
-    const step = Math.abs(wanted) < followedMsMin ? 0 : Math.max(-most, Math.min(most, wanted));
+    const slewed = Math.abs(wanted) < followedMsMin ? 0 : Math.max(-most, Math.min(most, wanted));
+    const step = wanted > leapMsMin ? wanted : slewed;
     clock.setOffset(clock.offset() + step);
   };
   const sample = async () => {

@@ -108,4 +108,13 @@ test("a folder that the command stands in changes neither server nor code", asyn
   });
   await typed.exited;
   expect(heard).toEqual([to("own", "k-prod"), to("own", "k-prod")]);
+  // A file that was asked for is obeyed, in place of the folder's.
+  writeFileSync(join(folder, "asked.env"), `SVC_SERVER_URL=${url.own}\nSVC_API_KEY=k-asked\n`);
+  for (const flag of [["--env-file=asked.env"], ["--env-file", "asked.env"]]) {
+    heard.length = 0;
+    const main = resolve(import.meta.dir, "../../src/main.ts");
+    const asked = Bun.spawn([process.execPath, ...flag, main, "runs"], { cwd: folder, env });
+    await asked.exited;
+    expect(heard).toEqual([to("own", "k-asked")]);
+  }
 });

@@ -62,6 +62,28 @@ test.each([60_000, -60_000])(
   },
 );
 
+test.each([
+  ["a day", 24 * hour],
+  ["56 years", 56 * 365 * 24 * hour],
+])("a wall clock that is set forward by %s is followed at once", async (_, setMs) => {
+  const world = { elapsed: 0, setMs: 0 };
+  const clock = { ...systemClock(), elapsed: () => world.elapsed, local: () => world.elapsed };
+  const base = timeBase(
+    { engine: "libsql", now: () => Promise.reject(new Error("nobody asks")) },
+    { ...clock, wall: () => world.elapsed + world.setMs },
+  );
+  await base.sampleOnce();
+  world.setMs = setMs;
+  world.elapsed += 5_000;
+  expect(await base.sampleOnce()).toBeUndefined();
+  expect(clock.offset()).toBe(setMs);
+  // Back again: slowly.
+  world.setMs = 0;
+  world.elapsed += 250;
+  expect(await base.sampleOnce()).toEqual({ againInMs: 250 });
+  expect(clock.offset()).toBe(setMs - 125);
+});
+
 /** A database `aheadMs` ahead of this machine that takes `tripMs` to answer; time passes in nothing else. */
 function slowly() {
   const world = { elapsed: 1_000, aheadMs: 0, tripMs: 2 };
