@@ -4,7 +4,7 @@ import { engines, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 test.each(engines)(
-  "events that expired while an endpoint was stopped are a dead letter, which tells their positions, on %s",
+  "events that expired while an endpoint was stopped are one dead letter, also beside events that are kept, on %s",
   async (engine) => {
     const got: unknown[] = [];
     const receiver = Bun.serve({
@@ -22,22 +22,45 @@ test.each(engines)(
         return answer.body;
       };
       const emit = (n: number) => server.rpc("SvcService", "Emit", { event: "late.made", data: n });
-      const { id } = await ok("CreateWebhookEndpoint", {
-        url: String(receiver.url),
-        pattern: "events:late.*",
+      /** Retention leaves the events of entities. */
+      const keep = (n: number) =>
+        server.rpc("EntityStreamService", "AppendEvent", {
+          ...{ entityId: `e${n}`, entityType: "t", eventName: "late.made", data: n },
+        });
+      const url = String(receiver.url);
+      const { id } = await ok("CreateWebhookEndpoint", { name: "all", url, pattern: "events:late.*" });
+      const ofEntities = await ok("CreateWebhookEndpoint", {
+        name: "entities",
+        url,
+        pattern: "entity:t.>",
       });
       await ok("PauseWebhookEndpoint", { id });
+      await ok("PauseWebhookEndpoint", { id: ofEntities.id });
       for (const n of [1, 2]) await emit(n);
-      await server.running.domain.store.write((session) => session.run(sql`DELETE FROM events`));
-      await emit(3);
+      await keep(3);
+      await keep(4);
+      for (const n of [5, 6, 7]) await emit(n);
+      await keep(8);
+      await emit(9);
+      const { store } = server.running.domain;
+      await store.write((session) => session.run(sql`DELETE FROM events WHERE entity_id IS NULL`));
+      await emit(10);
+      const left = (
+        await store.all<{ position: number }>(sql`SELECT position FROM events ORDER BY position`)
+      ).map(({ position }) => Number(position));
       await ok("ResumeWebhookEndpoint", { id });
-      await until(() => got.length > 0, { about: "a delivery" });
-      expect(got).toEqual([3]);
+      await until(() => got.length > 3, { about: "the deliveries" });
+      expect(got).toEqual([3, 4, 8, 10]);
       const { deadLetters } = await ok("ListWebhookDeadLetters", { endpointId: id });
-      const lastError = expect.stringMatching(
-        /^events \d+ to \d+ of the log expired while the endpoint was stopped$/,
-      );
+      const [first, last] = [left[0]! - 2, left.at(-1)! - 1];
+      const lastError = `6 events from ${first} to ${last} of the log expired while the endpoint was stopped`;
       expect(deadLetters).toMatchObject([{ eventName: "expired", lastError }]);
+      await ok("ResumeWebhookEndpoint", { id: ofEntities.id });
+      await until(() => got.length > 6, { about: "the deliveries to those who read entities" });
+      expect(got.slice(4)).toEqual([3, 4, 8]);
+      expect((await ok("ListWebhookDeadLetters", { endpointId: ofEntities.id })).deadLetters ?? []).toEqual(
+        [],
+      );
       await ok("DiscardWebhookDeadLetter", { endpointId: id, eventId: deadLetters[0].eventId });
       expect((await ok("ListWebhookDeadLetters", { endpointId: id })).totalCount ?? 0).toBe(0);
     } finally {

@@ -46,6 +46,22 @@ class LostEndpoint extends Error {}
 
 const breakerLookMs = 1_000;
 
+/** What a turn found to be gone from the log. */
+interface Expired {
+  first: number;
+  last: number;
+  count: number;
+  isSaved: boolean;
+}
+
+/** Positions have no gaps: what is not there after `after` and before the last one has expired. */
+function gapsIn(positions: readonly number[], after: number): { from: number; to: number }[] {
+  return positions.flatMap((position, place) => {
+    const from = (positions[place - 1] ?? after) + 1;
+    return from < position ? [{ from, to: position - 1 }] : [];
+  });
+}
+
 /**
  * One turn of the node that holds an endpoint: its events in the order of the log, each only when the one before was
  * taken or became a dead letter. How far it came is saved under its fence.
@@ -60,6 +76,7 @@ export class SenderTurn {
   #unsaved = 0;
   #savedAt: number;
   #leaseUntil: number;
+  #expired: Expired | undefined;
 
   private constructor(
     deps: TurnDeps,
@@ -105,11 +122,9 @@ export class SenderTurn {
 
   /** Throws `LostEndpoint` when somebody else has the endpoint, or its definition is no longer the one of this turn. */
   async #save(): Promise<void> {
-    const { store, clock } = this.#deps;
+    const { clock } = this.#deps;
     const leaseUntil = clock.now() + leaseMsOf(this.#deps);
-    const saved = await store.write((session) =>
-      rows.saveProgress(session, this.#row, this.#progress, { leaseUntil }),
-    );
+    const saved = await this.#write({ leaseUntil });
     this.#unsaved = 0;
     this.#savedAt = clock.elapsed();
     this.#leaseUntil = leaseUntil;
@@ -122,11 +137,30 @@ export class SenderTurn {
   /** The end of its turn is kept: of those with something to send, who waited longest is next. */
   async #giveBack() {
     const since = this.#deps.clock.now() - 1;
-    const left = await this.#deps.store.write((session) =>
-      rows.saveProgress(session, this.#row, this.#progress, { since }),
-    );
+    const left = await this.#write({ since });
     this.#tell();
     return left;
+  }
+
+  /** How far it came and the dead letters are one transaction: an event is never in neither place. */
+  async #write(
+    how: Parameters<typeof rows.saveProgress>[3],
+    dead?: Pick<letters.LetterRow, "event_id" | "event_name" | "position" | "attempts" | "last_error">,
+  ) {
+    const { store, clock, meters } = this.#deps;
+    const lost = this.#expired?.isSaved === false ? [letterOf(this.#expired)] : [];
+    const fallen = [...lost, ...(dead ? [dead] : [])];
+    const { environment_id, id: endpoint_id } = this.#row;
+    const saved = await store.write(async (session) => {
+      const held = await rows.saveProgress(session, this.#row, this.#progress, how);
+      const rest = { environment_id, endpoint_id, dead_at: clock.now(), due_at: null };
+      if (held) for (const one of fallen) await letters.insertLetter(session, { ...one, ...rest });
+      return held;
+    });
+    if (!saved) return saved;
+    if (this.#expired) this.#expired.isSaved = true;
+    meters.calls("dead_lettered").add(fallen.length);
+    return saved;
   }
 
   #tell(): void {
@@ -142,6 +176,7 @@ export class SenderTurn {
 
   async #saveIfDue(): Promise<void> {
     const isDue =
+      this.#expired?.isSaved === false ||
       this.#unsaved >= savedEveryDeliveries ||
       this.#deps.clock.elapsed() - this.#savedAt >= savedEveryMs ||
       !this.#holds();
@@ -177,24 +212,32 @@ export class SenderTurn {
     while (!this.#isOver) {
       const found = await rows.namesAfter(store, environment_id, this.#progress.position, namesReadMax);
       if (found.length === 0) return;
-      const from = this.#progress.position + 1;
-      const to = found[0]!.position - 1;
-      // Positions have no gaps: these expired while the endpoint was stopped.
-      if (to >= from) {
-        const error = `events ${from} to ${to} of the log expired while the endpoint was stopped`;
-        await this.#bury({ id: `expired:${from}-${to}`, name: "expired", position: to }, error);
-      }
+      // Retention leaves events of entities, so that they have gaps between them, which are nothing to who reads only these.
+      const positions = wanted.pattern.namespace === "events" ? found.map(({ position }) => position) : [];
+      const gaps = gapsIn(positions, this.#progress.position);
       const own = found.filter((event) => isNamed(wanted, event)).map(({ position }) => position);
       for (let from = 0; from < own.length; from += eventsReadMax) {
         const events = await past.at(environment_id, own.slice(from, from + eventsReadMax));
         for (const event of events) {
           if (this.#isOver) return;
+          this.#passGaps(gaps, event.position);
           if (this.#deps.send.passes(wanted, event) && !(await this.#deliver(event))) return;
           this.#pass(event.position);
         }
       }
+      this.#passGaps(gaps, found.at(-1)!.position);
       this.#pass(found.at(-1)!.position);
       await this.#saveIfDue();
+    }
+  }
+
+  /** Those before the position, of which the whole turn makes one dead letter. */
+  #passGaps(gaps: { from: number; to: number }[], before: number): void {
+    for (let gap = gaps[0]; gap && gap.to < before; gap = gaps[0]) {
+      gaps.shift();
+      const { first, count } = this.#expired ?? { first: gap.from, count: 0 };
+      this.#expired = { first, last: gap.to, count: count + gap.to - gap.from + 1, isSaved: false };
+      this.#pass(gap.to);
     }
   }
 
@@ -262,28 +305,23 @@ export class SenderTurn {
     await store.write((session) => rows.disableEndpoint(session, this.#row, { reason, at: clock.now() }));
   }
 
-  /** The dead letter and the move behind it are one transaction: an event is never in neither place. */
-  async #bury(event: Pick<LoggedEvent, "id" | "name" | "position">, error: string): Promise<void> {
-    const { store, clock, meters } = this.#deps;
+  async #bury({ id, name, position }: LoggedEvent, error: string): Promise<void> {
     const { attempts } = this.#progress;
-    const now = clock.now();
-    const leaseUntil = now + leaseMsOf(this.#deps);
-    this.#pass(event.position);
-    const saved = await store.write(async (session) => {
-      const held = await rows.saveProgress(session, this.#row, this.#progress, { leaseUntil });
-      if (held)
-        await letters.insertLetter(session, {
-          ...{ environment_id: this.#row.environment_id, endpoint_id: this.#row.id, event_id: event.id },
-          ...{ event_name: event.name, position: event.position, attempts },
-          ...{ last_error: error, dead_at: now, due_at: null },
-        });
-      return held;
-    });
-    if (!saved) throw new LostEndpoint();
+    const leaseUntil = this.#deps.clock.now() + leaseMsOf(this.#deps);
+    this.#pass(position);
+    const dead = { event_id: id, event_name: name, position, attempts, last_error: error };
+    if (!(await this.#write({ leaseUntil }, dead))) throw new LostEndpoint();
     this.#leaseUntil = leaseUntil;
-    meters.calls("dead_lettered").add();
   }
 }
+
+const letterOf = ({ first, last, count }: Expired) => ({
+  event_id: `expired:${first}`,
+  event_name: "expired",
+  position: first,
+  attempts: 0,
+  last_error: `${count} events from ${first} to ${last} of the log expired while the endpoint was stopped`,
+});
 
 const errorOf = (outcome: CallOutcome): string =>
   (outcome.kind === "failed"
