@@ -36,7 +36,7 @@ export type SqlProjections = ReturnType<typeof openSqlProjections>;
 
 export interface SqlProjectionsDeps extends Basics<"store" | "clock"> {
   databases: EnvironmentDatabases;
-  queries: Pick<Queries, "admitTable" | "isSameTable" | "admitHandler" | "readTable">;
+  queries: Pick<Queries, "admitDefinition" | "isSameTable" | "readTable">;
   onChanged: (change: ProjectionChange) => void;
 }
 
@@ -67,18 +67,22 @@ export const dropTableOf = (
 export function openSqlProjections(deps: SqlProjectionsDeps) {
   const { store, clock, databases, queries, onChanged } = deps;
 
-  async function rowOf(environmentId: string, definition: SqlDefinition): Promise<SqlProjectionRow> {
+  async function rowOf(
+    environmentId: string,
+    definition: SqlDefinition,
+    callerId: string,
+  ): Promise<SqlProjectionRow> {
     const { name, tableSql, eventHandlers, description } = definition;
     const table = tableNameOf(name);
     const handlers = Object.entries(eventHandlers);
     if (handlers.length > handlersMax) throw invalid("event_handlers", `at most ${handlersMax}`);
     if (Buffer.byteLength(description) > descriptionBytesMax || !/^[^\0]*$/.test(description.toWellFormed()))
       throw invalid("description", `must be at most ${descriptionBytesMax} bytes without zero bytes`);
-    const admitted = await Promise.all(
-      handlers.map(([event, text]) => queries.admitHandler({ event, text, table })),
-    );
+    const { columns, handlers: admitted } = await queries.admitDefinition(callerId, {
+      ...{ table, tableSql, handlers },
+    });
     const folded = {
-      columns: await queries.admitTable(tableSql, table),
+      columns,
       handlers: admitted.map(({ text, parameters }) => ({ text, parameters })),
       sources: handlers.map(([event], at) => ({ event, paths: admitted[at]!.paths })),
     };
@@ -110,8 +114,9 @@ export function openSqlProjections(deps: SqlProjectionsDeps) {
     async create(
       environmentId: string,
       definition: SqlDefinition,
+      callerId: string,
     ): Promise<{ name: string; status: ProjectionStatus }> {
-      const row = await rowOf(environmentId, definition);
+      const row = await rowOf(environmentId, definition, callerId);
       const { name } = row;
       const events =
         definition.events.length === 0 ? Object.keys(definition.eventHandlers) : definition.events;

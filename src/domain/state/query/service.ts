@@ -51,6 +51,7 @@ export function boundOf(
 
 /** Texts that are asked again, and those that a gate asked about before they run. */
 const rememberedMax = 100;
+const sharedWork = "SQL texts";
 
 export function openQueries({ clock, engine, databases, onQuery }: QueriesDeps) {
   const remembered = new Map<string, AdmittedQuery | Fault>();
@@ -127,23 +128,27 @@ export function openQueries({ clock, engine, databases, onQuery }: QueriesDeps) 
       return { answer, totalCount: Number(counted.rows[0]?.[0] ?? 0) };
     },
 
-    /** What stands in the parentheses of the one CREATE TABLE of a text. */
-    async admitTable(text: string, table: string): Promise<string> {
+    /**
+     * What stands in the parentheses of the one CREATE TABLE, and its handlers, read in their caller's share of this thread's
+     * time: at once, so that a definition of any length is read after a pause.
+     */
+    async admitDefinition(
+      holder: string,
+      { table, tableSql, handlers }: { table: string; tableSql: string; handlers: [string, string][] },
+    ): Promise<{ columns: string; handlers: AdmittedHandler[] }> {
       await loadParser();
-      return admitTable(engine, text, table);
+      return inShare(holder, sharedWork, () => ({
+        handlers: handlers.map(([event, text]) => admitHandler(engine, { event, text, table })),
+        columns: admitTable(engine, tableSql, table),
+      }));
     },
-    /** Whether two answers of `admitTable`, also of versions before, are of one table. */
+    /** Whether the columns of two definitions, also of versions before, are of one table. */
     isSameTable,
-    async admitHandler(handler: { event: string; text: string; table: string }): Promise<AdmittedHandler> {
-      await loadParser();
-      return admitHandler(engine, handler);
-    },
-
     /** Reads a text once for all that ask about it, in its caller's share of this thread's time. */
     async read(holder: string, text: unknown): Promise<void> {
       await loadParser();
       if (typeof text === "string" && !remembered.has(text))
-        inShare(holder, "SQL texts", () => outcomeOf(text));
+        inShare(holder, sharedWork, () => outcomeOf(text));
     },
 
     /** The tables that a text reads; none where it is not admitted, which `execute` says. */

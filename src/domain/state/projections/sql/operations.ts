@@ -40,7 +40,7 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
       }),
       ({ name, status }: Awaited<ReturnType<SqlProjections["create"]>>) => ({ name, status }),
     ),
-    handle: (definition, call) => projections.create(call.environmentId, definition),
+    handle: (definition, call) => projections.create(call.environmentId, definition, call.caller.id),
   }),
   unary({
     name: "projections.querySql",
