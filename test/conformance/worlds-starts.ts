@@ -82,7 +82,8 @@ export const promisesOfStarts: Promises = {
     );
   },
   async "events that come too often start one run once they are quiet"(inside) {
-    for (let n = 1; n <= 3; n++) await inside.client.emit("start.quiet", { of: "İ", n });
+    // In one request: on a busy machine one after the other would be quiet in between.
+    await inside.client.emitMany([1, 2, 3].map((n) => ({ event: "start.quiet", data: { of: "İ", n } })));
     const [run] = await until(
       async () => {
         const runs = await runsOf(inside, "start-quiet");
