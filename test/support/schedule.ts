@@ -23,15 +23,17 @@ const longSeconds = 20;
 const sharedSeconds = 60;
 const filesMax = 32;
 const unknown = [1, 0.6] as const;
-/** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time. */
+/** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time: one at a time on two cores. */
 const loadMin = 0.36;
-const loadMinOfNodes = 1;
+const loadMinOfNodes = 1.1;
+/** More of it computes than that, but something else shall run beside it. */
+const loadMax = 1.5;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
 const crowding = 1.25;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 
-/** The longest first. */
+/** Those that would not fit beside others come first, the longest first: last they would run one by one. */
 export function batchesOf(shares: readonly Share[], times: Times = recorded as unknown as Times): Batch[] {
   const batches: Batch[] = [];
   for (const own of Map.groupBy(shares, ({ lane, engine }) => `${lane} ${engine}`).values()) {
@@ -50,11 +52,12 @@ export function batchesOf(shares: readonly Share[], times: Times = recorded as u
       batch.seconds += seconds;
       batch.computed += computed;
       const least = lane === "cluster" || lane === "fault" ? loadMinOfNodes : loadMin;
-      batch.load = Math.max(least, (crowding * batch.computed) / batch.seconds);
+      batch.load = Math.min(loadMax, Math.max(least, (crowding * batch.computed) / batch.seconds));
       open = seconds > longSeconds ? undefined : batch;
     }
   }
-  return batches.sort((one, other) => other.seconds - one.seconds);
+  const isHeavy = ({ load }: Batch) => Number(load >= loadMinOfNodes);
+  return batches.sort((one, other) => isHeavy(other) - isHeavy(one) || other.seconds - one.seconds);
 }
 
 /**
