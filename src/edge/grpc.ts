@@ -139,7 +139,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
-      // A client that was answered may go on sending for ever.
+      // Without this a client could keep sending after its answer.
       response.stream?.once("finish", () => response.stream?.close(noError));
       if (edge.loopbackOnly && strangerIn(request))
         response.stream.respond({ ":status": 403 }, { endStream: true });

@@ -6,6 +6,6 @@ export const quotaStoredBytesMax = 2 ** 50;
 export const quotaAgainSeconds = 1;
 /** A start that no caller waits for is tried again after this, where nothing says when there is room. */
 export const quotaAgainMs = 1_000;
-/** Messages, keys and delayed events are checked with what is stored as it was known for so long: they may go beyond by as much. */
+/** A node reads a ledger anew after this time. Until then messages, keys and delayed events may exceed the quota. */
 export const ledgerKeptMs = 1_000;
 export const ledgersKeptMax = 1_000;

@@ -176,7 +176,7 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps) {
 
   return {
     /**
-     * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
+     * Throws `not_found` when no consumer holds the delivery, and `failed_precondition` when another one holds
      * it.
      */
     ack: (said: Ack) => queue.submit({ said }),

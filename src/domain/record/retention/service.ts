@@ -122,7 +122,7 @@ export function openRetention(deps: RetentionDeps) {
       return daysOf(environmentId);
     },
 
-    /** Days that an environment's runs are kept; 0: for ever. */
+    /** The days for which an environment keeps its runs. 0 means without an end. */
     runDaysOf: async (environmentId: string) =>
       (await rows.retentionOf(store, environmentId))?.retention_days ?? inDays(kept.runs),
     /** The tick of `events.expire`, on the node that leads `retention`. */

@@ -19,7 +19,7 @@ export function admitTable(dialect: StoreEngine, text: string, table: string): s
   return new TableWriter(dialect, field, table).write(parseOne(field, text));
 }
 
-/** Columns of texts sort by their bytes; tables of before 0.41 have the order of their database. */
+/** Text columns sort by bytes. In tables from before 0.41 they sort as the database does. */
 const collation = ' COLLATE "C"';
 export const isSameTable = (one: string, other: string): boolean =>
   one.replaceAll(collation, "") === other.replaceAll(collation, "");
