@@ -115,6 +115,12 @@ test("a held poll that ends without an answer is a sign of death, and those of t
   polls("b");
   await clock.advance(5_000);
   expect(asked.slice(1)).toMatchObject([{ workerId: "g" }, { workerId: "c" }, { workerId: "d" }]);
+  // The server hears of the broken one after the process has polled again.
+  const [broken, next] = [polls("n"), polls("n")];
+  await broken!(false);
+  await clock.advance(5_000);
+  expect(asked).toHaveLength(4);
+  await next!(true);
   absences.drain();
   await polls("x")(false);
   await clock.advance(5_000);

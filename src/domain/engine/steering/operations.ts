@@ -9,7 +9,7 @@ import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { Run, Step } from "../runs/run.ts";
 import { toRunMessage, toStepMessage } from "../runs/wire.ts";
 import { readJsonText } from "./rules.ts";
-import type { PausedState, Steering, StepPreview } from "./service.ts";
+import type { PausedState, Steering } from "./service.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 2_048 });
 const reason = Type.Optional(Type.String({ maxLength: 100_000 }));
@@ -136,7 +136,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     rpc: rpc(
       SvcService.method.previewResume,
       (m) => ({ runId: m.runId, ...(m.fromStep !== "" && { fromStep: m.fromStep }) }),
-      (steps: StepPreview[]) => ({ steps }),
+      (steps: Awaited<ReturnType<Steering["previewResume"]>>) => ({ steps }),
     ),
     handle: ({ runId, fromStep }, call) =>
       steering.previewResume(call.environmentId, { runId, fromStep: fromStep || undefined }),

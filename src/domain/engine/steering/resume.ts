@@ -89,7 +89,7 @@ export async function previewResume(
   { store, clock }: Pick<ResumeDeps, "store" | "clock">,
   environmentId: string,
   { runId, fromStep }: { runId: string; fromStep: string | undefined },
-): Promise<rules.StepPreview[]> {
+) {
   const run = await requireRun(store, environmentId, runId);
   const execution = await rows.executionOf(store, environmentId, runId);
   rules.requireResumable(run, execution, { fromStep, skipSleep: undefined });
@@ -134,7 +134,12 @@ async function begin(
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
   rules.requireResumable(run, execution, { fromStep, skipSleep });
-  const steps = await stepsAtResume(session, run, { fromStep, isOver: execution === undefined });
+  const isOver = execution === undefined;
+  // Steps may be large, and of a run that goes on where it was held all stay.
+  const steps =
+    isOver || fromStep !== undefined
+      ? await stepsAtResume(session, run, { fromStep, isOver })
+      : rules.stepsAtResume([], { wasUndone: false, places: new Map() });
   const discarded = [...steps.again, ...steps.forgotten].sort((one, other) => one.sequence - other.sequence);
   const plan = {
     ...rules.planOfResume(execution, steps, skipSleep === true),

@@ -43,17 +43,6 @@ function readText(field: string, text: string): unknown {
   }
 }
 
-/** What a resume would do with one step. */
-export interface StepPreview {
-  id: string;
-  name: string;
-  status: string;
-  runsAgain: boolean;
-  patchLost: boolean;
-  notUndone: boolean;
-  builtOnAgain: boolean;
-}
-
 /** What a resume does with the stored steps of a run. */
 export interface StepsAtResume {
   /** Those of the handler, in its order. */

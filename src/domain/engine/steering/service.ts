@@ -9,7 +9,7 @@ import * as rows from "./rows.ts";
 import { notHeld } from "./rules.ts";
 import { injectOutput, patchOutput, type StepOutputsDeps } from "./step-outputs.ts";
 
-export type { DiscardedStep, StepPreview } from "./rules.ts";
+export type { DiscardedStep } from "./rules.ts";
 
 export interface PausedState {
   steps: Step[];

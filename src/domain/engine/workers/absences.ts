@@ -7,9 +7,9 @@ import type { LeaseTerms } from "./lease-terms.ts";
 import { lostJobsMax, onTheWayMs } from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 
-/** Of a lease: so long may a worker whose held poll ended without an answer be silent. */
+/** A worker whose held poll ended without an answer may be silent for this share of its lease. */
 const pollEndShare = 0.15;
-/** Polls of so many workers that end within so long are no sign of death. */
+/** When polls of three workers end within a second, the network broke, and no worker counts as dead. */
 const crowdMin = 3;
 const crowdMs = 1_000;
 /** Around a goodbye the end of a poll is explained by it. */
@@ -37,6 +37,8 @@ const processOf = (worker: WorkerName, { holder = "" }: LeaseTerms) => `${nameOf
 export class Absences {
   readonly #deps: AbsencesDeps;
   readonly #cancels = new Set<() => void>();
+  /** How many polls of a process are held now. */
+  readonly #held = new Map<string, number>();
   /** Polls that ended without an answer not long ago, the oldest first. */
   #ended: { name: string; at: number }[] = [];
   /** When a worker said goodbye, or came anew, by name. */
@@ -92,10 +94,16 @@ export class Absences {
     const worker = { environmentId, workerId };
     this.#doubts.get(processOf(worker, terms))?.();
     if (holdMs === 0 || !pollEnd) return poll;
+    const own = processOf(worker, terms);
+    this.#held.set(own, (this.#held.get(own) ?? 0) + 1);
     try {
       return await poll;
     } finally {
-      if (signal.aborted) this.#pollEnded(worker, terms);
+      const others = this.#held.get(own)! - 1;
+      if (others > 0) this.#held.set(own, others);
+      else this.#held.delete(own);
+      // A server may hear of a broken connection after the process has polled again.
+      if (signal.aborted && others === 0) this.#pollEnded(worker, terms);
     }
   }
 
