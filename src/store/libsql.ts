@@ -84,7 +84,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     if (closed) throw new StoreError("unavailable", "the store is closed");
   };
 
-  const turns = new ReadTurns();
+  const turns = new ReadTurns(clock);
   const read = async <T>(query: Sql, execute: (statement: Statement, values: Bound[]) => T): Promise<T> => {
     requireOpen();
     try {
