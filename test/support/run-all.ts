@@ -41,7 +41,7 @@ interface Needed {
 const programs: readonly Needed[] = [
   { find: findInitdb, debianPackage: "postgresql-15" },
   { find: findNats, debianPackage: "nats-server" },
-  { find: findChrome, debianPackage: "chromium" },
+  { find: findChrome, debianPackage: "chromium-headless-shell" },
   // Those Debian's base and PostgreSQL bring along on most machines.
   ...[
     ["openssl", "openssl"],
