@@ -73,21 +73,20 @@ export const promisesOfLive: Promises = {
     await client.groups.create("live-group", {
       ...{ pattern: "events:live.grouped", ackMode: "manual", redeliverDelayMs: 1_500 },
     });
-    const done: number[] = [];
-    let fails = true;
-    const handler = ({ data }: { data: { n: number } }) => {
-      if (data.n === 2 && fails) {
-        fails = false;
-        throw new Error("not yet");
-      }
-      done.push(data.n);
+    const first: number[] = [];
+    const done = new Set<number>();
+    const handler = ({ data, attempt }: { data: { n: number }; attempt: number }) => {
+      if (attempt === 1) first.push(data.n);
+      if (attempt === 1 && data.n === 2) throw new Error("not yet");
+      done.add(data.n);
     };
     const members = [1, 2].map(() => client.groups.join<{ n: number }>("live-group", {}, handler));
     await Promise.all(members.map(({ ready }) => ready));
     await client.emitMany([1, 2, 3, 4, 5].map((n) => ({ event: "live.grouped", data: { n } })));
-    await until(() => done.length >= 5, { about: "five deliveries" });
+    // What a member takes and answers late comes again, as another attempt.
+    await until(() => done.size === 5, { about: "five deliveries" });
     await Promise.all(members.map((member) => member.leave()));
-    expect(done.toSorted()).toEqual([1, 2, 3, 4, 5]);
+    expect(first.toSorted()).toEqual([1, 2, 3, 4, 5]);
   },
   async "the end of a run is told to who watches it"({ client }) {
     const ends: string[] = [];

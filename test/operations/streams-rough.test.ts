@@ -3,6 +3,7 @@ import { streamsCheck } from "../../src/domain/log/streams/invariants.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 describe.each(engines)("appends that meet trouble on %s", (engine) => {
   let server: TestServer;
@@ -257,6 +258,7 @@ describe.each(engines)("appends that meet trouble on %s", (engine) => {
         after++;
       }
     });
+    await until(() => statuses.size > 0, { about: "the first append" });
     await server.api(`/api/v1/environments/${environment.id}`, { method: "DELETE" });
     isGone = true;
     await Promise.all(callers);
