@@ -116,7 +116,7 @@ export function requireFamiliar(
   const lacks = needed.find(({ version }) => !landed.some((row) => row.version === version));
   if (!last || !lacks) return;
   throw refused(
-    last.version > lacks.version
+    landed.some(({ version }) => version === oldest)
       ? `the database's record of migrations lacks ${label(lacks)} and has ${label(last)}: restore a backup`
       : `the database is at ${label(last)}, and this program goes on with databases of 0.40.0 and later: start 0.40.0 on it once, ` +
           "by `git checkout cd3b9f12 && bun install` and `bun run start`, then this program",

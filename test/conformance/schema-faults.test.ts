@@ -59,6 +59,10 @@ const records: Record<string, [change: string, says: string]> = {
     "the database is at 0040_flow_control, and this program goes on with databases of 0.40.0 and later: start 0.40.0 on it " +
       "once, by `git checkout cd3b9f12 && bun install` and `bun run start`, then this program",
   ],
+  "of 0.36.0, whose migrations had not landed in their order": [
+    "DELETE FROM migrations WHERE version = 46 OR version > 54",
+    "the database is at 0054_delivery lists, and this program goes on with databases of 0.40.0 and later",
+  ],
   "of the version before": [
     "DELETE FROM migrations WHERE version = 65",
     "the database is at 0064_sessions listed, and",
