@@ -1,5 +1,5 @@
-import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
+import { dns } from "bun";
 import type { AddressGuard } from "./addresses.ts";
 import type { Clock } from "./clock.ts";
 import { Fault, invalid } from "./fault.ts";
@@ -39,7 +39,12 @@ export interface OutwardCallerDeps {
   resolve?: (host: string) => Promise<readonly string[]>;
 }
 
-const resolveAll = async (host: string) => (await lookup(host, { all: true })).map(({ address }) => address);
+/**
+ * By c-ares: the system's own resolver waits on one of the few threads that read files and hash passwords, and a name server that
+ * never answers would keep those of the whole server.
+ */
+const resolveAll = async (host: string) =>
+  (await dns.lookup(host, { backend: "c-ares" })).map(({ address }) => address);
 
 const aborted = (signal: AbortSignal) =>
   new Promise<never>((_, reject) =>
@@ -88,7 +93,12 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
         proxy: false,
         signal: over.signal,
         body,
-        headers: { ...headers, Host: target.host, "Content-Type": "application/json" },
+        // The runtime decompresses whole, whatever is read of it: 400 bytes become gigabytes.
+        decompress: false,
+        headers: {
+          ...headers,
+          ...{ Host: target.host, "Content-Type": "application/json", "Accept-Encoding": "identity" },
+        },
         // A kept connection whose certificate was verified for one name must not serve another name.
         ...(isTls && { keepalive: false, tls: { serverName: target.hostname } }),
       } as RequestInit);
@@ -113,6 +123,8 @@ export async function readJson(
   bytesMax: number,
   mend?: (answer: unknown) => void,
 ): Promise<unknown> {
+  const encoding = response.headers.get("content-encoding") ?? "identity";
+  if (encoding !== "identity") throw new TransportFailure(`the answer is compressed (${encoding})`);
   const pieces: Uint8Array[] = [];
   let size = 0;
   for await (const piece of response.body ?? []) {

@@ -1,9 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { getServers, setServers } from "node:dns";
+import { once } from "node:events";
+import { zstdCompressSync } from "node:zlib";
 import { openEndpointCaller, signatureOf } from "../../src/domain/engine/push/endpoint-call.ts";
 import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { TransportFailure } from "../../src/kit/outward-call.ts";
+import { until } from "../support/until.ts";
 
 describe("addresses that may be called", () => {
   const guard = addressGuard([]);
@@ -66,16 +71,21 @@ test("one header satisfies both kinds of verifier", () => {
 describe("calls", () => {
   const clock = systemClock();
   let server: ReturnType<typeof Bun.serve>;
-  const asked: { host: string | null; path: string }[] = [];
+  const asked: { host: string | null; path: string; encoding: string | null }[] = [];
   beforeAll(() => {
     server = Bun.serve({
       port: 0,
       hostname: "127.0.0.1",
       async fetch(request) {
         const { pathname } = new URL(request.url);
-        asked.push({ host: request.headers.get("host"), path: pathname });
+        const encoding = request.headers.get("accept-encoding");
+        asked.push({ host: request.headers.get("host"), path: pathname, encoding });
         if (pathname === "/away") return Response.redirect("http://127.0.0.1:1/", 302);
         if (pathname === "/huge") return new Response("x".repeat(5_000));
+        if (pathname === "/bomb")
+          return new Response(zstdCompressSync(Buffer.alloc(64 << 20)), {
+            headers: { "Content-Encoding": "zstd" },
+          });
         if (pathname === "/text") return new Response("not json");
         if (pathname === "/slow") await clock.sleep(60_000, request.signal);
         return Response.json({ ok: true });
@@ -114,7 +124,7 @@ describe("calls", () => {
     const names = ["127.0.0.1", "10.0.0.1"];
     const resolve = async () => [names.shift()!];
     expect(await call("/x", { host: "svc-endpoint.test", resolve })).toEqual({ ok: true });
-    expect(asked.at(-1)).toEqual({ host: `svc-endpoint.test:${server.port}`, path: "/x" });
+    expect(asked.at(-1)).toMatchObject({ host: `svc-endpoint.test:${server.port}`, path: "/x" });
     // The name leads elsewhere now: it is checked again, and refused.
     expect(await failure(call("/x", { host: "svc-endpoint.test", resolve }))).toContain("must not be called");
   });
@@ -144,6 +154,33 @@ describe("calls", () => {
     });
     expect(await failure(unknown)).toBe("the host's name cannot be resolved");
   }, 90_000);
+
+  test("unpack nothing, and ask for nothing that is packed", async () => {
+    expect(await failure(call("/bomb"))).toBe("the answer is compressed (zstd)");
+    expect(asked.at(-1)!.encoding).toBe("identity");
+  });
+
+  test("ask name servers without a thread each, which files and passwords would wait for", async () => {
+    const silent = createSocket("udp4");
+    const questions: string[] = [];
+    silent.on("message", (message) => questions.push(message.toString("latin1")));
+    silent.bind(0, "127.0.0.1");
+    await once(silent, "listening");
+    const before = getServers();
+    setServers([`127.0.0.1:${silent.address().port}`]);
+    try {
+      const hosts = Array.from({ length: 40 }, (_, n) => `silent${n}x.test`);
+      const calls = hosts.map((host) => failure(call("/x", { host, timeoutMs: 2_000 })));
+      await until(
+        () => hosts.every((host) => questions.some((one) => one.includes(host.split(".")[0]!))) || undefined,
+        { about: "all names are asked for" },
+      );
+      expect(new Set(await Promise.all(calls))).toEqual(new Set(["no answer within 2000 ms"]));
+    } finally {
+      setServers(before);
+      silent.close();
+    }
+  });
 
   test("do not wait longer for a name server than for an answer", async () => {
     const resolve = () => new Promise<string[]>(() => {});
