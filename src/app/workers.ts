@@ -14,6 +14,8 @@ import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
 import { mendErrors } from "../domain/engine/workers/texts.ts";
+import { sendersMax } from "../domain/integrations/deliveries/limits.ts";
+import { toolCallsOfAllMax } from "../domain/integrations/tools/limits.ts";
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
@@ -83,6 +85,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     giveBack: back.giveBack,
     onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
     report: (job, report) => workers.reportOf(job, report),
+    callsMax: config.outwardCallsMax - sendersMax - toolCallsOfAllMax,
     // The lease must not end while somebody still waits for the answer.
     timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),
   });

@@ -3,32 +3,45 @@ import { tryAgain } from "./fault.ts";
 /** Limits how many things one holder has open at this node. */
 export type HolderLimit = ReturnType<typeof openHolderLimit>;
 
-/** `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. */
+/**
+ * `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. Of `all`, a holder never has more than
+ * three times what is left to others.
+ */
 export function openHolderLimit({
   most,
   what,
   whose = "key or user",
+  all = Number.POSITIVE_INFINITY,
 }: {
   most: number;
   what: string;
   whose?: string;
+  all?: number;
 }) {
   const counts = new Map<string, number>();
+  let left = all;
+  const free = (holder: string): number => {
+    const own = counts.get(holder) ?? 0;
+    return Math.min(most - own, Math.ceil((3 * left - own) / 4));
+  };
   return {
+    /** What the holder may take now; may be below zero. */
+    free,
     /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
     acquire(holder: string): () => void {
-      const count = counts.get(holder) ?? 0;
-      if (count >= most)
+      if (free(holder) <= 0)
         throw tryAgain("resource_exhausted", `too many ${what}: at most ${most} for one ${whose} on a node`, {
           code: "LIMIT_EXCEEDED",
         });
-      counts.set(holder, count + 1);
+      left--;
+      counts.set(holder, (counts.get(holder) ?? 0) + 1);
       let held = true;
       return () => {
         if (!held) return;
         held = false;
-        const left = counts.get(holder)! - 1;
-        if (left > 0) counts.set(holder, left);
+        left++;
+        const own = counts.get(holder)! - 1;
+        if (own > 0) counts.set(holder, own);
         else counts.delete(holder);
       };
     },

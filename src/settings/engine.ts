@@ -18,6 +18,12 @@ export const engineSettings = {
     about:
       "Private networks in which push and webhook endpoints may be called, or true for all; without it only public addresses are. --dev allows loopback.",
   }),
+  outwardCallsMax: setting({
+    env: "BUN_CONFIG_MAX_HTTP_REQUESTS",
+    parse: integer(256, 65_535, "calls"),
+    fallback: 256,
+    about: "Calls outward that the runtime makes at a time; all but 132 of them may be to push endpoints.",
+  }),
   leaseMs: setting({
     env: "SVC_LEASE_MS",
     parse: integer(1_000, hour, "milliseconds"),

@@ -56,6 +56,18 @@ describe("what readers leave unread", () => {
   });
 });
 
+test("nobody has all places: the second holder has its share, and the third", () => {
+  const holdings = openHolderLimit({ most: 68, what: "calls", all: 68 });
+  const taken = ["env_a", "env_b", "env_c"].map((holder) => {
+    for (let count = 0; ; count++) {
+      if (holdings.free(holder) <= 0) return count;
+      holdings.acquire(holder);
+    }
+  });
+  expect(taken).toEqual([51, 13, 3]);
+  expect(() => holdings.acquire("env_a")).toThrow("too many calls");
+});
+
 test("streams of one key are so many, and one that ends makes room", async () => {
   const never = new Promise<never>(() => {});
   const pubsub = {

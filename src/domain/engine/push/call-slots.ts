@@ -1,34 +1,47 @@
-/** Calls of one node to endpoints at once. */
-const pushCallsMax = 200;
+import { openHolderLimit } from "../../../kit/holder-limit.ts";
 
-/** Bounds the calls that this node has under way to all endpoints together. */
+interface Waiter {
+  mayGo: () => boolean;
+  wake: () => void;
+}
+
+/** Bounds the calls that this node has under way to all endpoints together, with a share for each environment. */
 export class CallSlots {
-  #inUse = 0;
-  readonly #waiting = new Set<() => void>();
+  readonly #places;
+  /** In the order in which they came. */
+  readonly #waiting = new Set<Waiter>();
 
-  get free(): number {
-    return pushCallsMax - this.#inUse;
+  constructor(most: number) {
+    this.#places = openHolderLimit({ most, all: most, what: "calls", whose: "environment" });
   }
 
-  use(): void {
-    this.#inUse++;
+  /** What the environment may begin now. */
+  free(environmentId: string): number {
+    return this.#places.free(environmentId);
   }
 
-  release(): void {
-    this.#inUse--;
-    this.wakeAll();
+  /** Takes a place; what is returned gives it back. */
+  use(environmentId: string): () => void {
+    const release = this.#places.acquire(environmentId);
+    return () => {
+      release();
+      this.next();
+    };
   }
 
-  /**
-   * Resolves when a slot was released, or a function is no longer served: the caller looks again at what it
-   * waits for.
-   */
-  changed(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.add(resolve));
+  /** Resolves when the caller may go, and when a function is no longer served. Who was woken calls `next`. */
+  changed(mayGo: () => boolean): Promise<void> {
+    return new Promise((wake) => this.#waiting.add({ mayGo, wake }));
+  }
+
+  /** Wakes the first that may go: all of them would take a job each, and give back all but one. */
+  next(): void {
+    const first = this.#waiting.values().find(({ mayGo }) => mayGo());
+    if (first && this.#waiting.delete(first)) first.wake();
   }
 
   wakeAll(): void {
-    for (const wake of this.#waiting) wake();
+    for (const { wake } of this.#waiting) wake();
     this.#waiting.clear();
   }
 }

@@ -71,37 +71,49 @@ export class ServedFunction implements Endpoint {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
-        const free = Math.min(pushCallsEndpointMax - this.#inFlight, slots.free);
-        if (free <= 0) await slots.changed();
-        else await this.#serveOnce(free);
+        const isWaiting = this.#free() <= 0;
+        if (isWaiting) await slots.changed(() => this.#free() > 0);
+        if (!signal.aborted) await this.#serveOnce(isWaiting ? 0 : pushHoldMs);
       } catch (error) {
         log.warn("push.failed", { functionId: this.functionId, error });
+        slots.next();
         await clock.sleep(sparedMs, signal);
       }
     }
   }
 
-  /** One poll, for `free` jobs at most; for a single one when the breaker wants a trial call. */
-  async #serveOnce(free: number): Promise<void> {
-    const { clock, breakers, giveBack } = this.#deps;
+  #free(): number {
+    return Math.min(pushCallsEndpointMax - this.#inFlight, this.#deps.slots.free(this.environmentId));
+  }
+
+  /** One poll, for as many jobs as may be called; for a single one when the breaker wants a trial call. */
+  async #serveOnce(holdMs: number): Promise<void> {
+    const { clock, breakers, giveBack, slots } = this.#deps;
     const { signal } = this.#stop;
+    const free = this.#free();
+    if (free <= 0) return;
     const admitted = await breakers.admits(this);
     if (admitted === "open") {
+      slots.next();
       await clock.sleep(sparedMs, signal);
       return;
     }
     const isTrial = admitted === "trial";
-    const jobs = await this.#pollJobs(isTrial ? 1 : free, isTrial ? 0 : pushHoldMs);
+    const jobs = await this.#pollJobs(isTrial ? 1 : free, isTrial ? 0 : holdMs);
     // The breaker opened while the poll was held: the endpoint is not called, and no attempt is spent.
     if (!isTrial && jobs.length > 0 && breakers.isOpen(this)) {
       giveBack(jobs);
       return;
     }
-    if (isTrial && jobs.length === 0) {
+    // Others polled meanwhile, and took the places.
+    const surplus = jobs.splice(Math.max(0, this.#free()));
+    if (surplus.length > 0) giveBack(surplus);
+    const begun = jobs.map((job) => this.#begin(job));
+    slots.next();
+    if (isTrial && begun.length === 0) {
       await breakers.untried(this);
       await clock.sleep(sparedMs, signal);
     }
-    const begun = jobs.map((job) => this.#begin(job));
     if (isTrial) await Promise.all(begun);
   }
 
@@ -122,10 +134,10 @@ export class ServedFunction implements Endpoint {
   #begin(job: Job): Promise<void> {
     const { slots, calls } = this.#deps;
     this.#inFlight++;
-    slots.use();
+    const release = slots.use(this.environmentId);
     return calls.begin(job, this.endpointUrl, this.#stop.signal, () => {
       this.#inFlight--;
-      slots.release();
+      release();
     });
   }
 }

@@ -9,6 +9,8 @@ export type Push = ReturnType<typeof openPush>;
 
 export interface PushDeps extends Omit<JobCallsDeps, "onOpened"> {
   store: Store;
+  /** Calls of this node at once. */
+  callsMax: number;
   /** Part of the worker id that this node holds leases with. */
   nodeId: string;
   assignments: Pick<Assignments, "toPush">;
@@ -21,7 +23,7 @@ export function openPush(deps: PushDeps) {
   const { store, log, definitionAt } = deps;
   const served = new Map<string, ServedFunction>();
   let draining = false;
-  const slots = new CallSlots();
+  const slots = new CallSlots(deps.callsMax);
   const calls = new JobCalls({
     ...deps,
     onOpened: ({ environmentId, functionId }) => served.get(`${environmentId}\n${functionId}`)?.endPoll(),

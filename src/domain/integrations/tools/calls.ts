@@ -14,6 +14,7 @@ import {
   compiledSchemasMax,
   toolAnswerBytesMax,
   toolCallsMax,
+  toolCallsOfAllMax,
   toolInputBytesMax,
   toolTimeoutMsDefault,
 } from "./limits.ts";
@@ -52,6 +53,7 @@ export function openToolCalls(deps: ToolCallsDeps) {
   });
   const underWay = openHolderLimit({
     most: toolCallsMax,
+    all: toolCallsOfAllMax,
     what: "calls of tools",
     whose: "environment",
   });

@@ -21,6 +21,8 @@ export const toolInputBytesMax = 1024 * 1024;
 export const toolAnswerBytesMax = 1024 * 1024;
 /** Calls of one environment's tools that a node has under way. */
 export const toolCallsMax = 50;
+/** The same of all environments. */
+export const toolCallsOfAllMax = 68;
 /** What is passed on of an error that a tool answers. */
 export const toolErrorCodeCharsMax = 64;
 export const toolErrorCharsMax = 2_000;
