@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { type Breakers, openBreakers } from "../../src/domain/engine/breakers/service.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { removeFolder } from "../support/process.ts";
@@ -117,4 +118,17 @@ test("what this node saw while it looked is not forgotten for what the look has 
   open();
   await next;
   expect(breakers.isOpen(endpoint)).toBe(false);
+});
+
+test("addresses that fail once and never again do not fill what every node reads", async () => {
+  const breakers = node();
+  await breakers.failed({ ...endpoint, environmentId: "env_other" });
+  await failures(breakers, 5);
+  const old = sql`INSERT INTO breakers (environment_id, function_id, endpoint_url, fails, last_failure_at)
+    WITH RECURSIVE n(at) AS (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1005)
+    SELECT 'env_default', 'f', 'http://x/' || at, 1, at FROM n`;
+  await store.write((session) => session.run(old));
+  await breakers.failed({ ...endpoint, endpointUrl: "http://x/new" });
+  expect(await breakers.list("env_default")).toHaveLength(1_000);
+  expect(await breakers.list("env_other")).toHaveLength(1);
 });

@@ -28,6 +28,8 @@ export interface Endpoint {
  * bytes.
  */
 export const endpointKeyBytesMax = 1_024;
+/** Endpoints in trouble of one environment; the one that failed longest ago is forgotten. */
+const breakersMax = 1_000;
 
 /** The endpoint, or the hash of a long one. The two cannot collide: an endpoint begins with http. */
 export const keyOf = (endpointUrl: string): string =>
@@ -69,6 +71,11 @@ export async function noteFailure(
       opened_at = CASE WHEN breakers.opened_at IS NOT NULL OR breakers.fails + 1 >= ${most} THEN ${now} END,
       trial_until = NULL, last_failure_at = ${now}
     RETURNING ${fields}`);
+  // Every node reads all rows each second: an endpoint that is registered under ever new addresses must not fill them.
+  if (row!.fails === 1)
+    await session.run(sql`DELETE FROM breakers WHERE environment_id = ${environmentId} AND last_failure_at < (
+      SELECT last_failure_at FROM breakers WHERE environment_id = ${environmentId}
+      ORDER BY last_failure_at DESC LIMIT 1 OFFSET ${breakersMax - 1})`);
   return row!;
 }
 
