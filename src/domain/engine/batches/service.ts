@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
@@ -78,7 +79,11 @@ export function openBatchStarts(deps: BatchStartsDeps) {
     const due = await rows.dueBatches(store, now, slice);
     if (due.length === 0) return { found: 0, taken: [] };
     const waiting = Map.groupBy(await rows.waitingIn(store, due), ({ turn }) => turn);
-    const wanted = due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now));
+    const wanted = inBytes(
+      due,
+      due.map((one, at) => planOf(one, inOrder(waiting.get(at + 1) ?? []), now)),
+      now,
+    );
     const room = await quotas.take(
       due.flatMap((one, at) => wanted[at]?.runs.map(() => one.environment_id) ?? []),
     );
@@ -144,6 +149,25 @@ const inOrder = (found: readonly rows.BatchedRow[]): BatchedEvent[] =>
     .map(({ position, event_id: eventId, bytes, at }) => ({ position, eventId, bytes, at }))
     .sort((a, b) => a.position - b.position);
 
+/** The parts of the plans whose first events are read now. */
+function inBytes(
+  due: readonly rows.DueBatch[],
+  plans: readonly (BatchPlan | undefined)[],
+  now: Instant,
+): (BatchPlan | undefined)[] {
+  const all = due.flatMap(
+    ({ environment_id }, at) => plans[at]?.runs.map(([first]) => ({ ...first!, environment_id, at })) ?? [],
+  );
+  const counts = Map.groupBy(
+    fitting(all, ({ bytes }) => bytes),
+    ({ at }) => at,
+  );
+  return plans.map((plan, at) => plan && firstRuns(plan, counts.get(at)?.length ?? 0, now));
+}
+
+const firstRuns = (plan: BatchPlan, most: number, notBefore: Instant): BatchPlan =>
+  most === plan.runs.length ? plan : { runs: plan.runs.slice(0, most), next: plan.runs[most]![0], notBefore };
+
 /** The part of a plan that the quotas of its environment let begin. */
 function inRoom(
   plan: BatchPlan | undefined,
@@ -152,12 +176,7 @@ function inRoom(
 ): BatchPlan | undefined {
   if (!plan) return undefined;
   const most = room.share(environment_id, plan.runs.length);
-  if (most === plan.runs.length) return plan;
-  return {
-    runs: plan.runs.slice(0, most),
-    next: plan.runs[most]![0],
-    notBefore: room.againAt(environment_id),
-  };
+  return most === plan.runs.length ? plan : firstRuns(plan, most, room.againAt(environment_id));
 }
 
 /** What goes on waiting begins behind the last event that does not: an event may join meanwhile. */

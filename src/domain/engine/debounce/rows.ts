@@ -29,8 +29,7 @@ export interface DueEntryRow extends DebounceEntryRow {
   event_position: number;
   /** Null when the event has expired. */
   event_name: string | null;
-  /** JSON text. */
-  data: string | null;
+  data_bytes: number | null;
   /** Null when the function is deleted. */
   function_status: string | null;
   /** Number of the turn, in a slice by turns. */
@@ -43,7 +42,7 @@ const due = (now: Instant): DueRows => ({
   table: "debounces",
   columns: sql`d.id, d.environment_id, d.function_id, d.debounce_key, d.key_kind, d.event_id, d.event_position, d.function_version,
     d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
-    (SELECT v.data FROM ${event}) AS data,
+    (SELECT octet_length(v.data) FROM ${event}) AS data_bytes,
     (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
       AS function_status`,
   where: sql`d.fires_at >= 0`,
@@ -56,6 +55,14 @@ export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<Du
 
 export const environmentsDueNow = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(due(now)));
+
+/** JSON texts by the ids of their events; nothing of one that has expired. */
+export async function dataOf(store: Store, ids: readonly string[]): Promise<Map<string, string>> {
+  const found = await store.all<{ id: string; data: string }>(
+    sql`SELECT id, data FROM events WHERE id ${store.seams.among(column.text(ids))}`,
+  );
+  return new Map(found.map(({ id, data }) => [id, data]));
+}
 
 /** Deletes entries that were not armed again since they were read. */
 export const putOff = (session: Session, entries: readonly DueEntryRow[], until: Instant): Promise<number> =>

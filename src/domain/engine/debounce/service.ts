@@ -1,4 +1,5 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
@@ -44,10 +45,10 @@ export interface DebounceDeps extends Basics<"store" | "clock" | "log"> {
 export function openDebounce(deps: DebounceDeps) {
   const { store, clock, log, starts, onQueued } = deps;
 
-  async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
+  async function fireOf(entry: rows.DueEntryRow, data: string | undefined, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
-    const { event_position: eventPosition, event_name: name, data, function_status: status } = entry;
-    if (name === null || data === null || status === null || status === "archived") {
+    const { event_position: eventPosition, event_name: name, function_status: status } = entry;
+    if (name === null || data === undefined || status === null || status === "archived") {
       log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
       return { entryId, eventId, eventPosition, run: undefined };
     }
@@ -72,10 +73,17 @@ export function openDebounce(deps: DebounceDeps) {
 
   async function fireSlice(slice: Slice): Promise<{ found: number; taken: rows.DueEntryRow[] }> {
     const now = clock.now();
-    const due = await rows.dueEntries(store, now, slice);
-    if (due.length === 0) return { found: 0, taken: [] };
+    const found = await rows.dueEntries(store, now, slice);
+    if (found.length === 0) return { found: 0, taken: [] };
+    const due = fitting(found, ({ data_bytes }) => data_bytes ?? 0);
+    const data = await rows.dataOf(
+      store,
+      due.map(({ event_id }) => event_id),
+    );
     const unread = { event: "debounce.not_fired", putOff: rows.putOff };
-    const begin = await withRoom(await starts.each(due, (entry) => fireOf(entry, now), unread));
+    const begin = await withRoom(
+      await starts.each(due, (entry) => fireOf(entry, data.get(entry.event_id), now), unread),
+    );
     const fires = begin.map(({ made }) => made);
     const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
     const lanes = fired.flatMap(({ ord }): QueueHint | [] => {
@@ -87,7 +95,7 @@ export function openDebounce(deps: DebounceDeps) {
       fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
       now,
     );
-    return { found: due.length, taken: fired.map(({ ord }) => begin[ord - 1]!.row) };
+    return { found: found.length, taken: fired.map(({ ord }) => begin[ord - 1]!.row) };
   }
 
   return {

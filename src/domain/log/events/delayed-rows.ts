@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import {
   type DueRows,
@@ -54,14 +55,17 @@ export const findDelayed = (
     sql`SELECT ${columns} FROM delayed_events d WHERE environment_id = ${environmentId} AND id = ${id}`,
   );
 
+/** What is listed of an event. */
+export type ListedRow = Pick<DelayedRow, "id" | "name" | "due_at" | "created_at" | "sender">;
+
 /** By time, then id. */
 export const listDelayed = (
   store: Store,
   environmentId: string,
   { after, limit }: { after?: Cursor | undefined; limit: number },
-): Promise<DelayedRow[]> =>
+): Promise<ListedRow[]> =>
   store.all(
-    sql`SELECT ${columns} FROM delayed_events d ${sql.where([
+    sql`SELECT id, name, due_at, created_at, sender FROM delayed_events ${sql.where([
       sql`environment_id = ${environmentId}`,
       ...(after ? [sql`(due_at > ${after.at} OR (due_at = ${after.at} AND id > ${after.id}))`] : []),
     ])} ORDER BY due_at, id LIMIT ${limit}`,
@@ -94,7 +98,7 @@ async function noteGone(session: Session, gone: readonly GoneRow[]): Promise<voi
 
 const due = (now: Instant): DueRows => ({
   table: "delayed_events",
-  columns,
+  columns: sql`d.id, d.environment_id, octet_length(d.data) + COALESCE(octet_length(d.metadata), 0) AS bytes`,
   where: sql`d.wake_at >= 0`,
   dueAt: "wake_at",
   until: now,
@@ -103,20 +107,21 @@ const due = (now: Instant): DueRows => ({
 export const environmentsDelayed = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all<WorkScope>(environmentsDue(due(now)));
 
-/** Takes due events until `until`, when another node may take them. */
+/** Takes due events, as many as are read at once, until `until`, when another node may take them. */
 export async function takeDue(
   session: Session,
   slice: Slice,
   { now, until }: { now: Instant; until: Instant },
 ): Promise<(DelayedRow & { turn: number })[]> {
-  const rows = await session.all<DelayedRow & { turn: number }>(
+  const found = await session.all<GoneRow & { turn: number }>(
     sliceOf(session.seams, { ...due(now), lock: session.seams.skipLocked }, slice),
   );
-  if (rows.length > 0)
-    await session.run(
-      sql`UPDATE delayed_events SET wake_at = ${until} WHERE id IN ${sql.list(rows.map(({ id }) => id))}`,
-    );
-  return rows;
+  if (found.length === 0) return [];
+  const turns = new Map(fitting(found, ({ bytes }) => bytes).map(({ id, turn }) => [id, turn]));
+  const these = sql`id IN ${sql.list([...turns.keys()])}`;
+  await session.run(sql`UPDATE delayed_events SET wake_at = ${until} WHERE ${these}`);
+  const taken = await session.all<DelayedRow>(sql`SELECT ${columns} FROM delayed_events d WHERE ${these}`);
+  return taken.map((row) => ({ ...row, turn: turns.get(row.id)! }));
 }
 
 /** Answers the ids of those that were there. */

@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import type { Session, Store } from "../../src/store/store.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+const count = 14;
+const text = "x".repeat(900_000);
+/** What loops read at once, and one event more. */
+const charsMax = 8 * 1024 * 1024 + 1_000_000;
+
+describe.each(engines)("starts that come due together, of large events, on %s", (engine) => {
+  let server: TestServer;
+  /** Of one statement. */
+  let most = 0;
+  const measured =
+    (all: Session["all"]): Session["all"] =>
+    async (query) => {
+      const rows = await all<Record<string, unknown>>(query);
+      const chars = rows
+        .flatMap((row) => Object.values(row))
+        .reduce((sum: number, one) => sum + (typeof one === "string" ? one.length : 0), 0);
+      most = Math.max(most, chars);
+      return rows as never;
+    };
+  const aroundStore = (store: Store): Store => ({
+    ...store,
+    all: measured(store.all),
+    write: (work) =>
+      store.write((session) =>
+        work(Object.assign(Object.create(session), { all: measured(session.all.bind(session)) })),
+      ),
+  });
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, aroundStore });
+  });
+  afterAll(() => server.stop());
+
+  const rpc = async (method: string, body: unknown) => {
+    const answer = await server.rpc("SvcService", method, body);
+    expect(answer.body).not.toHaveProperty("code");
+    return answer.body;
+  };
+  const emitAll = async (event: string, more: object = {}) => {
+    await Promise.all(
+      Array.from({ length: count }, (_, n) => rpc("Emit", { event, data: { key: `${n}`, text }, ...more })),
+    );
+    most = 0;
+  };
+  const runsOf = async (functionId: string) => {
+    const runs = sql`SELECT count(*) AS count FROM runs WHERE function_id = ${functionId}`;
+    return (await server.running.domain.store.one<{ count: number }>(runs))!.count === count;
+  };
+
+  test("are read a few at a time: debounced, batched and delayed", async () => {
+    const triggers = (event: string) => ({ triggers: [{ event }] });
+    await rpc("RegisterFunction", {
+      ...{ id: "debounced", ...triggers("deb") },
+      debounce: { periodMs: 60_000, key: "key" },
+    });
+    await rpc("RegisterFunction", {
+      ...{ id: "batched", ...triggers("bat") },
+      batch: { size: 5, timeoutMs: 60_000, key: "key" },
+    });
+    await rpc("RegisterFunction", { id: "delayed", ...triggers("del") });
+    const { store } = server.running.domain;
+    for (const [event, id, { due, loop }, more] of [
+      ["deb", "debounced", { due: sql`debounces SET fires_at = 1`, loop: "debounce.fire" }, {}],
+      ["bat", "batched", { due: sql`batches SET timeout_ms = 0, closes_at = 1`, loop: "batches.close" }, {}],
+      [
+        "del",
+        "delayed",
+        { due: sql`delayed_events SET wake_at = 1`, loop: "events.delayed" },
+        { delayMs: 60_000 },
+      ],
+    ] as const) {
+      await emitAll(event, more);
+      if (event === "del")
+        expect((await server.api("/api/v1/delayed-events")).body.events).toHaveLength(count);
+      await store.write((session) => session.run(sql`UPDATE ${due}`));
+      const begin = async () => {
+        await server.running.tick(loop);
+        return runsOf(id);
+      };
+      await until(begin, { about: `the runs of ${id}` });
+      expect(most, id).toBeLessThan(charsMax);
+    }
+  }, 120_000);
+});
