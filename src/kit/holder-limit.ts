@@ -28,19 +28,19 @@ export function openHolderLimit({
     /** What the holder may take now; may be below zero. */
     free,
     /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
-    acquire(holder: string): () => void {
-      if (free(holder) <= 0)
+    acquire(holder: string, count = 1): () => void {
+      if (free(holder) < count)
         throw tryAgain("resource_exhausted", `too many ${what}: at most ${most} for one ${whose} on a node`, {
           code: "LIMIT_EXCEEDED",
         });
-      left--;
-      counts.set(holder, (counts.get(holder) ?? 0) + 1);
+      left -= count;
+      counts.set(holder, (counts.get(holder) ?? 0) + count);
       let held = true;
       return () => {
         if (!held) return;
         held = false;
-        left++;
-        const own = counts.get(holder)! - 1;
+        left += count;
+        const own = counts.get(holder)! - count;
         if (own > 0) counts.set(holder, own);
         else counts.delete(holder);
       };

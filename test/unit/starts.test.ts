@@ -64,18 +64,19 @@ describe("callers that wait for ends", () => {
     },
   );
 
-  test("only so many may wait, and places are given back", () => {
+  test("only so many may wait, places are given back, and one environment leaves some to others", () => {
     const ends = openRunEnds({
       store: undefined as never,
       clock: undefined as never,
       bus: { kind: "in-process", channel: () => ({}) } as never,
       self: "me",
     });
-    const leave = Array.from({ length: 10_000 }, () => ends.enter());
-    expect(() => ends.enter()).toThrow("at most 10000 callers may wait");
+    const leave = Array.from({ length: 7_500 }, () => ends.enter("env_a"));
+    expect(() => ends.enter("env_a")).toThrow("too many callers that wait for runs to end");
+    ends.enter("env_b");
     leave[0]!();
     leave[0]!();
-    ends.enter();
-    expect(() => ends.enter()).toThrow("at most 10000 callers may wait");
+    ends.enter("env_a");
+    expect(() => ends.enter("env_a")).toThrow("too many callers");
   });
 });

@@ -53,7 +53,7 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps) {
     start: () => Promise<Emitted>,
   ): Promise<Triggered> {
     const timeoutMs = timeoutOf(input.timeoutMs);
-    const leave = ends.enter();
+    const leave = ends.enter(call.environmentId);
     try {
       const { eventId, position, runIds, repeated = false } = await start();
       const { environmentId, signal } = call;

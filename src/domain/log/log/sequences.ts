@@ -1,5 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
+import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { type LogName, minSequenceHeader, sequenceText } from "../../../kit/sequence.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Feeds, Following } from "./feed.ts";
@@ -48,6 +49,10 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
   /** What ends each wait. */
   const waiting = new Set<() => void>();
   let isDraining = false;
+  const places = openHolderLimit({
+    ...{ most: sequenceWaitsMax, all: sequenceWaitsMax },
+    ...{ what: "callers that wait for a position of a log", whose: "environment" },
+  });
   const logs = ttlCache<KnownLog>({
     clock,
     keptMs: knownMs,
@@ -121,12 +126,12 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
       logs.forget(environmentId);
       const found = requireSame(await logs.get(environmentId), environmentId, epoch);
       if (found.position >= position && !ofFeed) return;
-      if (waiting.size >= sequenceWaitsMax)
-        throw tryAgain(
-          "resource_exhausted",
-          `at most ${sequenceWaitsMax} callers of a node may wait for a position of a log, try again`,
-        );
-      await followed(environmentId, position, options);
+      const leave = places.acquire(environmentId);
+      try {
+        await followed(environmentId, position, options);
+      } finally {
+        leave();
+      }
     },
     drain() {
       isDraining = true;

@@ -1,4 +1,5 @@
 import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
+import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import type { Store } from "../../../store/store.ts";
 import { findEvent } from "./event-rows.ts";
 import {
@@ -110,21 +111,12 @@ const timeoutOf = (timeoutMs: number | undefined, most: number): number => {
 export function openWaits(deps: WaitsDeps): Waits {
   const { store } = deps;
   const board = new WaitBoard(deps);
-  let entered = 0;
+  const { acquire: enter } = openHolderLimit({
+    ...{ most: projectionWaitsMax, all: projectionWaitsMax },
+    ...{ what: "callers that wait for projections", whose: "environment" },
+  });
   let isDraining = false;
   const followDeps = { ...deps, board, isDraining: () => isDraining };
-
-  function enter(count: number): () => void {
-    if (entered + count > projectionWaitsMax)
-      throw tryAgain(
-        "resource_exhausted",
-        `at most ${projectionWaitsMax} callers of a node may wait for projections, try again`,
-      );
-    entered += count;
-    return () => {
-      entered -= count;
-    };
-  }
 
   async function waitFor(environmentId: string, request: WaitRequest, options: FollowOptions) {
     for await (const { wait, isOver } of follow(followDeps, environmentId, request, options))
@@ -138,7 +130,7 @@ export function openWaits(deps: WaitsDeps): Waits {
     options: CatchupOptions,
   ): Promise<WaitResult> {
     const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
-    const leave = enter(1);
+    const leave = enter(environmentId);
     try {
       return await waitFor(environmentId, request, { timeoutMs, signal: options.signal });
     } finally {
@@ -153,7 +145,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       if (requests.length > projectionWaitItemsMax)
         throw invalid("items", `at most ${projectionWaitItemsMax} in one batch`);
       const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
-      const leave = enter(requests.length);
+      const leave = enter(environmentId, requests.length);
       try {
         return await Promise.all(
           requests.map((request) =>
@@ -181,7 +173,7 @@ export function openWaits(deps: WaitsDeps): Waits {
 
     async *stream(environmentId, request, options) {
       const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitStreamMsMax);
-      const leave = enter(1);
+      const leave = enter(environmentId);
       try {
         yield* framesOf(
           board,
@@ -196,7 +188,7 @@ export function openWaits(deps: WaitsDeps): Waits {
     async reached(environmentId, request, options) {
       const { name, minPosition } = request;
       if (await isRead(store, environmentId, request)) return;
-      const leave = enter(1);
+      const leave = enter(environmentId);
       try {
         const result = await waitFor(environmentId, request, options);
         if (result.isCaughtUp) return;

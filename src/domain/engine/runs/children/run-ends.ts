@@ -1,6 +1,6 @@
 import type { Bus } from "../../../../bus/bus.ts";
 import type { Instant } from "../../../../kit/clock.ts";
-import { Fault } from "../../../../kit/fault.ts";
+import { openHolderLimit } from "../../../../kit/holder-limit.ts";
 import type { Basics } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
@@ -39,7 +39,6 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
     resolve: (r: RunResult[]) => void;
     reject: (e: unknown) => void;
   }>();
-  let entered = 0;
 
   const hints = openEndHints({ clock, bus, self }, note);
 
@@ -78,22 +77,10 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
      * Reserves a place for a caller before its runs are started: too many callers are refused before anything
      * is done. Call what it answers to give the place back.
      */
-    enter(): () => void {
-      if (entered >= endWaitsMax)
-        throw new Fault(
-          "resource_exhausted",
-          `at most ${endWaitsMax} callers may wait for runs to end, try again`,
-          {
-            headers: { "Retry-After": "1" },
-          },
-        );
-      entered++;
-      let here = true;
-      return () => {
-        if (here) entered--;
-        here = false;
-      };
-    },
+    enter: openHolderLimit({
+      ...{ most: endWaitsMax, all: endWaitsMax },
+      ...{ what: "callers that wait for runs to end", whose: "environment" },
+    }).acquire,
 
     /** The runs as they are once all have ended, the time is up, or the signal aborts. */
     async wait(waiting: EndWait): Promise<RunResult[]> {
