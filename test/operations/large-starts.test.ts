@@ -9,7 +9,7 @@ const text = "x".repeat(900_000);
 /** What loops read at once, and one event more. */
 const charsMax = 8 * 1024 * 1024 + 1_000_000;
 
-describe.each(engines)("starts that come due together, of large events, on %s", (engine) => {
+describe.each(engines)("large events on %s", (engine) => {
   let server: TestServer;
   /** Of one statement. */
   let most = 0;
@@ -33,7 +33,7 @@ describe.each(engines)("starts that come due together, of large events, on %s", 
   });
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, aroundStore });
+    server = await startTestServer({ engine, aroundStore, settings: { pushAllowPrivate: "all" } });
   });
   afterAll(() => server.stop());
 
@@ -53,7 +53,7 @@ describe.each(engines)("starts that come due together, of large events, on %s", 
     return (await server.running.domain.store.one<{ count: number }>(runs))!.count === count;
   };
 
-  test("are read a few at a time: debounced, batched and delayed", async () => {
+  test("starts that come due together are read a few at a time: debounced, batched and delayed", async () => {
     const triggers = (event: string) => ({ triggers: [{ event }] });
     await rpc("RegisterFunction", {
       ...{ id: "debounced", ...triggers("deb") },
@@ -85,6 +85,37 @@ describe.each(engines)("starts that come due together, of large events, on %s", 
       };
       await until(begin, { about: `the runs of ${id}` });
       expect(most, id).toBeLessThan(charsMax);
+    }
+  }, 120_000);
+
+  test("an endpoint's backlog is read by its size", async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    let asked = 0;
+    const endpoint = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      idleTimeout: 0,
+      async fetch() {
+        asked++;
+        await released;
+        return new Response();
+      },
+    });
+    try {
+      const url = `http://127.0.0.1:${endpoint.port}/`;
+      const made = await server.rpc("WebhookEndpointService", "CreateWebhookEndpoint", {
+        url,
+        pattern: "hook",
+      });
+      expect(made.status).toBe(200);
+      await rpc("Emit", { event: "hook", data: {} });
+      await until(() => asked === 1, { about: "the first call" });
+      await emitAll("hook");
+      release();
+      await until(() => asked === 1 + count, { about: "all calls" });
+      expect(most).toBeLessThan(5 * text.length);
+    } finally {
+      endpoint.stop(true);
     }
   }, 120_000);
 });

@@ -1,6 +1,7 @@
 import { backoff } from "../../../kit/backoff.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Past } from "../../log/log/past.ts";
@@ -77,6 +78,7 @@ export class SenderTurn {
   #savedAt: number;
   #leaseUntil: number;
   #expired: Expired | undefined;
+  readonly #readAhead = new ReadAheadSize(1);
 
   private constructor(
     deps: TurnDeps,
@@ -216,8 +218,13 @@ export class SenderTurn {
       const positions = wanted.pattern.namespace === "events" ? found.map(({ position }) => position) : [];
       const gaps = gapsIn(positions, this.#progress.position);
       const own = found.filter((event) => isNamed(wanted, event)).map(({ position }) => position);
-      for (let from = 0; from < own.length; from += eventsReadMax) {
-        const events = await past.at(environment_id, own.slice(from, from + eventsReadMax));
+      for (let from = 0, most = 1; from < own.length; from += most) {
+        most = Math.min(this.#readAhead.limit, eventsReadMax);
+        const events = await past.at(environment_id, own.slice(from, from + most));
+        this.#readAhead.note(
+          events.length,
+          events.reduce((sum, { data }) => sum + data.length, 0),
+        );
         for (const event of events) {
           if (this.#isOver) return;
           this.#passGaps(gaps, event.position);
