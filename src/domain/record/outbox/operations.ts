@@ -86,7 +86,9 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     input: Page,
     output: Type.Object({
       items: Type.Array(DeadLetter, { description: "Dead letters, newest first." }),
-      limit: Type.Integer({ description: "How many the page may have." }),
+      limit: Type.Integer({
+        description: "How many the page may have: fewer than asked for where payloads are large.",
+      }),
       offset: Type.Integer(),
     }),
     rest: {

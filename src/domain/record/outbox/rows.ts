@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import { gaugeCountMax } from "../../../kit/limits.ts";
 import {
   type DueRows,
@@ -7,7 +8,7 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../kit/round-robin.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface OutboxRow {
@@ -74,14 +75,20 @@ export const spendAttempt = (
       dead_at = ${deadAt}
     WHERE id = ${row.id} AND attempts = ${row.attempts} AND dead_at IS NULL`);
 
-/** Newest first. */
-export const deadLetters = (
+/** Newest first; as many as are read at once, and how many more there are up to the limit. */
+export async function deadLetters(
   reader: StoreReader,
   environmentId: string,
   { limit, offset }: { limit: number; offset: number },
-): Promise<OutboxRow[]> =>
-  reader.all(sql`SELECT ${fields} FROM outbox WHERE environment_id = ${environmentId} AND dead_at IS NOT NULL
-    ORDER BY dead_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
+): Promise<{ items: OutboxRow[]; left: number }> {
+  const page = (columns: Sql, most: number) =>
+    sql`SELECT ${columns} FROM outbox WHERE environment_id = ${environmentId} AND dead_at IS NOT NULL
+      ORDER BY dead_at DESC, id DESC LIMIT ${most} OFFSET ${offset}`;
+  const bytesOf = sql`environment_id, octet_length(payload) + octet_length(metadata) AS bytes`;
+  const sizes = await reader.all<{ environment_id: string; bytes: number }>(page(bytesOf, limit));
+  const { length } = fitting(sizes, ({ bytes }) => bytes);
+  return { items: await reader.all<OutboxRow>(page(fields, length)), left: sizes.length - length };
+}
 
 /** Makes every dead letter of the event due again; answers how many. */
 export const requeue = (

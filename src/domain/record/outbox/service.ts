@@ -136,7 +136,8 @@ export function openOutbox(deps: OutboxDeps): Outbox {
 
     async deadLetters(environmentId, page) {
       const { limit = deadLettersDefault, offset = 0 } = page;
-      return { items: await rows.deadLetters(store, environmentId, { limit, offset }), limit, offset };
+      const { items, left } = await rows.deadLetters(store, environmentId, { limit, offset });
+      return { items, limit: left > 0 ? items.length : limit, offset };
     },
 
     async requeue(environmentId, eventId, permit) {
