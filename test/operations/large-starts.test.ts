@@ -63,7 +63,10 @@ describe.each(engines)("large events on %s", (engine) => {
       ...{ id: "batched", ...triggers("bat") },
       batch: { size: 5, timeoutMs: 60_000, key: "key" },
     });
-    await rpc("RegisterFunction", { id: "delayed", ...triggers("del") });
+    await rpc("RegisterFunction", {
+      ...{ id: "delayed", ...triggers("del") },
+      attributes: [{ name: "size", path: "key" }],
+    });
     const { store } = server.running.domain;
     for (const [event, id, { due, loop }, more] of [
       ["deb", "debounced", { due: sql`debounces SET fires_at = 1`, loop: "debounce.fire" }, {}],
@@ -87,6 +90,22 @@ describe.each(engines)("large events on %s", (engine) => {
       expect(most, id).toBeLessThan(charsMax);
     }
   }, 120_000);
+
+  test("a page of runs has as many as are read at once, and goes on behind them", async () => {
+    for (const more of [{}, { orderBy: { name: "size" } }]) {
+      const seen: string[] = [];
+      most = 0;
+      let cursor: string | undefined;
+      do {
+        const page = await rpc("ListRuns", { functionId: "delayed", limit: 100, cursor, ...more });
+        seen.push(...(page.runs ?? []).map(({ id }: { id: string }) => id));
+        cursor = page.nextCursor || undefined;
+      } while (cursor !== undefined);
+      expect(new Set(seen).size).toBe(seen.length);
+      expect(seen).toHaveLength(count);
+      expect(most).toBeLessThan(charsMax);
+    }
+  });
 
   test("an endpoint's backlog is read by its size", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();

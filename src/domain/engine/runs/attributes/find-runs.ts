@@ -8,6 +8,7 @@ import {
   type After,
   type Candidates,
   countThrough,
+  fittingRuns,
   lookThrough,
   lookupsOf,
   type RunsPage,
@@ -45,6 +46,8 @@ export async function findRuns(store: Store, asked: FindRuns): Promise<RunsPage>
     lookThrough(store, list, { after, size, offset: 0 }),
     countThrough(store, list),
   ]);
+  const most = await fittingRuns(store, look.ids);
+  if (most < look.ids.length) return findRuns(store, { ...asked, size: most });
   return {
     runs: await runsById(store, filter.environmentId, look.ids),
     nextCursor: look.next && writeCursor(look.next),

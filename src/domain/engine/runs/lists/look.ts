@@ -1,6 +1,7 @@
+import { fitting } from "../../../../kit/fitting.ts";
 import { countCap } from "../../../../kit/limits.ts";
 import type { Cursor } from "../../../../kit/page.ts";
-import { type Sql, sql } from "../../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import { looksWithin } from "../../../../kit/sql-contains.ts";
 import type { Store } from "../../../../store/store.ts";
 import { candidatesMax } from "../../attributes/rules.ts";
@@ -102,6 +103,21 @@ export async function lookThrough(
     return page(found, last, last && most);
   }
   return look(Math.min(most, looksPerRun * wanted));
+}
+
+/** How many of the runs, in this order, are read at once: their inputs, outputs and errors may be large. */
+export async function fittingRuns(store: Store, ids: readonly string[]): Promise<number> {
+  if (ids.length < 2) return ids.length;
+  const bytes = ["v.data", "r.output", "r.error"].map((column) => `COALESCE(octet_length(${column}), 0)`);
+  const rows = await store.all<{ id: string; bytes: number }>(
+    sql`SELECT r.id, ${sql.raw(bytes.join(" + "))} AS bytes FROM runs r LEFT JOIN events v ON v.id = r.event_id
+      WHERE r.id ${store.seams.among(column.text(ids))}`,
+  );
+  const found = new Map(rows.map((row) => [row.id, row.bytes]));
+  return fitting(
+    ids.map((id) => ({ environment_id: "", bytes: found.get(id) ?? 0 })),
+    (run) => run.bytes,
+  ).length;
 }
 
 /** How many there are, as `RunsPage` says, when so many of them are known before a place. */

@@ -10,6 +10,7 @@ import { leadOf, ofFunctions } from "./leads.ts";
 import {
   type Candidates,
   countThrough,
+  fittingRuns,
   lookThrough,
   type RunsCount,
   type RunsLook,
@@ -66,6 +67,8 @@ export async function pageOfRuns(store: Store, filter: rows.RunFilter, query: Pa
   const lead = await leadOf(store, filter);
   const asked = { filter, lead, place, size, offset: query.offset ?? 0 };
   const { look, next, counted } = await lookAndCount(store, asked);
+  const most = await fittingRuns(store, look.ids);
+  if (most < look.ids.length) return pageOfRuns(store, filter, { ...query, limit: most });
   const found = await rows.runsById(store, filter.environmentId, look.ids);
   const { statuses } = filter;
   return {
