@@ -107,6 +107,33 @@ describe.each(engines)("large events on %s", (engine) => {
     }
   });
 
+  test("inputs and outputs of children are read a few at a time", async () => {
+    const { store } = server.running.domain;
+    const runs = sql`FROM runs r WHERE r.function_id = 'delayed'`;
+    await store.write(async (session) => {
+      // Nothing waits for these children any more: they are only looked at.
+      await session.run(sql`INSERT INTO steps (run_id, step_id, environment_id, name, type, sequence, status, input, attempt,
+          started_at, created_at, updated_at)
+        SELECT r.id, 's', r.environment_id, 's', 'invoke_function', 1, 'waiting', ${text}, 1, 1, 1, 1 ${runs}`);
+      await session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
+        SELECT r.id, 's', r.environment_id, 'delayed', 'invoke', 1, 1 ${runs}`);
+      await session.run(sql`UPDATE runs SET output = ${text}, parent_run_id = 'run_gone', parent_step_id = 's'
+        WHERE function_id = 'delayed'`);
+      await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+        SELECT r.id, r.environment_id, 1 ${runs}`);
+    });
+    most = 0;
+    for (const table of ["invocations", "child_ends"])
+      await until(
+        async () => {
+          await server.running.tick("runs.children");
+          return (await store.all(sql`SELECT * FROM ${sql.raw(table)}`)).length === 0;
+        },
+        { about: `the end of ${table}` },
+      );
+    expect(most).toBeLessThan(charsMax);
+  });
+
   test("an endpoint's backlog is read by its size", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     let asked = 0;

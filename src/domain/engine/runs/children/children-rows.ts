@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { fitting } from "../../../../kit/fitting.ts";
 import {
   countTurns,
   type DueRows,
@@ -32,9 +33,24 @@ export interface Invocation {
   is_wanted: number | null;
 }
 
+interface SizedRow {
+  environment_id: string;
+  turn: number;
+  /** Of its payload. */
+  bytes: number | null;
+}
+
+/** As many as are read at once; where others are left, the slice counts as full, so that there is a next one. */
+function readNow<Row extends SizedRow>(due: readonly Row[], slice: Slice): { some: Row[]; counts: number[] } {
+  const some = fitting(due, ({ bytes }) => bytes ?? 0);
+  if ("turns" in slice) return { some, counts: countTurns(slice.turns, some) };
+  return { some, counts: [some.length < due.length ? slice.oldest : some.length] };
+}
+
 const dueInvocations = (now: Instant): DueRows => ({
   table: "invocations",
-  columns: sql.raw("d.parent_run_id, d.step_id"),
+  columns: sql`d.parent_run_id, d.step_id, d.environment_id,
+    (SELECT octet_length(s.input) FROM steps s WHERE s.run_id = d.parent_run_id AND s.step_id = d.step_id) AS bytes`,
   where: sql`d.due_at >= 0`,
   dueAt: "due_at",
   until: now,
@@ -49,10 +65,10 @@ export async function claimInvocations(
   session: Session,
   { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
 ): Promise<{ claimed: Invocation[]; counts: number[] }> {
-  const claimed = await session.all<{ parent_run_id: string; step_id: string; turn: number }>(
+  const due = await session.all<SizedRow & { parent_run_id: string; step_id: string }>(
     sliceOf(session.seams, { ...dueInvocations(now), lock: session.seams.skipLocked }, slice),
   );
-  const counts = "turns" in slice ? countTurns(slice.turns, claimed) : [claimed.length];
+  const { some: claimed, counts } = readNow(due, slice);
   if (claimed.length === 0) return { claimed: [], counts };
   const { byKey, rowsFrom } = session.seams;
   const parents = column.text(claimed.map((row) => row.parent_run_id));
@@ -216,7 +232,8 @@ interface EndRow {
 
 const endedChildren: DueRows = {
   table: "child_ends",
-  columns: sql.raw("d.child_run_id, d.environment_id"),
+  columns: sql`d.child_run_id, d.environment_id, (SELECT COALESCE(octet_length(r.output), 0)
+      + COALESCE(octet_length(r.error), 0) FROM runs r WHERE r.id = d.child_run_id) AS bytes`,
   where: sql`d.ended_at >= 0`,
   dueAt: "ended_at",
   until: Number.MAX_SAFE_INTEGER,
@@ -236,10 +253,10 @@ export async function resolveParents(
   slice: Slice,
   now: Instant,
 ): Promise<{ counts: number[]; moved: ResolvedRuns; isAwaited: boolean }> {
-  const ended = await session.all<{ child_run_id: string; environment_id: string; turn: number }>(
+  const due = await session.all<SizedRow & { child_run_id: string }>(
     sliceOf(session.seams, { ...endedChildren, lock: session.seams.skipLocked }, slice),
   );
-  const counts = "turns" in slice ? countTurns(slice.turns, ended) : [ended.length];
+  const { some: ended, counts } = readNow(due, slice);
   if (ended.length === 0) return { counts, moved: { lanes: [], failed: [] }, isAwaited: false };
   const { rowsFrom } = session.seams;
   const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
