@@ -134,7 +134,7 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
   }
 }
 
-const shown = ({ id, name, due_at, created_at, sender }: rows.ListedRow): DelayedEvent => ({
+const shown = ({ id, name, due_at, created_at, sender }: rows.ListedDelay): DelayedEvent => ({
   ...{ id, name },
   dueAt: due_at,
   createdAt: created_at,

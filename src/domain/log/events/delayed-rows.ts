@@ -56,14 +56,14 @@ export const findDelayed = (
   );
 
 /** What is listed of an event. */
-export type ListedRow = Pick<DelayedRow, "id" | "name" | "due_at" | "created_at" | "sender">;
+export type ListedDelay = Pick<DelayedRow, "id" | "name" | "due_at" | "created_at" | "sender">;
 
 /** By time, then id. */
 export const listDelayed = (
   store: Store,
   environmentId: string,
   { after, limit }: { after?: Cursor | undefined; limit: number },
-): Promise<ListedRow[]> =>
+): Promise<ListedDelay[]> =>
   store.all(
     sql`SELECT id, name, due_at, created_at, sender FROM delayed_events ${sql.where([
       sql`environment_id = ${environmentId}`,
