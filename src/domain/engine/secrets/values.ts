@@ -37,13 +37,10 @@ export function openSecretValues({
   return {
     async of(environmentId: string, names: readonly string[]): Promise<Record<string, string>> {
       const known = await kept.get(environmentId);
-      const found: Record<string, string> = {};
-      for (const name of names) {
-        if (known?.unread.has(name)) throw known.unread.get(name);
-        const value = known?.values.get(name);
-        if (value !== undefined) found[name] = value;
-      }
-      return found;
+      const unread = names.find((name) => known?.unread.has(name));
+      if (unread !== undefined) throw known?.unread.get(unread);
+      // Not assigned one by one: a secret may be named `__proto__`.
+      return Object.fromEntries([...(known?.values ?? [])].filter(([name]) => names.includes(name)));
     },
     forget: (environmentId: string) => kept.forget(environmentId),
   };
