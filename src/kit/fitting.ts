@@ -8,6 +8,7 @@ const payloadsAtOnceBytesMax = 8 * 1024 * 1024;
 export function fitting<Row extends { environment_id: string }>(
   rows: readonly Row[],
   bytesOf: (row: Row) => number,
+  bytesMax = payloadsAtOnceBytesMax,
 ): Row[] {
   const counts = new Map<string, number>();
   const ranked = rows.map((row) => {
@@ -16,7 +17,7 @@ export function fitting<Row extends { environment_id: string }>(
     return { row, rank };
   });
   ranked.sort((one, other) => one.rank - other.rank);
-  let left = payloadsAtOnceBytesMax;
+  let left = bytesMax;
   return ranked.flatMap(({ row }) => {
     if (left <= 0) return [];
     left -= bytesOf(row);

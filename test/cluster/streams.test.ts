@@ -44,7 +44,10 @@ async function appendAsExpected(number: number, acked: Acked[], disturbed: () =>
   for (let tries = 1; tries <= 2_000; tries++) {
     const node = nodes[(number + tries) % 2]!;
     const info = await node.rpc("EntityStreamService", "GetStreamInfo", { entityId }).catch(() => undefined);
-    if (!info || (info.status !== 200 && info.status !== 404)) continue;
+    if (!info || (info.status !== 200 && info.status !== 404)) {
+      await Bun.sleep(20);
+      continue;
+    }
     const expectedVersion = Number(info.body.version ?? 0);
     const idempotencyKey = `a${number}-${tries}`;
     for (;;) {

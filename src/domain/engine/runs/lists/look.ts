@@ -105,7 +105,10 @@ export async function lookThrough(
   return look(Math.min(most, looksPerRun * wanted));
 }
 
-/** How many of the runs, in this order, are read at once: their inputs, outputs and errors may be large. */
+/** Of inputs, outputs and errors: an answer of more than 64 MiB is refused, and JSON may double them. */
+const pageBytesMax = 24 * 1024 * 1024;
+
+/** How many of the runs, in this order, a page may have. */
 export async function fittingRuns(store: Store, ids: readonly string[]): Promise<number> {
   if (ids.length < 2) return ids.length;
   const bytes = ["v.data", "r.output", "r.error"].map((column) => `COALESCE(octet_length(${column}), 0)`);
@@ -116,7 +119,8 @@ export async function fittingRuns(store: Store, ids: readonly string[]): Promise
   const found = new Map(rows.map((row) => [row.id, row.bytes]));
   return fitting(
     ids.map((id) => ({ environment_id: "", bytes: found.get(id) ?? 0 })),
-    (run) => run.bytes,
+    ({ bytes }) => bytes,
+    pageBytesMax,
   ).length;
 }
 

@@ -68,7 +68,15 @@ export async function pageOfRuns(store: Store, filter: rows.RunFilter, query: Pa
   const asked = { filter, lead, place, size, offset: query.offset ?? 0 };
   const { look, next, counted } = await lookAndCount(store, asked);
   const most = await fittingRuns(store, look.ids);
-  if (most < look.ids.length) return pageOfRuns(store, filter, { ...query, limit: most });
+  if (most < look.ids.length) {
+    // Who goes on by numbers would pass over what a shorter page leaves out.
+    if (asked.offset > 0)
+      throw invalid(
+        "limit",
+        `only ${most} of these runs fit into one page: ask for fewer, or go on by cursor`,
+      );
+    return pageOfRuns(store, filter, { ...query, limit: most });
+  }
   const found = await rows.runsById(store, filter.environmentId, look.ids);
   const { statuses } = filter;
   return {
