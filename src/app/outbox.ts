@@ -6,7 +6,7 @@ import { outboxChecks } from "../domain/record/outbox/invariants.ts";
 import { outboxSendMs } from "../domain/record/outbox/limits.ts";
 import { openMirror } from "../domain/record/outbox/mirror.ts";
 import { outboxOperations } from "../domain/record/outbox/operations.ts";
-import { openOutbox } from "../domain/record/outbox/service.ts";
+import { type OutboxDeps, openOutbox } from "../domain/record/outbox/service.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, PartShape } from "./part.ts";
@@ -22,10 +22,7 @@ export const mirrorLoop = {
 } as const;
 
 /** The outbox, and the mirror of every event log for readers outside. */
-export function openOutboxPart(
-  host: Host,
-  { emitDelayed }: { emitDelayed: (data: string, rest: string) => Promise<void> },
-) {
+export function openOutboxPart(host: Host, { again }: Pick<OutboxDeps, "again">) {
   const { config, store, bus, clock, ids, log, frames } = host;
   const relay = new Waker();
   const { metrics } = host.watch;
@@ -37,7 +34,7 @@ export function openOutboxPart(
     attemptsMax: config.outboxAttempts,
     announce: outboxFrames(frames),
     relayIn: relay.wakeIn,
-    emitDelayed,
+    again,
     senders: {
       control: (entry) => control.send(entry.payload, outboxSendMs),
       async mirror(entry) {
@@ -102,6 +99,7 @@ export function openOutboxPart(
           },
         })),
       ),
+    bury: outbox.bury,
     settled: outbox.settled,
   } satisfies PartShape;
 }

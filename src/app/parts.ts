@@ -70,7 +70,12 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = open(
     "outbox",
-    openOutboxPart(host, { emitDelayed: (data, rest) => engine.requeueDelayed(data, rest) }),
+    openOutboxPart(host, {
+      again: {
+        delayed: ({ payload, metadata }) => engine.requeueDelayed(payload, metadata),
+        group: (...asked) => realtime.redeliver(...asked),
+      },
+    }),
   );
   const schemasPart = open("schemas", openSchemasPart(host));
   const { schemas } = schemasPart;
@@ -88,7 +93,10 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   );
   const topics = open("topics", openTopicsPart(host, flow, engine.quotas));
   const { feeds } = engine;
-  const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy }));
+  const realtime: RealtimePart = open(
+    "realtime",
+    openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy, bury: outbox.bury }),
+  );
   const query = open("query", openQueryPart(host, identity));
   const { waits } = open("projections", openProjectionsPart(host, { ...engine, ...query }));
   const sequences = openSequences({

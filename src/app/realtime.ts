@@ -16,6 +16,7 @@ import { openPubSub } from "../domain/realtime/pubsub/service.ts";
 import { openSocketSessions } from "../domain/realtime/pubsub/socket-session.ts";
 import { type Sources, sourcesOf } from "../domain/realtime/pubsub/source.ts";
 import { openSubscriptionStreams } from "../domain/realtime/pubsub/subscription-streams.ts";
+import type { Outbox } from "../domain/record/outbox/service.ts";
 import type { Edge } from "../edge/call.ts";
 import type { Upgrade } from "../edge/http.ts";
 import { openReauthorizer } from "../edge/reauthorize.ts";
@@ -36,15 +37,16 @@ export interface RealtimeNeeds {
   feeds: Feeds;
   topicFeeds: Feeds<TopicMessage>;
   tenancy: Pick<Tenancy, "findEnvironment">;
+  bury: Outbox["bury"];
 }
 
 /** Subscriptions and consumer groups: one core, with sockets and streams before it. */
-export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: RealtimeNeeds) {
+export function openRealtime(host: Host, { feeds, topicFeeds, tenancy, bury }: RealtimeNeeds) {
   const { store, log, watch, frames } = host;
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
   const groups = openGroups({
-    ...{ ...host, sources },
+    ...{ ...host, sources, bury },
     announce: groupFrames(host, (groups) => namesOfGroups(store, groups)),
   });
   const pubsub = openPubSubOver(host, { sources, groups, tenancy });
@@ -122,6 +124,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds, tenancy }: Realtim
       sockets?.drain();
       streams.drain();
     },
+    redeliver: groups.redeliver,
     settled: groups.settled,
   } satisfies PartShape;
 }

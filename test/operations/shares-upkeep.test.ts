@@ -53,7 +53,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       senders: { control: send, mirror: send },
-      emitDelayed: async () => {},
+      again: { delayed: async () => {}, group: async () => {} },
       attemptsMax: 10,
       payloadBytesMax: 1_000,
       announce: nothing,
@@ -98,6 +98,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       nodeId: "me",
       sources: {} as Sources,
       knowsTime: () => true,
+      bury: async () => nothing,
     });
 
   // An environment's rows are found by its key there, and a thousand of them in a table without statistics are sorted.

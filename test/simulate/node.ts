@@ -79,7 +79,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
     knowsTime: () => true,
     isDraining: () => false,
   };
-  const outbox = openOutboxPart(host, { emitDelayed: async () => {} });
+  const outbox = openOutboxPart(host, { again: { delayed: async () => {}, group: async () => {} } });
   const schemasPart = openSchemasPart(host);
   const engine = openEngine(host, {
     ...{ keyring: noKeyring, outbox, ...schemasPart },

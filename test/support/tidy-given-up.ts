@@ -5,7 +5,7 @@ import { matches, type Rule, within } from "./tidy-rules.ts";
 const listed: Readonly<Record<string, string>> = {
   "event.delayed_refused": "the dead letters of the outbox, kind delayed",
   "outbox.dead_lettered": "the dead letters of the outbox",
-  "groups.given_up": "the count of the group, given_up_count; the events stay in the log",
+  "groups.given_up": "the dead letters of the outbox, kind group",
   "job.unsendable": "its run, which fails with the reason",
   "batch.dropped": "nowhere: its function was deleted or archived by the tenant",
   "debounce.dropped": "nowhere: its function was deleted or archived by the tenant",

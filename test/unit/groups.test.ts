@@ -83,6 +83,7 @@ describe("members of a group", () => {
         ...{ store, clock, ids, log: silentLog, watch: noWatch, nodeId, sources },
         bus: busOver(hub({ clock, nodeId, onError: () => {} }), silentLog),
         knowsTime: () => true,
+        bury: async () => () => {},
       });
     nodes = [open("a"), open("b")];
   });

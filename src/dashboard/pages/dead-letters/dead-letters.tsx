@@ -36,7 +36,7 @@ export function DeadLettersPage() {
   );
 }
 
-/** Groups keep no dead letters: what they gave up is counted, and stays in its log. */
+/** What groups gave up and dropped, as counts: the dead letters stand with those of the bus. */
 function GroupLetters() {
   const read = useLoaded(async (signal) => {
     const asked = { limit: 500 };
@@ -50,8 +50,8 @@ function GroupLetters() {
   return (
     <>
       <p class="lead">
-        A group passes over what its members refuse too often. The event stays in the log: emit it again, or
-        replay a function on it.
+        A group passes over what its members refuse too often: such a delivery is a dead letter of kind group,
+        listed <a href={hrefOf(["dead-letters"])}>with those of the bus</a>. What is dropped is counted only.
       </p>
       <ReadTable
         read={read}

@@ -29,7 +29,7 @@ async function listLetters(cursor: string, signal: AbortSignal) {
   return { rows: items, next: items.length < pageRows ? undefined : `${offset + items.length}` };
 }
 
-/** Messages that the bus refused. */
+/** Messages that the bus refused, and what else was given up. */
 export function OutboxLetters() {
   const read = usePages(listLetters, []);
   const [shown, setShown] = useState<LetterData>();
@@ -70,7 +70,7 @@ export function OutboxLetters() {
             name: "",
             of: (letter) => (
               <span class="row-actions">
-                <Button onClick={() => setShown(letter)}>Payload</Button>
+                {letter.kind !== "group" && <Button onClick={() => setShown(letter)}>Payload</Button>}
                 {may("outbox:manage") && (
                   <>
                     <Button icon="refresh" onClick={() => void requeue(letter)}>
@@ -86,7 +86,7 @@ export function OutboxLetters() {
         empty={
           <Empty
             title="The bus took everything"
-            says="A message that still cannot be published after its last attempt is kept here."
+            says="A message that still cannot be published after its last attempt is kept here, and a delivery that a group gave up."
           />
         }
       />
@@ -104,7 +104,7 @@ export function OutboxLetters() {
           onDone={read.reload}
           onClose={() => setDiscarded(undefined)}
         >
-          <p>Subscribers of the bus never hear of it. The event itself stays in the log.</p>
+          <p>Who should have got it never does. The event itself stays in the log.</p>
         </Confirm>
       )}
     </>

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
+import type { GivenUpDelivery } from "./given-up.ts";
 import { groupLossesMax } from "./limits.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
 
@@ -32,6 +33,8 @@ export interface GroupClaimInput {
    * `max_redeliveries`.
    */
   freshSince: Instant;
+  /** Lists what is given up, in this transaction. */
+  list: (session: Session, group: GroupRow, givenUp: readonly GivenUpDelivery[]) => Promise<() => void>;
 }
 
 export interface ClaimedDelivery {
@@ -50,7 +53,9 @@ export type ClaimResult =
       /** The group's position after the claim. */
       position: number;
       claimed: ClaimedDelivery[];
-      givenUp: { position: number; eventId: string }[];
+      givenUp: GivenUpDelivery[];
+      /** Call it after the commit. */
+      listed: () => void;
       droppedCount: number;
       /** When the next delivery of the group is due; null when the group holds none. */
       nextDueAt: Instant | null;
@@ -105,9 +110,18 @@ export async function claimDeliveries(session: Session, input: GroupClaimInput):
         dropped_count = dropped_count + ${sql.bigint(droppedCount)},
         given_up_count = given_up_count + ${sql.bigint(givenUp.length)}
       WHERE ${whereGroup(key)}`);
+  const listed = givenUp.length > 0 ? await input.list(session, group, givenUp) : () => {};
   const nextDueAt =
     fresh.length > 0 ? Math.min(held.due_at ?? input.heldUntil, input.heldUntil) : held.due_at;
-  return { state: "taken", position, claimed: [...given, ...fresh], givenUp, droppedCount, nextDueAt };
+  return {
+    state: "taken",
+    position,
+    claimed: [...given, ...fresh],
+    givenUp,
+    listed,
+    droppedCount,
+    nextDueAt,
+  };
 }
 
 async function heldNow(session: Session, { environment_id, id }: GroupRow) {
@@ -152,7 +166,7 @@ async function claimDue(
   group: GroupRow,
 ) {
   const given: ClaimedDelivery[] = [];
-  const givenUp: { position: number; eventId: string }[] = [];
+  const givenUp: GivenUpDelivery[] = [];
   const { environment_id, id } = group;
   const due =
     await session.all<DueDeliveryRow>(sql`SELECT position, event_id, attempt, spent_count, lost_count, member_id
@@ -173,7 +187,7 @@ async function claimDue(
     const spent_count = row.spent_count + (isSpent ? 1 : 0);
     const lost_count = row.lost_count + (isLost ? 1 : 0);
     if (spent_count > group.max_redeliveries || lost_count >= groupLossesMax)
-      givenUp.push({ position: row.position, eventId: row.event_id });
+      givenUp.push({ position: row.position, eventId: row.event_id, attempt: row.attempt, lost_count });
     else moved.push({ ...row, spent_count, lost_count, slot: turns.next().value! });
   }
   if (givenUp.length > 0)

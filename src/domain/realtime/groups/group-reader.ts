@@ -5,6 +5,7 @@ import type { Following } from "../../log/log/feed.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { Acks } from "./ack.ts";
 import { type ClaimResult, claimDeliveries } from "./claim.ts";
+import { type GivenUpDeps, listGivenUp } from "./given-up.ts";
 import { groupFreshMs, groupHoldMs, groupHoldMsMin } from "./limits.ts";
 import { LookAhead } from "./look-ahead.ts";
 import { type GroupMember, isPermitted } from "./member.ts";
@@ -35,7 +36,7 @@ import { type GroupRow, getGroup } from "./rows.ts";
  *     monotonic clock of this process. Other nodes remove silent members by `seen_at` and their own clocks.
  */
 
-export interface GroupReaderDeps extends Basics<"store" | "clock" | "log"> {
+export interface GroupReaderDeps extends Basics<"store" | "clock" | "log">, GivenUpDeps {
   source: Source;
   acks: Pick<Acks, "sent" | "unsent">;
   /** False while this node is not sure of the time: a claim would hold deliveries until a wrong time. */
@@ -207,6 +208,7 @@ export class GroupReader {
         now,
         heldUntil: now + holdMs,
         freshSince: now - groupFreshMs,
+        list: (...given) => listGivenUp(this.#deps, ...given),
       }),
     );
     return this.#accept(result, ahead, { claimedAt, holdMs });
@@ -233,6 +235,7 @@ export class GroupReader {
       return result.state === "stale" && now !== undefined;
     }
     const { position, claimed, givenUp, nextDueAt } = result;
+    result.listed();
     const before = this.#group.position;
     const payloads = new Map(ahead.found.map((one) => [one.position, one.delivery]));
     const unread = claimed.flatMap((one) => (payloads.has(one.position) ? [] : one.position));

@@ -4,10 +4,12 @@ import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { countedPage, pageSize } from "../../../kit/page.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
+import type { OutboxEntry, PermitName } from "../../record/outbox/service.ts";
 import type { GroupAnnouncer } from "../pubsub/moved-frames.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
 import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
+import { redeliver } from "./given-up.ts";
 import { keptUntil } from "./heartbeats.ts";
 import { type GroupInside, insideOf } from "./inside.ts";
 import { forgetLapsed } from "./lapsed-groups.ts";
@@ -103,6 +105,8 @@ export interface Groups {
    * again.
    */
   ack(environmentId: string, request: AckRequest): Promise<void>;
+  /** Makes a delivery that was given up due again; throws what stands against it. */
+  redeliver(letter: OutboxEntry, permit: PermitName): Promise<void>;
   /**
    * The tick of loop `groups.look`: heartbeats, silent members, and deliveries that are due without a hint.
    */
@@ -267,6 +271,8 @@ export function openGroups(deps: GroupsDeps): Groups {
         throw invalid("redeliver_delay_ms", `must be from 0 to ${groupDelayMsMax}`);
       await acks.ack({ ...key, eventId, consumerId, verdict, delayMs: delayMs > 0 ? delayMs : undefined });
     },
+
+    redeliver: async (...asked) => onChanged([await redeliver(deps, ...asked)]),
 
     lookOnce: membership.lookOnce,
 

@@ -19,14 +19,17 @@ export const DeadLetter = Type.Object({
   topic: described(text, "Topic with its namespace, such as `events:order.placed`."),
   kind: described(
     text,
-    "`mirror` (an event for subscribers of the bus), `control` (for the worker of a run) or `delayed` (an event that was refused when its time had come).",
+    "`mirror` (an event for subscribers of the bus), `control` (for the worker of a run), `delayed` (an event that was refused when its time had come) or `group` (a delivery that a consumer group gave up).",
   ),
   environment_id: text,
   created_at: instant,
   dead_at: instant,
   attempts: Type.Integer(),
   last_error: text,
-  payload: described(bytes, "JSON text of the message, in base64."),
+  payload: described(
+    bytes,
+    "JSON text of the message, in base64; `null` of a `group`, whose event stands in its log.",
+  ),
   metadata: described(bytes, "JSON text of what stands beside it, in base64."),
 });
 
@@ -82,7 +85,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     name: "outbox.deadLetters",
     action: "events:subscribe",
     reads: true,
-    summary: "Messages that the bus refused until their attempts were spent, newest first.",
+    summary: "Messages whose attempts are spent, and what else was given up, newest first.",
     input: Page,
     output: Type.Object({
       items: Type.Array(DeadLetter, { description: "Dead letters, newest first." }),
@@ -117,7 +120,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     name: "outbox.requeue",
     action: "outbox:manage",
     summary:
-      "Tries every dead letter of the event anew, with all its attempts. A delayed event is emitted, or the answer says why not.",
+      "Tries every dead letter of the event anew, with all its attempts. A delayed event is emitted and a group's delivery handed out again, or the answer says why not.",
     alsoAsks: ["events:emit"],
     input: Target,
     output: Result,

@@ -10,6 +10,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import { givenUpKinds } from "./rules.ts";
 
 export interface OutboxRow {
   id: string;
@@ -98,16 +99,21 @@ export const requeue = (
   now: Instant,
 ): Promise<number> =>
   session.run(sql`UPDATE outbox SET attempts = 0, dead_at = NULL, due_at = ${sql.bigint(now)}
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL AND kind <> 'delayed'`);
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL
+      AND kind NOT IN ${sql.list(givenUpKinds)}`);
 
 /** The dead letters that wait for no bus. */
-export const delayedLetters = (
+export const givenUpLetters = (
   reader: StoreReader,
   environmentId: string,
   eventId: string,
 ): Promise<OutboxRow[]> =>
   reader.all(sql`SELECT ${fields} FROM outbox
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL AND kind = 'delayed'`);
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL
+      AND kind IN ${sql.list(givenUpKinds)} ORDER BY id`);
+
+export const deleteLetter = (session: Session, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM outbox WHERE id = ${id}`);
 
 export const discard = (session: Session, environmentId: string, eventId: string): Promise<number> =>
   session.run(sql`DELETE FROM outbox

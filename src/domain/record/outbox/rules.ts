@@ -9,8 +9,13 @@ import type { LoggedEvent } from "../../log/log/service.ts";
 export const entryKinds = ["control", "mirror"] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
-/** `delayed`: a delayed event that was refused at its time; it is a dead letter from the beginning. */
-export type LetterKind = EntryKind | "delayed";
+/**
+ * What waits for no bus, and is a dead letter from the beginning. `delayed`: a delayed event that was refused at
+ * its time. `group`: a delivery that a consumer group gave up.
+ */
+export const givenUpKinds = ["delayed", "group"] as const;
+export type GivenUpKind = (typeof givenUpKinds)[number];
+export type LetterKind = EntryKind | GivenUpKind;
 
 /** An entry before it is inserted with its fact. */
 export interface EntryDraft {

@@ -12,7 +12,14 @@ import {
 import { openOutboxMeters } from "./meters.ts";
 import { openRelay } from "./relay.ts";
 import * as rows from "./rows.ts";
-import { deadFrame, type EntryDraft, type EntryKind, type LetterKind, type OutboxFrame } from "./rules.ts";
+import {
+  deadFrame,
+  type EntryDraft,
+  type EntryKind,
+  type GivenUpKind,
+  type LetterKind,
+  type OutboxFrame,
+} from "./rules.ts";
 import { openSender, type Send, textOf } from "./sender.ts";
 
 export type { OutboxRow as OutboxEntry } from "./rows.ts";
@@ -28,17 +35,20 @@ export interface Outbox {
   /** Inserts an entry whose first try was refused already. */
   refused(session: Session, draft: EntryDraft, error: Error): Promise<void>;
   /** Inserts dead letters of what no bus waits for; call the answer after the commit. */
-  bury(session: Session, letters: readonly { draft: EntryDraft; error: Error }[]): Promise<() => void>;
+  bury(
+    session: Session,
+    letters: readonly { draft: EntryDraft; error: Error; attempts?: number }[],
+  ): Promise<() => void>;
   /** Newest first. */
   deadLetters(
     environmentId: string,
     page: { limit?: number; offset?: number },
   ): Promise<{ items: rows.OutboxRow[]; limit: number; offset: number }>;
   /**
-   * Throws `not_found` when the event has no dead letter. A delayed event is emitted, once `permit` allows its name; what
-   * refuses it is thrown, and it stays a dead letter.
+   * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its delivery again,
+   * once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
    */
-  requeue(environmentId: string, eventId: string, permit: (topic: string) => Promise<void>): Promise<void>;
+  requeue(environmentId: string, eventId: string, permit: PermitName): Promise<void>;
   discard(environmentId: string, eventId: string): Promise<void>;
   /** The tick of `outbox.relay`, on the node that leads `outbox`. */
   relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
@@ -48,10 +58,13 @@ export interface Outbox {
   settled(): Promise<void>;
 }
 
+/** Throws where the caller may not do this to what has the name. */
+export type PermitName = (name: string) => Promise<void>;
+
 export interface OutboxDeps extends Basics<"store" | "clock" | "ids" | "log" | "metrics"> {
   senders: Record<EntryKind, Send>;
-  /** Emits a delayed event from its dead letter. */
-  emitDelayed: (payload: string, metadata: string) => Promise<void>;
+  /** Does again what was given up, from its dead letter. */
+  again: Record<GivenUpKind, (letter: rows.OutboxRow, permit: PermitName) => Promise<void>>;
   attemptsMax: number;
   /** The largest message that the bus accepts, in bytes. */
   payloadBytesMax: number;
@@ -121,8 +134,8 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     },
 
     async bury(session, letters) {
-      const dead = letters.map(({ draft, error }) => {
-        const row = { ...rowOf(draft, 0), attempts: 1, last_error: textOf(error) };
+      const dead = letters.map(({ draft, error, attempts = 1 }) => {
+        const row = { ...rowOf(draft, 0), attempts, last_error: textOf(error) };
         return { ...row, dead_at: row.created_at };
       });
       for (const row of dead) await rows.insertEntry(session, row);
@@ -142,17 +155,14 @@ export function openOutbox(deps: OutboxDeps): Outbox {
 
     async requeue(environmentId, eventId, permit) {
       const at = clock.now();
-      const delayed = await rows.delayedLetters(store, environmentId, eventId);
-      for (const { topic, payload, metadata } of delayed) {
-        await permit(topic);
-        await deps.emitDelayed(payload, metadata);
+      const givenUp = await rows.givenUpLetters(store, environmentId, eventId);
+      for (const letter of givenUp) {
+        await permit(letter.topic);
+        await deps.again[letter.kind as GivenUpKind](letter, permit);
+        await store.write((session) => rows.deleteLetter(session, letter.id));
       }
-      const count = await store.write((session) =>
-        delayed.length > 0
-          ? rows.discard(session, environmentId, eventId)
-          : rows.requeue(session, environmentId, eventId, at),
-      );
-      if (count === 0) throw missing("dead letter", eventId);
+      const count = await store.write((session) => rows.requeue(session, environmentId, eventId, at));
+      if (count + givenUp.length === 0) throw missing("dead letter", eventId);
       deps.relayIn(0);
       announce({ change: "requeued", environmentId, eventId, at });
     },
