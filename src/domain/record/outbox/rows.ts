@@ -29,19 +29,24 @@ export interface OutboxRow {
   dead_at: number | null;
 }
 
-const fieldNames = [
-  ...["id", "environment_id", "event_id", "entity_id", "topic", "kind", "payload", "metadata"],
-  ...["created_at", "attempts", "due_at", "last_error", "dead_at"],
+const textNames = [
+  ...(["id", "environment_id", "event_id", "entity_id", "topic", "kind", "payload", "metadata"] as const),
+  "last_error" as const,
 ];
+const numberNames = ["created_at", "attempts", "due_at", "dead_at"] as const;
+const fieldNames = [...textNames, ...numberNames];
 const fields = sql.raw(fieldNames.join(", "));
 
-/** Inserts nothing when the environment is gone: its readers are gone too. */
-export const insertEntry = (session: Session, row: OutboxRow): Promise<number> =>
-  session.run(sql`INSERT INTO outbox (${fields})
-    SELECT ${row.id}, environment_id, ${row.event_id}, ${row.entity_id}, ${row.topic}, ${row.kind}, ${row.payload},
-      ${row.metadata}, ${sql.bigint(row.created_at)}, ${sql.bigint(row.attempts)}, ${sql.bigint(row.due_at)},
-      ${row.last_error}, CAST(${row.dead_at} AS BIGINT)
-    FROM heads WHERE environment_id = ${row.environment_id}`);
+/** Inserts nothing where the environment is gone: its readers are gone too. */
+export async function insertEntries(session: Session, entries: readonly OutboxRow[]): Promise<void> {
+  if (entries.length === 0) return;
+  const texts = textNames.map((name) => [name, column.text(entries.map((row) => row[name]))]);
+  const numbers = numberNames.map((name) => [name, column.bigint(entries.map((row) => row[name]))]);
+  await session.run(sql`INSERT INTO outbox (${fields})
+    SELECT ${sql.raw(fieldNames.map((name) => `v.${name}`).join(", "))}
+    FROM ${session.seams.rowsFrom("v", Object.fromEntries([...texts, ...numbers]))}
+      JOIN heads h ON h.environment_id = v.environment_id`);
+}
 
 const due = (kind: string, now: Instant): DueRows => ({
   table: "outbox",

@@ -116,7 +116,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   return {
     async enqueue(session, draft) {
       const row = rowOf(draft, outboxSendMs);
-      await rows.insertEntry(session, row);
+      await rows.insertEntries(session, [row]);
       return () => {
         const sending = sendNow(row);
         underway.add(sending);
@@ -126,11 +126,8 @@ export function openOutbox(deps: OutboxDeps): Outbox {
 
     async refused(session, draft, error) {
       meters.refused(draft.kind).add();
-      await rows.insertEntry(session, {
-        ...rowOf(draft, pauseMs(1)),
-        attempts: 1,
-        last_error: textOf(error),
-      });
+      const row = { ...rowOf(draft, pauseMs(1)), attempts: 1, last_error: textOf(error) };
+      await rows.insertEntries(session, [row]);
     },
 
     async bury(session, letters) {
@@ -138,7 +135,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
         const row = { ...rowOf(draft, 0), attempts, last_error: textOf(error) };
         return { ...row, dead_at: row.created_at };
       });
-      for (const row of dead) await rows.insertEntry(session, row);
+      await rows.insertEntries(session, dead);
       return () => {
         for (const row of dead) {
           meters.died(row.kind as LetterKind).add();
