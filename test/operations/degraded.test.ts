@@ -98,3 +98,37 @@ test("an invariant is a trouble once it was broken for a minute", async () => {
   count = 2;
   expect(await look(30_000)).toEqual([]);
 });
+
+// The look stopped at the first check that threw: none after it counted anything, and health named no check.
+test("a check that throws is named after a minute, and the checks after it look", async () => {
+  const clock = testClock(0);
+  let isBroken = true;
+  const check = (name: string, run: () => number) => ({
+    ...{ name, about: "Late." },
+    run: async () => ({ count: run(), oldest: null }),
+  });
+  const integrity = openIntegrity({
+    ...{ clock, log: silentLog, metrics: noMetrics },
+    store: { all: async () => [{ id: "env_a" }] } as never,
+    checks: [
+      check("things.read", () => {
+        if (isBroken) throw new Error("cannot be read");
+        return 0;
+      }),
+      check("things.due", () => 1),
+    ],
+  });
+  await integrity.lookOnce();
+  expect((await integrity.report("env_a"))?.checks).toMatchObject([
+    { name: "things.read", count: 0, isFailed: true },
+    { name: "things.due", count: 1, isFailed: false },
+  ]);
+  await clock.advance(60_000);
+  await integrity.lookOnce();
+  const due = "things.due: 1 out of balance, see /api/v1/integrity";
+  const failed = "things.read: the check fails, see integrity.check_failed in the log";
+  expect(integrity.troubles()).toEqual([failed, due]);
+  isBroken = false;
+  await integrity.lookOnce();
+  expect(integrity.troubles()).toEqual([due]);
+});

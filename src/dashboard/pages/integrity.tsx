@@ -106,7 +106,12 @@ const Checks = ({ of }: { of: readonly CheckData[] }) => (
             </>
           ),
         },
-        { name: "State", of: ({ count: found }) => <Status of={found === 0 ? "balanced" : "unbalanced"} /> },
+        {
+          name: "State",
+          of: ({ count: found, failed }) => (
+            <Status of={failed ? "failed" : found === 0 ? "balanced" : "unbalanced"} />
+          ),
+        },
         {
           name: "Found",
           isNumber: true,

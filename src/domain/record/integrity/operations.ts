@@ -31,6 +31,7 @@ const reportJson = (report: IntegrityReport, { environments, oldest }: PurgeBack
     name: check.name,
     about: check.about,
     count: check.count,
+    ...(check.isFailed && { failed: true }),
     ...(check.oldest && {
       oldest: { id: check.oldest.id, age_ms: Math.max(0, report.at - check.oldest.at) },
     }),
@@ -103,6 +104,9 @@ export const IntegrityShape = Type.Object({
       name: Type.String({ description: "Name of the check." }),
       about: Type.String({ description: "What must balance, in words." }),
       count: Type.Integer({ description: "How many things do not." }),
+      failed: Type.Optional(
+        Type.Boolean({ description: "The check could not be made, so that its count is not known." }),
+      ),
       oldest: Type.Optional(described(OldestThing, "The one that has waited longest; absent without any.")),
       healed: Type.Integer({
         description: "How many the server mended by itself, since the node began.",

@@ -41,6 +41,8 @@ export interface CheckResult extends Omit<Violations, "rows"> {
   about: string;
   healed: number;
   healedAt: Instant | null;
+  /** It threw: what it counts is not known. */
+  isFailed: boolean;
 }
 
 export interface IntegrityReport {
@@ -150,26 +152,38 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
   for (const { name } of checks) healedCount(name);
   watchBalance({ clock, metrics, checks }, seen, since);
 
+  /** A check that throws is out of balance itself, and holds up no other. */
+  async function made({ name, run }: IntegrityCheck, environmentId: string) {
+    const key = `${environmentId}\n${name}`;
+    try {
+      const { count, oldest } = await run(environmentId);
+      if (count === 0) since.delete(key);
+      else if (!since.has(key)) since.set(key, clock.elapsed());
+      return { count, oldest, isFailed: false };
+    } catch (error) {
+      if (!since.has(key)) {
+        since.set(key, clock.elapsed());
+        log.error("integrity.check_failed", { check: name, environmentId, error });
+      }
+      return { count: 0, oldest: null, isFailed: true };
+    }
+  }
+
   async function look(environmentId: string): Promise<IntegrityReport> {
     const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
     const checked: CheckResult[] = [];
-    for (const { name, about, run } of checks) {
-      const { count, oldest } = await run(environmentId);
-      const key = `${environmentId}\n${name}`;
-      if (count === 0) since.delete(key);
-      else if (!since.has(key)) since.set(key, clock.elapsed());
-      const healing = healings.get(name);
+    for (const check of checks) {
+      const healing = healings.get(check.name);
       checked.push({
-        name,
-        about,
-        ...{ count, oldest },
+        ...{ name: check.name, about: check.about },
+        ...(await made(check, environmentId)),
         healed: healing?.healed ?? 0,
         healedAt: healing?.last_at ?? null,
       });
     }
     const report = {
       at: clock.now(),
-      balanced: checked.every((check) => check.count === 0),
+      balanced: checked.every((check) => check.count === 0 && !check.isFailed),
       checks: checked,
     };
     if (looks.size >= integrityEnvironmentsMax) looks.delete(looks.keys().next().value!);
@@ -183,7 +197,11 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     [...seen].flatMap(([environmentId, { checks: list }]) =>
       list
         .filter(({ name }) => clock.elapsed() - (since.get(`${environmentId}\n${name}`) ?? Infinity) >= ms)
-        .map(({ name, count }) => `${name}: ${count} out of balance, see /api/v1/integrity`),
+        .map(({ name, count, isFailed }) =>
+          isFailed
+            ? `${name}: the check fails, see integrity.check_failed in the log`
+            : `${name}: ${count} out of balance, see /api/v1/integrity`,
+        ),
     );
 
   const cachedReportOf = (environmentId: string) =>
