@@ -13,6 +13,7 @@ import type { DefinitionsCache } from "../domain/engine/functions/definition.ts"
 import { openDefinitions } from "../domain/engine/functions/definitions.ts";
 import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers.ts";
 import { raiseDefinitions } from "../domain/engine/functions/held-function.ts";
+import { functionsCheck } from "../domain/engine/functions/invariants.ts";
 import { functionsOperations } from "../domain/engine/functions/operations.ts";
 import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
@@ -180,7 +181,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
       { runs, debounce, batches, ends, dispatcher },
       { wakes, fires, closes, matches, looks, childMoves },
     ),
-    ...upkeepOf(host, runs),
+    ...upkeepOf(host, runs, definitions),
     async settled() {
       await Promise.all([runs.drain(), dispatcher.drain()]);
       await spans.drain();
@@ -188,7 +189,11 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   };
 }
 
-function upkeepOf({ store, clock }: Host, runs: Runs): Pick<RunsPart, "duties" | "checks" | "floorGuards"> {
+function upkeepOf(
+  { store, clock }: Host,
+  runs: Runs,
+  definitions: DefinitionsCache,
+): Pick<RunsPart, "duties" | "checks" | "floorGuards"> {
   return {
     duties: [
       {
@@ -204,6 +209,7 @@ function upkeepOf({ store, clock }: Host, runs: Runs): Pick<RunsPart, "duties" |
       statesCheck(store, clock),
       debounceCheck(store, clock),
       batchesCheck(store, clock),
+      functionsCheck(store, definitions),
     ],
     floorGuards: [
       (environmentId) => leastPosition(store, environmentId),

@@ -14,6 +14,12 @@ const listed: Promises = {
     const { body } = await api("/api/v1/outbox/dead-letter?env=same");
     expect(JSON.stringify(body)).toContain("what is stored of the event cannot be read");
   },
+  async "a function that cannot be read is named, and the others start runs"({ api, client }) {
+    expect((await client.emit("resting", { how: "sleep" })).runIds).toHaveLength(1);
+    expect((await client.emit("unread", {})).runIds).toEqual([]);
+    const { body } = await api("/api/v1/integrity/functions.unread/rows");
+    expect(body.rows).toMatchObject([{ id: "unread" }]);
+  },
   async "a projection that cannot be read stops, and says why"({ client }) {
     const { error } = await until(
       async () => {

@@ -51,9 +51,11 @@ async function furnish(home: Home, engine: World["engine"], spared: ReadonlySet<
         filter: "data.n > 1",
       },
     });
+    await client.registerFunction({ id: "unread", triggers: [{ event: "unread" }] });
     await worker.drain({ timeoutMs: 1_000 });
     await interrupt(server.running.domain.store, environmentId);
     await poison(server.running.domain.store, environmentId, spared);
+    await unreadFunction(server.running.domain.store, environmentId);
     return key;
   } finally {
     await server.stop();
@@ -85,6 +87,17 @@ async function interrupt(store: Store, environmentId: string): Promise<void> {
       WHERE run_id = ${refused!.run_id} AND sequence = ${refused!.history_count}`);
   });
 }
+
+/** One function among others that can be read. */
+const unreadFunction = (store: Store, environmentId: string) =>
+  store.write(async (session) => {
+    for (const [table, id] of [
+      ["functions", "id"],
+      ["function_versions", "function_id"],
+    ])
+      await session.run(sql`UPDATE ${sql.raw(table!)} SET definition = '{'
+        WHERE environment_id = ${environmentId} AND ${sql.raw(id!)} = 'unread'`);
+  });
 
 const due = /^(due|wake|fires|closes|next|starts|sleep_until|retry|asked|look)(_at)?$/;
 const expressions = /^(expression|filter|condition|pattern)$/;

@@ -54,6 +54,7 @@ const remedies: Record<string, string> = {
   "events.head": "nothing by itself: restore, or find out why rows are gone",
   "events.unmatched": "compared when loop `runs.matcher` goes on; look at its progress",
   "executions.without_run": "the sweeper deletes them",
+  "functions.unread": "nothing by itself: register the function again",
   "groups.position": "nothing by itself, as `events.head`: the group would skip what is logged next",
   "kv.buckets": "nothing by itself: a count that is wrong says that rows are; `max_bytes` goes by it",
   "lanes.overfull": "nothing by itself: the leases end; look for a limit that was exceeded",

@@ -63,6 +63,8 @@ export interface FunctionRecord {
   version: number;
   createdAt: number;
   updatedAt: number;
+  /** What is stored of it cannot be read: the definition has its names alone, and nothing starts it. */
+  isUnread?: true;
 }
 
 /** Published after the commit of a change: topic `system.function.{id}.{change}`. */
@@ -92,6 +94,8 @@ export interface Trigger {
 export interface Definitions {
   readonly version: number;
   readonly functions: ReadonlyMap<string, FunctionRecord>;
+  /** Those that cannot be read: they hold up no other, and are not among `functions`. */
+  readonly unread?: readonly FunctionRecord[];
   /**
    * Triggers of active functions for this event name: those for exactly this one, then those with a pattern
    * that it matches.

@@ -78,10 +78,11 @@ const none: readonly Trigger[] = [];
 
 function compile(
   version: number,
-  records: readonly FunctionRecord[],
+  found: readonly FunctionRecord[],
 ): Omit<Definitions, "schemas" | "isMetered"> {
   const triggers = new Map<string, Trigger[]>();
   const patterns = openPatternIndex<Trigger>();
+  const records = found.filter(({ isUnread }) => !isUnread);
   for (const record of records) {
     if (record.status !== "active") continue;
     const expressions = flowExpressions(record.definition);
@@ -105,6 +106,7 @@ function compile(
   }
   return {
     version,
+    unread: found.filter(({ isUnread }) => isUnread),
     functions: new Map(records.map((record) => [record.definition.id, record])),
     triggersOf(eventName) {
       const exact = triggers.get(eventName) ?? none;

@@ -19,6 +19,11 @@ export async function holdFunction(
 ): Promise<FunctionRecord> {
   const record = await rows.holdFunction(session, environmentId, id);
   if (!record) throw missing("function", id);
+  if (record.isUnread)
+    throw new Fault(
+      "failed_precondition",
+      `what is stored of function ${id} cannot be read: register it again before anything else`,
+    );
   return record;
 }
 

@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { isPaced, laneLimitOf, throttleGapUs } from "./flow.ts";
@@ -9,6 +10,10 @@ import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
 
 interface FunctionRow {
   environment_id: string;
+  id: string;
+  slug: string;
+  name: string;
+  mode: FunctionDefinition["mode"];
   status: FunctionStatus;
   version: number;
   definition: string;
@@ -16,7 +21,9 @@ interface FunctionRow {
   updated_at: number;
 }
 
-const columns = sql.raw("environment_id, status, version, definition, created_at, updated_at");
+const columns = sql.raw(
+  "environment_id, id, slug, name, mode, status, version, definition, created_at, updated_at",
+);
 
 export async function getFunction(
   reader: StoreReader,
@@ -201,14 +208,14 @@ export async function readDefinitions(
   environmentId: string,
 ): Promise<{ version: number; records: FunctionRecord[]; isMetered: boolean; chars: number } | undefined> {
   const rows = await store.all<
-    FunctionRow & { definitions_version: number; quotas: number; id: string | null }
+    Omit<FunctionRow, "id"> & { definitions_version: number; quotas: number; id: string | null }
   >(sql`SELECT
-      h.definitions_version, (SELECT count(*) FROM quotas q WHERE q.environment_id = h.environment_id) AS quotas, f.id, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
+      h.definitions_version, (SELECT count(*) FROM quotas q WHERE q.environment_id = h.environment_id) AS quotas, f.id, f.slug, f.name, f.mode, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
     FROM heads h LEFT JOIN functions f ON f.environment_id = h.environment_id
     WHERE h.environment_id = ${environmentId}`);
   const first = rows[0];
   if (!first) return undefined;
-  const found = rows.filter((row) => row.id !== null);
+  const found = rows.filter((row): row is typeof row & FunctionRow => row.id !== null);
   return {
     version: first.definitions_version,
     records: found.map(toRecord),
@@ -233,11 +240,22 @@ export async function readVersion(
   );
 }
 
-const toRecord = (row: FunctionRow): FunctionRecord => ({
-  environmentId: row.environment_id,
-  definition: JSON.parse(row.definition) as FunctionDefinition,
-  status: row.status,
-  version: row.version,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
+function toRecord(row: FunctionRow): FunctionRecord {
+  const stored = storedJson<FunctionDefinition | null>(row.definition);
+  const isRead = Array.isArray(stored?.triggers);
+  return {
+    environmentId: row.environment_id,
+    definition: isRead ? stored! : unreadDefinition(row),
+    status: row.status,
+    version: row.version,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    ...(!isRead && { isUnread: true }),
+  };
+}
+
+const unreadDefinition = ({ id, slug, name, mode }: FunctionRow): FunctionDefinition => ({
+  ...{ id, slug, name, mode, triggers: [], secrets: [], cancelOn: [], recording: false },
+  description: "What is stored of it cannot be read, and nothing starts it: register it again.",
+  retry: { maxAttempts: 1, initialDelayMs: 0, backoffFactor: 1, maxDelayMs: 0 },
 });
