@@ -11,6 +11,8 @@ const handlers = (name: string) => ({
     VALUES (:data.id, :data.total, 1, :data.ok, :timestamp)
     ON CONFLICT (id) DO UPDATE SET total = proj_${name}.total + excluded.total, n = proj_${name}.n + 1`,
   "order.gone": `DELETE FROM proj_${name} WHERE id = lower(CAST(:data AS jsonb)->>'id')`,
+  "order.moved": `UPDATE proj_${name} SET total = CAST(:data->'to'->>'total' AS numeric)
+    WHERE id = :data->>'id' AND :data.to->>'total' <> ''`,
   "order.all": `UPDATE proj_${name} SET n = n + :data.by WHERE total >= :data.least`,
 });
 
@@ -46,12 +48,13 @@ describe.each(engines)("SQL projections on %s", (engine) => {
     expect((await create("big-orders", { description: "orders" })).body).toEqual({
       ...{ name: "big-orders", status: "running" },
     });
-    await caller.emit("order.placed", { id: "a", total: 10.5, ok: true });
+    await caller.emit("order.placed", { id: "a", total: 9.5, ok: true });
     await caller.emit("order.placed", { id: "a", total: 2 });
     await caller.emit("order.placed", { id: "b", total: 1, ok: false });
     await caller.emit("order.placed", { id: "c", total: 3 });
     await caller.emit("order.all", { by: 5, least: 3 });
     await caller.emit("order.ignored", {});
+    await caller.emit("order.moved", { id: "a", to: { total: 12.5 } });
     const last = await caller.emit("order.gone", { id: "c" });
     await folded("big-orders", last.seq);
     const { body } = await caller.call("QuerySQLProjection", { name: "big-orders", orderBy: "id" });
@@ -68,7 +71,7 @@ describe.each(engines)("SQL projections on %s", (engine) => {
       query:
         "SELECT p.id, count(*) AS events FROM proj_big_orders p JOIN events e ON lower(e.data->>'id') = p.id GROUP BY p.id ORDER BY 1",
     });
-    expect(read.body.rows).toEqual([{ values: ["a", "2"] }, { values: ["b", "1"] }]);
+    expect(read.body.rows).toEqual([{ values: ["a", "3"] }, { values: ["b", "1"] }]);
     const info = await caller.ok("GetProjection", { name: "big-orders" });
     expect(info.registry).toMatchObject({
       type: "sql",

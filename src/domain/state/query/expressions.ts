@@ -211,9 +211,11 @@ export class ExpressionWriter {
   #operation(fields: NodeFields, depth: number, isSide: boolean): string {
     this.#only("an operator", fields, ["kind", "name", "lexpr", "rexpr"]);
     const operator = this.#context.reader.ownName(fields.name);
-    const passesOn = operator === "||" || fields.kind === "AEXPR_NULLIF";
-    const isEqual = passesOn ? isSide : equalities.has(operator);
-    const left = () => this.write(fields.lexpr, depth, isEqual);
+    const isEqual = operator === "||" || fields.kind === "AEXPR_NULLIF" ? isSide : equalities.has(operator);
+    const before = () => this.write(fields.lexpr, depth, isEqual);
+    // PostgreSQL gives a parameter no type before an arrow, where nothing but JSON can stand.
+    const isBare = this.#isPostgres && operator.startsWith("->") && "ParamRef" in Object(fields.lexpr);
+    const left = () => (isBare ? `CAST(${before()} AS jsonb)` : before());
     const right = () => this.write(fields.rexpr, depth, isEqual);
     const range = () => {
       const [from, to] = listOf(nodeOf(fields.rexpr).fields.items);
@@ -386,10 +388,8 @@ const equalities: ReadonlySet<string> = new Set(["=", "<>"]);
 export const isText = (type: string): boolean => /^(text|varchar|bpchar)\b/.test(type);
 
 /** A text as it was typed: it has no type yet, so that what stands beside it gives it one. */
-export const isLiteral = (raw: unknown): boolean => {
-  const { kind, fields } = nodeOf(raw);
-  return kind === "A_Const" && fields.sval !== undefined;
-};
+export const isLiteral = (raw: unknown): boolean =>
+  nodeOf(raw).kind === "A_Const" && nodeOf(raw).fields.sval !== undefined;
 
 /** What the parser says of a window without a frame clause. */
 const defaultFrame = 1058;
