@@ -231,6 +231,42 @@ describe.each(engines)("quotas on %s", (engine) => {
     await lift();
   });
 
+  // The first limits counted what was committed, and what was under way noted nothing: it was stored uncounted.
+  if (engine === "postgres")
+    test("the first limits count what is under way as they are set", async () => {
+      await lift();
+      const foreign = new Bun.SQL(server.home.place.databaseUrl!, { max: 2 });
+      const waiters = async () => {
+        const [row] = await foreign`SELECT count(*)::int AS count FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return row.count as number;
+      };
+      const put = (body: string) => server.api("/api/v1/kv/buckets/busy/keys/a", { method: "PUT", body });
+      await server.api("/api/v1/kv/buckets", { body: { name: "busy" } });
+      await put("small");
+      const blocker = await foreign.reserve();
+      await blocker`BEGIN`;
+      await blocker`SELECT key FROM kv_keys WHERE key = 'a' FOR UPDATE`;
+      const putting = put("x".repeat(9_998));
+      await until(async () => (await waiters()) >= 1, { about: "the put to wait" });
+      let isSet = false;
+      const setting = set({ stored_bytes: 2 ** 40 }).finally(() => {
+        isSet = true;
+      });
+      await until(async () => isSet || (await waiters()) >= 2, { about: "the limits" });
+      await blocker`COMMIT`;
+      blocker.release();
+      const answers = await Promise.all([putting, setting]);
+      expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+      await foreign.close();
+      const used = async () => (await uses()).stored_bytes!.used;
+      const first = await used();
+      await lift();
+      await set({ stored_bytes: 2 ** 40 });
+      expect(await used()).toBe(first);
+      await lift();
+    });
+
   test("beside a full quota a repeat is answered, and a value takes the place of a larger one", async () => {
     await set({ stored_bytes: 2 ** 40 });
     const used = async () => (await uses()).stored_bytes!.used;

@@ -50,6 +50,22 @@ export const putLedger = (session: Session, ledger: Ledger): Promise<number> =>
   session.run(sql`UPDATE quotas SET minute = ${ledger.minute}, minute_runs = ${ledger.minute_runs},
     active_runs = ${ledger.active_runs} WHERE environment_id = ${ledger.environment_id}`);
 
+/** A ledger without limits, in which nothing is counted yet. */
+export const insertLedger = (session: Session, environmentId: string, now: number): Promise<number> =>
+  session.run(sql`INSERT INTO quotas (environment_id, platform, own, minute, minute_runs, active_runs, bytes, updated_at,
+      counts_all)
+    VALUES (${environmentId}, '{}', '{}', 0, 0, 0, 0, ${now}, 0) ON CONFLICT (environment_id) DO NOTHING`);
+
+/** What is written without the head's lock goes by one of these. */
+export async function awaitWriters(session: Session, environmentId: string): Promise<void> {
+  const { holdRow } = session.seams;
+  await session.all(sql`SELECT id FROM environments WHERE id = ${environmentId} ${holdRow}`);
+  await session.all(sql`SELECT position FROM topic_heads WHERE environment_id = ${environmentId} ${holdRow}`);
+  await session.all(
+    sql`SELECT id FROM kv_buckets WHERE environment_id = ${environmentId} ORDER BY id ${holdRow}`,
+  );
+}
+
 export const putLimits = (
   session: Session,
   environmentId: string,
@@ -63,7 +79,7 @@ export const putLimits = (
       0, 0, ${first.activeRuns}, ${first.bytes}, ${first.now}, 1)
     ON CONFLICT (environment_id) DO UPDATE SET platform = excluded.platform, own = excluded.own,
       runs_per_minute = excluded.runs_per_minute, stored_bytes = excluded.stored_bytes,
-      concurrent_runs = excluded.concurrent_runs, bytes = excluded.bytes, updated_at = excluded.updated_at,
+      concurrent_runs = excluded.concurrent_runs, active_runs = excluded.active_runs, bytes = excluded.bytes, updated_at = excluded.updated_at,
       counts_all = 1`);
 
 export const deleteQuotas = (session: Session, environmentId: string): Promise<number> =>

@@ -107,7 +107,26 @@ function openRoom({ store, clock }: Pick<QuotasDeps, "store" | "clock">) {
   return { requireRoom, forget: ledgers.forget };
 }
 
-export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quotas {
+/**
+ * Before the first count. From here on who writes notes it, or holds the ledger; who looked for one before is waited for,
+ * because it noted nothing.
+ */
+async function openLedger(
+  { store, clock, raiseDefinitions }: QuotasDeps,
+  environmentId: string,
+  change: QuotaChange,
+): Promise<void> {
+  if (Object.keys(changedLimits({}, change, undefined)).length === 0) return;
+  if ((await rows.readQuotas(store, environmentId))?.counts_all) return;
+  await store.write(async (session) => {
+    await raiseDefinitions(session, environmentId);
+    await rows.insertLedger(session, environmentId, clock.now());
+  });
+  await store.write((session) => rows.awaitWriters(session, environmentId));
+}
+
+export function openQuotas(deps: QuotasDeps): Quotas {
+  const { store, clock, raiseDefinitions } = deps;
   const { requireRoom, forget } = openRoom({ store, clock });
   /** Runs that end are not noted: they are counted when the ledger says that there are too many. */
   async function recount(session: Session, environmentId: string): Promise<rows.QuotaRow | undefined> {
@@ -163,6 +182,7 @@ export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quot
 
     async set(caller, environmentId, change) {
       await requireShown(caller, environmentId);
+      await openLedger(deps, environmentId, change);
       await store.write(async (session) => {
         // Holds the head: what is counted below is all there is, and later emits know of the quotas.
         await raiseDefinitions(session, environmentId);
@@ -178,18 +198,16 @@ export function openQuotas({ store, clock, raiseDefinitions }: QuotasDeps): Quot
           await rows.deleteQuotas(session, environmentId);
           return;
         }
+        // Once, behind the lock of the ledger: who writes has noted by then what is not seen, or notes it afterwards.
+        const counted = row?.counts_all ? row : undefined;
+        const most = quotaConcurrentRunsMax + 1;
         const first = {
-          activeRuns: row ? 0 : await rows.countActive(session, environmentId, quotaConcurrentRunsMax + 1),
-          // Once, behind the lock of the ledger: who writes has noted by then what is not seen, or notes it afterwards.
-          bytes: row?.counts_all ? row.bytes : await rows.countBytes(session, environmentId),
+          activeRuns: counted?.active_runs ?? (await rows.countActive(session, environmentId, most)),
+          bytes: counted?.bytes ?? (await rows.countBytes(session, environmentId)),
           now: clock.now(),
         };
-        await rows.putLimits(
-          session,
-          environmentId,
-          { ...limits, lower: lowerOf(limits.platform, limits.own) },
-          first,
-        );
+        const lower = lowerOf(limits.platform, limits.own);
+        await rows.putLimits(session, environmentId, { ...limits, lower }, first);
       });
       forget(environmentId);
       return usesOf(environmentId);
