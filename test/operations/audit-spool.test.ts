@@ -1,6 +1,11 @@
 import { describe, expect, test } from "bun:test";
-import { readdir, utimes } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, readFile, utimes } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AuditEntry } from "../../src/domain/record/audit/rules.ts";
+import { openSpool } from "../../src/domain/record/audit/spool.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { removeFolder } from "../support/process.ts";
 import { engines, makeHome, spawnServer, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -79,3 +84,23 @@ test("a killed server's audit rows are taken over by the next", async () => {
   await server.stop();
   await home.remove();
 }, 120_000);
+
+// They were passed over without a word: with a secret that is gone, whole files.
+test("rows that cannot be trusted are passed over one by one, and each is told of", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-spool-"));
+  const secret = { id: "one", secret: "secret" };
+  const lost: string[] = [];
+  const spool = openSpool({
+    ...{ folder, stamp: "node" },
+    secrets: { current: () => secret, find: (id) => (id === secret.id ? secret.secret : undefined) },
+    onLost: (file) => lost.push(file),
+  });
+  const file = spool.append({ id: "aud_1" } as AuditEntry);
+  spool.append({ id: "aud_2" } as AuditEntry);
+  const [, mac, text] = (await readFile(file, "utf8")).split("\n")[0]!.split(" ");
+  await appendFile(file, `two ${mac} ${text}\none ${mac} {}\none ${mac}`);
+  expect(spool.read(file).map(({ id }) => id)).toEqual(["aud_1", "aud_2"]);
+  expect(lost).toEqual([file, file, file]);
+  spool.cut();
+  await removeFolder(folder);
+});

@@ -88,7 +88,10 @@ const fromStored = (row: rows.StoredRow): AuditRow => ({ ...row, roles: JSON.par
 
 export function openAuthAudit(deps: AuthAuditDeps) {
   const { store, clock, ids, log, keys, settings, scopeOf } = deps;
-  const spool = openSpool({ folder: deps.spoolFolder, stamp: ids.next("node"), secrets: keys });
+  const spool = openSpool({
+    ...{ folder: deps.spoolFolder, stamp: ids.next("node"), secrets: keys },
+    onLost: (file) => log.error("audit.row_lost", { file }),
+  });
   const chain = openChain({
     store,
     keys,

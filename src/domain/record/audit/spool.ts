@@ -25,11 +25,13 @@ export interface SpoolDeps {
   stamp: string;
   /** Signs the lines. */
   secrets: { current(): { id: string; secret: string }; find(id: string): string | undefined };
+  /** A line was cut short, or its signature is wrong: the row is lost. */
+  onLost: (file: string) => void;
 }
 
 const suffix = ".audit";
 
-export function openSpool({ folder, stamp, secrets }: SpoolDeps) {
+export function openSpool({ folder, stamp, secrets, onLost }: SpoolDeps) {
   let current: { file: string; handle: number } | undefined;
   let count = 0;
   const bytesOf = new Map<string, number>();
@@ -79,12 +81,14 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps) {
         if ((error as { code?: string }).code === "ENOENT") return [];
         throw error;
       }
-      return text.split("\n").flatMap((line) => {
+      const lines = text.split("\n").filter((line) => line !== "");
+      return lines.flatMap((line) => {
         const [, id, mac, json] = /^(\S+) (\S+) (.+)$/.exec(line) ?? [];
-        if (id === undefined || mac === undefined || json === undefined) return [];
-        const secret = secrets.find(id);
-        if (secret === undefined || !sameText(lineMac(secret, json), mac)) return [];
-        return JSON.parse(json) as AuditEntry;
+        const secret = id === undefined ? undefined : secrets.find(id);
+        if (secret !== undefined && sameText(lineMac(secret, json!), mac!))
+          return JSON.parse(json!) as AuditEntry;
+        onLost(file);
+        return [];
       });
     },
 
