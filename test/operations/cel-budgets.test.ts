@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { filteredTriggersMax } from "../../src/domain/engine/functions/filtered-triggers.ts";
-import { longestComputation } from "../support/held.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { longestComputation, onProcessor } from "../support/held.ts";
 import { listen, type RawStream } from "../support/raw-stream.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
@@ -117,6 +118,47 @@ describe("filters are bounded together, not only one by one", () => {
         triggers: Array.from({ length: 50 }, () => ({ event: "triggered.alike", expression: heavy("one") })),
       });
     expect((await emit("triggered.alike")).status).toBe(200);
+  }, 120_000);
+
+  // Each event had a budget of its own: a viewer took a core for as many seconds as the page had events.
+  test("a page of events that are brought up looks at so much together; the rest stay as they were emitted", async () => {
+    const eventName = "upcast.heavy";
+    for (let number = 0; number < 30; number++) await emit(eventName);
+    const expression = "size(data.l.filter(x, x.b.contains('zzz') || x.b.endsWith('w')))";
+    const changes = Array.from({ length: 5 }, (_, n) => ({ op: "cel", path: `/n${n}`, expression }));
+    const schemaJson = JSON.stringify({ "x-upcast": changes });
+    const schema = { eventName, version: 2, schemaJson };
+    expect((await server.rpc("EventSchemaService", "RegisterSchema", schema)).status).toBe(200);
+    const key = await keyWith(["role_viewer"]);
+    const page = (query: string) => server.api(`/api/v1/events?name=${eventName}&limit=100${query}`, { key });
+    await page("");
+    const before = onProcessor();
+    const { body } = await page("&schemaVersion=2");
+    const tookMs = onProcessor() - before;
+    expect([tookMs < 1_000, tookMs]).toEqual([true, tookMs]);
+    const versions = body.events.map(({ version }: { version: number }) => version);
+    expect(versions).toHaveLength(30);
+    expect(new Set(versions)).toEqual(new Set([1, 2]));
+  }, 120_000);
+
+  test("an endpoint's filter is asked in turns of the loop", async () => {
+    const filter = heavy("sent").replaceAll("x.a > 1000000", "x.a > 2000000");
+    const endpoint = { name: "heavy", url: "https://x.example.test/", pattern: "events:sent.heavy", filter };
+    for (let number = 0; number < 40; number++) await emit("sent.heavy");
+    const { body } = await server.rpc("WebhookEndpointService", "CreateWebhookEndpoint", endpoint);
+    const get = { id: body.id };
+    const { store } = server.running.domain;
+    const held = await longestComputation(async () => {
+      await store.write((session) => session.run(sql`UPDATE webhook_endpoints SET position = 0`));
+      await until(
+        async () => {
+          const { behind } = (await server.rpc("WebhookEndpointService", "GetWebhookEndpoint", get)).body;
+          return behind === undefined || behind === "0";
+        },
+        { about: "its turn" },
+      );
+    });
+    expect([held < heldMsMax, held]).toEqual([true, held]);
   }, 120_000);
 
   test("emits of one environment keep their order while triggers are asked", async () => {

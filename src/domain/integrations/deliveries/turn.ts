@@ -1,4 +1,5 @@
 import { backoff } from "../../../kit/backoff.ts";
+import { breather } from "../../../kit/breather.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
@@ -211,6 +212,7 @@ export class SenderTurn {
     const { store, past } = this.#deps;
     const { environment_id } = this.#row;
     const wanted = wantedBy(this.#row);
+    const breathe = breather(this.#deps.clock, environment_id);
     while (!this.#isOver) {
       const found = await rows.namesAfter(store, environment_id, this.#progress.position, namesReadMax);
       if (found.length === 0) return;
@@ -226,6 +228,7 @@ export class SenderTurn {
           events.reduce((sum, { data }) => sum + data.length, 0),
         );
         for (const event of events) {
+          if (wanted.filter) await breathe();
           if (this.#isOver) return;
           this.#passGaps(gaps, event.position);
           if (this.#deps.send.passes(wanted, event) && !(await this.#deliver(event))) return;

@@ -43,8 +43,12 @@ export function upcastChain(
      * Changes the data itself. A version that says nothing of the one before has its form.
      * `failed_precondition` when a change fails, or the data grows too large.
      */
-    async apply(data: unknown, from: number, to: number): Promise<Upcasted> {
-      const budget = new CelBudget(upcastItemsMax);
+    async apply(
+      data: unknown,
+      from: number,
+      to: number,
+      budget = new CelBudget(upcastItemsMax),
+    ): Promise<Upcasted> {
       const steps: UpcastStep[] = [];
       let changed = data;
       let before = from;

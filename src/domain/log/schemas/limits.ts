@@ -12,6 +12,9 @@ export const upcastExpressionsMax = 10;
 export const upcastStepsMax = 50;
 /** What all expressions of one bringing up may look at, in items of `kit/cel/bounds.ts`. */
 export const upcastItemsMax = 100_000;
+/** The same of a page of events, to which each event adds a little. */
+export const upcastPageItemsMax = 250_000;
+export const upcastItemsAnEvent = 100;
 /** Data that was brought up may be larger than it was: a page of it, and so many bytes of JSON each. */
 export const upcastPageCharsMax = 16 * 1024 * 1024;
 export const upcastBytesMax = 4 * 1024 * 1024;

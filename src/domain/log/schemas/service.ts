@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { breather } from "../../../kit/breather.ts";
+import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schema.ts";
@@ -13,7 +14,9 @@ import {
   schemasMax,
   trafficHoursDefault,
   trafficHoursMax,
+  upcastItemsAnEvent,
   upcastPageCharsMax,
+  upcastPageItemsMax,
 } from "./limits.ts";
 import type { SchemaHead, SchemaRow } from "./rows.ts";
 import * as rows from "./rows.ts";
@@ -57,7 +60,7 @@ export interface Schemas {
   ): Promise<Upcasted>;
   /**
    * Older events brought up to this version, where their name has it. What cannot be stays as it was emitted,
-   * and so does what comes after `upcastPageCharsMax`.
+   * and so does what comes after `upcastPageCharsMax`, or would look at more than `upcastPageItemsMax`.
    */
   broughtUp<Event extends StoredData>(
     environmentId: string,
@@ -168,10 +171,12 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       const byName = Map.groupBy(found, ({ event_name }) => event_name);
       const chains = new Map(names.map((name) => [name, chain(environmentId, byName.get(name) ?? [])]));
       const brought = [];
+      const budget = new CelBudget(upcastPageItemsMax);
       let chars = 0;
       for (const event of events) {
+        budget.grant(upcastItemsAnEvent);
         const isRoom = chars <= upcastPageCharsMax;
-        const next = isRoom ? await upTo(event, chains.get(event.name)!, version) : event;
+        const next = isRoom ? await upTo(event, chains.get(event.name)!, { version, budget }) : event;
         chars += next.data.length;
         brought.push(next);
       }
@@ -235,11 +240,11 @@ const taken = ({ event_name, version }: SchemaRow): Fault =>
 async function upTo<Event extends StoredData>(
   event: Event,
   versions: UpcastChain,
-  version: number,
+  { version, budget }: { version: number; budget: CelBudget },
 ): Promise<Event> {
   if (event.version >= version || event.redacted_at !== null || !versions.has(version)) return event;
   try {
-    const { data } = await versions.apply(storedJson(event.data), event.version, version);
+    const { data } = await versions.apply(storedJson(event.data), event.version, version, budget);
     return { ...event, version, data: JSON.stringify(data) };
   } catch (error) {
     if (error instanceof Fault) return event;
