@@ -12,6 +12,7 @@ import type { Store } from "../../../store/store.ts";
 import {
   checkedSchemasMax,
   trafficBytesMax,
+  trafficComputeMsMax,
   trafficEventsMax,
   trafficKindsMax,
   trafficSliceMax,
@@ -55,6 +56,8 @@ interface Checked extends SchemaCheck {
 interface TrafficRoom {
   events: number;
   bytes: number;
+  /** Of checks. */
+  ms: number;
 }
 
 const hourMs = 3_600_000;
@@ -75,12 +78,14 @@ export async function checkEnforcement(
   const names = [...new Set(heads.map(({ event_name }) => event_name))];
   const since = clock.now() - hours * hourMs;
   const schemas: SchemaCheck[] = [];
-  const room: TrafficRoom = { events: trafficEventsMax, bytes: trafficBytesMax };
+  const room: TrafficRoom = { events: trafficEventsMax, bytes: trafficBytesMax, ms: trafficComputeMsMax };
   for (const name of names) {
     const checked: Checked[] = [];
     for (const row of await rows.schemasOfNames(store, environmentId, [name]))
       checked.push(await compiled(row, breathe));
-    const isTruncated = await countRefused(store, environmentId, { name, since, checked, breathe, room });
+    const isTruncated = await countRefused({ store, clock }, environmentId, {
+      ...{ name, since, checked, breathe, room },
+    });
     for (const { schema: _, ...check } of checked)
       schemas.push(isTruncated ? { ...check, trafficTruncated: true } : check);
   }
@@ -105,18 +110,20 @@ async function compiled(row: rows.SchemaRow, breathe: Breathe): Promise<Checked>
 
 /** Answers whether there was more traffic than it looked at. */
 async function countRefused(
-  store: Store,
+  { store, clock }: { store: Store; clock: Clock },
   environmentId: string,
   asked: { name: string; since: number; checked: readonly Checked[]; breathe: Breathe; room: TrafficRoom },
 ): Promise<boolean> {
   const { name, since, checked, breathe, room } = asked;
   let before: rows.TrafficRow | undefined;
-  while (room.events > 0 && room.bytes > 0) {
+  while (room.events > 0 && room.bytes > 0 && room.ms > 0) {
     const slice = await rows.trafficOf(store, environmentId, { name, since, before, limit: trafficSliceMax });
     for (const event of slice) {
       await breathe();
       room.bytes -= event.data.length;
+      const began = clock.elapsed();
       if (!note(checked, event)) return true;
+      room.ms -= clock.elapsed() - began;
     }
     room.events -= slice.length;
     before = slice.at(-1);

@@ -24,6 +24,7 @@ export const trafficHoursDefault = 24;
 export const trafficHoursMax = 168;
 export const trafficEventsMax = 2_000;
 export const trafficBytesMax = 16 * 1024 * 1024;
+export const trafficComputeMsMax = 500;
 export const trafficSliceMax = 20;
 /** Schemas that one look at the enforcement answers. */
 export const checkedSchemasMax = 200;
