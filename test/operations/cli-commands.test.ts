@@ -10,6 +10,7 @@ import { cliCases } from "../support/cli-cases.ts";
 import { furnishCli } from "../support/cli-furnished.ts";
 import { type Pass, passProgram, refusalOf, runCases, type Told } from "../support/cli-passes.ts";
 import { wholeProgram } from "../support/commands.ts";
+import { isNight } from "../support/night.ts";
 import { findProgram, run } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
@@ -66,10 +67,14 @@ describe.each(engines)("every command on %s", (engine) => {
     expect(breaches).toEqual([]);
   }, 120_000);
 
-  test.each([
-    ["with colours on a terminal", true],
-    ["without colours in a pipe", false],
-  ] as const)(
+  test.each(
+    (
+      [
+        ["with colours on a terminal", true],
+        ["without colours in a pipe", false],
+      ] as const
+    ).filter(([, onTerminal]) => isNight || !onTerminal),
+  )(
     "says the same to people: %s",
     async (_where, onTerminal) => {
       const passFile = join(cli.folder, "pass.json");

@@ -8,7 +8,7 @@ import { everything, simulate } from "./world.ts";
 const begin = isSoak ? soakSeed : 1;
 const seeds = (count: number, from = begin) =>
   Array.from({ length: count }, (_, place) => String(from + place));
-const worlds = isSoak ? 100 : 25;
+const worlds = isSoak ? 100 : isNight ? 25 : 15;
 const plantedWorlds = isSoak ? 500 : 100;
 /** Seeds of worlds in which a planted bug that shows seldom does so: where a search of few worlds begins. */
 const plantedBegin: Record<string, number> = { fence: 171, timer: 41, cursor: 6, folded: 380 };
