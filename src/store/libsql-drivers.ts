@@ -78,21 +78,28 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
         for (let place = 0; place < names.length; place++) row[names[place] as string] = cells[place];
         return row;
       };
+      // After any other way of asking, the client's `get` binds nothing and answers by the values of before.
+      let mayGet = true;
+      const every = (values: Bound[]) => {
+        mayGet = false;
+        return statement.all(values);
+      };
       return {
         all(values) {
-          if (reader) return statement.all(values).map(toRow);
+          if (reader) return every(values).map(toRow);
           statement.run(values);
           return [];
         },
         one(values) {
-          const cells = statement.get(values);
+          const cells = mayGet ? statement.get(values) : every(values)[0];
           return cells === undefined || cells === null ? undefined : toRow(cells);
         },
         run(values) {
-          return reader ? statement.all(values).length : statement.run(values).changes;
+          return reader ? every(values).length : statement.run(values).changes;
         },
         columns: names,
         each(values, onCells) {
+          mayGet = false;
           for (const cells of statement.iterate(values)) if (!onCells(cells)) return;
         },
         close() {},

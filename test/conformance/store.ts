@@ -196,6 +196,26 @@ export function storeConformance(subject: StoreUnderTest): void {
       expect(await read("one-")).toEqual(things.map((row) => ({ ...row, id: `one-${row.id}` })));
     });
 
+    test("a text answers by its own values, in whatever ways it was asked before", async () => {
+      await store.write((session) => insert(session, "by-value-a"));
+      const query = (id: string) => sql`SELECT id FROM things WHERE id = ${id}`;
+      const ways = (asked: Pick<Session, "all" | "one">) => [
+        async (id: string) => (await asked.all<Thing>(query(id))).length,
+        async (id: string) => ((await asked.one<Thing>(query(id))) ? 1 : 0),
+      ];
+      const countsBy = async (asked: Pick<Session, "all" | "one">) => {
+        const counts: number[] = [];
+        for (const first of ways(asked))
+          for (const second of ways(asked))
+            for (const [one, other] of [["a", "b"] as const, ["b", "a"] as const])
+              counts.push(await first(`by-value-${one}`), await second(`by-value-${other}`));
+        return counts;
+      };
+      const right = Array.from({ length: 4 }, () => [1, 0, 0, 1]).flat();
+      expect(await countsBy(store)).toEqual(right);
+      expect(await store.write(countsBy)).toEqual(right);
+    });
+
     test("a number is whole or not as it was given, also where no column says so", async () => {
       const seven = await store.one(
         sql`SELECT CAST(${7} AS BIGINT) / 2 AS half, length(CAST(${7} AS TEXT)) AS size`,

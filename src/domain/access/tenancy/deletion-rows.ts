@@ -120,11 +120,12 @@ export async function deleteOrg(session: Session, id: string, at: Instant): Prom
 }
 
 /** Environments deleted since, in the order of their deletion. */
-export const deletedSince = async (
+export const deletedWithin = async (
   store: Pick<Store, "all">,
   since: Instant,
+  until: Instant,
 ): Promise<DeletedEnvironment[]> =>
   (
     await store.all<DeletedRow>(sql`SELECT id, org_id, project_id, name FROM deleted_environments
-      WHERE deleted_at >= ${since} ORDER BY deleted_at`)
+      WHERE deleted_at >= ${since} AND deleted_at <= ${until} ORDER BY deleted_at`)
   ).map(toDeleted);

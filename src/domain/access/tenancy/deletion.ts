@@ -33,6 +33,8 @@ export interface DeletionDeps extends Basics<"store" | "clock"> {
 
 /** `followOnce` looks back this far: a deletion may commit later than its timestamp says. */
 const lookBackMs = 60_000;
+/** The frame of a deletion reaches other nodes sooner than that. */
+const frameMs = 500;
 const noticedMax = 100_000;
 const hintedMax = 100;
 const keysAtOnce = 16;
@@ -74,13 +76,14 @@ export function openDeletion(deps: DeletionDeps) {
   ): Promise<void> {
     const at = clock.now();
     const { environments, keyHashes } = await store.write((session) => work(session, at));
-    notice(environments);
-    for (let from = 0; from < environments.length; from += hintedMax)
-      deps.publishHint(environments.slice(from, from + hintedMax));
+    // The last that their subscribers hear, at every node: a hint ends them.
     for (const { id, name, projectId } of environments) {
       const payload = { id, name, projectId, timestamp: rfc3339(at) };
       deps.onFrame({ environmentId: id, topic: `system.environment.${id}.deleted`, payload });
     }
+    notice(environments);
+    for (let from = 0; from < environments.length; from += hintedMax)
+      deps.publishHint(environments.slice(from, from + hintedMax));
     await forgetKeys(keyHashes);
   }
 
@@ -88,7 +91,10 @@ export function openDeletion(deps: DeletionDeps) {
     /** The hint of another node that it deleted some. */
     onDeletedElsewhere: notice,
     /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
-    followOnce: async () => notice(await rows.deletedSince(store, clock.now() - lookBackMs)),
+    async followOnce() {
+      const now = clock.now();
+      notice(await rows.deletedWithin(store, now - lookBackMs, now - frameMs));
+    },
 
     environment: (id: string) =>
       remove(async (session, at) => {
