@@ -198,22 +198,17 @@ export function storeConformance(subject: StoreUnderTest): void {
 
     test("a text answers by its own values, in whatever ways it was asked before", async () => {
       await store.write((session) => insert(session, "by-value-a"));
-      const query = (id: string) => sql`SELECT id FROM things WHERE id = ${id}`;
-      const ways = (asked: Pick<Session, "all" | "one">) => [
-        async (id: string) => (await asked.all<Thing>(query(id))).length,
-        async (id: string) => ((await asked.one<Thing>(query(id))) ? 1 : 0),
-      ];
+      const query = (id: string) => sql`SELECT id FROM things WHERE id = ${`by-value-${id}`}`;
       const countsBy = async (asked: Pick<Session, "all" | "one">) => {
+        const all = async (id: string) => (await asked.all<Thing>(query(id))).length;
+        const one = async (id: string) => ((await asked.one<Thing>(query(id))) ? 1 : 0);
         const counts: number[] = [];
-        for (const first of ways(asked))
-          for (const second of ways(asked))
-            for (const [one, other] of [["a", "b"] as const, ["b", "a"] as const])
-              counts.push(await first(`by-value-${one}`), await second(`by-value-${other}`));
+        for (const ask of [all, one, all, all, one, one]) counts.push(await ask("a"), await ask("b"));
+        for (const ask of [all, one]) counts.push(await ask("a"), await one("b"), await one("a"));
         return counts;
       };
-      const right = Array.from({ length: 4 }, () => [1, 0, 0, 1]).flat();
-      expect(await countsBy(store)).toEqual(right);
-      expect(await store.write(countsBy)).toEqual(right);
+      const right = [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1];
+      expect([await countsBy(store), await store.write(countsBy)]).toEqual([right, right]);
     });
 
     test("a number is whole or not as it was given, also where no column says so", async () => {
