@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { engines } from "../support/engines.ts";
+import { isNight } from "../support/night.ts";
 import { isSoak, seed } from "../support/soak.ts";
 import { runHooksIn } from "./hooks-in.ts";
 import { runHooksOut } from "./hooks-out.ts";
@@ -20,7 +21,7 @@ test.each(engines)(
   isSoak ? 600_000 : 120_000,
 );
 
-test.each(engines)(
+test.each(engines.filter((engine) => isNight || isSoak || engine === "libsql"))(
   "on %s an endpoint that failed for long gets all in order, as do the others meanwhile, though nodes die",
   async (engine) => {
     // On PostgreSQL `operations/webhook-endpoints` kills one of two nodes.

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { makeDisk, mayMount } from "../support/disk.ts";
-import { seed } from "../support/soak.ts";
+import { isNight } from "../support/night.ts";
+import { isSoak, seed } from "../support/soak.ts";
 import { until } from "../support/until.ts";
 import { chanceOf } from "./faults.ts";
 import { startLibsqlWorld } from "./libsql-world.ts";
@@ -47,7 +48,7 @@ describe("the engine on libSQL under load", () => {
     expect(made.people.acked.length).toBeGreaterThan(20);
   }, 240_000);
 
-  test.skipIf(!mayMount)(
+  test.if(mayMount && (isNight || isSoak))(
     "goes on after a power cut from what had reached the disk",
     async () => {
       const before = await makeDisk({ megabytes: 320 });

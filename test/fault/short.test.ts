@@ -5,7 +5,7 @@ import { chanceOf, faults } from "./faults.ts";
 import { pairsOf, runRound } from "./rounds.ts";
 import { startWorld, type World } from "./world.ts";
 
-// The short mode of `bun run faults`: faults that take no patience, once, two that harm different things at once; every third
+// The short mode of `bun run faults`: faults that take no patience, once, two that harm different things at once; every fifth
 // pair by day, all at night. As a soak each for itself, those that take patience too.
 describe("faults under load", () => {
   let world: World;
@@ -14,7 +14,7 @@ describe("faults under load", () => {
   }, 120_000);
   afterAll(() => world?.stop(), 60_000);
 
-  const pairs = pairsOf(faults.filter((fault) => !fault.slow)).filter((_, at) => isNight || at % 3 === 0);
+  const pairs = pairsOf(faults.filter((fault) => !fault.slow)).filter((_, at) => isNight || at % 5 === 0);
   const rounds = isSoak ? faults.map((fault) => [fault]) : pairs;
   test.each(rounds.map((round) => [round.map(({ name }) => name).join(" while "), round] as const))(
     "%s",

@@ -42,7 +42,10 @@ test("a seed replays exactly", async () => {
   }
 }, 600_000);
 
-for (const [name, plant] of Object.entries(plants))
+// What is never read again takes a world long to show.
+for (const [name, plant] of Object.entries(plants).filter(
+  ([name]) => isNight || isSoak || name !== "position",
+))
   test(`the planted bug "${name}" is found within ${plantedWorlds} seeds`, async () => {
     for (const seed of seeds(plantedWorlds, isSoak ? begin : plantedBegin[name])) {
       const features = { ...everything, folds: plantsOfFolds.has(name) };
