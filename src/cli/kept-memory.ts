@@ -9,6 +9,9 @@ const kept = {
   MIMALLOC_PURGE_HOLES: "0",
 };
 
+/** What the runtime reads only at its start, too: by itself it makes 256 calls outward at a time, for all tenants together. */
+const calls = { BUN_CONFIG_MAX_HTTP_REQUESTS: "400" };
+
 export interface Program {
   execPath: string;
   /** Flags of Bun itself. */
@@ -23,7 +26,7 @@ export interface Program {
 export function keepingMemory({ execPath, execArgv, argv, env, isExecutable }: Program) {
   if (Object.keys(kept).some((name) => env[name] !== undefined)) return undefined;
   const args = isExecutable ? argv.slice(2) : [...execArgv, ...argv.slice(1)];
-  return { args: [execPath, ...args], env: { ...env, ...kept } };
+  return { args: [execPath, ...args], env: { ...calls, ...env, ...kept } };
 }
 
 /**

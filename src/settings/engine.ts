@@ -22,7 +22,8 @@ export const engineSettings = {
     env: "BUN_CONFIG_MAX_HTTP_REQUESTS",
     parse: integer(256, 65_535, "calls"),
     fallback: 256,
-    about: "Calls outward that the runtime makes at a time; all but 132 of them may be to push endpoints.",
+    about:
+      "Calls outward at a time: 400 where `svc serve` starts the runtime. All but 132 of them may be to push endpoints.",
   }),
   leaseMs: setting({
     env: "SVC_LEASE_MS",

@@ -8,13 +8,23 @@ const fromSources: Program = {
   env: { PATH: "/bin" },
   isExecutable: false,
 };
-const kept = { PATH: "/bin", MIMALLOC_PURGE_DELAY: "60000", MIMALLOC_PURGE_HOLES: "0" };
+const kept = {
+  PATH: "/bin",
+  MIMALLOC_PURGE_DELAY: "60000",
+  MIMALLOC_PURGE_HOLES: "0",
+  BUN_CONFIG_MAX_HTTP_REQUESTS: "400",
+};
 
 test("a server is started anew with its flags, those of Bun, and its variables", () => {
   expect(keepingMemory(fromSources)).toEqual({
     args: ["/usr/bin/bun", "--preload=/a.ts", "/svc/src/main.ts", "serve", "--port", "1"],
     env: kept,
   });
+});
+
+test("more calls outward than the runtime makes by itself, unless somebody says how many", () => {
+  const env = { BUN_CONFIG_MAX_HTTP_REQUESTS: "1000" };
+  expect(keepingMemory({ ...fromSources, env })?.env).toMatchObject(env);
 });
 
 test("an executable is its own Bun and its own file", () => {
