@@ -3,8 +3,6 @@ import { flowOperations } from "../domain/record/flow/operations.ts";
 import { openFlow } from "../domain/record/flow/service.ts";
 import type { Host, PartShape } from "./part.ts";
 
-export type FlowPart = ReturnType<typeof openFlowPart>;
-
 /** What leads to what in an environment, and how much happens in it. */
 export function openFlowPart({ store, clock, log }: Host) {
   const flow = openFlow({ store, clock });

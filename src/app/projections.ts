@@ -27,8 +27,6 @@ import type { QueryPart } from "./query.ts";
 /** What a node tells the others: something of this projection changed. */
 const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });
 
-export type ProjectionsPart = ReturnType<typeof openProjectionsPart>;
-
 /** Read models that are folded from the event log, by runners outside. */
 export function openProjectionsPart(
   host: Host,

@@ -26,8 +26,6 @@ export interface TenancyNeeds {
   forgetKey: (hash: string) => Promise<void>;
 }
 
-export type TenancyPart = ReturnType<typeof openTenancyPart>;
-
 /** Orgs, projects and environments: made, changed, and deleted with everything in them. */
 export function openTenancyPart(host: Host, needs: TenancyNeeds) {
   const { store, clock, ids, bus, frames } = host;

@@ -14,8 +14,6 @@ import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { Host, PartShape } from "./part.ts";
 
-export type TopicsPart = ReturnType<typeof openTopicsPart>;
-
 /** Developer topics, and their log in every environment. */
 export function openTopicsPart(host: Host, flow: Flow, { requireRoom }: Pick<Quotas, "requireRoom">) {
   const { config, store, clock, ids, log, watch } = host;

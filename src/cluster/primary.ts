@@ -25,8 +25,6 @@ export interface PrimaryWatchDeps extends Basics<"clock" | "log"> {
   lookAround(): Promise<void>;
 }
 
-export type PrimaryWatch = ReturnType<typeof watchPrimary>;
-
 /** At its start a node waits this long for the bus: without the bus it could accept events on an old primary, and they would be lost. */
 const connectMs = 1_000;
 /** The first answer is enough; where no other node is, the bus says so at once. */

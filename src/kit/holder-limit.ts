@@ -1,8 +1,5 @@
 import { tryAgain } from "./fault.ts";
 
-/** Limits how many things one holder has open at this node. */
-export type HolderLimit = ReturnType<typeof openHolderLimit>;
-
 /**
  * `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. Of `all`, a holder never has more than
  * three times what is left to others.

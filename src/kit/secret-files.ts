@@ -11,8 +11,6 @@ export interface SecretPaths {
   natsTlsKeyFile?: string | undefined;
 }
 
-export type SecretFiles = ReturnType<typeof secretFiles>;
-
 const pairOf = (cert: [string, string | undefined], key: [string, string | undefined]) =>
   cert[1] === undefined || key[1] === undefined
     ? undefined

@@ -27,8 +27,6 @@ export interface WriterOptions {
   onFailed: (trouble: unknown) => void;
 }
 
-export type Writer = ReturnType<typeof writer>;
-
 interface QueuedWrite {
   unit: WriteUnit<unknown>;
   resolve: (value: unknown) => void;

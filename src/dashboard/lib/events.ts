@@ -16,8 +16,6 @@ const eventOf = (event: EventData) => ({
   cuts: cutsOf(event.cut_values),
 });
 
-export type EventPageData = Awaited<ReturnType<typeof listEvents>>;
-
 export async function listEvents(asked: Record<string, string>, signal?: AbortSignal) {
   const page = await rest<{
     events: EventData[];

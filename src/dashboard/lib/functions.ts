@@ -19,8 +19,6 @@ export const functionOf = (m: Record<string, unknown>) => ({
   definition: m,
 });
 
-export type FunctionPageData = Awaited<ReturnType<typeof listFunctions>>;
-
 export async function listFunctions(
   asked: { name?: string; cursor?: string; limit: number },
   signal?: AbortSignal,

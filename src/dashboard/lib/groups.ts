@@ -35,22 +35,6 @@ export async function listGroups(cursor: string, signal: AbortSignal): Promise<R
   return { rows: groups.map(groupOf), next: nextCursor || undefined };
 }
 
-/** A delivery that is not acknowledged. */
-export interface HeldView {
-  eventId: string;
-  position: string;
-  attempt: number;
-  /** Who has it; empty while it waits for its next attempt. */
-  consumer: string;
-  dueAt: number | undefined;
-}
-
-export interface MemberView {
-  consumer: string;
-  client: string;
-  joinedAt: number | undefined;
-}
-
 /** A group with what it is about to do. */
 export type WholeGroup = Awaited<ReturnType<typeof getGroup>>;
 

@@ -5,7 +5,6 @@ import { rest } from "./api.ts";
 
 /** What became of the runs of a repair, in the order in which it is shown. */
 export const outcomes = ["done", "failed", "refused", "over", "undone", "pending"] as const;
-export type RepairEnd = (typeof outcomes)[number];
 
 /** A repair, as `GET /api/v1/repairs/{id}` says. */
 export type RepairData = Static<typeof RepairOut>;

@@ -54,8 +54,6 @@ export async function readNewest(
   return events.map(eventOf);
 }
 
-export type SnapshotView = Awaited<ReturnType<typeof getSnapshot>>;
-
 /** The latest snapshot at or before a version. */
 export async function getSnapshot(entityId: string, beforeVersion: number, signal: AbortSignal) {
   const m = await rpc(

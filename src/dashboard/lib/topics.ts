@@ -27,8 +27,6 @@ export async function listTopics(cursor: string, signal: AbortSignal): Promise<R
   };
 }
 
-export type TopicNumbers = Awaited<ReturnType<typeof getTopic>>;
-
 export async function getTopic(topic: string, signal: AbortSignal) {
   const m = await rpc("PubSubService", "GetTopicStats", { topic }, signal);
   return {

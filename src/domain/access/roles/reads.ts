@@ -6,8 +6,6 @@ import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-export type RoleReads = ReturnType<typeof openRoleReads>;
-
 /** No table has the built-in roles: every read joins them with the org's own. */
 export function openRoleReads(store: Store) {
   let installedAt: number | undefined;

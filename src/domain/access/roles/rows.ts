@@ -5,10 +5,6 @@ import type { Session, StoreReader } from "../../../store/store.ts";
 /** A role that an org created. */
 export type RoleRow = ReturnType<typeof toRole>;
 
-export interface CountedRole extends RoleRow {
-  policyCount: number;
-}
-
 interface RoleColumns {
   id: string;
   org_id: string;

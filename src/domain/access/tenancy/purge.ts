@@ -6,8 +6,6 @@ import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
 
-export type Purge = ReturnType<typeof openPurge>;
-
 export type PurgeDeps = Basics<"store" | "clock" | "metrics">;
 
 const environmentsAtOnce = 1_000;

@@ -17,8 +17,6 @@ export interface ReplayCounts {
 
 export type RepairCounts = Record<RepairOutcome, number> & ReplayCounts;
 
-export type RepairStatus = "running" | "paused" | "stopping" | "stopped" | "completed";
-
 export type RepairFilter = Pick<
   ListRunsInput,
   | "functionId"

@@ -8,7 +8,6 @@ import type { LoggedEvent } from "../../log/log/service.ts";
 import { endpointGraceSecondsMax, endpointNameCharsMax, endpointUrlBytesMax } from "./limits.ts";
 
 export const endpointStatuses = ["active", "paused", "disabled"] as const;
-export type EndpointStatus = (typeof endpointStatuses)[number];
 
 /** What begins every secret, as Standard Webhooks writes them; behind it is base64. */
 export const secretStart = "whsec_";

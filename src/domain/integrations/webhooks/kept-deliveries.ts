@@ -175,5 +175,3 @@ export function openKeptDeliveries(deps: KeptDeliveriesDeps) {
     },
   };
 }
-
-export type KeptDeliveries = ReturnType<typeof openKeptDeliveries>;

@@ -21,7 +21,6 @@ import {
 import type { PresetName, VerifyConfig } from "./presets.ts";
 
 export const deliveryStatuses = ["accepted", "rejected", "failed"] as const;
-export type DeliveryStatus = (typeof deliveryStatuses)[number];
 
 /** What begins every ingest token. */
 export const tokenStart = "ifwh_";

@@ -20,12 +20,6 @@ export interface JoinedMember {
   stop(): void;
 }
 
-/**
- * The members of consumer groups at this node: joining, heartbeats, and removal of silent members of any
- * node.
- */
-export type GroupMembership = ReturnType<typeof openGroupMembership>;
-
 export type GroupMembershipDeps = Basics<"ids" | "nodeId"> & LocalReadersDeps;
 
 export function openGroupMembership(deps: GroupMembershipDeps) {

@@ -8,17 +8,6 @@ import type { Spool } from "./spool.ts";
 
 export type { AuditPolicy } from "./entry.ts";
 
-export interface DeliveryHealth {
-  healthy: boolean;
-  /** Flushes that failed, and rows that were lost. */
-  failures: number;
-  /** Rows that neither the store nor the spool took. */
-  lost: number;
-  waiting: number;
-}
-
-export type Recorder = ReturnType<typeof openRecorder>;
-
 export interface RecorderDeps extends Basics<"clock" | "ids" | "log"> {
   policy: AuditPolicy;
   spool: Spool;

@@ -9,8 +9,6 @@ import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
 import { type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
 
-export type EventMirror = ReturnType<typeof openMirror>;
-
 export interface MirrorDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
   past: Pick<Past, "between">;
   /** Where the messages go. */

@@ -18,9 +18,6 @@ export interface Moved {
   name: string;
 }
 
-/** Tells of changes after their commit: waits, runners and subscribers, on every node. */
-export type Notices = ReturnType<typeof openNotices>;
-
 export interface NoticesDeps extends Basics<"store" | "clock" | "log"> {
   frames: Pick<Frames, "publish" | "wants">;
   moved: BusChannel<Moved>;

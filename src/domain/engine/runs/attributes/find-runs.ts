@@ -56,8 +56,6 @@ export async function findRuns(store: Store, asked: FindRuns): Promise<RunsPage>
   };
 }
 
-export type AttributeCandidates = Awaited<ReturnType<typeof candidatesOf>>;
-
 /** Where the runs are looked for that a filter by attributes finds. */
 export async function candidatesOf(
   store: Pick<Store, "all">,

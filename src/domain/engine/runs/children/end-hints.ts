@@ -11,12 +11,6 @@ const EndHint = Type.Object({
 });
 type EndHint = Static<typeof EndHint>;
 
-/**
- * Hints between nodes: a node names the runs that its callers wait for, the others answer when they end one
- * of them.
- */
-export type EndHints = ReturnType<typeof openEndHints>;
-
 /** `onEnded` is called with runs that ended at another node. */
 export function openEndHints(
   { clock, bus, self }: { clock: Pick<Clock, "now">; bus: Bus; self: string },

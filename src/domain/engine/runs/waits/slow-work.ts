@@ -5,9 +5,6 @@ export const slowWorkMax = 32;
 /** The wake loop waits this long, in milliseconds, for the look at one environment. */
 export const catchUpMsMax = 250;
 
-/** Work that a caller waits for while it is short, and that goes on in the background when it is not. */
-export type SlowWork = ReturnType<typeof openSlowWork>;
-
 export function openSlowWork(
   clock: Pick<Clock, "after" | "elapsed">,
   onOver: (environmentId: string) => void,

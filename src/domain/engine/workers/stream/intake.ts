@@ -25,9 +25,6 @@ export function weightOf(value: unknown, most: number): number {
   return weight;
 }
 
-/** Messages of one stream that are not stored yet, bounded in number and in bytes. */
-export type Intake = ReturnType<typeof openIntake>;
-
 export function openIntake() {
   const weights = new Map<object, number>();
   let bytes = 0;
