@@ -59,9 +59,6 @@ export interface CommandOutcome {
   reasons: readonly string[];
 }
 
-/** The commands that open a database themselves, without a server. */
-export const databaseCommands = { backup, restore };
-
 const ownName = "svc restore";
 
 /** The settings of a command; a shell that starts servers also holds variables that mean nothing here. */
