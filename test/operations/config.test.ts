@@ -144,6 +144,8 @@ describe.each(engines)("config documents on %s", (engine) => {
     await put("untold", { n: 9 });
     await patch("told", { m: 2 });
     await remove("told");
+    // Of a deletion and what came after it, one who reads late hears the latter.
+    await early.wait("config_update", 3);
     await put("told", { n: 3 });
     const frames = await early.wait("config_update", 4);
     expect(frames.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 1, m: 2 }, null, { n: 3 }]);

@@ -127,6 +127,29 @@ describe("the cache that emits are matched with", () => {
     expect(reads()).toBe(2);
   });
 
+  test("what is current is of no read that began before the change", async () => {
+    let version = 1;
+    const { store } = storeOf(() => ({ version, records: [] }));
+    const gate = Promise.withResolvers<void>();
+    const held = {
+      // Its snapshot is of now, its answer comes late.
+      all: async (query: never) => {
+        const rows = await store.all(query);
+        if (version === 1) await gate.promise;
+        return rows;
+      },
+      one: async () => ({ definitions_version: version }),
+    } as unknown as Store;
+    const cache = openDefinitions(held);
+    const before = cache.of("env_1");
+    await Promise.resolve();
+    version = 2;
+    const current = cache.current("env_1");
+    gate.resolve();
+    expect((await current).version).toBe(2);
+    expect((await before).version).toBe(1);
+  });
+
   test("an environment that is gone is missing and forgotten; a failed read is not kept", async () => {
     let answer: () => { version: number; records: FunctionRecord[] } | undefined = () => ({
       version: 1,

@@ -65,9 +65,12 @@ export function openDefinitions(
     known: (environmentId) => kept.get(environmentId),
     of: async (environmentId) => kept.get(environmentId) ?? reload(environmentId),
     async current(environmentId) {
+      const version = await definitionsVersion(store, environmentId);
       const known = kept.get(environmentId);
-      const isNew = known !== undefined && known.version === (await definitionsVersion(store, environmentId));
-      return isNew ? known : reload(environmentId);
+      if (known !== undefined && known.version === version) return known;
+      const found = await reload(environmentId);
+      // It may be of a read that began before the change.
+      return version === undefined || found.version >= version ? found : reload(environmentId);
     },
     reload,
     forget: (environmentId) => kept.delete(environmentId),
