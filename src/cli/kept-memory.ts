@@ -9,7 +9,7 @@ const kept = {
   MIMALLOC_PURGE_HOLES: "0",
 };
 
-/** What the runtime reads only at its start, too: by itself it makes 256 calls outward at a time, for all tenants together. */
+/** The runtime reads this, too, only at its start. Its own bound is 256 calls outward at a time, for all tenants together. */
 const calls = { BUN_CONFIG_MAX_HTTP_REQUESTS: "400" };
 
 export interface Program {

@@ -119,7 +119,7 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
 
   let isGone = false;
   async function register(): Promise<void> {
-    // A report that is under way yet may be answered that nobody knows this worker.
+    // The server may answer that it does not know this worker to a report that it gets after the goodbye.
     if (isGone) return;
     const answer = await transport.send<RegisteredAnswer | undefined>({
       method: "POST",

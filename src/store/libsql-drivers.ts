@@ -78,7 +78,7 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
         for (let place = 0; place < names.length; place++) row[names[place] as string] = cells[place];
         return row;
       };
-      // After any other way of asking, the client's `get` binds nothing and answers by the values of before.
+      // Once a statement was asked by `all` or `iterate`, the client's `get` ignores its values: it answers the last question again.
       let mayGet = true;
       const every = (values: Bound[]) => {
         mayGet = false;

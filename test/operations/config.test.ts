@@ -144,7 +144,7 @@ describe.each(engines)("config documents on %s", (engine) => {
     await put("untold", { n: 9 });
     await patch("told", { m: 2 });
     await remove("told");
-    // Of a deletion and what came after it, one who reads late hears the latter.
+    // A watch that reads late hears of the put alone: a put replaces the marker of a deletion.
     await early.wait("config_update", 3);
     await put("told", { n: 3 });
     const frames = await early.wait("config_update", 4);

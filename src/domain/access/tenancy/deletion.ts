@@ -76,7 +76,7 @@ export function openDeletion(deps: DeletionDeps) {
   ): Promise<void> {
     const at = clock.now();
     const { environments, keyHashes } = await store.write((session) => work(session, at));
-    // The last that their subscribers hear, at every node: a hint ends them.
+    // Frames go first: the hint ends the subscriptions of an environment at every node.
     for (const { id, name, projectId } of environments) {
       const payload = { id, name, projectId, timestamp: rfc3339(at) };
       deps.onFrame({ environmentId: id, topic: `system.environment.${id}.deleted`, payload });

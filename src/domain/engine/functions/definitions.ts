@@ -69,7 +69,7 @@ export function openDefinitions(
       const known = kept.get(environmentId);
       if (known !== undefined && known.version === version) return known;
       const found = await reload(environmentId);
-      // It may be of a read that began before the change.
+      // `reload` may have joined a read that began before the change.
       return version === undefined || found.version >= version ? found : reload(environmentId);
     },
     reload,

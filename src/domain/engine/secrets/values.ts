@@ -40,7 +40,12 @@ export function openSecretValues({
       const unread = names.find((name) => known?.unread.has(name));
       if (unread !== undefined) throw known?.unread.get(unread);
       // Not assigned one by one: a secret may be named `__proto__`.
-      return Object.fromEntries([...(known?.values ?? [])].filter(([name]) => names.includes(name)));
+      return Object.fromEntries(
+        names.flatMap((name) => {
+          const value = known?.values.get(name);
+          return value === undefined ? [] : [[name, value]];
+        }),
+      );
     },
     forget: (environmentId: string) => kept.forget(environmentId),
   };

@@ -59,8 +59,8 @@ export interface Schemas {
     input: { eventName: string; fromVersion: number; toVersion: number; data: unknown },
   ): Promise<Upcasted>;
   /**
-   * Older events brought up to this version, where their name has it. What cannot be stays as it was emitted,
-   * and so does what comes after `upcastPageCharsMax`, or would look at more than `upcastPageItemsMax`.
+   * Older events brought up to this version, where their name has it. An event that cannot be brought up stays as it was
+   * emitted. The events beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page stay so, too.
    */
   broughtUp<Event extends StoredData>(
     environmentId: string,
