@@ -1,5 +1,6 @@
 import { chanceOf } from "../support/chance.ts";
 import { livedTime } from "../support/lived.ts";
+import { isNight } from "../support/night.ts";
 import type { EngineName, TestServer, TestServerOptions } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { minters } from "./races-calls.ts";
@@ -219,7 +220,7 @@ export async function raceMatrix(options: RaceOptions): Promise<AttackResult> {
 }
 
 /** What CI has the time for, an engine. */
-const shortAttempts = 32;
+const shortAttempts = isNight ? 32 : 20;
 
 export const suite: AttackSuite = {
   name: "races",

@@ -3,14 +3,16 @@ import { isNight } from "../support/night.ts";
 import { isSoak, seed } from "../support/soak.ts";
 import { breachOf, runReaders } from "./readers.ts";
 
+const readers = isNight || isSoak ? 50 : 24;
+
 // The short mode of `bun run faults:readers`; as a soak its long one, with frozen nodes and rounds of harm until all is sent.
 test(
-  "fifty readers that turn from node to node have the log, whatever becomes of nodes and NATS",
+  `${readers} readers that turn from node to node have the log, whatever becomes of nodes and NATS`,
   async () => {
     const { events, topics, harm } = isSoak
       ? ({ events: 20_000, topics: 5_000, harm: "long" } as const)
       : ({ events: isNight ? 1_600 : 800, topics: isNight ? 400 : 200, harm: "short" } as const);
-    const found = await runReaders({ events, topics, readers: 50, seed, harm });
+    const found = await runReaders({ events, topics, readers, seed, harm });
     expect(found.breaches).toEqual([]);
     // And that there was something to be found in.
     const { nodesKilled, natsKilled, natsWiped, nodesReplaced } = found;

@@ -84,7 +84,7 @@ export function breachOf(
 /** What a caller sends at once, and its pause then; for how long readers stay at a node at the most. */
 const paces = {
   none: { atOnce: 1, pauseMs: 10, stayMsMax: 3_000 },
-  short: { atOnce: 1, pauseMs: 10, stayMsMax: 3_000 },
+  short: { atOnce: 1, pauseMs: 30, stayMsMax: 3_000 },
   // Slow enough to last for some rounds of harm.
   long: { atOnce: 10, pauseMs: 300, stayMsMax: 10_000 },
 };

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
+import { isNight } from "../support/night.ts";
 import { plant } from "../support/plant.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 const eventsCount = 400;
 const data = JSON.stringify({ text: "x".repeat(2_000) });
@@ -63,7 +65,8 @@ describe.each(engines)("memory of queries on %s", (engine) => {
   }, 120_000);
   afterAll(() => server.stop());
 
-  const ask = (query: string) => server.rpc("QueryService", "ExecuteSQL", { query, timeout_ms: 3_000 });
+  const ask = (query: string) =>
+    server.rpc("QueryService", "ExecuteSQL", { query, timeout_ms: isNight ? 3_000 : 1_500 });
 
   test.each(Object.entries({ ...dear, ...(engine === "postgres" && onlyPostgres) }))(
     "%s",
@@ -73,10 +76,11 @@ describe.each(engines)("memory of queries on %s", (engine) => {
       const asked = ask(query).finally(() => {
         over = true;
       });
-      while (!over) {
+      const look = () => {
         most = Math.max(most, largest());
-        await new Promise((turn) => setImmediate(turn));
-      }
+        return over;
+      };
+      await until(look, { about: "the end of the query", everyMs: 20 });
       const { status, body } = await asked;
       expect([400, 429, 504]).toContain(status);
       if (engine === "postgres")

@@ -2,6 +2,7 @@ import { type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { rpcBindings } from "../../src/edge/rpc.ts";
 import { everyWay, type Way } from "./every-route.ts";
+import { inTurn } from "./night.ts";
 import type { TestServer } from "./server.ts";
 
 /** What may stand in a name; each is put between two letters, so that nothing is a matter of trimming. */
@@ -147,9 +148,13 @@ interface Walk {
   reads?: boolean;
 }
 
+/** Texts that each place is tried with by day. */
+const textsByDay = 5;
+
 /** Puts each text into each place of each operation that changes something, or of each that does not. */
 export async function walk({ server, headers, sample, texts, skips, reads = false }: Walk): Promise<Sent[]> {
   const sent: Sent[] = [];
+  const some = inTurn(Object.entries(texts), textsByDay);
   for (const way of everyWay(server.running.registry)) {
     const { operation, protocol, path, method } = way;
     if (operation.mode !== "unary" || (operation.reads ?? false) !== reads) continue;
@@ -162,7 +167,7 @@ export async function walk({ server, headers, sample, texts, skips, reads = fals
         : undefined;
     const places = message ? textsOfMessage(message) : textsOf(operation.input);
     for (const place of places)
-      for (const [what, text] of Object.entries(texts)) {
+      for (const [what, text] of some()) {
         // So long that no id or hash looks like one by chance.
         const marker = `mk${String(sent.length).padStart(12, "0")}`;
         const inPath = path.includes(`{${place[0]}`);

@@ -5,6 +5,9 @@ import { join } from "node:path";
 export { freePort } from "../../cluster/ports.ts";
 export { findProgram, run } from "../../cluster/programs.ts";
 
+/** Names the executable that nodes run (`build:binary`): it begins with half the computation of the sources. */
+export const executableVariable = "SVC_TEST_EXECUTABLE";
+
 export interface RunningProgram {
   pid: number;
   running(): boolean;

@@ -10,7 +10,7 @@ import { deal, lanes, type Share } from "./lanes.ts";
 import { findNats } from "./nats.ts";
 import { isNight, waitsForNight } from "./night.ts";
 import { findInitdb } from "./postgres.ts";
-import { findProgram, removeFolder } from "./process.ts";
+import { executableVariable, findProgram, removeFolder } from "./process.ts";
 import { promtool } from "./promtool.ts";
 import { batchesOf, schedule, type Times } from "./schedule.ts";
 import { sinceOf, touchedSince } from "./since.ts";
@@ -103,6 +103,14 @@ function tellTimes(done: readonly LaneRun[]): void {
   }
 }
 
+/** By day nodes are the executable; at night they run the sources. */
+async function buildServer(folder: string): Promise<void> {
+  const executable = join(folder, "svc");
+  const built = await step([process.execPath, join(root, "src/build/binary.ts"), executable]);
+  if (built !== 0) throw new Error("bun run build:binary failed");
+  process.env[executableVariable] = executable;
+}
+
 /** Runs what is dealt: beside each other as the processors allow, then what is alone. */
 async function runShares(shares: readonly Share[], options: LaneOptions): Promise<LaneRun[]> {
   const open = new Map(lanes.map((lane) => [lane.name, new OpenLane(lane, options)]));
@@ -140,6 +148,7 @@ async function runAll(extra: string[]): Promise<boolean> {
     (share) => (isNight || !waitsForNight(share)) && (touched?.has(share.file) ?? true),
   );
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
+  if (!isNight) await buildServer(folder);
   // A screenshot of each look of each page takes minutes, and nobody looks at those of a machine that is thrown away.
   if (!process.env.CI) process.env.DASHBOARD_SHOTS ??= await mkdtemp(join(tmpdir(), "svc-shots-"));
   const done = await runShares(wanted, { root, folder, extra: rest }).finally(() => removeFolder(folder));

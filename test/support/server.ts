@@ -14,6 +14,7 @@ import { copyMigrated, migratedTemplate } from "./migrated.ts";
 import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
+  executableVariable,
   freePort,
   lastWordsOf,
   outputOf,
@@ -277,7 +278,7 @@ export interface SpawnOptions {
   home?: Home;
   /** In front of its own command line. */
   command?: readonly string[];
-  /** Another form of the program than these sources, such as the executable. */
+  /** Instead of the executable or these sources. */
   program?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
@@ -301,7 +302,13 @@ export interface SpawnedServer extends Caller {
   stop(): Promise<void>;
 }
 
-const mainFile = resolve(import.meta.dir, "../../src/main.ts");
+/** What stands in front of the command line may be for `bun` alone. */
+function programOf({ program, command }: SpawnOptions): readonly string[] {
+  const executable = process.env[executableVariable];
+  if (program) return program;
+  if (executable !== undefined && !command) return [executable];
+  return [process.execPath, "run", resolve(import.meta.dir, "../../src/main.ts")];
+}
 
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
@@ -342,12 +349,7 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
       ...options.settings,
       port,
     };
-    const command = [
-      ...(options.command ?? []),
-      ...environmentOf(values),
-      ...(options.program ?? [process.execPath, "run", mainFile]),
-      "serve",
-    ];
+    const command = [...(options.command ?? []), ...environmentOf(values), ...programOf(options), "serve"];
     program = startProgram(command, folder);
     if (options.waits === false) return;
     const state = await until(listening, { about: "the server to listen", deadlineMs: 60_000, everyMs: 20 });
