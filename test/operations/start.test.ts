@@ -9,6 +9,8 @@ import { until } from "../support/until.ts";
 
 const root = resolve(import.meta.dir, "../..");
 const mainFile = join(root, "src/main.ts");
+/** The sources, as people start them. */
+const program = [process.execPath, "run", mainFile];
 
 async function command(argv: string[], variables: Record<string, string> = {}) {
   const environment = { PATH: process.env.PATH ?? "", ...variables };
@@ -81,7 +83,7 @@ describe("the command line", () => {
 
 describe.each(engines)("a process on %s", (engine) => {
   test("says where it listens and where its key is, keeps both over a kill, and drains to 0", async () => {
-    const server = await spawnServer({ engine });
+    const server = await spawnServer({ engine, program });
     try {
       expect(server.adminKey).toMatch(/^ifkey_/);
       const shown = await until(
@@ -115,7 +117,10 @@ describe.each(engines)("a process on %s", (engine) => {
 test("two processes that start at once on one empty database issue one key", async () => {
   const engine = "postgres";
   const home = await makeHome(engine, { isEmpty: true });
-  const both = await Promise.all([spawnServer({ engine, home }), spawnServer({ engine, home })]);
+  const both = await Promise.all([
+    spawnServer({ engine, home, program }),
+    spawnServer({ engine, home, program }),
+  ]);
   try {
     const outputs = await Promise.all(both.map((server) => server.output()));
     const issued = outputs.filter((output) => output.includes("BOOTSTRAP_ADMIN_KEY_ISSUED"));

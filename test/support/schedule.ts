@@ -29,7 +29,7 @@ const loadMinOfNodes = 1.1;
 /** More of it computes than that, but something else shall run beside it. */
 const loadMax = 1.5;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
-const crowding = 1.25;
+const crowding = 1.1;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 

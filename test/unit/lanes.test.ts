@@ -38,8 +38,8 @@ test("a process is given each share once, and long files have one of their own",
   const [one, other] = ["a", "b"].map((name) => ({ file: name, lane: "house" as const }));
   const long = { [keyOf(one!)]: [30, 15] } as const;
   expect(batchesOf([one!, other!], long).map(({ files, load }) => [files, load])).toEqual([
-    [["a"], 0.625],
-    [["b"], expect.closeTo(0.75)],
+    [["a"], 0.55],
+    [["b"], expect.closeTo(0.66)],
   ]);
 });
 
