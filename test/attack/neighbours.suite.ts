@@ -30,7 +30,7 @@ const others: Record<string, Partial<Bounds>> = {
 };
 
 const longMs = 20_000;
-const shortMs = 1_000;
+const shortMs = 700;
 const controlMs = 1_000;
 
 /** The program of one aggressor, until the answered function is called. */

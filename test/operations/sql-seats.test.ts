@@ -99,8 +99,8 @@ describe.each(engines)("seats for queries on %s", (engine) => {
   );
 
   test("what waits has an end", async () => {
-    const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 1_000));
-    const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 1_000));
+    const held = Array.from({ length: 4 + waitingOfOneMax }, () => ask(endless, 500));
+    const asked = Array.from({ length: 8 }, () => ask("SELECT 1 AS one", 500));
     const statuses = (await Promise.all(asked)).map(({ status }) => status);
     expect(statuses).toContain(429);
     const all = (await Promise.all(held)).map(({ status }) => status);

@@ -24,12 +24,14 @@ const sharedSeconds = 60;
 const filesMax = 32;
 const unknown = [1, 0.6] as const;
 /** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time: one at a time on two cores. */
-const loadMin = 0.36;
-const loadMinOfNodes = 1.1;
+const loadMin = 0.25;
+const loadMinOfNodes = 1.15;
 /** More of it computes than that, but something else shall run beside it. */
 const loadMax = 1.5;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
 const crowding = 1.1;
+/** What is told of each is an average: more are begun than would fill the processors. */
+const fullness = 1.1;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 
@@ -76,7 +78,7 @@ export async function schedule(
   const running = new Set<Promise<void>>();
   let busy = 0;
   while (waiting.length > 0 || running.size > 0) {
-    const at = waiting.findIndex(({ load }) => running.size === 0 || busy + load <= cores);
+    const at = waiting.findIndex(({ load }) => running.size === 0 || busy + load <= cores * fullness);
     const [batch] = at === -1 ? [] : waiting.splice(at, 1);
     if (!batch) {
       await Promise.race(running);
