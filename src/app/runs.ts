@@ -82,7 +82,10 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const fires = new Waker();
   const closes = new Waker();
 
-  const onQueued = (queues: readonly QueueHint[]) => {
+  const onQueued = (hints: readonly QueueHint[]) => {
+    for (const { inMs } of hints) if (inMs !== undefined) wakes.wakeIn(inMs);
+    const queues = hints.filter(({ inMs }) => inMs === undefined);
+    if (queues.length === 0) return;
     dispatcher.queued(queues);
     publishQueued(queues);
     changes.ofPlatform("capacity");

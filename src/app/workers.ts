@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { hasOthers } from "../bus/bus.ts";
+import { everyNodeSays } from "../cluster/every-node.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import { eventsOfRun } from "../domain/engine/batches/rows.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
@@ -9,6 +10,7 @@ import { definitionUnread } from "../domain/engine/dispatch/unsent.ts";
 import { unknownFunctions } from "../domain/engine/functions/unknown-functions.ts";
 import { openEndpointCaller } from "../domain/engine/push/endpoint-call.ts";
 import { openPush } from "../domain/engine/push/service.ts";
+import { knowsOpenWaits } from "../domain/engine/runs/execution/yield-waits.ts";
 import { secretsOperations } from "../domain/engine/secrets/operations.ts";
 import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
@@ -63,6 +65,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     eventsOfRun: (runId) => eventsOfRun(store, runId),
     keepsSpans: host.watch.tracer.on,
   });
+  const takesWaits = everyNodeSays(knowsOpenWaits, host);
   const workers = openWorkers({
     ...{ store, shareEnvironment, clock, definitions, runs, log, leaseMs, back, metrics },
     dispatcher: { ...dispatcher, poll: assignments.toWorker },
@@ -70,6 +73,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     unknownFunctions: (environmentId, functionIds) => unknownFunctions(store, environmentId, functionIds),
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
+    takesWaits,
     serving,
     publishRegistered(environmentId) {
       if (hasOthers(host.bus)) registered.publish({ environmentId });
@@ -85,6 +89,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
     giveBack: back.giveBack,
     onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
     report: (job, report) => workers.reportOf(job, report),
+    takesWaits,
     callsMax: config.outwardCallsMax - sendersMax - toolCallsOfAllMax,
     // The lease must not end while somebody still waits for the answer.
     timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),

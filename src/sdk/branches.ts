@@ -6,6 +6,8 @@ export interface BranchesHost {
   requireGoing(): void;
   /** Something is waited for in this branch. */
   isWaiting(branch: Scope): boolean;
+  /** The last result of all branches counts for what comes after them. */
+  joined(parent: Scope): void;
   /** Resolves when nothing computes, the handler rests, and the check holds. */
   whenResting(check: () => boolean): Promise<void>;
   readonly deviations?: Pick<Deviations, "cutShort"> | undefined;
@@ -54,6 +56,7 @@ export async function runBranches(
   const all = Promise.all(Array.from({ length: Math.min(concurrency, works.length) }, lane));
   const othersWait = () => (failed !== undefined || running.size === 0) && [...running].every(host.isWaiting);
   await (failFast && works.length > 0 ? Promise.race([all, host.whenResting(othersWait)]) : all);
+  host.joined(parent);
   if (next < works.length) host.deviations?.cutShort(`${parent.id}:${escapeName(name)}:`);
   if (failFast && failed) throw failed.reason;
   return settled;

@@ -110,10 +110,10 @@ export function runCalls(transport: Transport): RunCalls {
       return readStep(await rpc("PatchStep", { stepId, ...own, reason }, once));
     },
 
-    resumeRun: async (runId, { fromStep, skipSleep = false } = {}) =>
-      readRun(
-        await rpc("ResumeRun", { runId, skipSleep, ...(fromStep !== undefined && { fromStep }) }, once),
-      ),
+    async resumeRun(runId, { fromStep, stepId, skipSleep = stepId !== undefined } = {}) {
+      const named = { ...(fromStep !== undefined && { fromStep }), ...(stepId !== undefined && { stepId }) };
+      return readRun(await rpc("ResumeRun", { runId, skipSleep, ...named }, once));
+    },
 
     async previewResume(runId, { fromStep } = {}) {
       const { steps = [] } = await rpc<{ steps?: Partial<PreviewedStep>[] }>(

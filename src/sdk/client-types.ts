@@ -196,9 +196,13 @@ export interface RunCalls {
   patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
   /**
    * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all later ones are
-   * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in.
+   * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in: of several the one that
+   * is over first, or that of `stepId`.
    */
-  resumeRun(runId: string, options?: { fromStep?: string; skipSleep?: boolean }): Promise<Run>;
+  resumeRun(
+    runId: string,
+    options?: { fromStep?: string; skipSleep?: boolean; stepId?: string },
+  ): Promise<Run>;
   /** What `resumeRun` would do with each stored step, in order; changes nothing. */
   previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
 }

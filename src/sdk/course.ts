@@ -1,6 +1,6 @@
 import { timerMsMax } from "./retry.ts";
 import type { Scope } from "./scope.ts";
-import type { Yield } from "./wire.ts";
+import type { AskedWait, Yield } from "./wire.ts";
 
 /** Work of a step that computes. */
 export interface Computing {
@@ -15,7 +15,7 @@ export interface Computing {
 /** What the handler waits for, in the order of its calls; no yield where a run that is undone was not further. */
 export interface StandingWait {
   scope: Scope;
-  yielded: Yield | undefined;
+  yielded: AskedWait | undefined;
   /** Of a time: when it is over, by the clock of this process, and what then goes on if something still computes here. */
   time?: { endsAtMs: number; goOn: () => void };
 }
@@ -44,6 +44,10 @@ export class Course {
   #isTurning = false;
   #isHalted = false;
   #isOver = false;
+  /** Something was asked for beside something else. */
+  wasParallel = false;
+  /** The last step that others finished and whose result was handed over. */
+  lastMet: string | undefined;
   #isCut = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #finish: () => void = () => {};
@@ -72,6 +76,7 @@ export class Course {
 
   /** What computes has something beside it. */
   #joined(): void {
+    if (this.#computing.size + this.#results.length + this.#open.length > 0) this.wasParallel = true;
     for (const one of this.#computing) one.isAlone = false;
   }
 

@@ -12,7 +12,7 @@ import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import { undo } from "./undo.ts";
-import type { Assignment, Yield } from "./wire.ts";
+import type { AskedWait, Assignment, Yield } from "./wire.ts";
 
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<
@@ -83,7 +83,11 @@ export async function execute(
     if (returned) {
       const text = outputText(`the result of function ${target.id}`, returned.output);
       end = { status: "completed", outputText: text ?? "null" };
-    } else end = { status: "yielded", yield: firstOf(execution.waits(), host.now()) };
+    } else {
+      const { list, isWhole } = execution.waits();
+      const { after: _, ...first } = firstOf(list, host.now());
+      end = { status: "yielded", yield: first as Yield, ...(isWhole && { yields: list }) };
+    }
   } catch (error) {
     end = { status: "failed", error: failureOf(error, execution.stepOf(error)) };
   }
@@ -100,7 +104,7 @@ export async function execute(
 }
 
 /** The one that the server is told of: the first that was called, and of times the one that is over first. */
-function firstOf(waits: readonly Yield[], nowMs: number): Yield {
+function firstOf(waits: readonly AskedWait[], nowMs: number): AskedWait {
   const times = waits.flatMap((one) => {
     if (one.type === "sleep") return { one, endsMs: Date.parse(one.until) };
     return one.type === "retry_step" ? { one, endsMs: nowMs + one.duration_ms } : [];

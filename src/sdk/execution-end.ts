@@ -1,6 +1,6 @@
 import type { ReportedError } from "./errors.ts";
 import type { StepDeviation } from "./types.ts";
-import type { Yield } from "./wire.ts";
+import type { AskedWait, Yield } from "./wire.ts";
 
 export interface FailedEnd {
   status: "failed";
@@ -14,4 +14,9 @@ export interface FailedEnd {
 export type ExecutionEnd = {
   /** Stored steps that the handler did not come to as before; absent for none. */
   deviations?: StepDeviation[];
-} & ({ status: "completed"; outputText: string } | { status: "yielded"; yield: Yield } | FailedEnd);
+} & (
+  | { status: "completed"; outputText: string }
+  /** `yields`: all that it waits for, where that may be more than one thing. */
+  | { status: "yielded"; yield: Yield; yields?: readonly AskedWait[] }
+  | FailedEnd
+);

@@ -5,7 +5,7 @@ import { NonRetryableError, type ReportedError, SvcError } from "./errors.ts";
 import { after } from "./retry.ts";
 import type { Logger, StepDeviation } from "./types.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
-import type { Assignment, Yield } from "./wire.ts";
+import { type AskedWait, type Assignment, exchangeCharactersMax, openWaitsMax, type Yield } from "./wire.ts";
 
 export interface JobReporterOptions {
   assignment: Assignment;
@@ -25,6 +25,19 @@ export interface JobReporterOptions {
 const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
 
 const failureFields = (error: ReportedError) => `"status":"failed","error":${JSON.stringify(error)}`;
+
+/** As many as fit one report, the first in any case; the rest is asked for when the run goes on. */
+export function awaitedText(all: readonly AskedWait[]): string {
+  const texts: string[] = [];
+  let characters = 0;
+  for (const one of all.slice(0, openWaitsMax)) {
+    const text = JSON.stringify(one);
+    characters += text.length;
+    if (texts.length > 0 && characters > exchangeCharactersMax) break;
+    texts.push(text);
+  }
+  return `[${texts.join(",")}]`;
+}
 
 /** Tells the server of one job: its finished steps, and how the execution ended. */
 export class JobReporter {
@@ -196,7 +209,7 @@ export class JobReporter {
     const detail = { status, ...(field !== undefined && { field }), cause };
     const said = this.#steps
       .named(message)
-      .replace(/^yield\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
+      .replace(/^yields?(?:\[\d+\])?\.(?:event_filter\.)?/, `step ${this.#yieldedAt}: `);
     return new SvcError(status === 413 ? "REPORT_TOO_LARGE" : code, said, detail);
   }
 
@@ -205,9 +218,11 @@ export class JobReporter {
     this.#deviations = `${deviationFields(deviations)},`;
   }
 
-  endYielded(reason: Yield): Promise<void> {
+  /** `all`: what else the handler waits for, for servers that take it. */
+  endYielded(reason: Yield, all?: readonly AskedWait[]): Promise<void> {
     this.#yieldedAt = reason.step_name;
-    return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
+    const yields = all ? `,"yields":${awaitedText(all)}` : "";
+    return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}${yields}`, true);
   }
 
   endCompleted(outputText: string): Promise<void> {

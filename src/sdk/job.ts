@@ -17,6 +17,8 @@ export interface JobOptions
   lease: Lease;
   /** The server hands out runs of the function to be undone. */
   isUndoneLater: boolean;
+  /** The server takes all that a handler waits for. */
+  takesWaits: () => boolean;
   /** A unary RPC, made for this run. */
   call: ReturnType<typeof callForRun>;
   /** The handler is over and its last report is on its way: room for another job. */
@@ -86,7 +88,7 @@ export function startJob(options: JobOptions): RunningJob {
     if (end.deviations) reporter.deviates(end.deviations);
     switch (end.status) {
       case "yielded":
-        return reporter.endYielded(end.yield);
+        return reporter.endYielded(end.yield, options.takesWaits() ? end.yields : undefined);
       case "completed":
         return reporter.endCompleted(end.outputText);
       case "failed":

@@ -4,6 +4,7 @@ import type { callForRun } from "./calls.ts";
 import { deviationFields } from "./deviations.ts";
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
+import { awaitedText } from "./job-reporter.ts";
 import { pause } from "./retry.ts";
 import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
@@ -27,6 +28,8 @@ export interface PushRequest {
   context?: Pick<NonNullable<ExecutionInput["context"]>, "traceparent" | "step_spans">;
   /** The server calls once more to undo a run that ends. */
   compensates?: boolean;
+  /** The server takes all that a handler waits for. */
+  open_waits?: boolean;
   compensating?: Compensating;
 }
 
@@ -63,7 +66,7 @@ export function readPush(body: string): PushRequest {
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
   const { attempt, max_attempts, event, events, steps, resume, secrets, sequence } = fields;
-  const { compensates, compensating, context } = fields;
+  const { compensates, compensating, context, open_waits } = fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -78,6 +81,7 @@ export function readPush(body: string): PushRequest {
     ...(typeof sequence === "string" && { sequence }),
     ...(isObject(context) && { context: readContext(context) }),
     ...(compensates === true && { compensates }),
+    ...(open_waits === true && { open_waits }),
     ...(isObject(compensating) && { compensating: compensating as unknown as Compensating }),
   };
 }
@@ -194,7 +198,9 @@ export async function performPush(
     case "completed":
       return `${head},"result":${end.outputText}}`;
     case "yielded":
-      return `${head},"yield":${JSON.stringify(end.yield)}}`;
+      return `${head},"yield":${JSON.stringify(end.yield)}${
+        request.open_waits && end.yields ? `,"yields":${awaitedText(end.yields)}` : ""
+      }}`;
     case "failed":
       if (!request.compensating) logFailedAttempt(options.log, { target, end, run: { runId, ...request } });
       return `${head},"error":${JSON.stringify(end.error)},"compensations_failed":${end.compensationsFailed ?? 0}}`;

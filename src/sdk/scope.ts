@@ -6,6 +6,8 @@ export interface Scope {
   /** Uses of each name so far. */
   readonly used: Map<string, number>;
   readonly parent: Scope | undefined;
+  /** The step that others finished and whose result was handed over here last; at first that of the scope around it. */
+  lastMet: string | undefined;
 }
 
 /** The branches of one execution. Whatever runs inside a branch, awaited or not, belongs to it. */
@@ -44,7 +46,7 @@ interface BranchPlace {
 const places = new AsyncLocalStorage<BranchPlace>();
 
 export function createScopes(runId: string): Scopes {
-  const root: Scope = { id: runId, used: new Map(), parent: undefined };
+  const root: Scope = { id: runId, used: new Map(), parent: undefined, lastMet: undefined };
   // A second parallel of the same name goes on counting where the first one ended.
   const counts = new Map<string, Map<string, number>>();
 
@@ -63,7 +65,7 @@ export function createScopes(runId: string): Scopes {
       const id = `${parent.id}:${escapeName(name)}:${index}`;
       const used = counts.get(id) ?? new Map<string, number>();
       counts.set(id, used);
-      const scope: Scope = { id, used, parent };
+      const scope: Scope = { id, used, parent, lastMet: parent.lastMet };
       const isUndoing = scopes.isUndoing();
       return places.run({ owner: scopes, scope, step: undefined, isUndoing }, work, scope);
     },

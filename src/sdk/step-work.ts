@@ -74,7 +74,10 @@ export async function tryOnce(
     const given = contextOf(stepId, attempt, host, computing.isUndone ? host.signal : signal);
     // A compensation may have steps of its own; each try comes to them anew.
     const inside = {
-      scope: compensationFor === undefined ? scope : { id: stepId, used: new Map(), parent: scope },
+      scope:
+        compensationFor === undefined
+          ? scope
+          : { id: stepId, used: new Map(), parent: scope, lastMet: undefined },
       step: compensationFor === undefined ? name : undefined,
       isUndoing: isUndoing(),
     };

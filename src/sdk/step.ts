@@ -7,7 +7,7 @@ import { computing } from "./step-compute.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { triedOf } from "./step-retry.ts";
 import type { Logger } from "./types.ts";
-import type { CompletedStep, Yield } from "./wire.ts";
+import type { AskedWait, CompletedStep, Yield } from "./wire.ts";
 
 /** One execution as its steps see it. */
 export interface Execution {
@@ -32,11 +32,12 @@ export interface Execution {
   /** What the SDK itself computes for the handler. */
   during<Result>(work: Promise<Result>): Promise<Result>;
   isWaiting(branch: Scope): boolean;
+  joined(parent: Scope): void;
   whenResting(check?: () => boolean): Promise<void>;
   /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
   follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined>;
-  /** What the handler waits for, in the order of its calls. */
-  waits(): Yield[];
+  /** What the handler waits for, in the order of its calls; `isWhole` where that may be more than one thing. */
+  waits(): { list: AskedWait[]; isWhole: boolean };
   /** From here on nothing can be waited for: what the run did is undone. */
   undoes(): void;
   /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
@@ -109,7 +110,13 @@ export function createExecution(
     stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
     isWaiting: (branch) => course.isWaiting(branch),
     whenResting: (check) => course.whenResting(check),
-    waits: () => course.waits.flatMap(({ yielded }) => yielded ?? []),
+    joined(parent) {
+      parent.lastMet = course.lastMet;
+    },
+    waits: () => ({
+      list: course.waits.flatMap(({ yielded }) => yielded ?? []),
+      isWhole: course.wasParallel,
+    }),
 
     enter(name) {
       if (!requireGoing(name)) return undefined;
@@ -149,12 +156,14 @@ export function createExecution(
       const memo = host.memo(stepId);
       if (memo)
         return stored(stepId, () => {
+          scope.lastMet = stepId;
+          course.lastMet = stepId;
           if ((memo.status ?? "completed") === "completed") return memo.output;
           if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
           throw failureOf(memo, name);
         });
       if (handling.isUndoing) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
-      const yielded = reason({ step_id: stepId, step_name: name });
+      const yielded = { ...reason({ step_id: stepId, step_name: name }), ...afterOf(scope) };
       if (yielded.type !== "sleep" || replaying) return course.wait(scope, yielded);
       const sleptSinceMs = host.now();
       await course.waitUntil(scope, yielded, Date.parse(yielded.until) - sleptSinceMs);
@@ -162,6 +171,8 @@ export function createExecution(
     },
   };
 }
+
+const afterOf = ({ lastMet }: Scope) => (lastMet === undefined ? {} : { after: lastMet });
 
 const nestedStep = (name: string, outer: string): NonRetryableError =>
   new NonRetryableError(

@@ -18,6 +18,7 @@ export interface StreamCourierOptions extends CourierOptions {
   tellVersion: (version: string | undefined) => void;
   /** Takes how long the leases of this worker last, from servers that tell it. */
   onLease: (leaseMs: number | undefined) => void;
+  onTakesWaits: (takes: boolean) => void;
   /** The server does not know yet which jobs this worker still holds. */
   onReopened: () => void;
   /** Takes the functions of which another worker serves another definition. */
@@ -109,8 +110,13 @@ export class StreamCourier implements Courier {
         ...{ workerId, ...registration },
         ...{ leaseMs: asking.lease_ms, instance: asking.instance, held: held() },
       },
-      onRegistered: (socket, askedAt, { clockOffMs, definitionConflicts, leaseMs, serverVersion }) => {
+      onRegistered: (
+        socket,
+        askedAt,
+        { clockOffMs, definitionConflicts, leaseMs, serverVersion, openWaits },
+      ) => {
         this.#options.onLease(leaseMs);
+        this.#options.onTakesWaits(openWaits === true);
         this.#options.tellClock(Number(clockOffMs ?? 0));
         this.#options.tellVersion(serverVersion);
         this.#options.tellConflicts(definitionConflicts);

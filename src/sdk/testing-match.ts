@@ -24,11 +24,11 @@ export function valueAt(data: unknown, path: string): unknown {
 const isPath = /^[\w$.-]+$/;
 
 /**
- * Takes the first event that ends the wait, by the server's rules: equal values at a path, or a literal. CEL is the
+ * The first event that ends the wait, by the server's rules: equal values at a path, or a literal. CEL is the
  * server's business; a wait with an expression takes the next event of its name.
  */
 export function findDelivery(
-  deliveries: TestEvent[],
+  deliveries: readonly TestEvent[],
   filter: WaitFilter,
   { nowMs, untilMs, trigger }: { nowMs: number; untilMs: number; trigger: unknown },
 ): TestEvent | undefined {
@@ -40,10 +40,8 @@ export function findDelivery(
   };
   const atOf = ({ atMs = nowMs }: TestEvent): number => atMs;
   // As on the server, a wait sees only what is emitted after it began.
-  const found = deliveries
+  return deliveries
     .filter((one) => !one.taken && one.event === filter.event && atOf(one) >= nowMs && atOf(one) <= untilMs)
     .sort((a, b) => atOf(a) - atOf(b))
     .find(fits);
-  if (found) found.taken = true;
-  return found;
 }

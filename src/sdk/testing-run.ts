@@ -149,7 +149,7 @@ async function simulateOne(
         end = { error: compensating.error as ReportedError };
       }
     } else if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
-    else if (ended.status === "yielded") await server.settleYield(ended.yield);
+    else if (ended.status === "yielded") await server.settle(ended.yields ?? [ended.yield]);
     else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
     else {
       server.nowMs += attemptDelayMs(retry, server.attempt);

@@ -121,6 +121,12 @@ export type Yield = { step_id: string; step_name: string } & (
   | { type: "invoke_function_async"; function_id: string; input?: unknown; any_function?: boolean }
 );
 
+/** A wait among all that a handler waits for; `after` is the step whose result its branch was handed last. */
+export type AskedWait = Yield & { after?: string };
+
+/** As on the server: things that a handler may wait for at a time. */
+export const openWaitsMax = 1_000;
+
 /** A step as it is reported. */
 export interface ReportedStep {
   id: string;

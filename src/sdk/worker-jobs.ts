@@ -29,6 +29,8 @@ export class WorkerJobs {
   thread: LeaseThread | undefined;
   /** How long the server waits for a renewal; undefined from servers that do not tell how long leases last. */
   patienceMs: number | undefined;
+  /** The server takes all that a handler waits for. */
+  takesWaits = false;
   /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
   #busyCount = 0;
 
@@ -69,6 +71,7 @@ export class WorkerJobs {
       courier,
       lease,
       call,
+      takesWaits: () => this.takesWaits,
       checkpointMs,
       isUndoneLater: undoneLater.has(assignment.function_id),
       log,

@@ -37,6 +37,8 @@ export interface WorkerLinkOptions extends CourierOptions {
   identity: WorkerIdentity;
   /** The server has registered the worker, whose leases last so long; undefined from servers that do not tell it. */
   onLease: (leaseMs: number | undefined) => void;
+  /** The same answer: whether the server takes all that a handler waits for. */
+  onTakesWaits: (takes: boolean) => void;
   /** A stream was opened: the server is to hear which jobs this worker has. */
   onReopened: () => void;
   /** Runs wait until each of their steps is stored. */
@@ -59,6 +61,7 @@ interface HeartbeatAnswer extends ConflictsTold {
 interface RegisteredAnswer extends ConflictsTold {
   clock_off_ms?: number;
   lease_ms?: number;
+  open_waits?: boolean;
   server_version?: string;
 }
 
@@ -109,7 +112,13 @@ function conflictTeller(log: Logger): (functionIds: readonly string[] | undefine
 const cancelledError = () => new SvcError("RUN_NOT_RUNNING", "the run was cancelled", { status: 409 });
 const noneLost: ReadonlySet<string> = new Set();
 
-export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOptions): WorkerLink {
+export function restLink({
+  identity,
+  insist,
+  onLease,
+  onTakesWaits,
+  ...travel
+}: WorkerLinkOptions): WorkerLink {
   const { transport, asking } = travel;
   const { id, hostname, functionIds, maxConcurrentJobs, labels, version, definitionHashes } = identity;
   const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
@@ -138,6 +147,7 @@ export function restLink({ identity, insist, onLease, ...travel }: WorkerLinkOpt
       },
     });
     onLease(answer?.lease_ms);
+    onTakesWaits(answer?.open_waits === true);
     tellClock(answer?.clock_off_ms);
     tellVersion(answer?.server_version);
     tellConflicts(answer?.definition_conflicts);

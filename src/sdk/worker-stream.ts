@@ -9,6 +9,7 @@ export interface RegisteredMessage {
   definitionConflicts?: string[];
   leaseMs?: number;
   serverVersion?: string;
+  openWaits?: boolean;
 }
 
 export interface WorkerStreamOptions {

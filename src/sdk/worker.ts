@@ -210,6 +210,9 @@ class RunningWorker<Events extends EventMap> {
       asking: this.#asking,
       held: () => this.jobs.ids(),
       onLease: (leaseMs) => this.#mindLeases(leaseMs),
+      onTakesWaits: (takes) => {
+        this.jobs.takesWaits = takes;
+      },
       onReopened: () => this.#heartbeats.hurry(),
       isStrict,
       room: () => this.jobs.room,

@@ -82,7 +82,12 @@ describe.each(engines)("workers on %s", (engine) => {
     expect(await api("/w1/register", full)).toMatchObject({ status: 200 });
     await server.rpc("SvcService", "RegisterFunction", { id: "there", triggers: [] });
     const some = { function_ids: ["there", "nowhere"], version: { sdk: version } };
-    const told = { status: "registered", unknown_functions: ["nowhere"], server_version: version };
+    const told = {
+      status: "registered",
+      open_waits: true,
+      unknown_functions: ["nowhere"],
+      server_version: version,
+    };
     expect((await api("/w-told/register", some)).body).toEqual(told);
     const { body } = await server.api("/api/v1/workers");
     expect(body.workers.find((worker: { id: string }) => worker.id === "w1")).toMatchObject({

@@ -26,6 +26,7 @@ const steps = [
     error: null,
     on_timeout: null,
     is_kept: null,
+    sequence: 0,
   },
   {
     run_id: "run_1",
@@ -37,6 +38,7 @@ const steps = [
     error: '{"message":"no"}',
     on_timeout: null,
     is_kept: null,
+    sequence: 0,
   },
 ];
 

@@ -30,8 +30,8 @@ export const resumeRun: PlainCommand = {
   operation: "runs.resume",
   takes: ["runId"],
   flagsToo: [["--preview", "Only say which steps would run again."]],
-  does(asking, { skipSleep, ...input }, { preview }) {
-    if (!preview) return askAndShow(asking, operationNamed("runs.resume"), { skipSleep, ...input });
+  does(asking, { skipSleep, stepId, ...input }, { preview }) {
+    if (!preview) return askAndShow(asking, operationNamed("runs.resume"), { skipSleep, stepId, ...input });
     return askAndShow(asking, operationNamed("runs.previewResume"), input, {
       columns: ["name", "status", "runsAgain", "patchLost", "notUndone", "builtOnAgain", "id"],
       items: "steps",

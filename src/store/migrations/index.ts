@@ -4,6 +4,14 @@ import { delayedSenders } from "./0067_delayed_senders.ts";
 import { keptSteps } from "./0068_kept_steps.ts";
 import { goodbyes } from "./0069_goodbyes.ts";
 import { ledgers } from "./0070_ledgers.ts";
+import { seenBySteps } from "./0071_seen_by_steps.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
-export const migrations: readonly Migration[] = [debounceKinds, delayedSenders, keptSteps, goodbyes, ledgers];
+export const migrations: readonly Migration[] = [
+  debounceKinds,
+  delayedSenders,
+  keptSteps,
+  goodbyes,
+  ledgers,
+  seenBySteps,
+];

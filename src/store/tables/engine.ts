@@ -102,9 +102,11 @@ export const tablesOfEngine: Tables = {
     holds: "runs that are not over, with their next wake",
     endsWith: "the run ends",
     // `wake_at` is when the state must change at the latest: queued = eligible since, leased = lease end,
-    // sleeping and retrying = due. `seen_position`: events after it are news to the run. `watched_at`: the
+    // sleeping and retrying = due. `seen_position`: events after it are news to the run; with
+    // several waits open it stays, and steps have theirs. `watched_at`: the
     // run has waits of kind `cancel`. `held_from`: what a held execution was before. `undo_count`:
-    // compensations that the worker has reported. `ending`: JSON of what the run ends with once they ran.
+    // compensations that the worker has reported. `gather_ms`: of several waits, for how long others are gathered
+    // once one is met. `ending`: JSON of what the run ends with once they ran.
     // `lane_id` is NULL for functions without a limit. In `executions_by_lane` the run's id is an expression
     // on PostgreSQL, which would else take the index for finding a run by its id once the table had been
     // counted while it was empty, and read all of it for each flush.
@@ -115,7 +117,7 @@ export const tablesOfEngine: Tables = {
       history_count BIGINT NOT NULL, lost_count BIGINT NOT NULL, waiting_step_id TEXT, timeout_at BIGINT,
       pause_requested_at BIGINT, seen_position BIGINT NOT NULL DEFAULT 0, watched_at BIGINT,
       parent_run_id TEXT, held_from TEXT, held_wake_at BIGINT, held_at BIGINT, held_by TEXT, lane_id TEXT,
-      undo_count BIGINT NOT NULL DEFAULT 0, ending TEXT, head_start_ms BIGINT`,
+      undo_count BIGINT NOT NULL DEFAULT 0, ending TEXT, head_start_ms BIGINT, gather_ms BIGINT`,
     indexes: [
       { libsql: "executions_by_lane (environment_id, function_id, state, wake_at, run_id)" },
       "executions_by_wake (wake_at) WHERE state <> 'queued'",
@@ -138,12 +140,13 @@ export const tablesOfEngine: Tables = {
     // second one. `failure_told_at` is set where the handler's worker understands failed steps among the
     // completed ones. `on_timeout`: `null` or `throw`; null fails the run. `is_kept`: a resume ran one before
     // it again, so that its place in the order says nothing.
+    // `seen_position`: of one that something met, where in the log that stands.
     columns: `run_id TEXT NOT NULL, step_id TEXT NOT NULL, environment_id TEXT NOT NULL, name TEXT NOT NULL,
       type TEXT NOT NULL, sequence BIGINT NOT NULL, status TEXT NOT NULL, output TEXT, error TEXT,
       attempt BIGINT NOT NULL, started_at BIGINT, ended_at BIGINT, duration_ms BIGINT, original_output TEXT,
       patched_at BIGINT, patched_by TEXT, compensation_for TEXT, sleep_until BIGINT,
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, input TEXT, wait_event_name TEXT,
-      wait_timeout_at BIGINT, child_run_id TEXT, failure_told_at BIGINT, on_timeout TEXT, is_kept BIGINT,
+      wait_timeout_at BIGINT, child_run_id TEXT, failure_told_at BIGINT, on_timeout TEXT, is_kept BIGINT, seen_position BIGINT,
       PRIMARY KEY (run_id, step_id)`,
     isClustered: true,
     room: kept,
@@ -156,6 +159,7 @@ export const tablesOfEngine: Tables = {
       leaves:
         "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at is_kept",
       json: "output error original_output input",
+      stays: "seen_position",
     },
   },
   run_history: {

@@ -103,7 +103,7 @@ export function jobOfClaim(
     environmentId: row.environment_id,
     attempt: row.attempt,
     maxAttempts: row.max_attempts,
-    stepSequenceBase: row.step_count,
+    stepSequenceBase: Math.max(row.step_count, (steps.at(-1)?.sequence ?? -1) + 1),
     actorId: row.actor_id,
     executionSeq: row.execution_seq,
     leaseToken: token,

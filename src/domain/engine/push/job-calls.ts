@@ -26,6 +26,8 @@ export interface JobCallsDeps extends Basics<"clock" | "log" | "metrics"> {
   /** The breaker of a function's endpoint has opened. */
   onOpened: (endpoint: Endpoint) => void;
   signingKey: () => string;
+  /** See `WorkersDeps`. */
+  takesWaits: () => Promise<boolean>;
   /** Commits the report the same way as a worker's. */
   report: (job: Job, report: ReportBody) => Promise<void>;
   /** Of one whole call; shorter than the lease, so that the run is not assigned twice. */
@@ -84,13 +86,13 @@ export class JobCalls {
   }
 
   async #reportOfCall(job: Job, endpoint: Endpoint, compensates: boolean): Promise<ReportBody> {
-    const { clock, breakers, call, onOpened, signingKey, timeoutMs } = this.#deps;
+    const { clock, breakers, call, onOpened, signingKey, takesWaits, timeoutMs } = this.#deps;
     const begunAt = clock.now();
     const { endpointUrl: url } = endpoint;
     try {
       const answer = await call({
         url,
-        body: requestBody(job, compensates),
+        body: requestBody(job, { compensates, openWaits: await takesWaits() }),
         signingKey: signingKey(),
         traceparent: job.trace && traceparentOf(job.trace),
         timeoutMs,

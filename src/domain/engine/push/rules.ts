@@ -30,6 +30,7 @@ const Answer = Type.Object(
     ),
     result: Type.Optional(Type.Unknown()),
     yield: Type.Optional(Type.Unknown()),
+    yields: Type.Optional(Type.Unknown()),
     error: Type.Optional(Type.Unknown()),
     compensations: Type.Optional(Type.Integer({ minimum: 0 })),
     on_failure: Type.Optional(Type.Boolean()),
@@ -60,6 +61,7 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
     ...(status === "completed" && { output: result ?? null }),
     ...(status === "failed" && { error: errorOf(error) }),
     ...(yielded !== undefined && yielded !== null && { yield: yielded }),
+    ...(own.yields !== undefined && { yields: own.yields }),
     ...(compensations !== undefined && { compensations }),
     ...(on_failure !== undefined && { on_failure }),
     ...(compensations_failed !== undefined && { compensations_failed }),
@@ -106,9 +108,12 @@ function resumeText(job: Job): string {
 
 /**
  * The request's body. Payloads are inserted as the JSON text they are stored as. `compensates`: the endpoint
- * is called once more to undo what a run did, when it ends.
+ * is called once more to undo what a run did, when it ends. `openWaits`: it may answer all that its handler waits for.
  */
-export function requestBody(job: Job, compensates: boolean): string {
+export function requestBody(
+  job: Job,
+  { compensates, openWaits }: { compensates: boolean; openWaits: boolean },
+): string {
   const { event } = job;
   const head = {
     run_id: job.runId,
@@ -118,6 +123,7 @@ export function requestBody(job: Job, compensates: boolean): string {
     ...(job.trace && { context: tracedFields(job) }),
     ...(job.sequence !== undefined && { sequence: job.sequence }),
     ...(compensates && { compensates }),
+    ...(openWaits && { open_waits: true }),
     ...(job.compensating && { compensating: job.compensating }),
   };
   // Older handlers refuse metadata that is null.

@@ -248,7 +248,7 @@ export async function completedSteps(
   const ids = column.text(runIds);
   const rows = await store.all<
     CompletedStep & { retry_at: number | null }
-  >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output, s.is_kept,
+  >(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output, s.is_kept, s.sequence,
       CASE WHEN s.status <> 'completed' THEN s.error END AS error,
       CASE WHEN s.status = 'timed_out' THEN s.on_timeout END AS on_timeout,
       CASE WHEN s.status = 'failed' THEN s.sleep_until END AS retry_at
@@ -258,7 +258,7 @@ export async function completedSteps(
       OR (s.status = 'timed_out' AND s.on_timeout IS NOT NULL)
       OR (s.status IN ('failed', 'timed_out')
         AND EXISTS (SELECT 1 FROM executions e WHERE e.run_id = s.run_id AND e.ending IS NOT NULL))
-    ORDER BY s.run_id, s.sequence`);
+    ORDER BY s.run_id, s.sequence, s.seen_position`);
   const byRun = new Map<string, CompletedStep[]>(runIds.map((id) => [id, []]));
   for (const row of rows) {
     if (row.retry_at !== null) row.error = dueIn(row.error, row.retry_at - now);

@@ -200,6 +200,8 @@ export interface QueueHint {
   /** A lease of the queue ended. `queued` is false when that queued no run. */
   freed?: boolean;
   queued?: boolean;
+  /** The first of its runs is queued no earlier: more that it waits for is gathered. */
+  inMs?: number;
 }
 
 /** The run as a caller that waited for its end gets it. */
@@ -272,6 +274,8 @@ export interface CompletedStep {
   error: string | null;
   /** 1 of one that stayed when a resume ran an earlier one again. */
   is_kept: number | null;
+  /** Its place: results are handed to the handler in this order. */
+  sequence: number;
 }
 
 /**

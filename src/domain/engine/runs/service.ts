@@ -44,7 +44,8 @@ import {
 import { openPutOff, wasDenied } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
-import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
+import { openReports, type ReportsDeps } from "./execution/report-queue.ts";
+import { whyRefused } from "./execution/why-refused.ts";
 import { forgetGates } from "./gates.ts";
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
@@ -57,6 +58,7 @@ import { endRuns, type Undoing } from "./undo/end-runs.ts";
 import type { RunEnd } from "./undo/ending.ts";
 import { compareAgain } from "./waits/compare-again.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
+import { placeMet, unplaced } from "./waits/place-met.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
 import { openWakeLooks } from "./wakes/wake-looks.ts";
@@ -146,6 +148,7 @@ export interface Runs {
    */
   tidyLanes(write: Store["write"]): Promise<void>;
   /** Completed steps of these runs, in order: handlers do not run them again. */
+  /** Gives those that were met a place behind the others. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /**
    * The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. One that is asked for looks
@@ -266,7 +269,12 @@ export function openRuns(deps: RunsDeps): Runs {
       for (const { environment_id, id } of await limitedFunctions(store))
         await adoptAll(write, { environmentId: environment_id, functionId: id });
     },
-    completedSteps: (runIds) => rows.completedSteps(store, runIds, clock.now()),
+    async completedSteps(runIds) {
+      const steps = await rows.completedSteps(store, runIds, clock.now());
+      const met = [...steps.values()].flat().filter(({ sequence }) => sequence >= unplaced);
+      if (met.length > 0) await store.write((session) => placeMet(session, met));
+      return steps;
+    },
     ofEvents: (environmentId, eventIds) => runsOfEvents(store, environmentId, eventIds),
 
     async get(environmentId, runId) {

@@ -149,6 +149,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       runId: id,
       fromStep: Type.Optional(Type.String({ maxLength: 2_048 })),
       skipSleep: Type.Optional(Type.Boolean()),
+      stepId: Type.Optional(Type.String({ maxLength: 2_048 })),
     }),
     rpc: rpc(
       SvcService.method.resumeRun,
@@ -156,11 +157,12 @@ export const steeringOperations = (steering: Steering): Operation[] => [
         runId: m.runId,
         ...(m.fromStep !== "" && { fromStep: m.fromStep }),
         ...(m.skipSleep !== undefined && { skipSleep: m.skipSleep }),
+        ...(m.stepId !== "" && { stepId: m.stepId }),
       }),
       (run: Run) => toRunMessage(run),
     ),
-    async handle({ runId, fromStep, skipSleep }, call) {
-      const asked = { runId, fromStep: fromStep || undefined, skipSleep };
+    async handle({ runId, fromStep, skipSleep, stepId }, call) {
+      const asked = { runId, fromStep: fromStep || undefined, skipSleep, stepId: stepId || undefined };
       const run = await steering.resume(call.environmentId, asked, call.caller.id);
       return (await withoutHiddenInputs(call, [run]))[0]!;
     },

@@ -36,6 +36,7 @@ interface ResumeTarget {
   runId: string;
   fromStep: string | undefined;
   skipSleep: boolean | undefined;
+  stepId?: string | undefined;
   actorId: string;
 }
 
@@ -125,7 +126,7 @@ async function laneOfFailed(deps: ResumeDeps, run: rows.SteeredRunRow): Promise<
 
 async function begin(
   session: Session,
-  { environmentId, runId, fromStep, skipSleep, actorId }: ResumeTarget,
+  { environmentId, runId, fromStep, skipSleep, stepId, actorId }: ResumeTarget,
   { at, laneId }: { at: number; laneId: string | null },
 ): Promise<BegunResume> {
   const execution = await rows.lockExecution(session, environmentId, runId);
@@ -134,6 +135,11 @@ async function begin(
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
   rules.requireResumable(run, execution, { fromStep, skipSleep });
+  const sleep =
+    execution && rules.endsOneSleep(execution, { skipSleep, stepId })
+      ? await rows.firstSleep(session, runId, stepId)
+      : undefined;
+  if (stepId !== undefined && !sleep) throw rules.sleepsNot(stepId);
   const isOver = execution === undefined;
   // Steps may be large, and of a run that goes on where it was held all stay.
   const steps =
@@ -142,7 +148,7 @@ async function begin(
       : rules.stepsAtResume([], { wasUndone: false, places: new Map() });
   const discarded = [...steps.again, ...steps.forgotten].sort((one, other) => one.sequence - other.sequence);
   const plan = {
-    ...rules.planOfResume(execution, steps, skipSleep === true),
+    ...rules.planOfResume(execution, steps, { skipsSleep: skipSleep === true, sleep }),
     exhaustedStepId: execution ? null : rules.exhaustedStepOf(run),
   };
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
+import { stepRowId } from "../../../kit/step-id.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 
 export interface SteeredRunRow {
@@ -48,6 +49,8 @@ export interface ExecutionRow {
   pause_requested_at: number | null;
   /** Set while the run is compensating. */
   ending: string | null;
+  /** Set while several things are waited for. */
+  gather_ms: number | null;
 }
 
 export interface SteeredStepRow {
@@ -83,7 +86,7 @@ export const runById = (
   reader.one(sql`SELECT ${runFields} FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`);
 
 const executionFields = sql.raw(
-  "run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id, waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending",
+  "run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id, waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at, ending, gather_ms",
 );
 
 export const executionOf = (
@@ -119,6 +122,18 @@ export const stepsOf = (
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
       started_at, ended_at, duration_ms, updated_at, compensation_for, is_kept
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
+
+/** The step at which the run sleeps: of several the one that is over first, or the one that is named by its id or its row's. */
+export const firstSleep = async (
+  session: Session,
+  runId: string,
+  named: string | undefined,
+): Promise<string | undefined> =>
+  (
+    await session.all<{ step_id: string }>(sql`SELECT step_id FROM steps
+      WHERE run_id = ${runId} AND status = 'sleeping' ORDER BY sleep_until, step_id`)
+  ).find(({ step_id }) => named === undefined || named === step_id || named === stepRowId(runId, step_id))
+    ?.step_id;
 
 export const requestPause = (session: Session, runId: string, at: Instant, by: string): Promise<number> =>
   session.run(sql`UPDATE executions SET pause_requested_at = COALESCE(pause_requested_at, ${sql.bigint(at)}),

@@ -141,6 +141,16 @@ function targetOf(
   return own.find((step) => step.step_id === id) ?? own.find((step) => step.name === name);
 }
 
+/** Whether one of several sleeps is to end. */
+export const endsOneSleep = (
+  { gather_ms, state }: ExecutionRow,
+  { skipSleep, stepId }: { skipSleep: boolean | undefined; stepId: string | undefined },
+): boolean =>
+  stepId === undefined ? gather_ms !== null && (skipSleep ?? state !== "held") : skipSleep !== false;
+
+export const sleepsNot = (stepId: string): Fault =>
+  new Fault("failed_precondition", `stepId: the run sleeps at no step ${stepId.slice(0, 200)}`);
+
 /** Throws unless the run is paused, sleeps, waits, or has failed. */
 export function requireResumable(
   run: SteeredRunRow,
@@ -165,17 +175,18 @@ export const exhaustedStepOf = ({ error }: SteeredRunRow): string | null =>
 export function planOfResume(
   execution: ExecutionRow | undefined,
   { again, forgotten, keptBehind }: StepsAtResume,
-  skipsSleep: boolean,
+  { skipsSleep, sleep }: { skipsSleep: boolean; sleep: string | undefined },
 ): ResumePlan {
   const was = execution?.state === "held" ? execution.held_from : execution?.state;
-  const goesOn = again.length > 0 || (skipsSleep && was === "sleeping") ? null : goesOnFrom(execution);
+  const endsSleep = sleep !== undefined || (skipsSleep && was === "sleeping");
+  const goesOn = again.length > 0 || endsSleep ? null : goesOnFrom(execution);
   return {
     from: execution?.state ?? "failed",
     againIds: again.map(({ step_id }) => step_id),
     forgottenIds: forgotten.map(({ step_id }) => step_id),
     keptIds: keptBehind.map(({ step_id }) => step_id),
     goesOn,
-    sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
+    sleptStepId: sleep ?? (was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null),
     nextAttempt: was === "retrying" && execution?.waiting_step_id == null,
   };
 }

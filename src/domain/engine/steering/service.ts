@@ -63,6 +63,8 @@ export function openSteering(deps: SteeringDeps) {
          * unless it was held.
          */
         skipSleep: boolean | undefined;
+        /** The sleep to end, of several. */
+        stepId?: string | undefined;
       },
       actorId: string,
     ) => resumeRun(deps, { ...target, environmentId, actorId }),

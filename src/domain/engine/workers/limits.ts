@@ -34,3 +34,6 @@ export const definitionHashCharsMax = 64;
 export const deviationsMax = 20;
 /** Versions of functions that a node remembers to have logged them of. */
 export const deviationsToldMax = 10_000;
+
+/** Things that a handler may wait for at a time. */
+export const openWaitsMax = 1_000;

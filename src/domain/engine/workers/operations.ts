@@ -43,6 +43,9 @@ const Registered = Type.Object({
   lease_ms: Type.Optional(
     Type.Integer({ description: "How long leases of the worker last, when it asked for a time." }),
   ),
+  open_waits: Type.Optional(
+    Type.Boolean({ description: "Reports may say all that a handler waits for, as `yields`." }),
+  ),
   unknown_functions: Type.Optional(
     Type.Array(Type.String(), {
       description:
@@ -232,6 +235,7 @@ const presenceOperations = (workers: Workers) => [
         status: "registered",
         ...(input.lease_ms !== undefined && { lease_ms: terms.leaseMs }),
         ...(clockOffMs !== null && { clock_off_ms: clockOffMs }),
+        ...((await workers.takesWaits()) && { open_waits: true }),
         ...(unknown.length > 0 && { unknown_functions: unknown }),
         ...(input.version?.sdk && { server_version: version }),
         ...toldOf(conflicts),

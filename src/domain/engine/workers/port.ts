@@ -44,6 +44,8 @@ export interface Workers {
   drain(): Promise<void>;
   register(environmentId: string, input: RegisterWorkerInput, terms?: LeaseTerms): Promise<RegisteredWorker>;
   /** What the worker gets of what it asks of its leases. */
+  /** Whether reports may say all that a handler waits for. */
+  takesWaits(): Promise<boolean>;
   leaseTerms(asked: { lease_ms?: number; instance?: string }): LeaseTerms;
   /** `conflicts`: functions of which another connected worker serves another definition. */
   heartbeat(

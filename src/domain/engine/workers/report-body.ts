@@ -5,11 +5,12 @@ import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { ReportedAttributes, readReported } from "../attributes/rules.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
-import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
+import type { ReportedStep, RunReport } from "../runs/execution/report.ts";
+import type { ReportOutcome } from "../runs/execution/report-outcome.ts";
 import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
-import { deviationsMax, progressStepsMax, stepTriesMax } from "./limits.ts";
+import { deviationsMax, openWaitsMax, progressStepsMax, stepTriesMax } from "./limits.ts";
 import { errorTexts, jsonText, plainText } from "./texts.ts";
-import { readYield, YieldShape } from "./yields.ts";
+import { AwaitedShape, readYield, readYields, YieldShape } from "./yields.ts";
 
 /** Workers of other versions send fields that this server does not read. */
 const lenient = { additionalProperties: true };
@@ -122,6 +123,13 @@ export const reportFields = {
   yield: Type.Optional(
     Type.Union([YieldShape, Type.Null()], { description: "What the run waits for, of status `yielded`." }),
   ),
+  yields: Type.Optional(
+    Type.Array(AwaitedShape, {
+      minItems: 1,
+      maxItems: openWaitsMax,
+      description: `All that the handler waits for, in place of \`yield\`: at most ${openWaitsMax}. Taken while the answer to the registration says so.`,
+    }),
+  ),
   compensations: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -208,7 +216,9 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
   return {
     ...fence,
     environmentId: target.environmentId,
-    outcome: readOutcome(report, target, given.length),
+    ...(report.status === "yielded" && report.yields
+      ? { outcome: { kind: "progress", leaseUntil: null }, waits: readYields(report.yields, target.now) }
+      : { outcome: readOutcome(report, target, given.length) }),
     steps: readSteps(given, target.now),
     ...(report.attributes !== undefined && { attributes: readReported(report.attributes) }),
     stepOffset: report.step_offset,

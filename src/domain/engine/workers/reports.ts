@@ -15,6 +15,7 @@ export interface WorkerReportsDeps extends Basics<"clock" | "log"> {
   leaseMs: number;
   /** Without capacity admission there is no status `progress`. */
   admission: boolean;
+  takesWaits: () => Promise<boolean>;
 }
 
 /** What workers send back of their jobs, from the body as it arrived to the run that it changes. */
@@ -57,7 +58,8 @@ export class WorkerReports {
   ): Promise<void> {
     const { clock, runs } = this.#deps;
     try {
-      const sent = checkReport(body);
+      const { yields, ...plain } = checkReport(body);
+      const sent = yields && (await this.#deps.takesWaits()) ? { ...plain, yields } : plain;
       const report = readReport(sent, { environmentId, jobId, now: clock.now(), leaseMs });
       const steps = readDeviations(sent);
       if (steps?.length) await sendable(this.#noteDeviations({ ...report, steps }));

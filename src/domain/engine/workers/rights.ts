@@ -81,15 +81,38 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
     return screen === undefined || allows(screen, events);
   },
   reported(sent) {
+    if (sent.status !== "yielded") return sent;
     // A malformed yield is refused by `checkReport`.
-    const asked = sent.status === "yielded" ? sent.yield : undefined;
-    if (!asked) return sent;
-    const functionId: unknown = asked.function_id;
-    if (typeof functionId === "string") return invoking(call, sent, functionId);
-    const conditions = Array.isArray(asked.conditions) ? asked.conditions : [asked.event_filter ?? {}];
-    return conditions.some((one) => awaitedThings(one).length > 0) ? waiting(call, sent, conditions) : sent;
+    const asked = Array.isArray(sent.yields) ? sent.yields : [sent.yield];
+    const isReading = asked.some(
+      (one) =>
+        typeof one?.function_id === "string" ||
+        conditionsOf(one).some((condition) => awaitedThings(condition).length > 0),
+    );
+    return isReading ? screened(call, sent, asked) : sent;
   },
 });
+
+type AskedYield = Partial<NonNullable<ReportBody["yield"]>> | null | undefined;
+
+const conditionsOf = (asked: AskedYield): readonly unknown[] =>
+  Array.isArray(asked?.conditions) ? asked.conditions : [asked?.event_filter ?? {}];
+
+async function screened<Sent extends ReportBody>(
+  call: Pick<Call, "screen">,
+  sent: Sent,
+  asked: readonly AskedYield[],
+): Promise<Sent> {
+  for (const one of asked) {
+    const functionId: unknown = one?.function_id;
+    const judged =
+      typeof functionId === "string"
+        ? await invoking(call, sent, functionId)
+        : await waiting(call, sent, conditionsOf(one));
+    if (judged !== sent) return judged;
+  }
+  return sent;
+}
 
 async function invoking<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
@@ -142,6 +165,6 @@ function awaitedThings(condition: unknown): Thing[] {
 
 /** Refusing the report would not help, because the next attempt would send it again. The run fails instead. */
 function failing<Sent extends ReportBody>(sent: Sent, error: { message: string; code: string }): Sent {
-  const { yield: _, ...rest } = sent;
+  const { yield: _, yields: __, ...rest } = sent;
   return { ...rest, status: "failed", error: { ...error, retryable: false } } as Sent;
 }

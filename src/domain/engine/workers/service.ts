@@ -41,6 +41,8 @@ export interface WorkersDeps extends Basics<"store" | "clock" | "log" | "metrics
   holdMs: number;
   /** `SVC_CAPACITY_ADMISSION`: without it there is no report with status `progress`. */
   admission: boolean;
+  /** All living nodes know runs that wait for several things: others would lose what they wait for. */
+  takesWaits: () => Promise<boolean>;
   serving: ConnectedWorkers;
   /** Tells the other nodes that a worker of the environment registered; a hint that may be lost. */
   publishRegistered: (environmentId: string) => void;
@@ -104,7 +106,7 @@ const ofStream = ({
 
 /** Pull workers: registration, heartbeats, polls and reports, over REST and over streams. */
 export function openWorkers(deps: WorkersDeps): Workers {
-  const { clock, dispatcher, runs, holdMs } = deps;
+  const { clock, dispatcher, runs, holdMs, takesWaits } = deps;
   const { giveBack, underWay } = deps.back;
   const disconnects = watchWorkers(deps);
   const frames = openWorkerFrames(deps.announce);
@@ -114,11 +116,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const assigned = (worker: WorkerRecord, jobs: readonly Job[]) => assignedJobs(worker, jobs, clock.now());
 
   const streams = openWorkerStreams({
-    ...{ clock, dispatcher, absences, disconnects, assigned, giveBack },
-    log: deps.log,
-    leaseMs: deps.leaseMs,
-    drainMs: deps.drainMs,
-    definitions: deps.definitions,
+    ...{ clock, dispatcher, absences, disconnects, assigned, giveBack, takesWaits },
+    ...{ log: deps.log, leaseMs: deps.leaseMs, drainMs: deps.drainMs, definitions: deps.definitions },
     register: (environmentId, sent) => registry.register(environmentId, ofStream(sent), "stream"),
     conflictsOf: (worker) => deps.serving.conflictsOf(worker),
     onDraining: frames.draining,
@@ -152,6 +151,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     leaseTerms: (asked) => leaseTermsOf(asked, deps.leaseMs),
+    takesWaits,
 
     async register(environmentId, input, terms) {
       const worker = await registry.register(environmentId, input, "rest");

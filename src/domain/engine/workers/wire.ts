@@ -296,11 +296,13 @@ type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
 function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
   switch (answer.kind) {
     case "registered": {
-      const { workerId, heartbeatIntervalMs, clockOffMs, conflicts, leaseMs = 0, serverVersion } = answer;
+      const { kind: _, clockOffMs, conflicts, leaseMs = 0, ...said } = answer;
       return {
         case: "registered",
         value: {
-          ...{ workerId, heartbeatIntervalMs, leaseMs, serverVersion, definitionConflicts: conflicts },
+          ...said,
+          leaseMs,
+          definitionConflicts: conflicts,
           clockOffMs: BigInt(clockOffMs ?? 0),
         },
       };

@@ -5,7 +5,7 @@ import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
-import type { ReportOutcome } from "../runs/execution/report.ts";
+import type { AwaitedStep, ReportOutcome } from "../runs/execution/report-outcome.ts";
 import { ConditionsShape, literalOf, matchValueFields, readCondition, readMatchField } from "./awaited.ts";
 import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
@@ -86,9 +86,49 @@ export const YieldShape = Type.Object(
 );
 type Yield = Static<typeof YieldShape>;
 
+/** A wait among all that a handler waits for. */
+export const AwaitedShape = Type.Object(
+  {
+    ...YieldShape.properties,
+    type: Type.Optional(
+      Type.String({
+        description: "As in `yield`; left out of a wait that the server knows from an earlier report.",
+      }),
+    ),
+    after: Type.Optional(
+      Type.String({
+        maxLength: stepIdBytesMax,
+        description:
+          "Id of the step whose result the branch got last: a wait looks at what was logged after that. Left out: after what the run has seen.",
+      }),
+    ),
+  },
+  lenient,
+);
+type SentWait = Static<typeof AwaitedShape>;
+
 /** An invoke that does not wait for its child still waits until the child has started. */
 const asyncStartMsMax = 24 * 60 * 60 * 1000;
 const unitsMs: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Throws the fault that names the field of the first that is malformed. */
+export function readYields(sent: readonly SentWait[], now: number): AwaitedStep[] {
+  const byId = new Map<string, AwaitedStep>();
+  for (const [at, one] of sent.entries()) {
+    const field = `yields[${at}]`;
+    const stepId = requireStepId(`${field}.step_id`, plainText(`${field}.step_id`, one.step_id));
+    try {
+      const { type, after = null, ...rest } = one;
+      const asked = type === undefined ? null : (readYield({ ...rest, type }, now) as AwaitedStep["asked"]);
+      byId.set(stepId, { stepId, after, asked });
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      const named = (text: string) => text.replace(/^yield\b/, field);
+      throw invalid(named(error.field ?? field), error.message.replace(/^[^ ]*: /, ""));
+    }
+  }
+  return [...byId.values()];
+}
 
 /** Throws the fault that names the field of the yield. */
 export function readYield(sent: Yield | null | undefined, now: number): ReportOutcome {

@@ -12,8 +12,14 @@ import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { noteEnds } from "../states/state-rows.ts";
-import { lockWaiting, queueHintsOfRows, type Resolution, resolveSteps } from "../waits/resolve-steps.ts";
-import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns } from "./invokes.ts";
+import {
+  isHeld,
+  lockWaiting,
+  queueHintsOfRows,
+  type Resolution,
+  resolveSteps,
+} from "../waits/resolve-steps.ts";
+import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns, stepKey } from "./invokes.ts";
 
 /** A child that is still to be started. */
 export interface Invocation {
@@ -82,7 +88,7 @@ export async function claimInvocations(
   const found =
     await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, i.any_function, s.input,
       s.child_run_id, s.started_at, r.depth AS parent_depth,
-      CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
+      CASE WHEN s.status = 'waiting' AND e.state NOT IN ('held', 'resuming') THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
         ${byKey("i.parent_run_id", parents)}
       JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id ${byKey("s.run_id", parents)}
@@ -156,7 +162,7 @@ export async function finishInvocations(
 
   const waits = ({ one }: { one: Invocation }) => {
     const row = held.get(one.parent_run_id);
-    return row?.state === "invoking" && row.waiting_step_id === one.step_id ? row : undefined;
+    return one.is_wanted === null || isHeld(row) ? undefined : row;
   };
   const woken = started.flatMap(({ one, childRunId }): { resolution: Resolution; text: string }[] => {
     const row = one.kind === "invoke_async" ? waits({ one }) : undefined;
@@ -187,7 +193,7 @@ export async function finishInvocations(
   const moved = await failInvokes(
     session,
     refused.flatMap(({ row, one, reason }): FailedInvoke[] => {
-      const step = steps.get(one.parent_run_id);
+      const step = steps.get(stepKey(one.parent_run_id, one.step_id));
       if (!step) return [];
       const error = {
         message: reason,
@@ -228,6 +234,8 @@ interface EndRow {
   function_id: string;
   parent_run_id: string;
   parent_step_id: string;
+  /** Null when the parent's step waits for it no longer. */
+  is_awaited: number | null;
 }
 
 const endedChildren: DueRows = {
@@ -261,8 +269,10 @@ export async function resolveParents(
   const { rowsFrom } = session.seams;
   const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
   const children = await session.all<EndRow>(sql`SELECT r.id AS child_run_id, r.status, r.output, r.error,
-      r.cancellation_cause, r.function_id, r.parent_run_id, r.parent_step_id
-    FROM ${ids} JOIN runs r ON r.id = v.id WHERE r.parent_run_id IS NOT NULL AND r.parent_step_id IS NOT NULL
+      r.cancellation_cause, r.function_id, r.parent_run_id, r.parent_step_id,
+      CASE WHEN s.status = 'waiting' THEN 1 END AS is_awaited
+    FROM ${ids} JOIN runs r ON r.id = v.id
+      LEFT JOIN steps s ON s.run_id = r.parent_run_id AND s.step_id = r.parent_step_id WHERE r.parent_run_id IS NOT NULL AND r.parent_step_id IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM invocations i WHERE i.parent_run_id = r.parent_run_id
         AND i.step_id = r.parent_step_id AND i.kind = 'invoke_async')`);
   const held = await lockWaiting(
@@ -271,13 +281,13 @@ export async function resolveParents(
   );
   const waiting = children.flatMap((child) => {
     const row = held.get(child.parent_run_id);
-    return row?.state === "invoking" && row.waiting_step_id === child.parent_step_id ? [{ row, child }] : [];
+    return row && !isHeld(row) && child.is_awaited !== null ? [{ row, child }] : [];
   });
   const asked = waiting.map(({ child }) => ({ runId: child.parent_run_id, stepId: child.parent_step_id }));
   const pending = asked.length === 0 ? new Map() : await pendingRows(session, asked);
   // A step that a resume ran again has another child by now.
   const waited = waiting.filter(({ child }) => {
-    const own = pending.get(child.parent_run_id)?.child_run_id ?? null;
+    const own = pending.get(stepKey(child.parent_run_id, child.parent_step_id))?.child_run_id ?? null;
     return own === null || own === child.child_run_id;
   });
   const completed = waited.filter(({ child }) => child.status === "completed");
@@ -301,7 +311,7 @@ export async function resolveParents(
   const moved = await failInvokes(
     session,
     failed.flatMap(({ row, child }): FailedInvoke[] => {
-      const step = pending.get(child.parent_run_id);
+      const step = pending.get(stepKey(child.parent_run_id, child.parent_step_id));
       return step ? [{ row, step, error: errorOf(child) }] : [];
     }),
     now,

@@ -6,7 +6,7 @@ import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
-import { dropWaits } from "../waits/drop-waits.ts";
+import { dropStepWaits } from "../waits/drop-waits.ts";
 import { type ComparedWith, dueWaits, putOff } from "../waits/due-waits.ts";
 import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
@@ -24,7 +24,9 @@ export interface PendingRow {
   function_id: string | null;
 }
 
-/** Keyed by run: a run waits at one step at a time. */
+export const stepKey = (runId: string, stepId: string) => `${runId}\n${stepId}`;
+
+/** Keyed by `stepKey`. */
 export async function pendingRows(
   session: Session,
   steps: readonly { runId: string; stepId: string }[],
@@ -39,7 +41,7 @@ export async function pendingRows(
       JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id ${byKey("s.run_id", run_id)}
       LEFT JOIN invocations i ON i.parent_run_id = v.run_id AND i.step_id = v.step_id
         ${byKey("i.parent_run_id", run_id)}`);
-  return new Map(rows.map((row) => [row.run_id, row]));
+  return new Map(rows.map((row) => [stepKey(row.run_id, row.step_id), row]));
 }
 
 export interface FailedInvoke {
@@ -132,7 +134,7 @@ const runsOf = (list: readonly { row: WaitingRow }[], { runIds }: Undoing) =>
   );
 
 const pendingColumns = sql.raw(
-  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count, d.wake_at",
+  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count, d.wake_at, d.gather_ms",
 );
 
 const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
@@ -147,7 +149,7 @@ async function goOnWithout(
   await resolveSteps(
     session,
     list.map((row): Resolution => {
-      const error = waitTimedOut(steps.get(row.run_id)?.wait_event_name ?? "");
+      const error = waitTimedOut(steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_event_name ?? "");
       return {
         row,
         stepId: row.waiting_step_id,
@@ -162,9 +164,9 @@ async function goOnWithout(
     [],
     now,
   );
-  await dropWaits(
+  await dropStepWaits(
     session,
-    list.map((row) => row.run_id),
+    list.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
   );
 }
 
@@ -193,13 +195,16 @@ export async function timeOutPending(
     due.flatMap((row) => {
       if (row.state !== "waiting") return [];
       // `wake_at` is later where the wait was put off.
-      const deadline = Math.min(steps.get(row.run_id)?.wait_timeout_at ?? row.wake_at, row.wake_at);
+      const deadline = Math.min(
+        steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_timeout_at ?? row.wake_at,
+        row.wake_at,
+      );
       return { ...row, deadline };
     }),
     compared,
   );
   await putOff(session, later, now);
-  const told = waits.filter((row) => steps.get(row.run_id)?.on_timeout);
+  const told = waits.filter((row) => steps.get(stepKey(row.run_id, row.waiting_step_id))?.on_timeout);
   await goOnWithout(session, told, steps, now);
   const ending = waits.filter((row) => !told.includes(row));
   const undoing = await endWaiting(
@@ -208,21 +213,20 @@ export async function timeOutPending(
       row,
       stepId: row.waiting_step_id,
       status: "timed_out",
-      error: waitTimedOut(steps.get(row.run_id)?.wait_event_name ?? ""),
+      error: waitTimedOut(steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_event_name ?? ""),
     })),
     now,
   );
   const invokes = due.flatMap((row): FailedInvoke[] => {
-    const step = steps.get(row.run_id);
+    const step = steps.get(stepKey(row.run_id, row.waiting_step_id));
     if (row.state !== "invoking" || !step) return [];
     return [{ row, step, error: invokeTimedOut(step.function_id ?? step.name, step.child_run_id) }];
   });
   const moved = await failInvokes(session, invokes, now);
-  if (invokes.length > 0)
-    await session.run(sql`DELETE FROM invocations WHERE parent_run_id IN (
-      SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
-        run_id: column.text(invokes.map(({ row }) => row.run_id)),
-      })})`);
+  await dropStepWaits(
+    session,
+    invokes.map(({ row, step }) => ({ runId: row.run_id, stepId: step.step_id })),
+  );
   const failed = [
     ...runsOf(
       ending.map((row) => ({ row })),

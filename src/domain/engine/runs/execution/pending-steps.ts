@@ -144,6 +144,37 @@ export function pendingParts(changes: readonly ExecutionChange[], now: Instant, 
     asked_steps AS (${parts.steps})${waits}${invocations}`;
 }
 
+interface PlacedStep {
+  step: PendingStep;
+  runId: string;
+  environmentId: string;
+  attempt: number;
+  seenPosition: number;
+  sequence: number;
+}
+
+/** The statements that write pending steps of executions that the caller has locked. */
+export function pendingStatements(seams: Seams, list: readonly PlacedStep[], now: Instant): Sql[] {
+  const pending = list.map(({ step }, at) => ({ report: at + 1, step }));
+  const source = seams.rowsFrom("a", {
+    ...pendingColumns(pending),
+    run_id: column.text(list.map((p) => p.runId)),
+    environment_id: column.text(list.map((p) => p.environmentId)),
+    attempt: column.bigint(list.map((p) => p.attempt)),
+    seen_position: column.bigint(list.map((p) => p.seenPosition)),
+    sequence: column.bigint(list.map((p) => p.sequence)),
+  });
+  const conditions = pending.some(manyOf) ? seams.rowsFrom("c", conditionColumns(pending)) : sql.empty;
+  const parts = inserts(source, sql.raw("a.sequence"), now, conditions);
+  return [
+    parts.steps,
+    ...(pending.some(eventOf) ? [parts.waits] : []),
+    ...(pending.some(manyOf) ? [parts.many] : []),
+    ...(pending.every(invokeOf) ? [] : [parts.matchers]),
+    ...(pending.some(invokeOf) ? [parts.invocations] : []),
+  ];
+}
+
 /** The same on libSQL, for reports whose fences hold. */
 export function insertPending(
   session: SyncSession,
@@ -155,26 +186,15 @@ export function insertPending(
 ): void {
   const list = pendingOf(valid.map((v) => v.change));
   if (list.length === 0) return;
-  const of = ({ report }: PendingOfReport) => valid[report - 1]!;
-  const source = session.seams.rowsFrom("a", {
-    ...pendingColumns(list),
-    run_id: column.text(list.map((p) => of(p).change.runId)),
-    environment_id: column.text(list.map((p) => of(p).change.environmentId)),
-    attempt: column.bigint(list.map((p) => of(p).row.attempt)),
-    seen_position: column.bigint(list.map((p) => of(p).row.seen_position)),
-    sequence: column.bigint(
-      list.map((p) => {
-        const { row, change } = of(p);
-        const { sequence } = p.step;
-        return sequence < 0 ? Math.max(row.step_count, change.stepsTop) - sequence - 1 : sequence;
-      }),
-    ),
+  const placed = list.map(({ report, step }): PlacedStep => {
+    const { change, row } = valid[report - 1]!;
+    const { sequence } = step;
+    return {
+      step,
+      ...{ runId: change.runId, environmentId: change.environmentId },
+      ...{ attempt: row.attempt, seenPosition: row.seen_position },
+      sequence: sequence < 0 ? Math.max(row.step_count, change.stepsTop) - sequence - 1 : sequence,
+    };
   });
-  const conditions = list.some(manyOf) ? session.seams.rowsFrom("c", conditionColumns(list)) : sql.empty;
-  const parts = inserts(source, sql.raw("a.sequence"), now, conditions);
-  session.run(parts.steps);
-  if (list.some(eventOf)) session.run(parts.waits);
-  if (list.some(manyOf)) session.run(parts.many);
-  if (!list.every(invokeOf)) session.run(parts.matchers);
-  if (list.some(invokeOf)) session.run(parts.invocations);
+  for (const statement of pendingStatements(session.seams, placed, now)) session.run(statement);
 }

@@ -1,37 +1,25 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../../kit/combine.ts";
-import { Fault, missing, tryAgain } from "../../../../kit/fault.ts";
 import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
 import type { Watch } from "../../../../kit/watch.ts";
-import { isMarked, isOfItem, isStuck, type Store } from "../../../../store/store.ts";
+import { isMarked, isOfItem, isStuck } from "../../../../store/store.ts";
 import { attributesMax } from "../../attributes/rules.ts";
 import type { AttributeNames } from "../attributes/attribute-names.ts";
 import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.ts";
 import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
-import { lastFences } from "../last-fences.ts";
 import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
 import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
-import type { ExecutionChange, PendingStep } from "./execution-change.ts";
+import type { ExecutionChange } from "./execution-change.ts";
 import { handIn } from "./hand-in.ts";
 import { type RunReport, toExecutionChange, toRelease, withoutAttributes } from "./report.ts";
 import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
+import { noteAwaited, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
+import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
 
-export interface ReportsDeps extends RetryDeps {
-  names: Pick<AttributeNames, "require" | "forget">;
+export interface ReportsDeps extends RetryDeps, SubmitWaitsDeps {
   clock: Clock;
-  /** Called with the planned wake of an execution. */
-  onWakePlanned: (at: number) => void;
-  /** Called when runs of the environment began to wait for events. */
-  onWaiting: (environmentId: string) => void;
-  /** The same of runs that wait for anything else than events, too. */
-  onWaitingStates: (environmentId: string) => void;
-  /** Called after the commit with a run's function and the event that the run began to wait for. */
-  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
-  /** Called when children are to be started, or parents wait for a run that ended. */
-  onChildren: () => void;
-  /** Called with concurrency queues whose leases were given up. */
-  onQueued: (lanes: readonly QueueHint[]) => void;
+  names: Pick<AttributeNames, "require" | "forget">;
   watch: Watch;
 }
 
@@ -79,18 +67,6 @@ async function withoutRefused(
   return item && "report" in item
     ? items.with(unnamed, { report: await named.again(item.report) })
     : undefined;
-}
-
-function noteAwaited(
-  note: NonNullable<ReportsDeps["onAwaited"]>,
-  { environmentId }: ExecutionChange,
-  functionId: string,
-  awaited: Exclude<PendingStep["for"], { functionId: string }>,
-): void {
-  if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
-  else
-    for (const condition of awaited.conditions)
-      if ("eventName" in condition) note(environmentId, functionId, condition.eventName);
 }
 
 /** Combines reports of all workers into flushes. */
@@ -206,35 +182,11 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     () => refused.add(1),
   );
 
+  const submitWaits = openSubmitWaits(deps, tally, named.submit);
+
   return {
-    submit: named.submit,
+    submit: (report: RunReport) => (report.waits ? submitWaits(report) : named.submit(report)),
     release: (release: Released, putOff?: PutOff) => queue.submit({ release, putOff }),
     drain: queue.drain,
   };
 }
-
-/** Why the fences of these reports do not hold: compares each with the last fence that its run stored. */
-export async function whyRefused(
-  store: Store,
-  fences: readonly (Fence & { environmentId: string })[],
-): Promise<Fault[]> {
-  // The other reports of the flush are committed: a failed read here must not fail them.
-  const known = await lastFences(store, fences).catch(() => undefined);
-  return fences.map((fence) => {
-    if (!known) return unread();
-    const last = known.get(fence.runId);
-    if (!last) return missing("run", fence.runId);
-    const held = last.execution_seq === fence.executionSeq && last.lease_hash === fence.leaseHash;
-    return held ? runNotRunning() : staleExecution();
-  });
-}
-
-const unread = (): Fault => tryAgain("unavailable", "the run cannot be read now, send it again");
-
-const staleExecution = (): Fault =>
-  new Fault("aborted", "this execution was recovered or superseded", {
-    code: "STALE_EXECUTION",
-  });
-
-const runNotRunning = (): Fault =>
-  new Fault("aborted", "the run is not running", { code: "RUN_NOT_RUNNING" });

@@ -16,7 +16,8 @@ import {
 import type { RunError } from "../run.ts";
 import { isFull, notStartedBy } from "../states/state-rows.ts";
 import type { ExecutionChange } from "./execution-change.ts";
-import type { ReportedUndo, ReportOutcome, RetryDecision, RunReport } from "./report.ts";
+import type { ReportedUndo, RetryDecision, RunReport } from "./report.ts";
+import type { ReportOutcome } from "./report-outcome.ts";
 
 /**
  * What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the

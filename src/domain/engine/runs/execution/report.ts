@@ -1,6 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import type { AttributeChange } from "../../attributes/rules.ts";
-import { type Match, type StateCondition, storedMatch } from "../../waits/rules.ts";
+import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
@@ -11,11 +11,14 @@ import {
   type PendingStep,
   type StoredCondition,
 } from "./execution-change.ts";
+import type { AwaitedStep, ReportOutcome, Yielded } from "./report-outcome.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {
   environmentId: string;
   outcome: ReportOutcome;
+  /** Everything that the handler waits for; the outcome is `progress`. */
+  waits?: readonly AwaitedStep[];
   steps: readonly ReportedStep[];
   /** Run-wide index of `steps[0]`; absent when the worker does not count. */
   stepOffset: number | undefined;
@@ -39,55 +42,6 @@ export interface ReportedUndo {
   onFailure: boolean;
   /** In the last report of a compensating job: how many compensations failed for good. */
   failed: number | null;
-}
-
-export type ReportOutcome =
-  /** The run goes on: steps are stored, and `leaseUntil` renews the lease. */
-  | { kind: "progress"; leaseUntil: Instant | null }
-  | { kind: "completed"; output: string }
-  | { kind: "failed"; error: RunError }
-  | (Yielded & { kind: "sleep"; until: Instant })
-  /** The step failed, and is tried again by then: the run's attempt goes on. */
-  | (Yielded & { kind: "retry_step"; until: Instant })
-  | (Yielded & {
-      kind: "wait";
-      eventName: string;
-      match: Match;
-      timeoutAt: Instant;
-      input: string | null;
-      onTimeout?: "null" | "throw";
-    })
-  | (Yielded & {
-      kind: "wait_many";
-      /** The first one ends the wait, or all of them together. */
-      mode: "any" | "all";
-      conditions: readonly WaitCondition[];
-      timeoutAt: Instant;
-      onTimeout: "null" | "throw";
-    })
-  | (Yielded & {
-      kind: "invoke";
-      functionId: string;
-      /** JSON text. */
-      input: string | null;
-      timeoutAt: Instant;
-      /** The run goes on as soon as the child is started. */
-      isAsync: boolean;
-      /** Functions with event triggers may be invoked, too. */
-      anyFunction: boolean;
-    });
-
-/** One of the things that a step waits for, by the name that its handler gave it. */
-export type WaitCondition = { name: string } & (
-  | { eventName: string; match: Match }
-  | { state: StateCondition }
-);
-
-/** The step at which the handler yielded. */
-interface Yielded {
-  stepId: string;
-  name: string;
-  at: Instant;
 }
 
 export interface ReportedStep {

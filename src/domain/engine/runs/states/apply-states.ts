@@ -2,7 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
-import { lockWaiting, queueHintsOfRows, resolveSteps } from "../waits/resolve-steps.ts";
+import { isHeld, lockWaiting, queueHintsOfRows, resolveSteps } from "../waits/resolve-steps.ts";
 import { type MetCondition, meetConditions } from "../waits/wait-conditions.ts";
 import type { StateWait } from "./state-rows.ts";
 
@@ -35,18 +35,12 @@ export async function applyStates(
       met.map(({ wait }) => wait),
     );
     const there = met.filter((_, at) => places.has(at + 1));
-    const waits = ({ wait }: MetCondition<StateWait>) => {
-      const row = locked.get(wait.run_id);
-      return row?.waiting_step_id === wait.of_step ? row.state : undefined;
-    };
     const { woken, texts } = await meetConditions(session, there, locked, 0);
     await resolveSteps(session, woken, texts, now);
     lanes.push(...queueHintsOfRows(woken.map(({ row }) => row)));
     // A held run is not moved: its waits are looked at again when it is resumed.
-    for (const one of there)
-      if (waits(one) === "held" || waits(one) === "resuming")
-        later.push({ wait: one.wait, nextLookAt: null });
-    const left = there.filter((one) => waits(one) === undefined).map(({ wait }) => wait);
+    for (const { wait } of there) if (isHeld(locked.get(wait.run_id))) later.push({ wait, nextLookAt: null });
+    const left = there.filter(({ wait }) => !locked.has(wait.run_id)).map(({ wait }) => wait);
     if (left.length > 0)
       await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
         SELECT v.run_id, 'wait', v.step_id FROM ${rowsOf(session, left)})`);

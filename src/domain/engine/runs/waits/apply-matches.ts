@@ -4,6 +4,7 @@ import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
 import { endRuns } from "../undo/end-runs.ts";
 import {
+  isHeld,
   lockWaiting,
   queueHintsOfRows,
   type Resolution,
@@ -80,21 +81,13 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
   const waits = found.map(({ wait }) => wait);
   const places = await placesOf(session, waits);
   const same = found.filter((_, at) => places.has(at + 1));
-  const isHeld = ({ wait: { kind, run_id, step_id, of_step } }: MatchedWait) => {
-    const row = locked.get(run_id);
-    return (
-      kind === "wait" &&
-      row?.waiting_step_id === (of_step ?? step_id) &&
-      (row.state === "held" || row.state === "resuming")
-    );
-  };
+  const isOfHeld = ({ wait: { kind, run_id } }: MatchedWait) => kind === "wait" && isHeld(locked.get(run_id));
   // A held run is not moved: its wait is compared again when the run is resumed.
-  const held = same.filter(isHeld).map(({ wait }) => wait);
+  const held = same.filter(isOfHeld).map(({ wait }) => wait);
   if (held.length > 0)
     await session.run(sql`UPDATE waits SET fresh_at = NULL WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(session, held)})`);
-  // Also deletes a wait whose run does not wait at it any more: nothing else would.
-  const free = same.filter((one) => !isHeld(one));
+  const free = same.filter((one) => !isOfHeld(one));
   const there = free.filter(({ wait }) => wait.of_step === null);
   if (there.length > 0)
     await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
@@ -112,7 +105,6 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
       cancelled.set(row.run_id, row);
       continue;
     }
-    if (row.state !== "waiting" || row.waiting_step_id !== wait.step_id) continue;
     const known = texts.get(event.id) ?? { ordinal: texts.size + 1, text: eventJson(event) };
     texts.set(event.id, known);
     woken.push({

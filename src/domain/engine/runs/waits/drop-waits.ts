@@ -1,4 +1,4 @@
-import { sql } from "../../../../kit/sql.ts";
+import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 
 /**
@@ -9,4 +9,19 @@ export async function dropWaits(session: Session, runIds: readonly string[]): Pr
   if (runIds.length === 0) return;
   await session.run(sql`DELETE FROM waits WHERE kind = 'wait' AND run_id IN ${sql.list(runIds)}`);
   await session.run(sql`DELETE FROM invocations WHERE parent_run_id IN ${sql.list(runIds)}`);
+}
+
+/** Forgets what these steps wait for; their runs may wait for more. */
+export async function dropStepWaits(
+  session: Session,
+  steps: readonly { runId: string; stepId: string }[],
+): Promise<void> {
+  if (steps.length === 0) return;
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text(steps.map((step) => step.runId));
+  const list = rowsFrom("v", { run_id, step_id: column.text(steps.map((step) => step.stepId)) });
+  await session.run(sql`DELETE FROM waits WHERE kind = 'wait' AND (run_id, COALESCE(of_step, step_id)) IN (
+    SELECT v.run_id, v.step_id FROM ${list}) ${byKey("run_id", run_id)}`);
+  await session.run(sql`DELETE FROM invocations WHERE (parent_run_id, step_id) IN (
+    SELECT v.run_id, v.step_id FROM ${list}) ${byKey("parent_run_id", run_id)}`);
 }

@@ -1,8 +1,9 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
-import type { QueueHint } from "../wakes/due.ts";
+import { placeOfMet } from "./place-met.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
 export interface WaitingRow {
@@ -12,6 +13,8 @@ export interface WaitingRow {
   state: string;
   waiting_step_id: string | null;
   history_count: number;
+  /** Of a run with several waits: what else is met within that time goes on with it. */
+  gather_ms: number | null;
 }
 
 /** Locks: executions sorted by run. Runs that are over have none. */
@@ -20,11 +23,29 @@ export async function lockWaiting(
   runIds: readonly string[],
 ): Promise<Map<string, WaitingRow>> {
   const rows =
-    await session.all<WaitingRow>(sql`SELECT run_id, environment_id, function_id, state, waiting_step_id, history_count
+    await session.all<WaitingRow>(sql`SELECT run_id, environment_id, function_id, state, waiting_step_id, history_count,
+      gather_ms
     FROM executions WHERE run_id ${session.seams.among(column.text(runIds))}
     ORDER BY run_id ${session.seams.holdRow}`);
   return new Map(rows.map((row) => [row.run_id, row]));
 }
+
+/** Stands for the step of a run that is met already, and goes on once more has been gathered: a delay within its attempt. */
+export const gathering = "";
+
+/** Whether what is met brings the run on; under a lease, and between attempts, it only ends its step. */
+export const isParked = ({
+  state,
+  waiting_step_id,
+}: Pick<WaitingRow, "state" | "waiting_step_id">): boolean =>
+  state === "waiting" ||
+  state === "invoking" ||
+  state === "sleeping" ||
+  (state === "retrying" && waiting_step_id !== null && waiting_step_id !== gathering);
+
+/** A person holds the run: what it waits for is compared again when it is resumed. */
+export const isHeld = (row: Pick<WaitingRow, "state"> | undefined): boolean =>
+  row?.state === "held" || row?.state === "resuming";
 
 /** The outcome that a waiting run goes on with. */
 export interface Resolution {
@@ -41,10 +62,17 @@ export interface Resolution {
   detail: string;
 }
 
+/** Others may have come since it was asked for: its place is behind them. */
+const isOneOfSeveral = ({ row, stepId }: Resolution): boolean =>
+  row.gather_ms !== null || row.waiting_step_id !== stepId;
+
 /** Stands for `kept`: no log has such a position. */
 const keptPosition = -1;
 
-/** Writes the outcomes of steps and queues their runs. The caller holds the executions' locks. */
+/**
+ * Writes the outcomes of steps, and queues their runs as far as they are parked. A run may have several: it waits for all of its
+ * open steps. The caller holds the executions' locks.
+ */
 export async function resolveSteps(
   session: Session,
   list: readonly Resolution[],
@@ -55,10 +83,17 @@ export async function resolveSteps(
   const { rowsFrom, byKey } = session.seams;
   const run_id = column.text(list.map((r) => r.row.run_id));
   const at = sql.bigint(now);
+  const seen_position = column.bigint(
+    list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
+  );
+  const metFrom = placeOfMet(now);
   await session.run(sql`UPDATE steps SET status = v.status, output = o.output, error = v.error, ended_at = ${at},
-      updated_at = ${at}, duration_ms = ${tookUntil(now)}
+      updated_at = ${at}, duration_ms = ${tookUntil(now)}, seen_position = ${seenFrom("steps")},
+      sequence = COALESCE(v.sequence, steps.sequence)
     FROM ${rowsFrom("v", {
       run_id,
+      seen_position,
+      sequence: column.bigint(list.map((r, place) => (isOneOfSeveral(r) ? metFrom + place : null))),
       step_id: column.text(list.map((r) => r.stepId)),
       status: column.text(list.map((r) => r.status)),
       place: column.bigint(list.map((r) => r.output)),
@@ -71,35 +106,46 @@ export async function resolveSteps(
     list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
     now,
   );
-  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${at}, lease_hash = NULL, worker_id = NULL,
-      waiting_step_id = NULL, history_count = executions.history_count + 1,
-      seen_position = CASE WHEN v.seen_position = ${sql.raw(String(keptPosition))} THEN executions.seen_position
-        ELSE COALESCE(v.seen_position,
-        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id), executions.seen_position) END
+  // The last of a run's: what it has seen then is the most.
+  const parked = [
+    ...new Map(list.filter(({ row }) => isParked(row)).map((one) => [one.row.run_id, one])).values(),
+  ];
+  if (parked.length === 0) return;
+  const parkedIds = column.text(parked.map((r) => r.row.run_id));
+  await session.run(sql`UPDATE executions SET state = CASE WHEN gather_ms IS NULL THEN 'queued' ELSE 'retrying' END,
+      wake_at = ${at} + COALESCE(gather_ms, 0), lease_hash = NULL, worker_id = NULL,
+      waiting_step_id = CASE WHEN gather_ms IS NOT NULL THEN ${gathering} END, history_count = executions.history_count + 1,
+      seen_position = CASE WHEN gather_ms IS NULL THEN ${seenFrom("executions")} ELSE executions.seen_position END
     FROM ${rowsFrom("v", {
-      run_id,
+      run_id: parkedIds,
       seen_position: column.bigint(
-        list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
+        parked.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
       ),
     })}
-    WHERE executions.run_id = v.run_id ${byKey("executions.run_id", run_id)}`);
+    WHERE executions.run_id = v.run_id ${byKey("executions.run_id", parkedIds)}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT run_id, sequence, environment_id, 'run.woken', ${at}, detail FROM ${rowsFrom("v", {
-      run_id,
-      sequence: column.bigint(list.map((r) => r.row.history_count + 1)),
-      environment_id: column.text(list.map((r) => r.row.environment_id)),
-      detail: column.text(list.map((r) => r.detail)),
+      run_id: parkedIds,
+      sequence: column.bigint(parked.map((r) => r.row.history_count + 1)),
+      environment_id: column.text(parked.map((r) => r.row.environment_id)),
+      detail: column.text(parked.map((r) => r.detail)),
     })}`);
 }
 
+const seenFrom = (table: "steps" | "executions") =>
+  sql.raw(`CASE WHEN v.seen_position = ${keptPosition} THEN ${table}.seen_position ELSE COALESCE(v.seen_position,
+        (SELECT h.position FROM heads h WHERE h.environment_id = ${table}.environment_id), ${table}.seen_position) END`);
+
+/** Of runs that go on at once, and of those that gather first: these are queued by the loop that wakes them. */
 export function queueHintsOfRows(
-  rows: Iterable<{ environment_id: string; function_id: string }>,
+  rows: Iterable<{ environment_id: string; function_id: string; gather_ms?: number | null }>,
 ): QueueHint[] {
   const lanes = new Map<string, QueueHint>();
-  for (const { environment_id, function_id } of rows)
-    lanes.set(`${environment_id}\n${function_id}`, {
-      environmentId: environment_id,
-      functionId: function_id,
-    });
+  for (const { environment_id: environmentId, function_id: functionId, gather_ms } of rows) {
+    const isGathering = gather_ms != null;
+    const lane = `${environmentId}\n${functionId}\n${isGathering}`;
+    const inMs = isGathering && Math.min(gather_ms, lanes.get(lane)?.inMs ?? gather_ms);
+    lanes.set(lane, { environmentId, functionId, ...(inMs !== false && { inMs }) });
+  }
   return [...lanes.values()];
 }

@@ -1,8 +1,8 @@
 import { column, sql } from "../../../../kit/sql.ts";
 import { eventText } from "../../../../kit/stored-event.ts";
 import type { Session } from "../../../../store/store.ts";
-import { dropWaits } from "./drop-waits.ts";
-import type { Resolution, WaitingRow } from "./resolve-steps.ts";
+import { dropStepWaits } from "./drop-waits.ts";
+import { isHeld, type Resolution, type WaitingRow } from "./resolve-steps.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 
 /** A wait and the first event that it matches. */
@@ -38,6 +38,7 @@ export const metBy = ({ wait, event }: MatchedWait): MetCondition => ({
 
 interface ConditionRow {
   run_id: string;
+  of_step: string;
   condition: string;
   met: string | null;
   /** Of a met condition: the position of its event, 0 of anything else. */
@@ -57,22 +58,22 @@ export async function meetConditions(
 ): Promise<{ woken: Resolution[]; texts: string[] }> {
   const texts: string[] = [];
   const woken: Resolution[] = [];
-  const byRun = new Map<string, MetCondition[]>();
+  const byStep = new Map<string, MetCondition[]>();
   for (const one of found) {
     const row = locked.get(one.wait.run_id);
-    if (row?.state !== "waiting" || row.waiting_step_id !== one.wait.of_step) continue;
-    byRun.set(row.run_id, [...(byRun.get(row.run_id) ?? []), one]);
+    if (!row || isHeld(row)) continue;
+    const key = keyOf(one.wait);
+    byStep.set(key, [...(byStep.get(key) ?? []), one]);
   }
-  if (byRun.size === 0) return { woken, texts };
-  const wake = (row: WaitingRow, text: string, position: number | null, { detail }: MetCondition) => {
+  if (byStep.size === 0) return { woken, texts };
+  const wake = ({ wait, detail }: MetCondition, text: string, position: number | null) => {
     texts.push(text);
-    const stepId = row.waiting_step_id!;
-    const output = textCount + texts.length;
+    const stepId = wait.of_step!;
     woken.push({
-      row,
+      row: locked.get(wait.run_id)!,
       stepId,
       status: "completed",
-      output,
+      output: textCount + texts.length,
       error: null,
       seenPosition: position ?? "kept",
       detail: JSON.stringify({ step_id: stepId, ...detail }),
@@ -80,38 +81,41 @@ export async function meetConditions(
   };
   const gathering = new Map<string, MetCondition>();
   const met: MetCondition[] = [];
-  for (const [runId, list] of byRun) {
+  for (const [key, list] of byStep) {
     const inOrder = list.toSorted((a, b) => (a.position ?? 0) - (b.position ?? 0));
     const first = inOrder[0]!;
     if (first.wait.mode === "any") {
       const { condition } = first.wait;
       const text = `{"name":${JSON.stringify(condition)},"${first.kind}":${first.text}}`;
-      wake(locked.get(runId)!, text, first.position, first);
+      wake(first, text, first.position);
     } else {
       met.push(...inOrder);
-      gathering.set(runId, inOrder.at(-1)!);
+      gathering.set(key, inOrder.at(-1)!);
     }
   }
-  for (const [runId, rows] of await gather(session, met))
+  for (const [key, rows] of await gather(session, met))
     if (rows.every((row) => row.met !== null)) {
       const members = rows.map((row) => `${JSON.stringify(row.condition)}:${row.met}`);
       const seen = Math.max(...rows.map((row) => row.from_position));
-      wake(locked.get(runId)!, `{${members.join(",")}}`, seen || null, gathering.get(runId)!);
+      const last = gathering.get(key);
+      if (last) wake(last, `{${members.join(",")}}`, seen || null);
     }
-  await dropWaits(
+  await dropStepWaits(
     session,
-    woken.map(({ row }) => row.run_id),
+    woken.map(({ row, stepId }) => ({ runId: row.run_id, stepId })),
   );
   return { woken, texts };
 }
 
-/** Notes what met the conditions, so that nothing else does; answers all conditions of their runs. */
+const keyOf = ({ run_id, of_step }: { run_id: string; of_step: string | null }) => `${run_id}\n${of_step}`;
+
+/** Notes what met the conditions, so that nothing else does; answers all conditions of the steps of their runs. */
 async function gather(
   session: Session,
   met: readonly MetCondition[],
 ): Promise<ReadonlyMap<string, ConditionRow[]>> {
-  const byRun = new Map<string, ConditionRow[]>();
-  if (met.length === 0) return byRun;
+  const byStep = new Map<string, ConditionRow[]>();
+  if (met.length === 0) return byStep;
   await session.run(sql`UPDATE waits SET met = v.met, event_name = '', fresh_at = NULL, due_at = NULL,
       from_position = v.position
     FROM ${session.seams.rowsFrom("v", {
@@ -121,8 +125,9 @@ async function gather(
       position: column.bigint(met.map(({ position }) => position ?? 0)),
     })} WHERE waits.run_id = v.run_id AND waits.kind = 'wait' AND waits.step_id = v.step_id`);
   const runIds = [...new Set(met.map(({ wait }) => wait.run_id))];
-  const rows = await session.all<ConditionRow>(sql`SELECT run_id, condition, met, from_position FROM waits
-    WHERE kind = 'wait' AND run_id IN ${sql.list(runIds)} ORDER BY run_id, step_id`);
-  for (const row of rows) byRun.set(row.run_id, [...(byRun.get(row.run_id) ?? []), row]);
-  return byRun;
+  const rows =
+    await session.all<ConditionRow>(sql`SELECT run_id, of_step, condition, met, from_position FROM waits
+    WHERE kind = 'wait' AND of_step IS NOT NULL AND run_id IN ${sql.list(runIds)} ORDER BY run_id, step_id`);
+  for (const row of rows) byStep.set(keyOf(row), [...(byStep.get(keyOf(row)) ?? []), row]);
+  return byStep;
 }

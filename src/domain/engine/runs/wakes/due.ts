@@ -17,6 +17,8 @@ import { timedOut, workerLost } from "../rules.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { endRuns } from "../undo/end-runs.ts";
+import { placeOfMet } from "../waits/place-met.ts";
+import { gathering } from "../waits/resolve-steps.ts";
 import { finishResumes } from "./finish-resumes.ts";
 import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
 
@@ -36,6 +38,7 @@ interface DueExecution {
   wake_at: number;
   worker_id: string | null;
   waiting_step_id: string | null;
+  gather_ms: number | null;
   /** Number of the turn, in a slice by turns. */
   turn: number;
 }
@@ -61,7 +64,7 @@ export interface WakeOutcome {
 
 const dueColumns =
   sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id, d.state, d.execution_seq, d.attempt,
-  d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
+  d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at, d.gather_ms`);
 
 /**
  * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows
@@ -143,25 +146,50 @@ type QueuedRow = DueExecution & { state: keyof typeof historyTypes };
 
 const isPending = ({ state }: DueExecution): boolean => state === "waiting" || state === "invoking";
 
+type SleptStep = Pick<DueExecution, "run_id" | "environment_id" | "gather_ms"> & { step_id: string | null };
+
+/** The sleeps that are over: of a run with several waits all that are due by now. */
+async function sleptSteps(
+  session: Session,
+  rows: readonly DueExecution[],
+  now: Instant,
+): Promise<SleptStep[]> {
+  const slept = rows.map((row): SleptStep => ({ ...row, step_id: row.waiting_step_id }));
+  const several = rows.filter((row) => row.gather_ms !== null).map((row) => row.run_id);
+  if (several.length === 0) return slept;
+  const due = await session.all<{ run_id: string; step_id: string }>(sql`SELECT run_id, step_id FROM steps
+    WHERE run_id ${session.seams.among(column.text(several))} AND status = 'sleeping' AND sleep_until <= ${sql.bigint(now)}`);
+  const byRun = new Map(slept.map((one) => [one.run_id, one]));
+  return [
+    ...slept,
+    ...due.flatMap(({ run_id, step_id }) => {
+      const own = byRun.get(run_id)!;
+      return own.step_id === step_id ? [] : { ...own, step_id };
+    }),
+  ];
+}
+
 async function requeue(session: Session, rows: readonly QueuedRow[], now: Instant): Promise<void> {
   const { rowsFrom, byKey } = session.seams;
   const run_id = column.text(rows.map((row) => row.run_id));
-  const slept = rows.filter((row) => row.state === "sleeping");
+  const slept = await sleptSteps(
+    session,
+    rows.filter((row) => row.state === "sleeping"),
+    now,
+  );
   if (slept.length > 0) {
     const sleepers = column.text(slept.map((row) => row.run_id));
     await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
-        duration_ms = ${tookUntil(now)}
+        duration_ms = ${tookUntil(now)}, seen_position = (SELECT h.position FROM heads h WHERE h.environment_id = steps.environment_id),
+        sequence = COALESCE(v.sequence, steps.sequence)
       FROM ${rowsFrom("v", {
         run_id: sleepers,
-        step_id: column.text(slept.map((row) => row.waiting_step_id)),
+        sequence: column.bigint(slept.map((row) => (row.gather_ms === null ? null : placeOfMet(now)))),
+        step_id: column.text(slept.map((row) => row.step_id)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'
         ${byKey("steps.run_id", sleepers)}`);
   }
-  noteSteps(
-    session,
-    slept.map((row) => ({ ...row, step_id: row.waiting_step_id })),
-    now,
-  );
+  noteSteps(session, slept, now);
   // A requested pause takes effect also when the lease ends without a report.
   await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
       wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,
@@ -182,16 +210,14 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
       run_id,
       sequence: column.bigint(rows.map((row) => row.history_count + 1)),
       environment_id: column.text(rows.map((row) => row.environment_id)),
-      type: column.text(
-        rows.map((row) => (row.pause_requested_at === null ? historyTypes[row.state] : "run.paused")),
-      ),
+      type: column.text(rows.map(historyTypeOf)),
       detail: column.text(rows.map(wakeDetail)),
     })}`);
 }
 
-/** Events that were logged while a run slept do not resolve its next wait. */
+/** Events that were logged while a run slept do not resolve its next wait; beside other waits that is so of its branch alone. */
 const headSeen =
-  sql.raw(`, seen_position = CASE WHEN v.slept IS NULL THEN executions.seen_position ELSE COALESCE(
+  sql.raw(`, seen_position = CASE WHEN v.slept IS NULL OR executions.gather_ms IS NOT NULL THEN executions.seen_position ELSE COALESCE(
         (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),
         executions.seen_position) END`);
 
@@ -201,7 +227,13 @@ const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retry
 const attemptOf = (row: QueuedRow): number =>
   row.attempt + (row.state === "retrying" && row.waiting_step_id === null ? 1 : 0);
 
+const historyTypeOf = ({ pause_requested_at, state, waiting_step_id }: QueuedRow): string => {
+  if (pause_requested_at !== null) return "run.paused";
+  return waiting_step_id === gathering ? "run.woken" : historyTypes[state];
+};
+
 function wakeDetail(row: QueuedRow): string {
+  if (row.waiting_step_id === gathering) return JSON.stringify({ gathered: true });
   if (row.waiting_step_id !== null) return JSON.stringify({ step_id: row.waiting_step_id });
   if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });

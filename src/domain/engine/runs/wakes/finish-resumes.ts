@@ -6,6 +6,7 @@ import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
+import { placeOfMet } from "../waits/place-met.ts";
 
 /** What a resume does to the run once its message is published. */
 export interface ResumePlan {
@@ -45,6 +46,10 @@ async function goOn(
   { state, stepId, until }: NonNullable<ResumePlan["goesOn"]>,
   now: Instant,
 ): Promise<boolean> {
+  // Of several waits each is asked for again: some may be over since, and children ended.
+  const other = await session.one(sql`SELECT step_id FROM steps WHERE run_id = ${row.run_id}
+    AND status IN ('waiting', 'sleeping') AND step_id <> ${stepId} LIMIT 1`);
+  if (other) return false;
   if (state === "waiting") {
     if ((await compareAgain(session, row.run_id, { at: now, stepId })) === 0) return false;
   }
@@ -112,7 +117,10 @@ export async function finishResumes(
     if (plan) await forgetSteps(session, row, plan);
     if (plan && plan.sleptStepId !== null)
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
-          duration_ms = ${tookUntil(now)}
+          duration_ms = ${tookUntil(now)},
+          seen_position = (SELECT h.position FROM heads h WHERE h.environment_id = ${row.environment_id}),
+          sequence = CASE WHEN (SELECT e.gather_ms FROM executions e WHERE e.run_id = ${row.run_id}) IS NULL
+            THEN sequence ELSE ${sql.bigint(placeOfMet(now))} END
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
     if (plan?.exhaustedStepId)
       await session.run(sql`UPDATE steps SET sleep_until = NULL
@@ -123,7 +131,8 @@ export async function finishResumes(
     const seen =
       plan?.sleptStepId == null
         ? sql.raw("seen_position")
-        : sql`COALESCE((SELECT h.position FROM heads h WHERE h.environment_id = ${row.environment_id}), seen_position)`;
+        : sql`CASE WHEN gather_ms IS NULL THEN COALESCE((SELECT h.position FROM heads h
+            WHERE h.environment_id = ${row.environment_id}), seen_position) ELSE seen_position END`;
     await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${at}, lease_hash = NULL, worker_id = NULL,
         waiting_step_id = NULL, held_from = NULL, held_wake_at = NULL, held_at = NULL, held_by = NULL,
         attempt = attempt + ${plan?.nextAttempt === true ? 1 : 0}, seen_position = ${seen}

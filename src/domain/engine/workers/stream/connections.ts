@@ -63,6 +63,7 @@ export interface WorkerStreamsDeps extends Omit<StreamDeps, "written" | "terms">
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
   definitions: Pick<DefinitionsCache, "known" | "current">;
+  takesWaits: () => Promise<boolean>;
 }
 
 const nameOf = ({ environmentId, id }: WorkerRecord) => ({ environmentId, workerId: id });
@@ -152,6 +153,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
           conflicts: worker.conflicts,
           leaseMs: register.lease_ms === undefined ? undefined : terms.leaseMs,
           serverVersion: worker.sdk === "" ? "" : version,
+          openWaits: await deps.takesWaits(),
         };
         yield* stream.answers();
       } finally {

@@ -101,6 +101,8 @@ export type StreamAnswer =
       leaseMs: number | undefined;
       /** Empty for a worker that did not say the version of its SDK. */
       serverVersion: string;
+      /** A report may say all that its handler waits for. */
+      openWaits: boolean;
     }
   | { kind: "job"; job: AssignedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }

@@ -1,0 +1,30 @@
+import type { Clock, Instant } from "../kit/clock.ts";
+import { sql } from "../kit/sql.ts";
+import type { Store } from "../store/store.ts";
+
+const keptMs = 2_000;
+
+/**
+ * Whether all nodes that are listed say a fact of themselves; a node that fell silent is listed for an hour. A file has one node.
+ * The answer is kept for two seconds.
+ */
+export function everyNodeSays(
+  fact: string,
+  { store, clock }: { store: Store; clock: Pick<Clock, "now"> },
+): () => Promise<boolean> {
+  let kept: { at: Instant; answer: Promise<boolean> } | undefined;
+  const ask = async () =>
+    (await store.one(sql`SELECT id FROM nodes WHERE facts NOT LIKE ${`%"${fact}"%`} LIMIT 1`)) === undefined;
+  return () => {
+    if (store.engine === "libsql") return Promise.resolve(true);
+    const now = clock.now();
+    if (kept === undefined || now - kept.at >= keptMs) {
+      const answer = ask();
+      answer.catch(() => {
+        kept = undefined;
+      });
+      kept = { at: now, answer };
+    }
+    return kept.answer;
+  };
+}

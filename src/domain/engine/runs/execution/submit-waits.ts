@@ -1,0 +1,110 @@
+import type { Clock } from "../../../../kit/clock.ts";
+import type { Store } from "../../../../store/store.ts";
+import type { QueueHint } from "../run.ts";
+import type { Tally } from "../tally.ts";
+import type { ExecutionChange, PendingStep } from "./execution-change.ts";
+import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
+import { refusedWaits, triggersFor } from "./report-reads.ts";
+import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
+import { yieldWaits } from "./yield-waits.ts";
+
+export interface SubmitWaitsDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  /** Called with the planned wake of an execution. */
+  onWakePlanned: (at: number) => void;
+  /** Called when runs of the environment began to wait for events. */
+  onWaiting: (environmentId: string) => void;
+  /** The same of runs that wait for anything else than events, too. */
+  onWaitingStates: (environmentId: string) => void;
+  /** Called after the commit with a run's function and the event that the run began to wait for. */
+  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
+  /** Called when children are to be started, or parents wait for a run that ended. */
+  onChildren: () => void;
+  /** Called with concurrency queues whose leases were given up. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+}
+
+export function noteAwaited(
+  note: NonNullable<SubmitWaitsDeps["onAwaited"]>,
+  { environmentId }: Pick<ExecutionChange, "environmentId">,
+  functionId: string,
+  awaited: Exclude<PendingStep["for"], { functionId: string }>,
+): void {
+  if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
+  else
+    for (const condition of awaited.conditions)
+      if ("eventName" in condition) note(environmentId, functionId, condition.eventName);
+}
+
+/** Takes reports of all that a handler waits for; `submit` takes what came with them. */
+export function openSubmitWaits(
+  deps: SubmitWaitsDeps,
+  tally: Tally | undefined,
+  submit: (report: RunReport) => Promise<void>,
+): (report: RunReport) => Promise<void> {
+  const { store, clock, onWakePlanned, onQueued } = deps;
+  /** All that a handler waits for, in a transaction of its own: what came with it is stored before. */
+  return async function submitWaits({ waits = [], ...report }: RunReport): Promise<void> {
+    const { steps, attributes, undo } = report;
+    if (steps.length > 0 || attributes || undo) await submit(report);
+    const now = clock.now();
+    const own: RunReport = {
+      ...{ runId: report.runId, environmentId: report.environmentId, outcome: report.outcome },
+      ...{
+        executionSeq: report.executionSeq,
+        leaseHash: report.leaseHash,
+        steps: [],
+        stepOffset: undefined,
+      },
+      ...(report.takesFailedSteps && { takesFailedSteps: true }),
+      ...(undo && { undo }),
+    };
+    const asked = waits.flatMap((wait) => (wait.asked ? { ...own, outcome: wait.asked } : []));
+    const [triggers, refusals] = await Promise.all([triggersFor(store, asked), refusedWaits(store, asked)]);
+    const planned = waits.map((wait) => ({
+      ...wait,
+      change: wait.asked
+        ? toExecutionChange(
+            { ...own, outcome: wait.asked },
+            {
+              decision: "ends",
+              triggerData: triggers?.get(report.runId),
+              refused: "conditions" in wait.asked ? refusals?.get(report.runId) : undefined,
+            },
+          )
+        : undefined,
+    }));
+    // A wait that nothing could end fails the run, as if it were the only one.
+    const failing = planned.find(({ change }) => change?.ends != null)?.asked;
+    if (failing) return submit({ ...own, outcome: failing });
+    const done = await store.write((session) => yieldWaits(session, own, planned, now));
+    if (done.outcome !== "done") {
+      if (done.outcome === "stale") throw staleExecution();
+      if (done.outcome === "not_running") throw runNotRunning();
+      const [why] = await whyRefused(store, [own]);
+      throw why;
+    }
+    const { wakeAt, isQueued, functionId, laneId, begun } = done;
+    const { environmentId } = report;
+    for (const { pending } of begun) {
+      const awaited = pending?.for;
+      if (!awaited) continue;
+      if ("functionId" in awaited) continue;
+      deps.onWaiting(environmentId);
+      if ("conditions" in awaited && awaited.conditions.some((one) => "state" in one))
+        deps.onWaitingStates(environmentId);
+      if (deps.onAwaited) noteAwaited(deps.onAwaited, { environmentId }, functionId, awaited);
+    }
+    deps.onChildren();
+    onWakePlanned(wakeAt);
+    tally?.reported([{ ...toRelease(own, now), next: isQueued ? "queued" : "waiting" }], now);
+    if (isQueued || laneId !== null)
+      onQueued([
+        {
+          ...{ environmentId, functionId },
+          ...(laneId !== null && { laneId, freed: true, queued: isQueued }),
+        },
+      ]);
+  };
+}

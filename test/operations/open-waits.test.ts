@@ -1,0 +1,282 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import { type Assignment, type PullWorker, pullWorker, stepIdOf } from "../support/pull-worker.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+describe.each(engines)("several waits of a run on %s", (engine) => {
+  let server: TestServer;
+  const rpc = async (method: string, body: unknown) => (await server.rpc("SvcService", method, body)).body;
+  const emit = (event: string, data: unknown = {}) => rpc("Emit", { event, data });
+  const steps = async (runId: string) => (await rpc("GetRunSteps", { runId })).steps ?? [];
+  const statuses = async (runId: string) =>
+    Object.fromEntries(
+      (await steps(runId)).map(({ name, status }: { name: string; status: string }) => [
+        name,
+        status.replace("STEP_STATUS_", "").toLowerCase(),
+      ]),
+    );
+  const rows = async (table: string, runId: string, column = "run_id") =>
+    (
+      await server.running.domain.store.all(
+        sql`SELECT * FROM ${sql.raw(table)} WHERE ${sql.raw(column)} = ${runId}`,
+      )
+    ).length;
+  const tick = (loop: string) => server.running.tick(loop);
+
+  const begin = async (name: string, data: unknown = {}) => {
+    await rpc("RegisterFunction", { id: name, triggers: [{ event: `${name}.asked` }] });
+    const worker = pullWorker(server, `w-${name}`);
+    await worker.register(name);
+    await emit(`${name}.asked`, data);
+    const [job] = await worker.poll();
+    return { worker, job: job!, runId: job!.run_id };
+  };
+  type Named = Record<string, unknown> & { name: string };
+  const named = (job: Assignment, { name, after, ...rest }: Named) => ({
+    step_id: stepIdOf(job, name),
+    ...(after !== undefined && { after: stepIdOf(job, after as string) }),
+    ...rest,
+  });
+  const leave = (worker: PullWorker, job: Assignment, ...waits: Named[]) =>
+    worker.report(job, {
+      status: "yielded",
+      yield: named(job, { type: "sleep", duration_ms: 1, ...waits[0]! }),
+      yields: waits.map((one) => named(job, one)),
+    });
+  const sleep = (name: string, ms: number): Named => ({ name, type: "sleep", duration_ms: ms });
+  const event = (name: string, filter: object, more: object = {}): Named => ({
+    ...{ name, type: "wait_for_event", event_filter: filter },
+    ...more,
+  });
+  const child = (name: string, id: string): Named => ({
+    ...{ name, type: "invoke_function", function_id: id, invoke_timeout_ms: 60_000 },
+  });
+  const next = (worker: PullWorker) =>
+    until(async () => (await worker.poll())[0], { about: "the run to go on" });
+  const done = (job: Assignment) => job.completed_steps.map(({ name, status }) => [name, status]);
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
+  }, 30_000);
+  afterAll(() => server.stop());
+
+  test("the first that is met brings the run on; the others keep their deadlines", async () => {
+    const { worker, job, runId } = await begin("first");
+    const kept = sleep("long", 3_600_000);
+    expect(await leave(worker, job, kept, sleep("short", 800))).toMatchObject({ status: 200 });
+    expect(await rpc("GetRun", { id: runId })).toMatchObject({
+      status: "RUN_STATUS_PAUSED",
+      pauseReason: "sleep",
+    });
+    expect(await statuses(runId)).toEqual({ long: "sleeping", short: "sleeping" });
+    const untilOf = async () =>
+      (await steps(runId)).find(({ name }: { name: string }) => name === "long").sleepUntil;
+    const before = await untilOf();
+    const second = await next(worker);
+    expect(done(second)).toEqual([["short", "completed"]]);
+    expect(await leave(worker, second, sleep("long", 7_200_000), { name: "short" })).toMatchObject({
+      status: 200,
+    });
+    // It names one that is over: the run goes on at once.
+    const third = await next(worker);
+    expect(await untilOf()).toBe(before);
+    expect((await worker.complete(third)).status).toBe(200);
+    expect(await rows("waits", runId)).toBe(0);
+  });
+
+  test("an event and a time race; what loses is dropped", async () => {
+    const { worker, job, runId } = await begin("race");
+    await leave(worker, job, event("answer", { event: "race.answer" }), sleep("limit", 3_600_000));
+    await emit("race.answer", { n: 1 });
+    await tick("runs.matcher");
+    const second = await next(worker);
+    expect(done(second)).toEqual([["answer", "completed"]]);
+    expect(await statuses(runId)).toEqual({ answer: "completed", limit: "sleeping" });
+    await leave(worker, second, event("other", { event: "race.other" }));
+    expect(await statuses(runId)).toEqual({ answer: "completed", other: "waiting" });
+    await emit("race.other");
+    await tick("runs.matcher");
+    await worker.complete(await next(worker));
+    expect([await rows("waits", runId), await rows("executions", runId)]).toEqual([0, 0]);
+  });
+
+  test("what is met under a lease touches no run, and counts at the next yield", async () => {
+    const { worker, job, runId } = await begin("leased");
+    const waits = [event("a", { event: "leased.a" }), event("b", { event: "leased.b" })];
+    await leave(worker, job, ...waits);
+    await emit("leased.a");
+    await tick("runs.matcher");
+    const second = await next(worker);
+    await emit("leased.b");
+    await tick("runs.matcher");
+    expect(await statuses(runId)).toEqual({ a: "completed", b: "completed" });
+    expect(await rpc("GetRun", { id: runId })).toMatchObject({ status: "RUN_STATUS_RUNNING" });
+    expect(done(second)).toEqual([["a", "completed"]]);
+    expect(await leave(worker, second, { name: "b" })).toMatchObject({ status: 200 });
+    const third = await next(worker);
+    expect(done(third)).toEqual([
+      ["a", "completed"],
+      ["b", "completed"],
+    ]);
+    expect(third).toMatchObject({ attempt: 1, execution_seq: 3 });
+    await worker.complete(third);
+  });
+
+  test("branches look at what came after their own last result", async () => {
+    const { worker, job, runId } = await begin("after");
+    await leave(worker, job, event("a", { event: "after.a" }), event("b", { event: "after.b" }));
+    for (const name of ["a", "x", "b", "x"]) await emit(`after.${name}`, { name });
+    await tick("runs.matcher");
+    const second = await next(worker);
+    expect(done(second)).toHaveLength(2);
+    const x = { event: "after.x" };
+    await leave(worker, second, event("xa", x, { after: "a" }), event("xb", x, { after: "b" }));
+    await tick("runs.matcher");
+    const found = new Map<string, string>();
+    for (const step of await steps(runId)) found.set(step.name, step.output?.id);
+    expect([found.get("xa") === undefined, found.get("xb") === undefined]).toEqual([false, false]);
+    expect(found.get("xa")).not.toBe(found.get("xb"));
+    await worker.complete(await next(worker));
+  });
+
+  test("children run at once, and each end counts", async () => {
+    await rpc("RegisterFunction", { id: "open-child" });
+    const children = pullWorker(server, "w-open-child");
+    await children.register("open-child");
+    const { worker, job, runId } = await begin("parent");
+    await leave(worker, job, child("one", "open-child"), child("two", "open-child"));
+    const jobs = await until(
+      async () => {
+        await tick("runs.children");
+        const got = await children.poll(5);
+        jobsOf.push(...got);
+        return jobsOf.length === 2 && jobsOf;
+      },
+      { about: "both children" },
+    );
+    await children.complete(jobs[1]!, 2);
+    await tick("runs.children");
+    const second = await next(worker);
+    await leave(worker, second, { name: "one" }, { name: "two" });
+    await children.complete(jobs[0]!, 1);
+    await tick("runs.children");
+    const last = await next(worker);
+    await worker.report(last, {
+      status: "yielded",
+      yield: named(last, sleep("none", 1)),
+      yields: [named(last, child("one", "open-child")), named(last, child("two", "open-child"))],
+    });
+    const end = await until(
+      async () => {
+        await tick("runs.children");
+        const [found] = await worker.poll();
+        return found && found.completed_steps.length === 2 && found;
+      },
+      { about: "both results" },
+    );
+    expect(end.completed_steps.map(({ output }) => output).toSorted()).toEqual([1, 2]);
+    await worker.complete(end);
+    expect(await rows("invocations", runId, "parent_run_id")).toBe(0);
+  });
+  const jobsOf: Assignment[] = [];
+
+  test("several conditions of two steps are met apart", async () => {
+    const { worker, job } = await begin("many");
+    const many = (name: string, mode: string, ...names: string[]): Named => ({
+      ...{
+        name,
+        type: "wait_for_events",
+        mode,
+        conditions: names.map((one) => ({ name: one, event: `many.${one}` })),
+      },
+    });
+    await leave(worker, job, many("both", "all", "a", "b"), many("any", "any", "c", "d"));
+    await emit("many.a");
+    await emit("many.c");
+    await tick("runs.matcher");
+    const second = await next(worker);
+    expect(done(second)).toEqual([["any", "completed"]]);
+    await leave(worker, second, { name: "both" });
+    await emit("many.b");
+    await tick("runs.matcher");
+    const third = await next(worker);
+    expect(third.completed_steps.find(({ name }) => name === "both")?.output).toMatchObject({ a: {}, b: {} });
+    await worker.complete(third);
+  });
+
+  test("a wait that times out and says so leaves the others; a person ends the one that is due first", async () => {
+    const { worker, job, runId } = await begin("late");
+    const soon = event("soon", { event: "late.soon", timeout: "20ms", on_timeout: "null" });
+    await leave(worker, job, soon, sleep("nap", 3_600_000), event("later", { event: "late.later" }));
+    const second = await until(
+      async () => {
+        await tick("runs.wake");
+        return (await worker.poll())[0];
+      },
+      { about: "the timeout" },
+    );
+    expect(done(second)).toEqual([["soon", "timed_out"]]);
+    await leave(worker, second, { name: "nap" }, { name: "later" });
+    expect(await rpc("ResumeRun", { runId, stepId: "none" })).toMatchObject({
+      code: "failed_precondition",
+      message: "stepId: the run sleeps at no step none",
+    });
+    await rpc("ResumeRun", { runId, stepId: stepIdOf(second, "nap") });
+    const third = await next(worker);
+    expect(done(third)).toEqual([
+      ["soon", "timed_out"],
+      ["nap", "completed"],
+    ]);
+    await leave(worker, third, event("later", { event: "late.later" }));
+    await emit("late.later");
+    await tick("runs.matcher");
+    await worker.complete(await next(worker));
+  });
+
+  test("a held run keeps its waits; what came meanwhile counts", async () => {
+    const { worker, job, runId } = await begin("held");
+    await leave(worker, job, sleep("nap", 3_600_000), event("answer", { event: "held.answer" }));
+    expect((await rpc("PauseRun", { runId })).code).toBeUndefined();
+    await emit("held.answer");
+    await tick("runs.matcher");
+    expect(await statuses(runId)).toEqual({ nap: "sleeping", answer: "waiting" });
+    await rpc("ResumeRun", { runId });
+    const second = await next(worker);
+    await leave(worker, second, sleep("nap", 1), event("answer", { event: "held.answer" }));
+    await tick("runs.matcher");
+    const third = await next(worker);
+    expect(done(third)).toEqual([["answer", "completed"]]);
+    await worker.complete(third);
+  });
+
+  test("while a node lives that knows no such runs, the one yield counts, and registrations say so", async () => {
+    const { store } = server.running.domain;
+    const register = async (name: string) =>
+      (await pullWorker(server, `w-${name}`).register(name)).body.open_waits;
+    const { worker, job, runId } = await begin("mixed");
+    expect(await register("mixed")).toBe(true);
+    if (engine === "libsql") return void (await worker.complete(job));
+    await store.write((session) =>
+      session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, facts)
+        VALUES ('node_old', '0.40.0', '', 0, 0, '{"knows":[]}')`),
+    );
+    await until(async () => (await register("mixed")) === undefined, { about: "the older node to count" });
+    await leave(worker, job, sleep("nap", 3_600_000), event("answer", { event: "mixed.answer" }));
+    expect(await statuses(runId)).toEqual({ nap: "sleeping" });
+    await store.write((session) => session.run(sql`DELETE FROM nodes WHERE id = 'node_old'`));
+    await until(async () => (await register("mixed")) === true, { about: "the older node to be gone" });
+  });
+
+  test("a cancel ends all of them; refusals name the wait", async () => {
+    const { worker, job, runId } = await begin("refused");
+    const refused = async (...waits: Named[]) => (await leave(worker, job, ...waits)).body.message;
+    expect(await refused({ name: "unknown" })).toContain("yields[0].type: required");
+    expect(await refused(sleep("a", 1), sleep("b", -1))).toContain("yields[1].duration_ms");
+    expect(await refused(event("c", { event: "no name" }))).toContain("yields[0].event_filter.event");
+    await leave(worker, job, sleep("nap", 3_600_000), event("answer", { event: "refused.answer" }));
+    expect((await leave(worker, job, sleep("nap", 1))).body).toMatchObject({ error: "RUN_NOT_RUNNING" });
+    expect((await rpc("CancelRun", { id: runId })).code).toBeUndefined();
+    expect([await rows("waits", runId), await rows("executions", runId)]).toEqual([0, 0]);
+  });
+});
