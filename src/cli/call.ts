@@ -1,7 +1,7 @@
-import { envelope, readEnvelopes } from "../sdk/envelopes.ts";
-import { errorOfAnswer, SvcError } from "../sdk/errors.ts";
-import type { Request } from "../sdk/transport.ts";
-import { follow } from "../sdk/watch.ts";
+import { envelope, readEnvelopes } from "../sdk/wire/envelopes.ts";
+import { errorOfAnswer, SvcError } from "../sdk/wire/errors.ts";
+import type { Request } from "../sdk/wire/transport.ts";
+import { follow } from "../sdk/subscriptions/watch.ts";
 import type { ServerLink } from "./connection.ts";
 import { usage } from "./io.ts";
 import type { CataloguedOperation } from "./operations.ts";

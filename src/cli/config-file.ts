@@ -4,7 +4,7 @@ import { Type } from "@sinclair/typebox";
 import { Value } from "@sinclair/typebox/value";
 import type { Command } from "commander";
 import { suggestion } from "../kit/setting.ts";
-import { durationMs } from "../sdk/duration.ts";
+import { durationMs } from "../sdk/wire/duration.ts";
 import { type Config, parseSettings, settings } from "../settings/settings.ts";
 import { CommandFailure, exitCodes, type Io, usage } from "./io.ts";
 import { configFileBytesMax } from "./limits.ts";

@@ -1,5 +1,5 @@
 import { createClient } from "../../src/sdk/index.ts";
-import { readStream } from "../../src/sdk/subscription-stream.ts";
+import { readStream } from "../../src/sdk/subscriptions/subscription-stream.ts";
 import { livedTime } from "../support/lived.ts";
 import { until } from "../support/until.ts";
 import { type Interest, type Nodes, pickOf, stayMs } from "./lone-readers.ts";

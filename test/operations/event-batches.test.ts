@@ -4,7 +4,7 @@ import { type BatchStartsDeps, openBatchStarts } from "../../src/domain/engine/b
 import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
-import { testFunction } from "../../src/sdk/testing.ts";
+import { testFunction } from "../../src/sdk/testing/testing.ts";
 import { type Assignment, pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";

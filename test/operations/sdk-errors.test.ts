@@ -10,7 +10,7 @@ import {
   WaitTimeoutError,
   type Worker,
 } from "../../src/sdk/index.ts";
-import { testFunction } from "../../src/sdk/testing.ts";
+import { testFunction } from "../../src/sdk/testing/testing.ts";
 import { type Assignment, pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 

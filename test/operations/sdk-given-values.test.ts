@@ -7,7 +7,7 @@ import {
   type SvcFunction,
   type Worker,
 } from "../../src/sdk/index.ts";
-import { testFunction } from "../../src/sdk/testing.ts";
+import { testFunction } from "../../src/sdk/testing/testing.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 

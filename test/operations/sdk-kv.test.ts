@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createClient, type KvChange, type SvcError } from "../../src/sdk/index.ts";
-import { openNodeSocket } from "../../src/sdk/node-socket.ts";
+import { openNodeSocket } from "../../src/sdk/subscriptions/node-socket.ts";
 import { openProxy } from "../support/proxy.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { bearerProtocol } from "../support/sockets.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createClient, type Delivery, type SubscriptionNotice, SvcError } from "../../src/sdk/index.ts";
-import { openSubscription } from "../../src/sdk/subscription.ts";
-import { socketWay } from "../../src/sdk/subscription-socket.ts";
-import { createTransport } from "../../src/sdk/transport.ts";
+import { openSubscription } from "../../src/sdk/subscriptions/subscription.ts";
+import { socketWay } from "../../src/sdk/subscriptions/subscription-socket.ts";
+import { createTransport } from "../../src/sdk/wire/transport.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";

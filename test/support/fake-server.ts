@@ -1,4 +1,4 @@
-import type { Yield } from "../../src/sdk/wire.ts";
+import type { Yield } from "../../src/sdk/wire/wire.ts";
 import { until } from "./until.ts";
 
 /** Just enough of the wire, in memory, to test the SDK against the worst that a server may do. Tests only. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
 import { type LogLevel, logLines } from "../../src/kit/log-lines.ts";
 import { version } from "../../src/kit/version.ts";
-import { sdkVersion } from "../../src/sdk/version.ts";
+import { sdkVersion } from "../../src/sdk/wire/version.ts";
 
 function lines(format: "json" | "text", level: LogLevel = "info") {
   const written: string[] = [];

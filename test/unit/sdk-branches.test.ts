@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { createFunction, type HandlerContext, testFunction } from "../../src/sdk/index.ts";
-import type { TestResult } from "../../src/sdk/test-plan.ts";
+import type { TestResult } from "../../src/sdk/testing/test-plan.ts";
 
 const flow = (handler: (context: HandlerContext) => unknown, options: object = {}) =>
   createFunction({ id: "flow", event: "go", ...options }, async (context) => handler(context));

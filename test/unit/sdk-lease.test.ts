@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { createLease, stamp } from "../../src/sdk/lease.ts";
-import { heartbeatJobsMax, startLeaseThread } from "../../src/sdk/lease-thread.ts";
+import { createLease, stamp } from "../../src/sdk/worker/lease.ts";
+import { heartbeatJobsMax, startLeaseThread } from "../../src/sdk/worker/lease-thread.ts";
 import { until } from "../support/until.ts";
 
 const ago = (ms: number) => {

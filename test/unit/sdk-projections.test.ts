@@ -6,8 +6,8 @@ import {
   NonRetryableError,
   testProjection,
 } from "../../src/sdk/index.ts";
-import { ProjectionFold } from "../../src/sdk/projection-fold.ts";
-import type { ProjectedEvent, SvcProjection } from "../../src/sdk/projection-types.ts";
+import { ProjectionFold } from "../../src/sdk/projections/projection-fold.ts";
+import type { ProjectedEvent, SvcProjection } from "../../src/sdk/projections/projection-types.ts";
 import { startFakeServer } from "../support/fake-server.ts";
 
 type Events = {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { createReopening } from "../../src/sdk/reopening.ts";
+import { createReopening } from "../../src/sdk/worker/reopening.ts";
 
 const half = () => 0.5;
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { SvcError } from "../../src/sdk/errors.ts";
-import { LeaseRefreshes } from "../../src/sdk/lease-refreshes.ts";
-import { StreamReports } from "../../src/sdk/stream-reports.ts";
+import { SvcError } from "../../src/sdk/wire/errors.ts";
+import { LeaseRefreshes } from "../../src/sdk/worker/lease-refreshes.ts";
+import { StreamReports } from "../../src/sdk/worker/stream-reports.ts";
 
 const endFor = (message: string) => new SvcError("resource_exhausted", message, { status: 429 });
 const tooLarge = endFor("message size 30 is larger than it may be");

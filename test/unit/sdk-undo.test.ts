@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { createFunction, NonRetryableError } from "../../src/sdk/index.ts";
-import { testFunction } from "../../src/sdk/testing.ts";
+import { testFunction } from "../../src/sdk/testing/testing.ts";
 
 /** What is reserved now, and how often each thing was released. */
 interface Stock {

@@ -7,8 +7,8 @@ import {
   NonRetryableError,
   type Worker,
 } from "../../src/sdk/index.ts";
-import { sdkVersion } from "../../src/sdk/version.ts";
-import type { WorkerOptions } from "../../src/sdk/worker.ts";
+import { sdkVersion } from "../../src/sdk/wire/version.ts";
+import type { WorkerOptions } from "../../src/sdk/worker/worker.ts";
 import { type FakeServer, startFakeServer } from "../support/fake-server.ts";
 import { until } from "../support/until.ts";
 

@@ -6,8 +6,8 @@ import { leaseTermsOf } from "../../src/domain/engine/workers/lease-terms.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { HeldJobs } from "../../src/sdk/held-jobs.ts";
-import { createLease, stamp } from "../../src/sdk/lease.ts";
+import { HeldJobs } from "../../src/sdk/worker/held-jobs.ts";
+import { createLease, stamp } from "../../src/sdk/worker/lease.ts";
 
 const worker = { environmentId: "env_a", workerId: "w" };
 const configuredMs = 90_000;

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { durationMs } from "../../sdk/duration.ts";
+import { durationMs } from "../../sdk/wire/duration.ts";
 import type { Input } from "../call.ts";
 import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } from "../command.ts";
 import type { LoneCommand } from "../group.ts";

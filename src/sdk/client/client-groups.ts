@@ -1,0 +1,88 @@
+import { SvcError } from "../wire/errors.ts";
+import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "../subscriptions/group-types.ts";
+import { openMembership } from "../subscriptions/membership.ts";
+import { type Message, wordOf } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+
+export function readGroup(message: Message): ConsumerGroup {
+  const { filterExpr, metadata } = message;
+  return {
+    id: text(message.id),
+    namespace: text(message.namespace),
+    name: text(message.name),
+    pattern: text(message.pattern),
+    ...(text(filterExpr) !== "" && { filter: text(filterExpr) }),
+    ackMode: wordOf(message.ackMode, "ACK_MODE") as ConsumerGroup["ackMode"],
+    maxInflight: Number(message.maxInflight ?? 0),
+    maxRedeliveries: Number(message.maxRedeliveries ?? 0),
+    redeliverDelayMs: Number(message.redeliverDelayMs ?? 0),
+    ...(metadata !== undefined && { metadata: metadata as Record<string, unknown> }),
+    status: wordOf(message.status, "CONSUMER_GROUP_STATUS") as ConsumerGroup["status"],
+    memberCount: Number(message.memberCount ?? 0),
+    createdAt: text(message.createdAt),
+    updatedAt: text(message.updatedAt),
+  };
+}
+
+type Change = Partial<GroupSettings> & { status?: ConsumerGroup["status"] } & InNamespace;
+
+/** The fields of a change, by their names in the message. */
+function fieldsOf({ namespace, filter, ackMode, status, ...rest }: Change): Message {
+  return {
+    ...rest,
+    ...(filter !== undefined && { filterExpr: filter }),
+    ...(ackMode !== undefined && { ackMode: `ACK_MODE_${ackMode.toUpperCase()}` }),
+    ...(status !== undefined && { status: `CONSUMER_GROUP_STATUS_${status.toUpperCase()}` }),
+  };
+}
+
+export function groupCalls(transport: Transport): GroupCalls {
+  const call = (method: string, message: Message, options: { repeatable: boolean }) =>
+    transport.rpc<Message>(`PubSubService/${method}`, message, options);
+  const named = (name: string, { namespace }: InNamespace = {}) => ({
+    name,
+    ...(namespace !== undefined && { namespace }),
+  });
+  const groups: GroupCalls = {
+    async create(name, { ifNotExists = false, ...settings }) {
+      const message = { ...named(name, settings), ...fieldsOf(settings) };
+      try {
+        return readGroup(await call("CreateConsumerGroup", message, once));
+      } catch (error) {
+        const isThere = error instanceof SvcError && error.code === "already_exists";
+        if (!ifNotExists || !isThere) throw error;
+        return groups.get(name, settings);
+      }
+    },
+    get: async (name, options) => readGroup(await call("GetConsumerGroup", named(name, options), safe)),
+    async list({ status, ...page } = {}) {
+      const answer = await call(
+        "ListConsumerGroups",
+        { ...page, ...fieldsOf({ ...(status && { status }) }) },
+        safe,
+      );
+      return {
+        groups: ((answer.groups ?? []) as Message[]).map(readGroup),
+        ...(text(answer.nextCursor) !== "" && { nextCursor: text(answer.nextCursor) }),
+        totalCount: Number(answer.totalCount ?? 0),
+      };
+    },
+    async update(name, change) {
+      const fields = fieldsOf(change);
+      // A mask, so that an empty filter is taken as one.
+      const message = {
+        group: { ...named(name, change), ...fields },
+        updateMask: Object.keys(fields).join(","),
+      };
+      return readGroup(await call("UpdateConsumerGroup", message, safe));
+    },
+    async delete(name, options) {
+      await call("DeleteConsumerGroup", named(name, options), once);
+    },
+    join: (name, options, handler) => openMembership({ transport, groups, name }, options, handler as never),
+  };
+  return groups;
+}

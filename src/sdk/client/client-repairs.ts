@@ -1,0 +1,165 @@
+import { filtersOf } from "../wire/attributes.ts";
+import { functionIdOf } from "./client-functions.ts";
+import { count, text } from "./entity-messages.ts";
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import { jsonToSend } from "../wire/payload.ts";
+import { type Message, present } from "../wire/read.ts";
+import type {
+  Repair,
+  RepairCalls,
+  RepairForecast,
+  RepairItem,
+  RepairResult,
+  RepairSelection,
+  ReplayForecast,
+  ReplayPlace,
+  ReplaySelection,
+} from "./repair-types.ts";
+import { once, safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+import type { RunStatus } from "../wire/types.ts";
+
+const outcomes = ["pending", "done", "over", "refused", "failed", "undone"] as const;
+
+const readCounts = (message: Message, isReplay: boolean): Repair["counts"] =>
+  Object.fromEntries(
+    [...outcomes, ...(isReplay ? (["skipped", "scanned"] as const) : [])].map((name) => [
+      name,
+      count(message[name]),
+    ]),
+  ) as never;
+
+const readPlaces = (message: Message): Repair["replay"] & object => ({
+  position: count(message.position),
+  fromPosition: count(message.fromPosition),
+  toPosition: count(message.toPosition),
+  ...(message.liveFrom !== undefined && { liveFrom: count(message.liveFrom) }),
+});
+
+const readRepair = (message: Message): Repair => ({
+  id: text(message.id),
+  action: text(message.action) as Repair["action"],
+  status: text(message.status) as Repair["status"],
+  phase: text(message.phase) as Repair["phase"],
+  reason: text(message.reason),
+  startedBy: text(message.startedBy),
+  note: text(message.note),
+  counts: readCounts((message.counts ?? {}) as Message, message.action === "replay"),
+  ...(message.action === "replay" && { replay: readPlaces(message) }),
+  createdAt: text(message.createdAt),
+  ...present(message, ["endedAt"]),
+});
+
+const readItem = (message: Message): RepairItem => ({
+  runId: text(message.runId),
+  functionId: text(message.functionId),
+  outcome: text(message.outcome) as RepairResult,
+  error: text(message.error),
+  at: text(message.at),
+  ...present(message, ["eventId"]),
+});
+
+const readReplaySample = (message: Message): ReplayForecast["samples"][number] => ({
+  eventId: text(message.eventId),
+  name: text(message.name),
+  position: count(message.position),
+  at: text(message.at),
+  hasRun: message.hasRun === true,
+});
+
+const readSample = (message: Message): RepairForecast["samples"][number] => ({
+  runId: text(message.runId),
+  functionId: text(message.functionId),
+  status: text(message.status) as RunStatus,
+  eventName: text(message.eventName),
+  createdAt: text(message.createdAt),
+});
+
+const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : at);
+
+const knownFilter: KnownOptions<RepairSelection> = {
+  ...{ functionId: true, eventId: true, statuses: true, search: true, since: true, until: true },
+  ...{ compensationFailed: true, errorGroup: true, eventName: true, errorText: true, attributes: true },
+};
+const knownEvents: KnownOptions<ReplaySelection> = {
+  ...{ pattern: true, filter: true, from: true, to: true, again: true },
+};
+
+/** A word that the server passes over would select more runs than its caller meant. */
+function filterOf(selection: RepairSelection) {
+  requireKnown("the filter of a repair", selection, knownFilter);
+  const { since, until, attributes, ...filter } = selection;
+  return {
+    ...filter,
+    ...(since !== undefined && { since: timeOf(since) }),
+    ...(until !== undefined && { until: timeOf(until) }),
+    ...(attributes && { attributes: filtersOf(attributes) }),
+  };
+}
+
+const placeOf = (place: ReplayPlace | undefined, position: string, time: string) =>
+  place === undefined ? {} : typeof place === "number" ? { [position]: place } : { [time]: timeOf(place) };
+
+function eventsOf(selection: ReplaySelection) {
+  requireKnown("a replay", selection, knownEvents);
+  const { from, to, ...events } = selection;
+  return {
+    ...events,
+    ...placeOf(from, "fromPosition", "since"),
+    ...placeOf(to, "toPosition", "until"),
+  };
+}
+
+const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
+  ((list ?? []) as Message[]).map(read);
+
+export function repairCalls(transport: Transport): RepairCalls {
+  const ask = (method: string, message: object, options = safe) =>
+    transport.rpc<Message>(`RepairService/${method}`, message, options);
+  return {
+    async preview(action, filter) {
+      const answer = await ask("PreviewRepair", { action, filter: filterOf(filter) });
+      return {
+        totalCount: count(answer.totalCount),
+        truncated: answer.truncated === true,
+        byStatus: Object.fromEntries(
+          Object.entries((answer.byStatus ?? {}) as Message).map(([status, runs]) => [status, count(runs)]),
+        ),
+        samples: all(answer.samples, readSample),
+      };
+    },
+    async start(action, { filter, output, ...options }) {
+      const outputJson = output === undefined ? {} : { outputJson: jsonToSend(output, "output") };
+      const message = { action, filter: filterOf(filter), ...options, ...outputJson };
+      return readRepair(await ask("StartRepair", message, once));
+    },
+    async previewReplay(target, events = {}) {
+      const answer = await ask("PreviewReplay", {
+        functionId: functionIdOf(target),
+        events: eventsOf(events),
+      });
+      return {
+        ...{ fromPosition: count(answer.fromPosition), toPosition: count(answer.toPosition) },
+        ...{ scanned: count(answer.scanned), truncated: answer.truncated === true },
+        ...{ matched: count(answer.matched), withRun: count(answer.withRun) },
+        ...{ toStart: count(answer.toStart), samples: all(answer.samples, readReplaySample) },
+      };
+    },
+    async replayEvents(target, { thenLive, reason, ...events } = {}) {
+      const message = { functionId: functionIdOf(target), events: eventsOf(events), thenLive, reason };
+      return readRepair(await ask("StartReplay", message, once));
+    },
+    get: async (id) => readRepair(await ask("GetRepair", { id })),
+    async list(options = {}) {
+      const answer = await ask("ListRepairs", options);
+      return { repairs: all(answer.repairs, readRepair), nextCursor: text(answer.nextCursor) };
+    },
+    async items(id, options = {}) {
+      const answer = await ask("ListRepairItems", { id, ...options });
+      return { items: all(answer.items, readItem), nextCursor: text(answer.nextCursor) };
+    },
+    pause: async (id) => readRepair(await ask("PauseRepair", { id })),
+    continue: async (id) => readRepair(await ask("ContinueRepair", { id })),
+    stop: async (id) => readRepair(await ask("StopRepair", { id })),
+  };
+}

@@ -1,0 +1,262 @@
+import type { CausalityCalls } from "./causality-types.ts";
+import type { SqlCalls } from "./client-sql.ts";
+import type { StreamCalls } from "./entity-types.ts";
+import type { ErrorCalls } from "../wire/error-types.ts";
+import type { FunctionOptions, Handler } from "../steps/function.ts";
+import type { GroupCalls } from "../subscriptions/group-types.ts";
+import type { Jsonify } from "../wire/jsonify.ts";
+import type { ConfigCalls, KvCalls } from "./kv-types.ts";
+import type { ProjectionCalls } from "../projections/projection-call-types.ts";
+import type { CreateProjection } from "../projections/projection-types.ts";
+import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
+import type { RepairCalls, RepairSelection } from "./repair-types.ts";
+import type { SchemaCalls } from "./schema-types.ts";
+import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import type { SvcFunction } from "../steps/svc-function.ts";
+import type { ToolCalls } from "./tool-types.ts";
+import type { Transport } from "../wire/transport.ts";
+import type {
+  DelayedEventRecord,
+  EmitOptions,
+  Emitted,
+  EventMap,
+  EventRecord,
+  FunctionStatus,
+  Published,
+  RegisteredDefinition,
+  RegisteredFunction,
+  Run,
+  Step,
+} from "../wire/types.ts";
+import type { WebhookCalls } from "./webhook-types.ts";
+
+export interface ListRunsOptions extends RepairSelection {
+  /** By an attribute in place of newest first; runs without it are left out. */
+  orderBy?: { name: string; ascending?: boolean };
+  /** Default 20, at most 200. */
+  limit?: number;
+  /** `nextCursor` of the page before. */
+  cursor?: string;
+}
+
+export interface RunsFound {
+  runs: Run[];
+  nextCursor?: string;
+  /** At most 10,000. */
+  totalCount: number;
+  /** There may be more than were counted. */
+  totalCountCapped?: boolean;
+  /** The page ended because `scanned` runs had been looked at. */
+  truncated?: boolean;
+  scanned?: number;
+}
+
+export interface EventToEmit<Events extends EventMap = EventMap> extends EmitOptions {
+  event: keyof Events & string;
+  data: Events[keyof Events];
+}
+
+export interface ListEventsOptions {
+  /** Part of a name. */
+  name?: string;
+  /** Exact names, at most 200. */
+  names?: string[];
+  source?: string[];
+  since?: Date | string;
+  until?: Date | string;
+  /** Default 20, at most 200. */
+  limit?: number;
+  cursor?: string;
+  before?: string;
+}
+
+export interface EventPage {
+  events: EventRecord[];
+  nextCursor?: string;
+  prevCursor?: string;
+}
+
+export interface InvokeFunctionOptions {
+  /** A second call with the same key within 24 hours returns the first run. */
+  idempotencyKey?: string;
+  /** Where the trace stands that the run is part of. Default: the connection's `traceparent`. */
+  traceparent?: string | undefined;
+}
+
+export interface SyncOptions {
+  /** How long the server waits for the runs to end, in milliseconds. Default 30,000. */
+  timeoutMs?: number;
+  idempotencyKey?: string;
+  metadata?: Record<string, unknown>;
+  /** As of an emit. */
+  traceparent?: string | undefined;
+  /** A call that is aborted cancels the run that it started. */
+  signal?: AbortSignal;
+}
+
+/** Events and the runs they start. */
+export interface EventCalls<Events extends EventMap = EventMap> {
+  /** Stores an event and starts the runs of the functions it triggers; once this resolves both are durable. */
+  emit<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: EmitOptions,
+  ): Promise<Emitted>;
+  /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
+  emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
+  /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
+  triggerSync<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: SyncOptions,
+  ): Promise<{ eventId: string; results: RunResult[] }>;
+  /** Puts a message on a topic; it starts nothing. */
+  publish(topic: string, data: unknown, options?: { idempotencyKey?: string }): Promise<Published>;
+  readonly events: {
+    list(options?: ListEventsOptions): Promise<EventPage>;
+    get(id: string): Promise<EventRecord>;
+    /** Names with how often they occur among the newest 10,000 events. */
+    names(): Promise<{ name: string; count: number }[]>;
+    /** Events that are emitted later, by their time. */
+    delayed(options?: { limit?: number; cursor?: string }): Promise<{
+      events: DelayedEventRecord[];
+      nextCursor?: string;
+    }>;
+    /** Throws once its time has come. */
+    cancelDelayed(id: string): Promise<void>;
+  };
+}
+
+/** Functions: their definitions, their history, and starting them directly. */
+export interface FunctionCalls<Events extends EventMap = EventMap> {
+  /** `createFunction` with this client's event types. */
+  createFunction<Name extends keyof Events & string, Output = unknown>(
+    options: FunctionOptions<Name, Events[Name], Events>,
+    handler: Handler<Events[Name], Name, Events, Output>,
+  ): SvcFunction<Events[Name], Output>;
+  /** `definitionHash` tells the definition from others. */
+  registerFunction(
+    definition: RegisteredDefinition,
+  ): Promise<{ function: RegisteredFunction; created: boolean; definitionHash?: string }>;
+  /** By id or slug. */
+  getFunction(id: string): Promise<RegisteredFunction>;
+  listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
+  updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
+  deleteFunction(id: string): Promise<void>;
+  /** The changes of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  listFunctionHistory(
+    functionId: string,
+    options?: { limit?: number; fromVersion?: number },
+  ): Promise<{ entries: HistoryEntry[]; hasMore: boolean }>;
+  /** By `entityVersion` of the history. */
+  getFunctionAtVersion(functionId: string, version: number): Promise<HistoryEntry>;
+  rollbackFunction(
+    functionId: string,
+    version: number,
+    options?: { changeReason?: string },
+  ): Promise<RegisteredFunction>;
+  /** Starts a function without event triggers. */
+  invokeFunction<Input>(
+    target: SvcFunction<Input> | string,
+    data: NoInfer<Input>,
+    options?: InvokeFunctionOptions,
+  ): Promise<{ runId: string; eventId: string }>;
+  /** The same, and waits for its end, or `timeoutMs`: then `waitTimedOut` is true and the run goes on. */
+  invokeFunctionSync<Input, Output = unknown>(
+    target: SvcFunction<Input, Output> | string,
+    data: NoInfer<Input>,
+    options?: SyncOptions,
+  ): Promise<RunResult<Jsonify<Output>>>;
+}
+
+/** Runs: reading and steering them. */
+export interface RunCalls {
+  getRun(id: string): Promise<Run>;
+  /** Newest first. A page may be short: the list ends where `nextCursor` is missing. */
+  listRuns(options?: ListRunsOptions): Promise<RunsFound>;
+  getRunSteps(runId: string): Promise<Step[]>;
+  /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
+  waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;
+  /**
+   * Ends a run. Its handler, if it is under way, sees `signal` raised. A run that has something to undo is undone first
+   * (`phase`), unless its function says `compensateOnCancel: false`.
+   */
+  cancelRun(id: string, options?: { reason?: string }): Promise<Run>;
+  /** Holds a run: at once when nothing executes it, otherwise (`pause_requested`) when its worker reports next. */
+  pauseRun(runId: string): Promise<"paused" | "pause_requested">;
+  getPausedState(runId: string): Promise<PausedState>;
+  /** Gives a step of a held run another output. Step: the row's id or the SDK's. */
+  injectStepOutput(
+    runId: string,
+    stepId: string,
+    output: unknown,
+    options?: { reason?: string },
+  ): Promise<{ stepId: string; previousOutput: unknown }>;
+  /** Gives a completed or failed step another output; the first one stays on record. */
+  patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
+  /**
+   * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all later ones are
+   * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in: of several the one that
+   * is over first, or that of `stepId`.
+   */
+  resumeRun(
+    runId: string,
+    options?: { fromStep?: string; skipSleep?: boolean; stepId?: string },
+  ): Promise<Run>;
+  /** What `resumeRun` would do with each stored step, in order; changes nothing. */
+  previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
+}
+
+/** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */
+export interface SecretCalls {
+  list(): Promise<Secret[]>;
+  get(name: string): Promise<Secret>;
+  create(name: string, value: string, options?: { description?: string }): Promise<Secret>;
+  /** A new value. */
+  set(name: string, value: string, options?: { description?: string }): Promise<Secret>;
+  update(name: string, change: { name?: string; description?: string }): Promise<Secret>;
+  delete(name: string): Promise<void>;
+}
+
+/**
+ * Calls to one server. Every method throws SvcError; reads and calls with an idempotency key are tried three times (100 ms,
+ * doubling), others only when the server certainly did not do them. See retry.ts.
+ */
+export interface Client<Events extends EventMap = EventMap>
+  extends EventCalls<Events>,
+    FunctionCalls<Events>,
+    RunCalls,
+    SqlCalls,
+    SubscribeCalls<Events> {
+  readonly transport: Transport;
+  /** `createProjection` with this client's event types. */
+  readonly createProjection: CreateProjection<Events>;
+  readonly causality: CausalityCalls;
+  readonly errors: ErrorCalls;
+  readonly repairs: RepairCalls;
+  readonly config: ConfigCalls;
+  readonly groups: GroupCalls;
+  readonly kv: KvCalls;
+  readonly projections: ProjectionCalls;
+  readonly schemas: SchemaCalls;
+  readonly secrets: SecretCalls;
+  readonly streams: StreamCalls<Events>;
+  readonly tools: ToolCalls;
+  readonly webhooks: WebhookCalls;
+  /**
+   * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of
+   * its worker. Another process hands it to `consistent` to read what was written here. Undefined before the first.
+   */
+  sequence(): string | undefined;
+  /**
+   * A client over the same connection whose reads show at least all that was written over it, whichever node answers:
+   * reads of projections wait until they have come there. With `after`, also what another client wrote. A read that would
+   * wait too long throws `unavailable`; `failed_precondition` says that the log was restored since, and later reads wait
+   * for nothing of before.
+   */
+  consistent(options?: { after?: string | undefined }): Client<Events>;
+  /** Needs no key. Throws when the server is not well. */
+  health(): Promise<{ status: string; [field: string]: unknown }>;
+  /** The server's version and what it is doing. */
+  info(): Promise<{ version: string; [field: string]: unknown }>;
+}

@@ -1,0 +1,146 @@
+import { count, text } from "./entity-messages.ts";
+import { type Message, present } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+import type {
+  WebhookCalls,
+  WebhookDeadLetter,
+  WebhookDelivery,
+  WebhookEndpoint,
+  WebhookEndpointCalls,
+  WebhookSource,
+  WebhookSourceCalls,
+  WebhookTrial,
+} from "./webhook-types.ts";
+
+const readSource = (message: Message): WebhookSource => ({
+  id: text(message.id),
+  name: text(message.name),
+  eventPrefix: text(message.eventPrefix),
+  sourceType: text(message.sourceType),
+  metadata: (message.metadata ?? {}) as Record<string, unknown>,
+  secretSet: message.verifySecretSet === true,
+  previousSecretSet: message.verifySecretPrevSet === true,
+  ingestTokenPrefix: text(message.ingestTokenPrefix),
+  ...present(message, ["ingestToken"]),
+  createdAt: text(message.createdAt),
+  updatedAt: text(message.updatedAt),
+});
+
+const readTrial = (message: Message): WebhookTrial => ({
+  verified: message.verified === true,
+  signingString: text(message.signingString),
+  presentedSignatures: (message.presentedSignatures ?? []) as string[],
+  ...present(message, ["computedSignature", "resolvedTimestamp", "resolvedEventName", "resolvedDedupId"]),
+  ...present(message, ["error"]),
+});
+
+const readDelivery = (message: Message): WebhookDelivery => ({
+  id: text(message.id),
+  sourceId: text(message.sourceId),
+  status: text(message.status) as WebhookDelivery["status"],
+  signatureKey: text(message.signatureKey) as WebhookDelivery["signatureKey"],
+  ...present(message, ["eventId", "eventName", "externalId", "error", "redeliveredFrom"]),
+  duplicate: message.duplicate === true,
+  requestBody: text(message.requestBody),
+  requestBodyTruncated: message.requestBodyTruncated === true,
+  requestHeaders: (message.requestHeaders ?? {}) as Record<string, string>,
+  createdAt: text(message.createdAt),
+});
+
+const readEndpoint = (message: Message): WebhookEndpoint => ({
+  id: text(message.id),
+  name: text(message.name),
+  url: text(message.url),
+  pattern: text(message.pattern),
+  filter: text(message.filter),
+  status: text(message.status) as WebhookEndpoint["status"],
+  ...present(message, ["disabledReason", "secret", "failingEventId", "nextAttemptAt"]),
+  ...present(message, ["lastError", "lastDeliveredAt"]),
+  position: count(message.position),
+  behind: count(message.behind),
+  attempts: count(message.attempts),
+  deadLetters: count(message.deadLetters),
+  createdAt: text(message.createdAt),
+  updatedAt: text(message.updatedAt),
+});
+
+const readLetter = (message: Message): WebhookDeadLetter => ({
+  endpointId: text(message.endpointId),
+  eventId: text(message.eventId),
+  eventName: text(message.eventName),
+  sequence: count(message.sequence),
+  attempts: count(message.attempts),
+  lastError: text(message.lastError),
+  deadAt: text(message.deadAt),
+  redelivering: message.redelivering === true,
+});
+
+const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
+  ((list ?? []) as Message[]).map(read);
+
+export const webhookCalls = (transport: Transport): WebhookCalls => ({
+  sources: sourceCalls(transport),
+  endpoints: endpointCalls(transport),
+});
+
+function sourceCalls(transport: Transport): WebhookSourceCalls {
+  const ask = (method: string, message: object, options = safe) =>
+    transport.rpc<Message>(`WebhookService/${method}`, message, options);
+  return {
+    create: async ({ secret, ...source }) =>
+      readSource(
+        await ask(
+          "CreateWebhookSource",
+          { ...source, ...(secret !== undefined && { verifySecret: secret }) },
+          once,
+        ),
+      ),
+    get: async (id) => readSource(await ask("GetWebhookSource", { id })),
+    list: async (options = {}) => all((await ask("ListWebhookSources", options)).sources, readSource),
+    update: async (id, change) => readSource(await ask("UpdateWebhookSource", { id, ...change }, once)),
+    test: async ({ secret, ...sample }) =>
+      readTrial(
+        await ask("TestWebhookVerifyConfig", {
+          ...sample,
+          ...(secret !== undefined && { verifySecret: secret }),
+        }),
+      ),
+    rotateSecret: async (id, secret, options = {}) =>
+      readSource(await ask("RotateWebhookSecret", { id, verifySecret: secret, ...options }, once)),
+    rotateToken: async (id) => readSource(await ask("RotateWebhookIngestToken", { id }, once)),
+    async delete(id) {
+      await ask("DeleteWebhookSource", { id }, once);
+    },
+    deliveries: async (sourceId, options = {}) =>
+      all((await ask("ListWebhookDeliveries", { sourceId, ...options })).deliveries, readDelivery),
+    delivery: async (id) => readDelivery(await ask("GetWebhookDelivery", { id })),
+    redeliver: async (id) => readDelivery(await ask("RedeliverWebhook", { id }, once)),
+  };
+}
+
+function endpointCalls(transport: Transport): WebhookEndpointCalls {
+  const ask = (method: string, message: object, options = safe) =>
+    transport.rpc<Message>(`WebhookEndpointService/${method}`, message, options);
+  const change = async (method: string, message: object, options = safe) =>
+    readEndpoint(await ask(method, message, options));
+  return {
+    create: (endpoint) => change("CreateWebhookEndpoint", endpoint, once),
+    get: (id) => change("GetWebhookEndpoint", { id }),
+    list: async (options = {}) => all((await ask("ListWebhookEndpoints", options)).endpoints, readEndpoint),
+    update: (id, given) => change("UpdateWebhookEndpoint", { id, ...given }),
+    rotateSecret: (id, options = {}) => change("RotateWebhookEndpointSecret", { id, ...options }, once),
+    pause: (id) => change("PauseWebhookEndpoint", { id }),
+    resume: (id, options = {}) => change("ResumeWebhookEndpoint", { id, ...options }, once),
+    async delete(id) {
+      await ask("DeleteWebhookEndpoint", { id }, once);
+    },
+    deadLetters: async (endpointId, options = {}) =>
+      all((await ask("ListWebhookDeadLetters", { endpointId, ...options })).deadLetters, readLetter),
+    redeliver: async (endpointId, eventId) =>
+      readLetter(await ask("RedeliverWebhookDeadLetter", { endpointId, eventId })),
+    async discard(endpointId, eventId) {
+      await ask("DiscardWebhookDeadLetter", { endpointId, eventId }, once);
+    },
+  };
+}

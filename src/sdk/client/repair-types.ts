@@ -1,0 +1,136 @@
+import type { SvcFunction } from "../steps/svc-function.ts";
+import type { AttributeCondition, AttributeValue, RunStatus } from "../wire/types.ts";
+
+export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
+/** A place in the environment's log, or a time. */
+export type ReplayPlace = number | Date | string;
+export type RepairResult = "pending" | "done" | "over" | "refused" | "failed" | "undone";
+
+/** Which runs. Of a repair at least one field; `statuses` are those that the action is for when left out. */
+export interface RepairSelection {
+  functionId?: string;
+  eventId?: string;
+  statuses?: RunStatus[];
+  search?: string;
+  since?: Date | string;
+  until?: Date | string;
+  /** Only runs with compensations that failed for good. */
+  compensationFailed?: boolean;
+  /** Only failures of this group, see `client.errors`. */
+  errorGroup?: string;
+  /** Only runs that an event of this name started. */
+  eventName?: string;
+  /** Only failures whose message, code or stack holds this text, in either case. */
+  errorText?: string;
+  /** What their attributes are: a value, or conditions: `{ orderId: "o-1", total: { gte: 100 } }`. */
+  attributes?: Record<string, AttributeValue | AttributeCondition>;
+}
+
+export interface RepairOptions {
+  filter: RepairSelection;
+  /** Of `rerun`, `patch` and `inject`: the id or the name of a step. */
+  step?: string;
+  /** Of `patch` and `inject`: the step's output. */
+  output?: unknown;
+  /** Why; kept with the repair. */
+  reason?: string;
+}
+
+export interface RepairForecast {
+  /** Counted up to 100,000. */
+  totalCount: number;
+  /** There are more than were counted. */
+  truncated: boolean;
+  byStatus: Partial<Record<RunStatus, number>>;
+  /** The newest ten. */
+  samples: { runId: string; functionId: string; status: RunStatus; eventName: string; createdAt: string }[];
+}
+
+/** Which events of the past. */
+export interface ReplaySelection {
+  /** An event's name, or a pattern with `*` and a last `>`; the function's own triggers when left out. */
+  pattern?: string;
+  /** CEL over `event` and `data`. */
+  filter?: string;
+  /** The first event; the oldest that is kept when left out. `out_of_range` for one that has expired. */
+  from?: ReplayPlace;
+  /** The last event; the newest when left out. */
+  to?: ReplayPlace;
+  /** Also events that the function has a run of. */
+  again?: boolean;
+}
+
+export interface ReplayOptions extends ReplaySelection {
+  /** The function becomes active where the window ends: its triggers start every later event. */
+  thenLive?: boolean;
+  /** Why; kept with the replay. */
+  reason?: string;
+}
+
+export interface ReplayForecast {
+  fromPosition: number;
+  toPosition: number;
+  /** Events that were looked at, from the beginning of the window. */
+  scanned: number;
+  /** The window has more events than were looked at. */
+  truncated: boolean;
+  matched: number;
+  /** Those of the matching ones that the function has a run of. */
+  withRun: number;
+  /** Runs that a replay would start of what was looked at. */
+  toStart: number;
+  /** The first ten. */
+  samples: { eventId: string; name: string; position: number; at: string; hasRun: boolean }[];
+}
+
+export interface Repair {
+  id: string;
+  action: RepairKind | "replay";
+  status: "running" | "paused" | "stopping" | "stopped" | "completed";
+  /** `select` while runs are selected, then `work`. */
+  phase: "select" | "work";
+  reason: string;
+  /** The key or user. */
+  startedBy: string;
+  /** Why it waits or stopped; else empty. */
+  note: string;
+  /** A replay also counts events that had a run (`skipped`), and all that it has passed (`scanned`). */
+  counts: Record<RepairResult, number> & { skipped?: number; scanned?: number };
+  /** Of a replay: how far it is, its window, and from where on the function's triggers start events. */
+  replay?: { position: number; fromPosition: number; toPosition: number; liveFrom?: number };
+  createdAt: string;
+  endedAt?: string;
+}
+
+export interface RepairItem {
+  runId: string;
+  functionId: string;
+  outcome: RepairResult;
+  /** Why it is not done; else empty. */
+  error: string;
+  at: string;
+  /** Of a replay. */
+  eventId?: string;
+}
+
+export interface RepairCalls {
+  /** How many runs the filter selects for the action, and ten of them. */
+  preview(action: RepairKind, filter: RepairSelection): Promise<RepairForecast>;
+  /** Does the action with every run that matches now, in the background. */
+  start(action: RepairKind, options: RepairOptions): Promise<Repair>;
+  /** Which events a replay would start the function on, and ten of them. */
+  previewReplay(target: Pick<SvcFunction, "id"> | string, events?: ReplaySelection): Promise<ReplayForecast>;
+  /** Starts the function once on each matching event of the past, in the background. */
+  replayEvents(target: Pick<SvcFunction, "id"> | string, options?: ReplayOptions): Promise<Repair>;
+  get(id: string): Promise<Repair>;
+  list(options?: { limit?: number; cursor?: string }): Promise<{ repairs: Repair[]; nextCursor: string }>;
+  /** What became of each run. */
+  items(
+    id: string,
+    options?: { outcome?: RepairResult; limit?: number; cursor?: string },
+  ): Promise<{ items: RepairItem[]; nextCursor: string }>;
+  pause(id: string): Promise<Repair>;
+  continue(id: string): Promise<Repair>;
+  /** What has not begun is not done any more. */
+  stop(id: string): Promise<Repair>;
+}

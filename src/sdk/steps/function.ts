@@ -1,0 +1,152 @@
+import type { ReportedError } from "../wire/errors.ts";
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import { digestHex } from "../wire/payload.ts";
+import type { Steps } from "./steps.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+import type { AttributeValue, EventMap, FunctionDefinition, Logger, RegisteredDefinition } from "../wire/types.ts";
+
+export interface FunctionOptions<
+  Name extends string = string,
+  Data = unknown,
+  Events extends EventMap = EventMap,
+> extends FunctionDefinition {
+  /** Short for `triggers: [{event}]`; with `expression` and `cron` beside it one trigger of all three. */
+  event?: Name;
+  expression?: string;
+  cron?: string;
+  /**
+   * Called once a run has failed for good and its compensations ran, with the error and steps of its own. It is retried like
+   * a compensation, and cannot sleep or wait.
+   */
+  onFailure?: (context: FailureContext<Data, Name, Events>) => unknown;
+}
+
+const named = (...names: string[]): Readonly<Record<string, true>> =>
+  Object.fromEntries(names.map((name) => [name, true]));
+
+const known: KnownOptions<FunctionOptions> = {
+  ...{ id: true, name: true, description: true, event: true, expression: true, cron: true },
+  triggers: named("event", "expression", "cron"),
+  retry: named("maxAttempts", "initialDelayMs", "backoffFactor", "maxDelayMs"),
+  timeoutMs: true,
+  concurrency: named("limit", "key"),
+  debounce: named("periodMs", "key", "maxWaitMs"),
+  priority: true,
+  throttle: named("limit", "periodMs", "burst", "key"),
+  rateLimit: named("limit", "periodMs", "key"),
+  idempotency: named("key", "periodMs"),
+  singleton: named("mode", "key"),
+  startWithinMs: true,
+  batch: named("size", "timeoutMs", "key"),
+  actorKey: true,
+  cancelOn: named("event", "match"),
+  ...{ secrets: true, recording: true, recordingProfile: true, recordingRetention: true },
+  ...{ mode: true, endpointUrl: true, metadata: true, changeReason: true, attributes: true },
+  ...{ compensateOnCancel: true, nondeterminism: true, onFailure: true },
+};
+
+/** What a handler of failures gets. */
+export interface FailureContext<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+> extends HandlerContext<Data, Name, Events> {
+  /** What the run failed with. */
+  error: ReportedError;
+}
+
+/** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
+export interface HandlerContext<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+> {
+  event: HandlerEvent<Data, Name>;
+  /** Of a function with `batch`: all events of the run, in their order. Else the one event. */
+  events: HandlerEvent<Data, Name>[];
+  step: Steps<Events>;
+  /**
+   * Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`.
+   * `sequence` is where the event stands: `client.consistent({ after: run.sequence })` reads nothing older.
+   */
+  run: {
+    id: string;
+    functionId: string;
+    attempt: number;
+    maxAttempts: number;
+    actorId?: string;
+    sequence?: string;
+    /**
+     * What the run is found by: `run.set({ orderId, total, paidAt: new Date() })`. It travels with the next report; setting
+     * it again changes it, and `null` takes it away. At most 32 names a run, 256 bytes a text; a name keeps its type in
+     * the environment.
+     */
+    set(attributes: Record<string, AttributeValue | null>): void;
+  };
+  /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
+  signal: AbortSignal;
+  /** The worker's logger; its lines carry run, function and attempt. */
+  log: Logger;
+  /** Values of the secrets that the function names. */
+  secrets: Record<string, string>;
+  /** Where the run stands in the trace of its event (W3C Trace Context), for spans and calls of the handler. */
+  traceparent: string | undefined;
+}
+
+/**
+ * Its result, as JSON, becomes the run's output. What it throws fails the attempt, and the run is tried again by the
+ * function's `retry`; NonRetryableError fails the run.
+ */
+export type Handler<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+  Output = unknown,
+> = (context: HandlerContext<Data, Name, Events>) => Output | Promise<Output>;
+
+/**
+ * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
+ * events its handler is typed: `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a
+ * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, and on an option that
+ * does not exist.
+ */
+export function createFunction<
+  Events extends EventMap = EventMap,
+  Name extends keyof Events & string = keyof Events & string,
+  Output = unknown,
+>(
+  options: FunctionOptions<Name, Events[Name], Events>,
+  handler: Handler<Events[Name], Name, Events, Output>,
+): SvcFunction<Events[Name], Output> {
+  requireKnown("createFunction", options, known);
+  const { event, expression, cron, triggers = [], onFailure, ...rest } = options;
+  if (!rest.id) throw new TypeError("a function needs an id");
+  const own = {
+    ...(event !== undefined && { event }),
+    ...(expression !== undefined && { expression }),
+    ...(cron !== undefined && { cron }),
+  };
+  const definition = { ...rest, triggers: Object.keys(own).length > 0 ? [own, ...triggers] : triggers };
+  return { id: rest.id, definition, handler, ...(onFailure && { onFailure }) };
+}
+
+/** First 16 hex digits of the SHA-256 of the handler's source: a change of code is a change of the definition. */
+export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
+  digestHex(handler.toString(), 8);
+
+/**
+ * A function as it is registered: its definition, with the hash of its code in the metadata, and when its worker is to be
+ * handed a run once more to undo it.
+ */
+export async function registration({
+  definition: { compensateOnCancel = true, ...definition },
+  handler,
+  onFailure,
+}: SvcFunction): Promise<RegisteredDefinition> {
+  return {
+    ...definition,
+    metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) },
+    compensateOn: compensateOnCancel ? ["failure", "cancel"] : ["failure"],
+    ...(onFailure && { onFailure: true }),
+  };
+}

@@ -1,0 +1,66 @@
+import type { ReportedAttributes } from "../wire/attributes.ts";
+import type { StepCallOptions } from "../wire/calls.ts";
+import type { Scope } from "./scope.ts";
+import type { RetryRule } from "./step-retry.ts";
+import type { StepContext } from "./steps.ts";
+import type { TraceparentOf } from "../wire/trace-context.ts";
+import type { CompletedStep } from "../wire/wire.ts";
+
+/** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
+export interface ExecutionHost {
+  /** Throws when the execution may not go on: another worker has the run, it was cancelled, or a step was refused. */
+  requireHeld(): void;
+  memo(stepId: string): CompletedStep | undefined;
+  /** Everything that `memo` has, in the order in which it was stored. */
+  stored(): readonly Pick<CompletedStep, "step_id" | "name">[];
+  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, and throws when it is lost. */
+  sure(): Promise<void> | undefined;
+  /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
+  record(stepText: string): Promise<void> | undefined;
+  /** Takes what the run is found by; it travels with the next report. */
+  set(attributes: ReportedAttributes): void;
+  signal(): AbortSignal;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
+  call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
+  /**
+   * Takes how many compensations the run has; resolves once the server knows that there are some and has the
+   * steps before, undefined when it does (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
+   */
+  undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
+  /** Absent where nothing is traced, as in tests. */
+  traceparent?: TraceparentOf;
+  /** Waits until a step is tried again; ends early when the execution may not go on. */
+  pause(ms: number): Promise<void>;
+  /** Longer than this the execution does not wait for the next try of a step: the server hands the run out again then. */
+  readonly pauseMsMax: number;
+  /** The type of a sleep that is over while something computes; endpoints may report none of their own. */
+  readonly sleptType: "sleep" | "invoke";
+  /** Tests put other code in the place of a step's. */
+  substitute?(name: string, work: StepWork): StepWork;
+}
+
+/** A worker waits itself for the next try of a step up to this time, in milliseconds. */
+export const retryPauseMsMax = 5_000;
+
+export type StepWork = (context: StepContext) => unknown;
+
+/** The next use of a name in its scope. */
+export interface StepUse {
+  readonly name: string;
+  readonly stepId: string;
+  readonly scope: Scope;
+}
+
+export interface PerformOptions {
+  timeoutMs?: number | undefined;
+  /** Left out, the step is tried once in each attempt of the run. */
+  retry?: RetryRule | undefined;
+  /** Makes it a compensation of that step. */
+  compensationFor?: string;
+  /** It has a compensation. */
+  isUndone?: boolean;
+  /** A sleep that is over while something computes; since when it slept. */
+  sleptSinceMs?: number;
+}

@@ -1,0 +1,223 @@
+import { Course, open } from "./course.ts";
+import type { Deviations } from "./deviations.ts";
+import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "../wire/errors.ts";
+import { Handling } from "./handling.ts";
+import { createScopes, escapeName, type Scope, type Scopes } from "./scope.ts";
+import { computing } from "./step-compute.ts";
+import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
+import { triedOf } from "./step-retry.ts";
+import type { Logger } from "../wire/types.ts";
+import type { AskedWait, CompletedStep, Yield } from "../wire/wire.ts";
+
+/** One execution as its steps see it. */
+export interface Execution {
+  readonly runId: string;
+  readonly host: ExecutionHost;
+  readonly scopes: Scopes;
+  /** Undefined where nothing is stored that the handler is to come to again. */
+  readonly deviations: Deviations | undefined;
+  /** Throws for a call within a step. False when nothing begins here any more: what was called stays open. */
+  requireGoing(name?: string): boolean;
+  /** The next use of a name; undefined when its step may not begin: what was called stays open. */
+  enter(name: string): StepUse | undefined;
+  /** The stored result of a step, or that of its work. */
+  perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
+  /** The stored result of a step that others finish; without one it stays open. */
+  awaitStored(
+    name: string,
+    reason: (base: { step_id: string; step_name: string }) => Yield,
+    /** What is made of a step that was not finished in time; left out it is a failure. */
+    late?: (message: string) => unknown,
+  ): Promise<unknown>;
+  /** What the SDK itself computes for the handler. */
+  during<Result>(work: Promise<Result>): Promise<Result>;
+  isWaiting(branch: Scope): boolean;
+  joined(parent: Scope): void;
+  whenResting(check?: () => boolean): Promise<void>;
+  /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+  follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined>;
+  /** What the handler waits for, in the order of its calls; `isWhole` where that may be more than one thing. */
+  waits(): { list: AskedWait[]; isWhole: boolean };
+  /** From here on nothing can be waited for: what the run did is undone. */
+  undoes(): void;
+  /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
+  replay(handler: () => Promise<unknown>): Promise<void>;
+  /** The step that threw this. */
+  stepOf(thrown: unknown): string | undefined;
+}
+
+export function createExecution(
+  runId: string,
+  host: ExecutionHost,
+  log: Logger,
+  deviations?: Deviations | undefined,
+): Execution {
+  const scopes = createScopes(runId);
+  const course = new Course();
+  const isStored = (stepId: string) => placeOf(stepId) !== undefined;
+  const handling = new Handling({ runId, host, scopes, course, deviations, log, isStored });
+  const culprits = new WeakMap<object, string>();
+  let replaying = false;
+  let places: Map<string, number> | undefined;
+
+  function requireGoing(name = ""): boolean {
+    const outer = scopes.currentStep();
+    if (outer !== undefined) throw nestedStep(name, outer);
+    course.moved();
+    return handling.isHeld();
+  }
+
+  function use(name: string): StepUse {
+    if (typeof name !== "string" || name === "") throw new TypeError("a step needs a name");
+    const scope = scopes.current();
+    const n = scope.used.get(name) ?? 0;
+    scope.used.set(name, n + 1);
+    const stepId = `${scope.id}:${escapeName(name)}:${n}`;
+    // Rows of older SDKs carry the name as it is.
+    const legacyId = `${scope.id}:${name}:${n}`;
+    const isLegacy = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId);
+    const usedId = isLegacy ? legacyId : stepId;
+    deviations?.reached(usedId);
+    return { name, stepId: usedId, scope };
+  }
+
+  function placeOf(stepId: string): number | undefined {
+    places ??= new Map(host.stored().map(({ step_id }, place) => [step_id, place]));
+    return places.get(stepId);
+  }
+
+  /** What is stored, in its turn. */
+  const stored = (stepId: string, result: () => unknown): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      course.giveStored(placeOf(stepId) ?? Number.POSITIVE_INFINITY, () => {
+        try {
+          resolve(result());
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
+
+  function blamed(error: unknown, stepId: string): unknown {
+    if (typeof error === "object" && error !== null && !culprits.has(error)) culprits.set(error, stepId);
+    return error;
+  }
+
+  const compute = computing({ runId, host, scopes, log, course, handling, blamed });
+
+  return {
+    ...{ runId, host, scopes, deviations, requireGoing },
+    stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
+    isWaiting: (branch) => course.isWaiting(branch),
+    whenResting: (check) => course.whenResting(check),
+    joined(parent) {
+      parent.lastMet = course.lastMet;
+    },
+    waits: () => ({
+      list: course.waits.flatMap(({ yielded }) => yielded ?? []),
+      isWhole: course.wasParallel,
+    }),
+
+    enter(name) {
+      if (!requireGoing(name)) return undefined;
+      const step = use(name);
+      return handling.isLate(step) ? undefined : step;
+    },
+
+    during: (work) => handling.during(work),
+    follow: (handler) => handling.follow(handler),
+    undoes: () => handling.undoes(),
+
+    async replay(handler) {
+      replaying = true;
+      try {
+        await handling.follow(handler);
+      } catch {} // How the run ends is known.
+      replaying = false;
+    },
+
+    perform(step, work, options = {}) {
+      const { stepId, scope } = step;
+      const memo = host.memo(stepId);
+      if (memo && (memo.status ?? "completed") === "completed") return stored(stepId, () => memo.output);
+      const tried = options.retry && memo && triedOf(storedError(memo));
+      const failed = () => {
+        throw blamed(recordedError(memo!), stepId);
+      };
+      if (memo && (tried?.isOver || (replaying && !tried))) return stored(stepId, failed);
+      // Before its last try the handler was not further than this step.
+      return replaying ? course.wait(scope, undefined) : compute(step, work, options, tried);
+    },
+
+    async awaitStored(name, reason, late) {
+      const step = this.enter(name);
+      if (!step) return open();
+      const { stepId, scope } = step;
+      const memo = host.memo(stepId);
+      if (memo)
+        return stored(stepId, () => {
+          scope.lastMet = stepId;
+          course.lastMet = stepId;
+          if ((memo.status ?? "completed") === "completed") return memo.output;
+          if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
+          throw failureOf(memo, name);
+        });
+      if (handling.isUndoing) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
+      const yielded = { ...reason({ step_id: stepId, step_name: name }), ...afterOf(scope) };
+      if (yielded.type !== "sleep" || replaying) return course.wait(scope, yielded);
+      const sleptSinceMs = host.now();
+      await course.waitUntil(scope, yielded, Date.parse(yielded.until) - sleptSinceMs);
+      return compute(step, () => null, { sleptSinceMs }, undefined);
+    },
+  };
+}
+
+const afterOf = ({ lastMet }: Scope) => (lastMet === undefined ? {} : { after: lastMet });
+
+const nestedStep = (name: string, outer: string): NonRetryableError =>
+  new NonRetryableError(
+    `step ${name} was called within step ${outer}: a step has no steps of its own; call it beside ${outer}`,
+    { code: "NESTED_STEP" },
+  );
+
+/** The error that is stored with a step: JSON, or its text. */
+export function storedError(memo: CompletedStep): Partial<ReportedError> & Record<string, unknown> {
+  const { error } = memo;
+  if (typeof error !== "string") return (error ?? {}) as Record<string, unknown>;
+  try {
+    return (JSON.parse(error) ?? {}) as Record<string, unknown>;
+  } catch {
+    return { message: error };
+  }
+}
+
+/** What a step threw, as far as it was stored. */
+function recordedError(memo: CompletedStep): Error {
+  const { message = "", retryable = true, tries, ...rest } = storedError(memo);
+  const error = errorOf({ ...rest, message });
+  if (retryable && typeof tries === "number")
+    return new StepFailedError(memo.name, tries, { ...rest, message }, error);
+  if (retryable) return error;
+  const { cause, code } = error as { cause?: unknown; code?: string };
+  const final = new NonRetryableError(message, { ...(code !== undefined && { code }), cause });
+  return rest.name === undefined ? final : Object.assign(final, { name: rest.name });
+}
+
+/** The error of a step that others could not finish. Not retried: the same row would be there again. */
+function failureOf(memo: CompletedStep, name: string): NonRetryableError {
+  const error = storedError(memo);
+  const cause = error.cause as { message?: unknown } | string | undefined;
+  const words: unknown[] = [error.message, typeof cause === "object" ? cause?.message : cause];
+  const isLate = memo.status === "timed_out";
+  const message = words.find((word) => typeof word === "string" && word !== "");
+  const code = typeof error.code === "string" ? error.code : undefined;
+  return new NonRetryableError(
+    `step ${name} ${isLate ? "took too long" : "failed"}${message ? `: ${message}` : ""}`,
+    {
+      code:
+        code ??
+        (isLate ? "STEP_TIMEOUT" : error.child_run_id === undefined ? "STEP_FAILED" : "INVOKE_FAILED"),
+      cause: error,
+    },
+  );
+}

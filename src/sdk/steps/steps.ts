@@ -1,0 +1,229 @@
+import type { Duration } from "../wire/duration.ts";
+import type { Jsonify } from "../wire/jsonify.ts";
+import type { StepRetry } from "./step-retry.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+import type { Tool } from "../client/tool-types.ts";
+import type { EmitOptions, Emitted, EventMap, Published } from "../wire/types.ts";
+import type {
+  AwaitedThings,
+  FirstMet,
+  KeyTest,
+  ManyOptions,
+  MetKey,
+  MetRun,
+  MetStream,
+  MetThings,
+  NamedOptions,
+  StreamTest,
+  WaitOptions,
+} from "./wait-types.ts";
+
+/** What the code of a step is given. */
+export interface StepContext {
+  /** The step's id, the same in every attempt: a good idempotency key for calls to others. */
+  readonly id: string;
+  /** Which try of a step with `retry` this is, from 1. */
+  readonly attempt: number;
+  /** Raised when the step's time is over, the run was cancelled, or another worker has it. */
+  readonly signal: AbortSignal;
+  /** Where the step stands in the trace of its run, for what it calls: header `traceparent`. Undefined for no trace. */
+  readonly traceparent: string | undefined;
+}
+
+export interface RunOptions<Output = unknown> {
+  /** Longer, and the try fails with code STEP_TIMEOUT, which is retried; `signal` is raised, the code is not waited for. */
+  timeout?: Duration;
+  /**
+   * Tries the step again by itself, without entering the handler again; without it a failed step waits for the run's next
+   * attempt. A worker that dies loses no tries. After the last one the step has failed for good: StepFailedError, which
+   * ends the run unless it is caught. An error that is not retried ends the tries.
+   */
+  retry?: StepRetry;
+  /** Registers `compensate(name, …)` once the step has its result. */
+  compensate?: (output: Output) => unknown;
+}
+
+export interface InvokeOptions<Input = unknown> {
+  /** The data of the child's event. */
+  input?: Input;
+  /** How long the child may take. Left out, only the run's own `timeoutMs` ends the wait. */
+  timeout?: Duration;
+  /** The same in milliseconds. */
+  timeoutMs?: number;
+}
+
+export interface PublishOptions {
+  /** Default: made of run and step, so that a repeated step publishes once. */
+  idempotencyKey?: string;
+}
+
+export interface ParallelOptions {
+  /** Waits for all branches and returns, in place of results, what `Promise.allSettled` would. */
+  allSettled?: boolean;
+}
+
+export interface MapOptions extends ParallelOptions {
+  /** Items at a time; default: all. */
+  concurrency?: number;
+}
+
+export type Branch<Events extends EventMap = EventMap> = (steps: Steps<Events>) => unknown;
+export type Branches<Events extends EventMap = EventMap> =
+  | readonly Branch<Events>[]
+  | Readonly<Record<string, Branch<Events>>>;
+
+/** The results of branches, in the shape the branches were given. */
+export type BranchResults<Given> = {
+  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
+    ? Awaited<Result>
+    : never;
+};
+export type BranchesSettled<Given> = {
+  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
+    ? PromiseSettledResult<Awaited<Result>>
+    : never;
+};
+
+/**
+ * The durable pieces of a handler. Names may repeat; the n-th use of a name is its own step, so a handler must reach the
+ * same steps in the same order each time it is entered. What a step returns is stored as JSON and given back as such:
+ * a Date comes back as text, undefined as null.
+ */
+export interface Steps<Events extends EventMap = EventMap> {
+  /**
+   * Runs `work` once and for all: its result (at most 4 MiB of JSON) is stored, and given back instead of running it again.
+   * What it throws is recorded and thrown on; the next attempt runs it again, unless it was a NonRetryableError that ended
+   * the run. A crash between the end of `work` and its storing runs it again.
+   */
+  run<Output>(
+    name: string,
+    work: (context: StepContext) => Output | Promise<Output>,
+    options?: RunOptions<Jsonify<Output>>,
+  ): Promise<Jsonify<Output>>;
+  /** Frees the worker for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
+  sleep(name: string, duration: Duration): Promise<void>;
+  /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
+  sleepUntil(name: string, at: Date | string | number): Promise<void>;
+  /** Frees the worker until such an event is emitted, and returns it; null when none came in time. */
+  waitForEvent<Name extends keyof Events & string>(
+    event: Name,
+    options: WaitOptions & { onTimeout: "throw" },
+  ): Promise<HandlerEvent<Events[Name], Name>>;
+  waitForEvent<Name extends keyof Events & string>(
+    event: Name,
+    options?: WaitOptions,
+  ): Promise<HandlerEvent<Events[Name], Name> | null>;
+  /** Waits until one of these conditions is met, and says which; the others are not waited for any longer. Null when none was in time. */
+  waitForAny<const Given extends AwaitedThings<Events>>(
+    name: string,
+    things: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<FirstMet<Events, Given>>;
+  waitForAny<const Given extends AwaitedThings<Events>>(
+    name: string,
+    things: Given,
+    options?: ManyOptions,
+  ): Promise<FirstMet<Events, Given> | null>;
+  /** Waits until all of these conditions are met. Null when one was not in time. */
+  waitForAll<const Given extends AwaitedThings<Events>>(
+    name: string,
+    things: Given,
+    options: ManyOptions & { onTimeout: "throw" },
+  ): Promise<MetThings<Events, Given>>;
+  waitForAll<const Given extends AwaitedThings<Events>>(
+    name: string,
+    things: Given,
+    options?: ManyOptions,
+  ): Promise<MetThings<Events, Given> | null>;
+  /** Waits for `timeout` that none of these conditions is met: null then, otherwise at once the one that was. */
+  waitForNone<const Given extends AwaitedThings<Events>>(
+    name: string,
+    things: Given,
+    options: { timeout: Duration },
+  ): Promise<FirstMet<Events, Given> | null>;
+  /**
+   * Waits until the stream of an entity has this version, or more than `after`; one that has it already ends the wait at once.
+   * Null when it was not in time.
+   */
+  waitForStream(
+    entityId: string,
+    options: StreamTest & NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetStream>;
+  waitForStream(entityId: string, options: StreamTest & NamedOptions): Promise<MetStream | null>;
+  /**
+   * Waits until a key is as it says, or changes after a revision; one that is so already ends the wait at once. A value that is
+   * replaced in the same moment may be missed, its revision never. Null when it was not in time.
+   */
+  waitForKey(
+    bucket: string,
+    key: string,
+    options: KeyTest & NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetKey>;
+  waitForKey(bucket: string, key: string, options: KeyTest & NamedOptions): Promise<MetKey | null>;
+  /** Waits until a run that this run started is over, however it ended. Null when it was not in time. */
+  waitForRun<Output = unknown>(
+    runId: string,
+    options: NamedOptions & { onTimeout: "throw" },
+  ): Promise<MetRun<Output>>;
+  waitForRun<Output = unknown>(runId: string, options?: NamedOptions): Promise<MetRun<Output> | null>;
+  /**
+   * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A child that
+   * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
+   */
+  invoke<Input, Output>(
+    target: SvcFunction<Input, Output>,
+    options?: InvokeOptions<NoInfer<Input>>,
+  ): Promise<Jsonify<Output>>;
+  invoke<Output = unknown>(target: string, options?: InvokeOptions): Promise<Output>;
+  /** Starts another function and goes on without it. */
+  invokeAsync<Input>(
+    target: SvcFunction<Input> | string,
+    options?: Pick<InvokeOptions<NoInfer<Input>>, "input">,
+  ): Promise<{ runId: string }>;
+  /**
+   * Calls a tool of an agent through the server, and stores its output. Its step is named `tool.{agent}.{tool}`. What the tool
+   * answers as an error fails the attempt with the tool's code; a step that runs again calls the tool again.
+   */
+  tool<Input, Output>(tool: Tool<Input, Output>, input: NoInfer<Input>): Promise<Jsonify<Output>>;
+  tool<Output = unknown>(tool: string, input?: unknown): Promise<Output>;
+  /** Puts a message on a topic, once; it starts nothing. */
+  publish(topic: string, data: unknown, options?: PublishOptions): Promise<Published>;
+  /** Emits an event, once, whatever happens to the run. Without a key one is made of run and step. */
+  emit<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: Omit<EmitOptions, "traceparent">,
+  ): Promise<Emitted>;
+  /**
+   * Runs branches side by side, given as a list or by name. All of them run until they end or wait; the first error then
+   * fails the whole (with `allSettled` none does). Branches that sleep, wait or invoke do so one after the other.
+   */
+  parallel<const Given extends Branches<Events>>(
+    name: string,
+    branches: Given,
+    options: ParallelOptions & { allSettled: true },
+  ): Promise<BranchesSettled<Given>>;
+  parallel<const Given extends Branches<Events>>(
+    name: string,
+    branches: Given,
+    options?: ParallelOptions,
+  ): Promise<BranchResults<Given>>;
+  /** A branch for every item, `concurrency` at a time; no further ones begin after an error. */
+  map<Item, Output>(
+    name: string,
+    items: readonly Item[],
+    work: (item: Item, index: number) => Output | Promise<Output>,
+    options: MapOptions & { allSettled: true },
+  ): Promise<PromiseSettledResult<Output>[]>;
+  map<Item, Output>(
+    name: string,
+    items: readonly Item[],
+    work: (item: Item, index: number) => Output | Promise<Output>,
+    options?: MapOptions,
+  ): Promise<Output[]>;
+  /**
+   * How to undo what `name` did. Should the run end without success, these run in reverse order, each recorded as a step
+   * `compensate:{name}`; one that fails does not stop the others.
+   */
+  compensate(name: string, undo: () => unknown): void;
+}

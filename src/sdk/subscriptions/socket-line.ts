@@ -1,0 +1,151 @@
+import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
+import { SvcError } from "../wire/errors.ts";
+import { SilenceWatch } from "./silence-watch.ts";
+import {
+  arrivedOfFrame,
+  probeFrame,
+  refusal,
+  type SocketMessage,
+  type SubscribeResult,
+  socketAddress,
+  subscribeFrame,
+  unsubscribeFrame,
+} from "./socket-frames.ts";
+import { digits } from "./subscription-ways.ts";
+import type { Transport } from "../wire/transport.ts";
+
+const connectMs = 10_000;
+/** How long a socket without subscriptions stays open for the next one. */
+const lingerMs = 500;
+
+/** One WebSocket and the subscriptions on it. It is over for good when the socket has closed. */
+export class SocketLine {
+  readonly #transport: Transport;
+  readonly #subscriptions = new Set<LineSubscription>();
+  readonly #byId = new Map<string, LineSubscription>();
+  readonly #asked = new AskedPatterns();
+  readonly #silence: SilenceWatch;
+  readonly #connecting: ReturnType<typeof setTimeout>;
+  #linger: ReturnType<typeof setTimeout> | undefined;
+  #socket: WebSocket | undefined;
+  #isOpen = false;
+  #isOver = false;
+
+  constructor(transport: Transport, silenceMs: number) {
+    this.#transport = transport;
+    this.#connecting = setTimeout(() => this.#close("did not open in time"), connectMs);
+    this.#silence = new SilenceWatch({
+      silenceMs,
+      probe: () => this.#say(probeFrame),
+      onSilent: () => this.#close("silent"),
+    });
+    this.#open().catch((error) => this.#close(error instanceof Error ? error.message : String(error)));
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get count(): number {
+    return this.#subscriptions.size;
+  }
+
+  add(subscription: LineSubscription): void {
+    clearTimeout(this.#linger);
+    this.#subscriptions.add(subscription);
+    if (this.#asked.add(subscription)) this.#say(subscribeFrame(subscription.ask));
+  }
+
+  stop(subscription: LineSubscription): void {
+    if (subscription.isStopped) return;
+    subscription.isStopped = true;
+    if (subscription.id !== undefined) this.#say(unsubscribeFrame(subscription.id));
+    if (this.#subscriptions.has(subscription)) this.#end(subscription, undefined);
+  }
+
+  async #open(): Promise<void> {
+    const { url, protocols } = socketAddress(this.#transport.url, await this.#transport.headers());
+    if (this.#isOver) return;
+    const socket = new WebSocket(url, protocols);
+    this.#socket = socket;
+    socket.onopen = () => {
+      this.#isOpen = true;
+      this.#silence.heard();
+      clearTimeout(this.#connecting);
+      for (const { ask } of this.#asked.sent()) this.#say(subscribeFrame(ask));
+    };
+    socket.onmessage = ({ data }) => {
+      this.#silence.heard();
+      if (this.#isOver) return;
+      try {
+        this.#onFrame(JSON.parse(String(data)) as SocketMessage);
+      } catch {
+        this.#close("a frame that is none");
+      }
+    };
+    // The close that follows tells what happened.
+    socket.onerror = () => {};
+    socket.onclose = ({ code, reason }) => this.#close(`closed with ${code}${reason && ` (${reason})`}`);
+  }
+
+  #say(text: string): void {
+    if (this.#isOpen) this.#socket?.send(text);
+  }
+
+  #onFrame(frame: SocketMessage): void {
+    if (frame.type === "event") {
+      this.#byId.get(String(frame.subscriptionId))?.to.arrived(arrivedOfFrame(frame));
+    } else if (frame.type === "subscription_result") {
+      for (const result of frame.results as SubscribeResult[]) this.#onResult(result);
+    } else if (frame.type === "subscription_error" && frame.retrying !== true) {
+      const subscription = this.#byId.get(String(frame.subscriptionId));
+      if (subscription) this.#end(subscription, refusal(frame as Partial<SubscribeResult>));
+    }
+  }
+
+  #onResult(result: SubscribeResult): void {
+    const { subscription, next } = this.#asked.answered(result.pattern);
+    if (next) this.#say(subscribeFrame(next.ask));
+    if (!subscription) return;
+    const { subscriptionId: id } = result;
+    if (result.status !== "ok" || id === undefined) {
+      this.#end(subscription, refusal(result));
+      return;
+    }
+    if (subscription.isStopped) {
+      this.#say(unsubscribeFrame(id));
+      return;
+    }
+    subscription.id = id;
+    this.#byId.set(id, subscription);
+    const sequence = digits(result.startSequence);
+    const epoch = digits(result.epoch);
+    subscription.to.started({
+      ...(sequence !== undefined && { sequence }),
+      ...(epoch !== undefined && { epoch }),
+    });
+  }
+
+  #end(subscription: LineSubscription, error: SvcError | undefined): void {
+    this.#subscriptions.delete(subscription);
+    const { id } = subscription;
+    if (id !== undefined && this.#byId.get(id) === subscription) this.#byId.delete(id);
+    if (!subscription.isStopped) subscription.to.ended(error);
+    if (this.#subscriptions.size > 0 || this.#isOver) return;
+    this.#linger = setTimeout(() => {
+      if (this.#subscriptions.size === 0) this.#close("nobody subscribes any more");
+    }, lingerMs);
+  }
+
+  #close(why: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    clearTimeout(this.#connecting);
+    clearTimeout(this.#linger);
+    this.#silence.stop();
+    const code = this.#isOpen ? "unreachable" : "not_opened";
+    const error = new SvcError(code, `${this.#transport.url}/ws: ${why}`, { retryable: true });
+    this.#socket?.close();
+    for (const subscription of [...this.#subscriptions]) this.#end(subscription, error);
+  }
+}

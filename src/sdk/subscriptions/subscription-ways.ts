@@ -1,0 +1,43 @@
+import type { SvcError } from "../wire/errors.ts";
+
+/** What a subscription asks for on one connection. */
+export interface Ask {
+  pattern: string;
+  replay?: number;
+  filter?: string;
+  topicOnly?: boolean;
+  startAfter?: bigint;
+  epoch?: bigint;
+}
+
+/** A delivery as it came. */
+export interface Arrived {
+  topic: string;
+  data: unknown;
+  eventId?: string;
+  sequence?: bigint;
+  timestamp?: string;
+  metadata?: Record<string, unknown>;
+}
+
+/** The subscription behind an attempt. It is not called any more once the attempt has ended, or was stopped. */
+export interface Asker {
+  /** The server has confirmed the attempt, and may say where in the log it begins. */
+  started(start: { sequence?: bigint; epoch?: bigint }): void;
+  arrived(one: Arrived): void;
+  ended(error: SvcError | undefined): void;
+}
+
+/** One attempt to subscribe; returns a function that stops it. Never throws, and calls back later, never at once. */
+export type Way = (ask: Ask, to: Asker) => () => void;
+
+/** Whether the log no longer has the position from which a subscription wants to go on. */
+export const isGap = ({ code }: SvcError): boolean =>
+  code === "position_expired" || code === "position_ahead" || code === "epoch_changed";
+
+export const digits = (value: unknown): bigint | undefined =>
+  typeof value === "string" && /^\d+$/.test(value)
+    ? BigInt(value)
+    : Number.isSafeInteger(value)
+      ? BigInt(value as number)
+      : undefined;

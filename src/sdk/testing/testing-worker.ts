@@ -1,0 +1,121 @@
+import { givenValue, type ReportedAttributes } from "../wire/attributes.ts";
+import { SvcError } from "../wire/errors.ts";
+import { type ExecutionInput, execute } from "../steps/execute.ts";
+import type { ExecutionEnd } from "../steps/execution-end.ts";
+import { type ExecutionHost, retryPauseMsMax, type StepWork } from "../steps/step-host.ts";
+import type { TestPlan } from "./test-plan.ts";
+import type { TestCalls } from "./testing-calls.ts";
+import type { TestNames } from "./testing-names.ts";
+import type { TestServer } from "./testing-server.ts";
+import type { AttributeValue } from "../wire/types.ts";
+import type { ReportedStep } from "../wire/wire.ts";
+
+export interface TestWorkerParts {
+  plan: TestPlan;
+  names: TestNames;
+  server: TestServer;
+  calls: TestCalls;
+}
+
+/** The worker of a test run: it runs the code of steps, or what the test puts in its place, and dies when the test says so. */
+export class TestWorker {
+  readonly #plan: TestPlan;
+  readonly #server: TestServer;
+  readonly #calls: TestCalls;
+  /** `after` are the steps after which the worker has died. */
+  readonly #crashes: { step: string | number; stored: boolean; after: Set<string> }[];
+  readonly #names: TestNames;
+  /** Compensations that the run has. */
+  undoCount = 0;
+  /** What reports have told the server. */
+  readonly attributes = new Map<string, AttributeValue>();
+
+  constructor({ plan, names, server, calls }: TestWorkerParts) {
+    this.#plan = plan;
+    this.#names = names;
+    this.#server = server;
+    this.#calls = calls;
+    this.#crashes = plan.crashes.map(({ step, stored }) => ({ step, stored, after: new Set() }));
+  }
+
+  /** Enters the handler. Undefined when the worker died on the way. */
+  async execute(entry: ExecutionInput): Promise<ExecutionEnd | undefined> {
+    const stop = new AbortController();
+    let died: SvcError | undefined;
+    let unsent: ReportedAttributes = {};
+    const tellAttributes = () => {
+      for (const [name, value] of Object.entries(unsent))
+        value === null ? this.attributes.delete(name) : this.attributes.set(name, givenValue(value));
+      unsent = {};
+    };
+    const requireHeld = () => {
+      if (died) throw died;
+    };
+    const host: ExecutionHost = {
+      requireHeld,
+      memo: (stepId) => this.#server.memo(stepId),
+      stored: () => this.#server.handedOut(),
+      sure: () => undefined,
+      undoes: (count) => {
+        this.undoCount = count;
+        return undefined;
+      },
+      record: (text) => {
+        requireHeld();
+        const step = JSON.parse(text) as ReportedStep;
+        const crash = this.#crashAfter(step, this.#names.reported());
+        if (crash?.stored ?? true) {
+          this.#server.storeReported(step);
+          tellAttributes();
+        }
+        if (!crash) return undefined;
+        died = new SvcError("worker_stopped", `the test's worker was killed after step ${step.name}`);
+        stop.abort(died);
+        throw died;
+      },
+      set(attributes) {
+        unsent = { ...unsent, ...attributes };
+      },
+      signal: () => stop.signal,
+      now: () => this.#server.nowMs,
+      pause: async (ms) => {
+        this.#server.nowMs += ms;
+      },
+      sleptType: "sleep",
+      pauseMsMax: retryPauseMsMax,
+      call: <Answer>(method: string, message: unknown) =>
+        this.#calls.answer(method, message) as Promise<Answer>,
+      substitute: (name, own) => this.#workOf(name, own),
+    };
+    const { target, log } = this.#plan;
+    const ended = await execute(target, entry, host, log);
+    if (died) return undefined;
+    tellAttributes();
+    return ended;
+  }
+
+  /** The crash that is due after this step, if any: one that names a step happens once, "every" once after each. */
+  #crashAfter({ id, name }: ReportedStep, place: number): { stored: boolean } | undefined {
+    const due = this.#crashes.find(({ step, after }) =>
+      step === "every" ? !after.has(id) : (step === name || step === place) && after.size === 0,
+    );
+    due?.after.add(id);
+    return due;
+  }
+
+  #workOf(name: string, own: StepWork): StepWork {
+    this.#names.step(name);
+    const { attempt } = this.#server;
+    const failure = this.#plan.failures.find(
+      (one) => one.name === name && (one.attempt === undefined || one.attempt === attempt),
+    );
+    const answer = this.#plan.steps.get(name);
+    const mocked = typeof answer === "function" ? (answer as StepWork) : () => answer;
+    const work = this.#plan.steps.has(name) ? mocked : own;
+    if (!failure) return work;
+    return (context) => {
+      if (context.attempt > (failure.tries ?? Number.POSITIVE_INFINITY)) return work(context);
+      throw failure.error;
+    };
+  }
+}

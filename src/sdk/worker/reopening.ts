@@ -1,0 +1,34 @@
+import { delayAfter } from "../wire/retry.ts";
+
+const firstMs = 200;
+const delayMsMax = 5_000;
+/** A stream that lived for this long resets the pauses; one that ended sooner is likely to end as soon again. */
+const livedMsMin = 5_000;
+
+export interface Reopening {
+  /** A stream was opened and answered. */
+  opened(): void;
+  /** How long to wait before the next try, in milliseconds: 0 after a stream that lived, then more and more. */
+  delayMs(): number;
+}
+
+/** Pauses between streams: a stream that ends as soon as it is open must not be opened hundreds of times a second. */
+export function createReopening(
+  chance: () => number = Math.random,
+  now: () => number = () => performance.now(),
+): Reopening {
+  let troubles = 0;
+  let openedAt: number | undefined;
+  return {
+    opened() {
+      openedAt = now();
+    },
+    delayMs() {
+      if (openedAt !== undefined && now() - openedAt >= livedMsMin) troubles = 0;
+      openedAt = undefined;
+      const fullMs = troubles++ === 0 ? 0 : delayAfter(troubles - 1, firstMs, delayMsMax);
+      // Half of it is left to chance: clients whose streams ended together must not come back together.
+      return fullMs / 2 + (fullMs / 2) * chance();
+    },
+  };
+}
