@@ -204,7 +204,7 @@ const laws: (Law & { over: Source[] })[] = [
     ],
     good: [
       ["src/kit/clock.ts", "Date.now(); performance.now(); setTimeout(tick, 5)"],
-      ["src/sdk/worker.ts", "setTimeout(tick, 5); Date.now()"],
+      ["src/sdk/worker/worker.ts", "setTimeout(tick, 5); Date.now()"],
       [
         "src/edge/http.ts",
         "new Date(at); new Date(0); clock.setTimeout(5); // Date.now()\nconst text = 'Math.random()';",
@@ -281,7 +281,7 @@ const laws: (Law & { over: Source[] })[] = [
     bad: [["src/edge/rest.ts", "\nObject.assign(input, body);", 2]],
     good: [
       ["src/edge/rest.ts", "const input = { ...body }; // as Object.assign would"],
-      ["src/sdk/testing.ts", "Object.assign(plan.secrets, values);"],
+      ["src/sdk/testing/testing.ts", "Object.assign(plan.secrets, values);"],
     ],
   },
   {

@@ -26,3 +26,9 @@ export const stepKey = (stepId: string): string =>
 
 /** As `stepKey`, of the run that a step starts. */
 export const invokeKey = (runId: string, stepId: string): string => `invoke:${stepRowId(runId, stepId)}`;
+
+/**
+ * From here on stand the places of steps that were met beside other waits. The execution that goes on meanwhile has not seen them,
+ * so that they come behind all that it reports: the job that hands them over gives each its place.
+ */
+export const unplaced = 2 ** 30;

@@ -30,7 +30,7 @@ export function passedOn(traceparent: string | null | undefined): string | undef
 
 /**
  * The span of a run, or of one of its steps, has an id made of theirs (FNV-1a, 64 bits): a worker and other nodes name
- * it as a parent before it is over and written. `sdk/trace-context.ts` makes the same one.
+ * it as a parent before it is over and written. `sdk/wire/trace-context.ts` makes the same one.
  */
 export function spanIdOf(runId: string, stepId?: string): string {
   const text = stepId === undefined ? runId : `${runId}/${stepId}`;

@@ -123,6 +123,25 @@ describe.each(engines)("several waits of a run on %s", (engine) => {
     await worker.complete(third);
   });
 
+  test("a run that fails before it was handed what is met has places for both when it is resumed", async () => {
+    const { worker, job, runId } = await begin("unplaced");
+    await leave(worker, job, event("a", { event: "unplaced.a" }), event("b", { event: "unplaced.b" }));
+    await emit("unplaced.a");
+    await tick("runs.matcher");
+    const second = await next(worker);
+    await emit("unplaced.b");
+    await tick("runs.matcher");
+    await worker.report(second, { status: "failed", error: { message: "no", retryable: false } });
+    expect((await rpc("ResumeRun", { runId })).code).toBeUndefined();
+    const third = await next(worker);
+    expect(done(third)).toEqual([
+      ["a", "completed"],
+      ["b", "completed"],
+    ]);
+    expect(third.step_sequence_base).toBe(4);
+    await worker.complete(third);
+  });
+
   test("branches look at what came after their own last result", async () => {
     const { worker, job, runId } = await begin("after");
     await leave(worker, job, event("a", { event: "after.a" }), event("b", { event: "after.b" }));

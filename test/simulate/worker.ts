@@ -48,7 +48,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
   const ownLeaseMs = asked.lease_ms ?? leaseMs;
   const slots = chance.between(1, 6);
   const held = new Map<string, AssignedJob>();
-  /** When the lease of each job was last known to begin, as the SDK's workers count it (src/sdk/lease.ts). */
+  /** When the lease of each job was last known to begin, as the SDK's workers count it (src/sdk/worker/lease.ts). */
   const leasedAt = new Map<string, number>();
   const leaseHolds = (job: AssignedJob) => time.elapsed() - leasedAt.get(job.jobId)! < job.leaseMs;
 

@@ -45,7 +45,7 @@ export const messageShapes: Law = {
       `const queued = bus.channel("dispatch", Queued); // not bus.hint(\nqueued.publish(one);`,
     ],
     ["src/app/host.ts", imports("../bus/open.ts") + types("../bus/bus.ts")],
-    ["src/sdk/worker.ts", `await client.transport.send({ method: "PUT" }); session.request(head);`],
-    ["src/sdk/transport.ts", "export interface Transport { send(): void }"],
+    ["src/sdk/worker/worker.ts", `await client.transport.send({ method: "PUT" }); session.request(head);`],
+    ["src/sdk/wire/transport.ts", "export interface Transport { send(): void }"],
   ],
 };

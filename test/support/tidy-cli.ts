@@ -38,7 +38,7 @@ export const cliLaws: Omit<Law, "over">[] = [
     good: [
       ["src/main.ts", `process.stderr.write(\`svc: \${shownText(line)}\\n\`);`],
       ["src/cli/process-io.ts", "process.stdout.write(text);"],
-      ["src/sdk/log.ts", "console.error(line);"],
+      ["src/sdk/wire/log.ts", "console.error(line);"],
     ],
   },
   {

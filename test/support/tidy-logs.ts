@@ -87,6 +87,6 @@ export const logLaw: Law = {
     ["src/store/postgres.ts", `log.debug("store.notice", { code: notice.code, message: notice.message });`],
     ["src/app/starts.ts", `log.info(\`cron.\${frame.leaf}\`, { ...frame });`],
     ["src/domain/access/keys/bootstrap.ts", `log.info("BOOTSTRAP_ADMIN_KEY_ISSUED", { key_id: id });`],
-    ["src/sdk/worker.ts", `log.warn("the server cannot be reached", { reason: error.message });`],
+    ["src/sdk/worker/worker.ts", `log.warn("the server cannot be reached", { reason: error.message });`],
   ],
 };

@@ -71,12 +71,12 @@ export const typeNames: Law = {
   bad: [
     ["src/kit/one.ts", "type Reader = string;\n\ninterface Reader {}\n", 3],
     ["src/store/store.ts", "\nexport type Reader = Pick<Store, 'one'>;\n", 2],
-    ["src/sdk/types.ts", "// ...\nexport interface Reader {\n}\n", 2],
+    ["src/sdk/wire/types.ts", "// ...\nexport interface Reader {\n}\n", 2],
     ["src/edge/http.ts", "\n\nexport abstract class Reader<One> {}\n", 3],
-    ["src/sdk/wire.ts", "export interface Run {}\ntype Run = 1;\n", 2],
+    ["src/sdk/wire/wire.ts", "export interface Run {}\ntype Run = 1;\n", 2],
   ],
   good: [
-    ["src/sdk/types.ts", "export interface Run {\n  type: string;\n}\nconst type = 1;\n"],
+    ["src/sdk/wire/types.ts", "export interface Run {\n  type: string;\n}\nconst type = 1;\n"],
     ["src/domain/engine/runs/run.ts", "export interface Run {}\n/** type Run = 1; */\n"],
     [
       "src/edge/http.ts",

@@ -1,6 +1,7 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
+import { unplaced } from "../../../kit/step-id.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -58,7 +59,7 @@ import { endRuns, type Undoing } from "./undo/end-runs.ts";
 import type { RunEnd } from "./undo/ending.ts";
 import { compareAgain } from "./waits/compare-again.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
-import { placeMet, unplaced } from "./waits/place-met.ts";
+import { placeMet } from "./waits/place-met.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
 import { openWakeLooks } from "./wakes/wake-looks.ts";

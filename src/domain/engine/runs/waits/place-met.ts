@@ -1,12 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { unplaced } from "../../../../kit/step-id.ts";
 import type { Session } from "../../../../store/store.ts";
-
-/**
- * From here on stand the places of steps that were met beside other waits. The execution that goes on meanwhile has not seen them,
- * so that they come behind all that it reports: the job that hands them over gives each its place.
- */
-export const unplaced = 2 ** 30;
 
 /** In the order in which they are met, to a millisecond. */
 export const placeOfMet = (now: Instant): number => unplaced + (now % (unplaced / 2));
