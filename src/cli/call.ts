@@ -1,7 +1,7 @@
+import { follow } from "../sdk/subscriptions/watch.ts";
 import { envelope, readEnvelopes } from "../sdk/wire/envelopes.ts";
 import { errorOfAnswer, SvcError } from "../sdk/wire/errors.ts";
 import type { Request } from "../sdk/wire/transport.ts";
-import { follow } from "../sdk/subscriptions/watch.ts";
 import type { ServerLink } from "./connection.ts";
 import { usage } from "./io.ts";
 import type { CataloguedOperation } from "./operations.ts";

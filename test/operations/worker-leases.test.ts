@@ -43,7 +43,7 @@ describe.each(engines)("leases that workers ask for on %s", (engine) => {
     await define("terms");
     expect((await register("terms", asking("a", 10_000))).body.lease_ms).toBe(10_000);
     expect((await register("terms", asking("a", 100_000))).body.lease_ms).toBe(60_000);
-    expect((await register("terms", {})).body).toEqual({ status: "registered" });
+    expect((await register("terms", {})).body).toEqual({ status: "registered", open_waits: true });
     const lasting = async (more: object) => {
       const runId = await emit("terms");
       const job = await oneOf("terms", more);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { SvcError } from "../../src/sdk/wire/errors.ts";
-import { RestCourier } from "../../src/sdk/worker/rest-courier.ts";
 import { createTransport, type Request } from "../../src/sdk/wire/transport.ts";
+import { RestCourier } from "../../src/sdk/worker/rest-courier.ts";
 import { until } from "../support/until.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, type Mock, spyOn, test } from "bun:test";
-import { SvcError } from "../../src/sdk/wire/errors.ts";
-import { Heartbeats } from "../../src/sdk/worker/heartbeats.ts";
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
-import { RequestRecovery } from "../../src/sdk/worker/request-recovery.ts";
+import { SvcError } from "../../src/sdk/wire/errors.ts";
 import { after, pause, reconnectDelayMs } from "../../src/sdk/wire/retry.ts";
+import { Heartbeats } from "../../src/sdk/worker/heartbeats.ts";
+import { RequestRecovery } from "../../src/sdk/worker/request-recovery.ts";
 import { startFakeServer } from "../support/fake-server.ts";
 import { until } from "../support/until.ts";
 

@@ -1,7 +1,7 @@
-import type { CausalityCalls, CauseEdge, CauseNode } from "./causality-types.ts";
 import type { Message } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import type { CausalityCalls, CauseEdge, CauseNode } from "./causality-types.ts";
 
 const text = (value: unknown) => String(value ?? "");
 const count = (value: unknown) => Number(value ?? 0);

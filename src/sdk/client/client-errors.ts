@@ -1,8 +1,8 @@
-import { count, text } from "./entity-messages.ts";
 import type { ErrorCalls, ErrorGroup } from "../wire/error-types.ts";
 import { instant, type Message } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import { count, text } from "./entity-messages.ts";
 
 const readGroup = (message: Message): ErrorGroup => ({
   id: text(message.id),

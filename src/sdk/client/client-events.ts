@@ -1,12 +1,12 @@
-import type { EventCalls } from "./client-types.ts";
-import { durationMs, requireMs } from "../wire/duration.ts";
 import type { EventRegistry } from "../steps/events.ts";
+import { durationMs, requireMs } from "../wire/duration.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { dataFields } from "../wire/payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "../wire/read.ts";
 import { once, safe, timerMsMax } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "../wire/types.ts";
+import type { EventCalls } from "./client-types.ts";
 
 const emitBatchMax = 100;
 const known: KnownOptions<EmitOptions> = {

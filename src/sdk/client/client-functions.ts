@@ -1,14 +1,14 @@
-import { declaredAttributes } from "../wire/attributes.ts";
-import { syncMsDefault, syncSlackMs, waitedMs } from "./client-events.ts";
-import type { FunctionCalls } from "./client-types.ts";
 import type { EventRegistry } from "../steps/events.ts";
 import { createFunction } from "../steps/function.ts";
+import type { SvcFunction } from "../steps/svc-function.ts";
+import { declaredAttributes } from "../wire/attributes.ts";
 import { dataFields } from "../wire/payload.ts";
 import { type Message, readFunction, readHistory, readResult } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
-import type { SvcFunction } from "../steps/svc-function.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
+import { syncMsDefault, syncSlackMs, waitedMs } from "./client-events.ts";
+import type { FunctionCalls } from "./client-types.ts";
 
 export const functionIdOf = (target: Pick<SvcFunction, "id"> | string): string =>
   typeof target === "string" ? target : target.id;

@@ -1,6 +1,6 @@
-import { SvcError } from "../wire/errors.ts";
 import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "../subscriptions/group-types.ts";
 import { openMembership } from "../subscriptions/membership.ts";
+import { SvcError } from "../wire/errors.ts";
 import { type Message, wordOf } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";

@@ -1,5 +1,10 @@
-import { count, text } from "./entity-messages.ts";
+import { follow } from "../subscriptions/watch.ts";
 import { found } from "../wire/errors.ts";
+import { jsonToSend } from "../wire/payload.ts";
+import { type Message, query } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
+import type { Request, Transport } from "../wire/transport.ts";
+import { count, text } from "./entity-messages.ts";
 import type {
   ChangeCondition,
   KvBucket,
@@ -8,11 +13,6 @@ import type {
   KvEntry,
   KvWatchOptions,
 } from "./kv-types.ts";
-import { jsonToSend } from "../wire/payload.ts";
-import { type Message, query } from "../wire/read.ts";
-import { once, safe } from "../wire/retry.ts";
-import type { Request, Transport } from "../wire/transport.ts";
-import { follow } from "../subscriptions/watch.ts";
 
 const root = "/api/v1/kv/buckets";
 const bucketPath = (bucket: string) => `${root}/${encodeURIComponent(bucket)}`;

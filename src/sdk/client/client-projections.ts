@@ -1,5 +1,3 @@
-import { count, text } from "./entity-messages.ts";
-import { SvcError } from "../wire/errors.ts";
 import type {
   ProjectionCalls,
   ProjectionProgress,
@@ -10,10 +8,12 @@ import type {
   WaitOutcome,
   WhichProjection,
 } from "../projections/projection-call-types.ts";
+import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import { SvcError } from "../wire/errors.ts";
 import { type Message, payload, query } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
-import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
 import type { Transport } from "../wire/transport.ts";
+import { count, text } from "./entity-messages.ts";
 
 const waitMsDefault = 30_000;
 /** A wait is answered when its time is over; the call lives a little longer. */

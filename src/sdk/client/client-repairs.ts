@@ -1,9 +1,12 @@
 import { filtersOf } from "../wire/attributes.ts";
-import { functionIdOf } from "./client-functions.ts";
-import { count, text } from "./entity-messages.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { jsonToSend } from "../wire/payload.ts";
 import { type Message, present } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+import type { RunStatus } from "../wire/types.ts";
+import { functionIdOf } from "./client-functions.ts";
+import { count, text } from "./entity-messages.ts";
 import type {
   Repair,
   RepairCalls,
@@ -15,9 +18,6 @@ import type {
   ReplayPlace,
   ReplaySelection,
 } from "./repair-types.ts";
-import { once, safe } from "../wire/retry.ts";
-import type { Transport } from "../wire/transport.ts";
-import type { RunStatus } from "../wire/types.ts";
 
 const outcomes = ["pending", "done", "over", "refused", "failed", "undone"] as const;
 

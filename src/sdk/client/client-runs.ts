@@ -1,5 +1,4 @@
 import { filtersOf } from "../wire/attributes.ts";
-import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
 import { requireMs } from "../wire/duration.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
@@ -16,6 +15,7 @@ import {
 import { once, pause, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { RunStatus } from "../wire/types.ts";
+import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
 
 const waitFirstMs = 25;
 const waitMsMax = 1_000;

@@ -2,6 +2,8 @@ import type { EventRegistry } from "../steps/events.ts";
 import { dataFields } from "../wire/payload.ts";
 import { type Message, payload } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
+import type { JsonSchemaText } from "../wire/standard-schema.ts";
+import type { Transport } from "../wire/transport.ts";
 import type {
   EventSchema,
   PushedSchemas,
@@ -9,8 +11,6 @@ import type {
   SchemaEnforcement,
   SchemaInfo,
 } from "./schema-types.ts";
-import type { JsonSchemaText } from "../wire/standard-schema.ts";
-import type { Transport } from "../wire/transport.ts";
 
 const text = (value: unknown) => String(value ?? "");
 const count = (value: unknown) => Number(value ?? 0);

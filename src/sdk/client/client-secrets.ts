@@ -1,7 +1,7 @@
-import type { SecretCalls } from "./client-types.ts";
 import { type Message, readSecret } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Request, Transport } from "../wire/transport.ts";
+import type { SecretCalls } from "./client-types.ts";
 
 export function secretCalls(transport: Transport): SecretCalls {
   const root = "/api/v1/secrets";

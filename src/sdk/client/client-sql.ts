@@ -1,7 +1,7 @@
-import { text } from "./entity-messages.ts";
 import type { Message } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import { text } from "./entity-messages.ts";
 
 export interface SqlOptions {
   /** At most 10,000; default 1,000. */

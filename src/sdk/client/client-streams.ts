@@ -1,12 +1,12 @@
-import { count, readAppended, readEvent, readHistory, readInfo, text } from "./entity-messages.ts";
-import type { AppendTo, EntityEvent, EventToAppend, FoldOptions, StreamCalls } from "./entity-types.ts";
-import { found, SvcError } from "../wire/errors.ts";
 import type { EventRegistry } from "../steps/events.ts";
+import { found, SvcError } from "../wire/errors.ts";
 import { dataFields } from "../wire/payload.ts";
 import { instant, type Message, payload } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
+import { count, readAppended, readEvent, readHistory, readInfo, text } from "./entity-messages.ts";
+import type { AppendTo, EntityEvent, EventToAppend, FoldOptions, StreamCalls } from "./entity-types.ts";
 
 /** Events of one page; fewer where they are large. */
 const pageMax = 1_000;

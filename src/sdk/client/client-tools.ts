@@ -1,10 +1,10 @@
-import { count, text } from "./entity-messages.ts";
 import { type Message, parsed } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { JsonSchemaText } from "../wire/standard-schema.ts";
+import type { RpcOptions, Transport } from "../wire/transport.ts";
+import { count, text } from "./entity-messages.ts";
 import type { AgentTools, ToolCalls, ToolDefinition, VisibleTool } from "./tool-types.ts";
 import { readToolAnswer, toolCallMs, toolMessage } from "./tools.ts";
-import type { RpcOptions, Transport } from "../wire/transport.ts";
 
 const toDefinition = ({ name, description, inputSchema, requiredScopes, timeoutMs }: ToolDefinition) => ({
   name,

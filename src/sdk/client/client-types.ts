@@ -1,19 +1,12 @@
-import type { CausalityCalls } from "./causality-types.ts";
-import type { SqlCalls } from "./client-sql.ts";
-import type { StreamCalls } from "./entity-types.ts";
-import type { ErrorCalls } from "../wire/error-types.ts";
-import type { FunctionOptions, Handler } from "../steps/function.ts";
-import type { GroupCalls } from "../subscriptions/group-types.ts";
-import type { Jsonify } from "../wire/jsonify.ts";
-import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { ProjectionCalls } from "../projections/projection-call-types.ts";
 import type { CreateProjection } from "../projections/projection-types.ts";
-import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
-import type { RepairCalls, RepairSelection } from "./repair-types.ts";
-import type { SchemaCalls } from "./schema-types.ts";
-import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import type { FunctionOptions, Handler } from "../steps/function.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
-import type { ToolCalls } from "./tool-types.ts";
+import type { GroupCalls } from "../subscriptions/group-types.ts";
+import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import type { ErrorCalls } from "../wire/error-types.ts";
+import type { Jsonify } from "../wire/jsonify.ts";
+import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
 import type { Transport } from "../wire/transport.ts";
 import type {
   DelayedEventRecord,
@@ -28,6 +21,13 @@ import type {
   Run,
   Step,
 } from "../wire/types.ts";
+import type { CausalityCalls } from "./causality-types.ts";
+import type { SqlCalls } from "./client-sql.ts";
+import type { StreamCalls } from "./entity-types.ts";
+import type { ConfigCalls, KvCalls } from "./kv-types.ts";
+import type { RepairCalls, RepairSelection } from "./repair-types.ts";
+import type { SchemaCalls } from "./schema-types.ts";
+import type { ToolCalls } from "./tool-types.ts";
 import type { WebhookCalls } from "./webhook-types.ts";
 
 export interface ListRunsOptions extends RepairSelection {

@@ -1,7 +1,7 @@
-import { count, text } from "./entity-messages.ts";
 import { type Message, present } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import { count, text } from "./entity-messages.ts";
 import type {
   WebhookCalls,
   WebhookDeadLetter,

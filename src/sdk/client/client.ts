@@ -1,3 +1,15 @@
+import { createProjectionOf } from "../projections/projection.ts";
+import type { EventRegistry } from "../steps/events.ts";
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import { safe } from "../wire/retry.ts";
+import {
+  type ConnectionOptions,
+  consistent,
+  createTransport,
+  knownConnection,
+  type Transport,
+} from "../wire/transport.ts";
+import type { EventMap } from "../wire/types.ts";
 import { causalityCalls } from "./client-causality.ts";
 import { configCalls } from "./client-config.ts";
 import { errorCalls } from "./client-errors.ts";
@@ -16,18 +28,6 @@ import { subscribeCalls } from "./client-subscriptions.ts";
 import { toolCalls } from "./client-tools.ts";
 import type { Client } from "./client-types.ts";
 import { webhookCalls } from "./client-webhooks.ts";
-import type { EventRegistry } from "../steps/events.ts";
-import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
-import { createProjectionOf } from "../projections/projection.ts";
-import { safe } from "../wire/retry.ts";
-import {
-  type ConnectionOptions,
-  consistent,
-  createTransport,
-  knownConnection,
-  type Transport,
-} from "../wire/transport.ts";
-import type { EventMap } from "../wire/types.ts";
 
 export type { Client } from "./client-types.ts";
 

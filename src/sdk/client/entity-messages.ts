@@ -1,5 +1,5 @@
-import type { AppendedEvent, EntityEvent, EntityStream, HistoryOfEvent, HistoryRun } from "./entity-types.ts";
 import { type Message, payload } from "../wire/read.ts";
+import type { AppendedEvent, EntityEvent, EntityStream, HistoryOfEvent, HistoryRun } from "./entity-types.ts";
 
 export const text = (value: unknown): string => (typeof value === "string" ? value : "");
 export const count = (value: unknown): number => Number(value ?? 0);

@@ -1,5 +1,5 @@
-import type { Client } from "./client.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
+import type { Client } from "./client.ts";
 
 /** The event that a provider's request is turned into. */
 export interface WebhookEvent {

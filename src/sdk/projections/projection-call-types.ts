@@ -1,5 +1,5 @@
-import type { SvcProjection } from "./projection-types.ts";
 import type { SubscribeOptions, Subscription } from "../subscriptions/subscription-types.ts";
+import type { SvcProjection } from "./projection-types.ts";
 
 /** A projection, or its name. */
 export type WhichProjection<State = unknown> = SvcProjection<State> | string;

@@ -1,7 +1,7 @@
 import { isFinal } from "../wire/errors.ts";
+import { delayAfter } from "../wire/retry.ts";
 import type { FoldFailure } from "./projection-fold.ts";
 import type { EffectContext, ProjectedEvent, SvcProjection } from "./projection-types.ts";
-import { delayAfter } from "../wire/retry.ts";
 
 export interface EffectsHost extends Omit<EffectContext, "attempt"> {
   /** Resolves early when the runner ends. */

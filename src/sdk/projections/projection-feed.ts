@@ -1,11 +1,11 @@
 import { count } from "../client/entity-messages.ts";
+import { readStream } from "../subscriptions/subscription-stream.ts";
 import { SvcError } from "../wire/errors.ts";
-import { readProjected } from "./projection-messages.ts";
-import type { ProjectedEvent } from "./projection-types.ts";
 import type { Message } from "../wire/read.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
-import { readStream } from "../subscriptions/subscription-stream.ts";
 import type { Transport } from "../wire/transport.ts";
+import { readProjected } from "./projection-messages.ts";
+import type { ProjectedEvent } from "./projection-types.ts";
 
 export interface RunnerBatch {
   events: ProjectedEvent[];

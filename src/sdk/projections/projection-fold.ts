@@ -1,8 +1,8 @@
 import { isFinal } from "../wire/errors.ts";
 import { outputText } from "../wire/payload.ts";
+import { delayAfter } from "../wire/retry.ts";
 import { type HeldState, PartitionStates, type StoredState } from "./projection-states.ts";
 import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
-import { delayAfter } from "../wire/retry.ts";
 
 /** A state to be saved, as JSON. */
 export interface WrittenState {

@@ -1,6 +1,6 @@
 import { count, text } from "../client/entity-messages.ts";
-import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
 import { type Message, payload } from "../wire/read.ts";
+import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
 
 /** A projection as a runner finds it. */
 export interface ProjectionPlace {

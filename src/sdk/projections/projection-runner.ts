@@ -1,10 +1,10 @@
 import { SvcError } from "../wire/errors.ts";
+import type { Message } from "../wire/read.ts";
+import { pause, safe } from "../wire/retry.ts";
+import { createReopening } from "../worker/reopening.ts";
 import { GenerationRunner, type RunnerOptions } from "./generation-runner.ts";
 import { mustPoll } from "./projection-feed.ts";
 import { definitionMessage, type ProjectionPlace, readPlace, sqlMessage } from "./projection-messages.ts";
-import type { Message } from "../wire/read.ts";
-import { createReopening } from "../worker/reopening.ts";
-import { pause, safe } from "../wire/retry.ts";
 
 /** How often a runner looks whether another generation is to be folded, when nothing told it. */
 const lookMs = 30_000;

@@ -1,7 +1,7 @@
 import { messageOf, SvcError } from "../wire/errors.ts";
-import type { FoldFailure, WrittenState } from "./projection-fold.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import type { FoldFailure, WrittenState } from "./projection-fold.ts";
 
 /** What every report of a runner carries. */
 export interface RunnerLease {

@@ -1,5 +1,5 @@
-import type { NamesOf } from "../subscriptions/subscription-types.ts";
 import type { EventReader, HandlerEvent } from "../steps/svc-function.ts";
+import type { NamesOf } from "../subscriptions/subscription-types.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
 
 /** An event as a projection gets it. */

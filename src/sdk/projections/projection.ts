@@ -1,3 +1,5 @@
+import type { EventReader } from "../steps/svc-function.ts";
+import type { EventMap } from "../wire/types.ts";
 import type {
   CreateProjection,
   EffectContext,
@@ -5,8 +7,6 @@ import type {
   ProjectionWork,
   SvcProjection,
 } from "./projection-types.ts";
-import type { EventReader } from "../steps/svc-function.ts";
-import type { EventMap } from "../wire/types.ts";
 
 const batchSizeDefault = 1_000;
 const batchSizeMax = 1_000;

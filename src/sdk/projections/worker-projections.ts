@@ -1,8 +1,8 @@
 import type { SvcError } from "../wire/errors.ts";
-import { ProjectionRunner } from "./projection-runner.ts";
-import type { SvcProjection } from "./projection-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
+import { ProjectionRunner } from "./projection-runner.ts";
+import type { SvcProjection } from "./projection-types.ts";
 
 export interface WorkerProjectionsOptions {
   transport: Transport;

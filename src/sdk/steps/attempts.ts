@@ -1,7 +1,7 @@
 import { secondsText } from "../wire/duration.ts";
+import type { FunctionDefinition, Logger } from "../wire/types.ts";
 import type { FailedEnd } from "./execution-end.ts";
 import type { SvcFunction } from "./svc-function.ts";
-import type { FunctionDefinition, Logger } from "../wire/types.ts";
 
 /** What the server does for a function that does not say otherwise. */
 export const retryDefault = { maxAttempts: 3, initialDelayMs: 1_000, backoffFactor: 2, maxDelayMs: 300_000 };

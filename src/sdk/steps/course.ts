@@ -1,6 +1,6 @@
 import { timerMsMax } from "../wire/retry.ts";
-import type { Scope } from "./scope.ts";
 import type { AskedWait, Yield } from "../wire/wire.ts";
+import type { Scope } from "./scope.ts";
 
 /** Work of a step that computes. */
 export interface Computing {

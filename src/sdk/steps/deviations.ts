@@ -1,7 +1,7 @@
 import { NonRetryableError } from "../wire/errors.ts";
-import type { SvcFunction } from "./svc-function.ts";
 import type { Logger, StepDeviation } from "../wire/types.ts";
 import type { CompletedStep } from "../wire/wire.ts";
+import type { SvcFunction } from "./svc-function.ts";
 
 export const deviationsMax = 20;
 

@@ -1,18 +1,18 @@
 import { attributeSetter } from "../wire/attributes.ts";
-import { createCompensations } from "./compensations.ts";
-import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
 import { reportedError, StepFailedError } from "../wire/errors.ts";
-import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
-import type { HandlerContext } from "./function.ts";
 import { withFields } from "../wire/log.ts";
 import { outputText } from "../wire/payload.ts";
+import type { Logger } from "../wire/types.ts";
+import type { AskedWait, Assignment, Yield } from "../wire/wire.ts";
+import { createCompensations } from "./compensations.ts";
+import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
+import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
+import type { HandlerContext } from "./function.ts";
 import { createExecution } from "./step.ts";
 import { createSteps } from "./step-api.ts";
 import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { Logger } from "../wire/types.ts";
 import { undo } from "./undo.ts";
-import type { AskedWait, Assignment, Yield } from "../wire/wire.ts";
 
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<

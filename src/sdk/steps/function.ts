@@ -1,9 +1,15 @@
 import type { ReportedError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { digestHex } from "../wire/payload.ts";
+import type {
+  AttributeValue,
+  EventMap,
+  FunctionDefinition,
+  Logger,
+  RegisteredDefinition,
+} from "../wire/types.ts";
 import type { Steps } from "./steps.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { AttributeValue, EventMap, FunctionDefinition, Logger, RegisteredDefinition } from "../wire/types.ts";
 
 export interface FunctionOptions<
   Name extends string = string,

@@ -1,8 +1,8 @@
+import type { Logger } from "../wire/types.ts";
 import { type Course, open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
 import type { Scopes } from "./scope.ts";
 import type { ExecutionHost, StepUse } from "./step-host.ts";
-import type { Logger } from "../wire/types.ts";
 
 export interface HandlingParts {
   runId: string;

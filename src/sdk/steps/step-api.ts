@@ -1,7 +1,7 @@
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import type { Compensations } from "./compensations.ts";
 import { open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
-import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";

@@ -1,12 +1,12 @@
 import { whenFields } from "../client/client-events.ts";
-import { open } from "./course.ts";
+import type { Tool } from "../client/tool-types.ts";
+import { readToolAnswer, toolCallMs, toolMessage, toolName } from "../client/tools.ts";
 import { dataFields, stepKey } from "../wire/payload.ts";
 import { type Message, readEmitted } from "../wire/read.ts";
+import { open } from "./course.ts";
 import type { Execution } from "./step.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
-import type { Tool } from "../client/tool-types.ts";
-import { readToolAnswer, toolCallMs, toolMessage, toolName } from "../client/tools.ts";
 
 /** The steps that call the server. Their idempotency key makes a step that runs again publish, or emit, only once. */
 export function callSteps(

@@ -1,10 +1,10 @@
 import type { ReportedAttributes } from "../wire/attributes.ts";
 import type { StepCallOptions } from "../wire/calls.ts";
+import type { TraceparentOf } from "../wire/trace-context.ts";
+import type { CompletedStep } from "../wire/wire.ts";
 import type { Scope } from "./scope.ts";
 import type { RetryRule } from "./step-retry.ts";
 import type { StepContext } from "./steps.ts";
-import type { TraceparentOf } from "../wire/trace-context.ts";
-import type { CompletedStep } from "../wire/wire.ts";
 
 /** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
 export interface ExecutionHost {

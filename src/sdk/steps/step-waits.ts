@@ -1,11 +1,12 @@
-import { conditionOf } from "./conditions.ts";
 import type { ReportedError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import type { EventMap } from "../wire/types.ts";
+import type { Condition } from "../wire/wire.ts";
+import { conditionOf } from "./conditions.ts";
 import type { Execution } from "./step.ts";
 import { lateOf, timeoutText } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent } from "./svc-function.ts";
-import type { EventMap } from "../wire/types.ts";
 import type {
   AwaitedThings,
   KeyTest,
@@ -16,7 +17,6 @@ import type {
   NamedOptions,
   StreamTest,
 } from "./wait-types.ts";
-import type { Condition } from "../wire/wire.ts";
 
 type WaitSteps = Pick<
   Steps,

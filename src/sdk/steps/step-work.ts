@@ -1,13 +1,13 @@
-import type { Computing } from "./course.ts";
 import { secondsText } from "../wire/duration.ts";
 import { type ReportedError, reportedError, StepFailedError } from "../wire/errors.ts";
 import { asStored, outputText } from "../wire/payload.ts";
+import type { Logger } from "../wire/types.ts";
+import type { Yield } from "../wire/wire.ts";
+import type { Computing } from "./course.ts";
 import type { Scope, Scopes } from "./scope.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { nextTryInMs, type RetryRule, type TriedStep, triedFields } from "./step-retry.ts";
 import type { StepContext } from "./steps.ts";
-import type { Logger } from "../wire/types.ts";
-import type { Yield } from "../wire/wire.ts";
 
 /** A step took longer than it was given. Retried as any other error. */
 export class StepTimeoutError extends Error {

@@ -1,13 +1,13 @@
+import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "../wire/errors.ts";
+import type { Logger } from "../wire/types.ts";
+import type { AskedWait, CompletedStep, Yield } from "../wire/wire.ts";
 import { Course, open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
-import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "../wire/errors.ts";
 import { Handling } from "./handling.ts";
 import { createScopes, escapeName, type Scope, type Scopes } from "./scope.ts";
 import { computing } from "./step-compute.ts";
 import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-host.ts";
 import { triedOf } from "./step-retry.ts";
-import type { Logger } from "../wire/types.ts";
-import type { AskedWait, CompletedStep, Yield } from "../wire/wire.ts";
 
 /** One execution as its steps see it. */
 export interface Execution {

@@ -1,9 +1,9 @@
+import type { Tool } from "../client/tool-types.ts";
 import type { Duration } from "../wire/duration.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
+import type { EmitOptions, Emitted, EventMap, Published } from "../wire/types.ts";
 import type { StepRetry } from "./step-retry.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { Tool } from "../client/tool-types.ts";
-import type { EmitOptions, Emitted, EventMap, Published } from "../wire/types.ts";
 import type {
   AwaitedThings,
   FirstMet,

@@ -1,10 +1,10 @@
-import type { Compensations, Undone } from "./compensations.ts";
 import { reportedError } from "../wire/errors.ts";
+import type { Compensating } from "../wire/wire.ts";
+import type { Compensations, Undone } from "./compensations.ts";
 import type { ExecutionEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
 import { type Execution, storedError } from "./step.ts";
 import type { SvcFunction } from "./svc-function.ts";
-import type { Compensating } from "../wire/wire.ts";
 
 export interface UndoParts {
   execution: Execution;

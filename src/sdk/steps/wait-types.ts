@@ -1,7 +1,7 @@
 import type { Duration } from "../wire/duration.ts";
 import type { ReportedError } from "../wire/errors.ts";
-import type { HandlerEvent } from "./svc-function.ts";
 import type { EventMap } from "../wire/types.ts";
+import type { HandlerEvent } from "./svc-function.ts";
 
 export interface WaitOptions {
   /** The step's name; default: the event's. */

@@ -1,6 +1,6 @@
 import type { SvcError } from "../wire/errors.ts";
-import type { Delivery, SubscriptionState } from "./subscription-types.ts";
 import type { Logger } from "../wire/types.ts";
+import type { Delivery, SubscriptionState } from "./subscription-types.ts";
 
 /** What is shared by the members of a consumer group, and how. */
 export interface GroupSettings {

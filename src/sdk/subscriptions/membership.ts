@@ -1,13 +1,13 @@
 import { type Deferred, deferred } from "../wire/deferred.ts";
 import { isFinal, messageOf, SvcError } from "../wire/errors.ts";
-import type { GroupCalls, GroupDelivery, JoinOptions, Membership, MembershipNotice } from "./group-types.ts";
 import { consoleLogger } from "../wire/log.ts";
-import { MemberWork } from "./member-work.ts";
 import { pause, reconnectDelayMs } from "../wire/retry.ts";
-import { arrivedOf, readStream } from "./subscription-stream.ts";
-import type { SubscriptionState } from "./subscription-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
+import type { GroupCalls, GroupDelivery, JoinOptions, Membership, MembershipNotice } from "./group-types.ts";
+import { MemberWork } from "./member-work.ts";
+import { arrivedOf, readStream } from "./subscription-stream.ts";
+import type { SubscriptionState } from "./subscription-types.ts";
 
 export interface MembershipSource {
   transport: Transport;

@@ -1,5 +1,6 @@
-import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
 import { SvcError } from "../wire/errors.ts";
+import type { Transport } from "../wire/transport.ts";
+import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
 import { SilenceWatch } from "./silence-watch.ts";
 import {
   arrivedOfFrame,
@@ -12,7 +13,6 @@ import {
   unsubscribeFrame,
 } from "./socket-frames.ts";
 import { digits } from "./subscription-ways.ts";
-import type { Transport } from "../wire/transport.ts";
 
 const connectMs = 10_000;
 /** How long a socket without subscriptions stays open for the next one. */

@@ -1,8 +1,8 @@
-import type { LineSubscription } from "./asked-patterns.ts";
 import { SvcError } from "../wire/errors.ts";
+import type { Transport } from "../wire/transport.ts";
+import type { LineSubscription } from "./asked-patterns.ts";
 import { SocketLine } from "./socket-line.ts";
 import type { Way } from "./subscription-ways.ts";
-import type { Transport } from "../wire/transport.ts";
 
 /** On one socket; a few less than a server allows. */
 const subscriptionsMax = 90;

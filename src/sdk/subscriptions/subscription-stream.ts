@@ -1,7 +1,7 @@
 import { envelope, readEnvelopes } from "../wire/envelopes.ts";
 import { errorOfAnswer, SvcError } from "../wire/errors.ts";
-import { type Arrived, type Ask, type Asker, digits, type Way } from "./subscription-ways.ts";
 import type { Transport } from "../wire/transport.ts";
+import { type Arrived, type Ask, type Asker, digits, type Way } from "./subscription-ways.ts";
 
 interface EventMessage {
   eventId?: string;

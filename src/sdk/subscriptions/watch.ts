@@ -1,9 +1,9 @@
 import { deferred } from "../wire/deferred.ts";
 import { SvcError } from "../wire/errors.ts";
-import { openNodeSocket, type SocketEvents } from "./node-socket.ts";
 import { pause, reconnectDelayMs } from "../wire/retry.ts";
-import { socketAddress } from "./socket-frames.ts";
 import type { Transport } from "../wire/transport.ts";
+import { openNodeSocket, type SocketEvents } from "./node-socket.ts";
+import { socketAddress } from "./socket-frames.ts";
 
 type WatchFrame = Record<string, unknown>;
 

@@ -1,8 +1,8 @@
-import type { ReportedError } from "../wire/errors.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
+import type { ReportedError } from "../wire/errors.ts";
+import type { AttributeValue, Logger, StepDeviation } from "../wire/types.ts";
 import type { TestStates } from "./testing-states.ts";
 import type { TestAppend } from "./testing-streams.ts";
-import type { AttributeValue, Logger, StepDeviation } from "../wire/types.ts";
 
 /** A step of a finished test run, as the server would have stored it. */
 export interface TestStep {

@@ -1,6 +1,6 @@
 import type { SvcFunction } from "../steps/svc-function.ts";
-import type { TestPlan } from "./test-plan.ts";
 import type { Condition } from "../wire/wire.ts";
+import type { TestPlan } from "./test-plan.ts";
 
 /** What a test run came by, its children included: a name of the test that matches none of it is a mistake of the test. */
 export class TestNames {

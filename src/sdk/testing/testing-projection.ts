@@ -1,9 +1,9 @@
-import { digestHex } from "../wire/payload.ts";
 import { handleBatch } from "../projections/projection-effects.ts";
 import { type FoldFailure, ProjectionFold } from "../projections/projection-fold.ts";
 import type { ProjectedEvent, SvcProjection } from "../projections/projection-types.ts";
-import { asJson } from "./testing-json.ts";
+import { digestHex } from "../wire/payload.ts";
 import type { Logger } from "../wire/types.ts";
+import { asJson } from "./testing-json.ts";
 
 /** An event that a test hands to a projection. */
 export interface EventToProject {

@@ -1,8 +1,10 @@
 import { attemptDelayMs, retryDefault } from "../steps/attempts.ts";
-import { type ReportedError, stackless } from "../wire/errors.ts";
 import type { ExecutionInput } from "../steps/execute.ts";
 import type { ExecutionEnd } from "../steps/execution-end.ts";
 import type { HandlerEvent } from "../steps/svc-function.ts";
+import { type ReportedError, stackless } from "../wire/errors.ts";
+import type { StepDeviation } from "../wire/types.ts";
+import type { Compensating } from "../wire/wire.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
@@ -10,8 +12,6 @@ import { TestNames } from "./testing-names.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
 import { TestWorker } from "./testing-worker.ts";
-import type { StepDeviation } from "../wire/types.ts";
-import type { Compensating } from "../wire/wire.ts";
 
 const executionsMax = 100_000;
 /** As on the server. */

@@ -1,7 +1,7 @@
+import type { AskedWait, CompletedStep, ReportedStep } from "../wire/wire.ts";
 import type { TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 import { TestWaits, type TestWaitsOptions } from "./testing-waits.ts";
-import type { AskedWait, CompletedStep, ReportedStep } from "../wire/wire.ts";
 
 /** The server of one test run: its stored steps, its virtual clock, and what ends the waits of the run. */
 export class TestServer {

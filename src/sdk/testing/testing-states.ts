@@ -1,6 +1,6 @@
 import type { ReportedError } from "../wire/errors.ts";
-import type { TestAppend } from "./testing-streams.ts";
 import type { Condition, KeyCondition } from "../wire/wire.ts";
+import type { TestAppend } from "./testing-streams.ts";
 
 /** What stands beside the events of a test run: versions of streams, and keys. */
 export interface TestStates {

@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { SvcError } from "../wire/errors.ts";
 import { type Message, payload } from "../wire/read.ts";
-import { asJson } from "./testing-json.ts";
 import { detour, type Request } from "../wire/transport.ts";
+import { asJson } from "./testing-json.ts";
 
 /** An event that a function under test appended to a stream. */
 export interface TestAppend {

@@ -1,14 +1,14 @@
-import { givenValue, type ReportedAttributes } from "../wire/attributes.ts";
-import { SvcError } from "../wire/errors.ts";
 import { type ExecutionInput, execute } from "../steps/execute.ts";
 import type { ExecutionEnd } from "../steps/execution-end.ts";
 import { type ExecutionHost, retryPauseMsMax, type StepWork } from "../steps/step-host.ts";
+import { givenValue, type ReportedAttributes } from "../wire/attributes.ts";
+import { SvcError } from "../wire/errors.ts";
+import type { AttributeValue } from "../wire/types.ts";
+import type { ReportedStep } from "../wire/wire.ts";
 import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
 import type { TestNames } from "./testing-names.ts";
 import type { TestServer } from "./testing-server.ts";
-import type { AttributeValue } from "../wire/types.ts";
-import type { ReportedStep } from "../wire/wire.ts";
 
 export interface TestWorkerParts {
   plan: TestPlan;

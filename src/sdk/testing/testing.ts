@@ -1,12 +1,12 @@
-import { encodedValue } from "../steps/conditions.ts";
-import { type Duration, durationMs } from "../wire/duration.ts";
-import type { Jsonify } from "../wire/jsonify.ts";
-import type { HandlerEvent, SvcFunction } from "../steps/svc-function.ts";
-import type { TestPlan, TestResult, TestWait } from "./test-plan.ts";
-import { simulate } from "./testing-run.ts";
 import type { Tool } from "../client/tool-types.ts";
 import { toolName } from "../client/tools.ts";
+import { encodedValue } from "../steps/conditions.ts";
+import type { HandlerEvent, SvcFunction } from "../steps/svc-function.ts";
+import { type Duration, durationMs } from "../wire/duration.ts";
+import type { Jsonify } from "../wire/jsonify.ts";
 import type { Logger } from "../wire/types.ts";
+import type { TestPlan, TestResult, TestWait } from "./test-plan.ts";
+import { simulate } from "./testing-run.ts";
 
 /** What a test run is to do differently; every method returns the same object. */
 export interface FunctionTest<Input = unknown, Output = unknown> {

@@ -1,5 +1,5 @@
-import type { ReportedError, SvcError } from "./errors.ts";
 import type { HandlerEvent } from "../steps/svc-function.ts";
+import type { ReportedError, SvcError } from "./errors.ts";
 
 /** A job as handed out: contract of the worker routes, snake_case as on the wire. */
 export interface Assignment {

@@ -1,11 +1,17 @@
-import type { ReportedAttributes } from "../wire/attributes.ts";
-import type { Courier, Sending } from "./courier.ts";
 import { deviationFields } from "../steps/deviations.ts";
+import type { ReportedAttributes } from "../wire/attributes.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "../wire/errors.ts";
 import { after } from "../wire/retry.ts";
 import type { Logger, StepDeviation } from "../wire/types.ts";
+import {
+  type AskedWait,
+  type Assignment,
+  exchangeCharactersMax,
+  openWaitsMax,
+  type Yield,
+} from "../wire/wire.ts";
+import type { Courier, Sending } from "./courier.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
-import { type AskedWait, type Assignment, exchangeCharactersMax, openWaitsMax, type Yield } from "../wire/wire.ts";
 
 export interface JobReporterOptions {
   assignment: Assignment;

@@ -1,14 +1,14 @@
 import { logFailedAttempt } from "../steps/attempts.ts";
-import type { callForRun } from "../wire/calls.ts";
-import { reportedError, type SvcError } from "../wire/errors.ts";
 import { execute } from "../steps/execute.ts";
-import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
-import type { Lease } from "./lease.ts";
-import { pause } from "../wire/retry.ts";
 import { type ExecutionHost, retryPauseMsMax } from "../steps/step-host.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
+import type { callForRun } from "../wire/calls.ts";
+import { reportedError, type SvcError } from "../wire/errors.ts";
+import { pause } from "../wire/retry.ts";
 import { traceparentsOf } from "../wire/trace-context.ts";
 import type { CompletedStep } from "../wire/wire.ts";
+import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
+import type { Lease } from "./lease.ts";
 
 export interface JobOptions
   extends Pick<JobReporterOptions, "assignment" | "courier" | "checkpointMs" | "log"> {

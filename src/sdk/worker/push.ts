@@ -1,16 +1,16 @@
 import { logFailedAttempt } from "../steps/attempts.ts";
-import type { ReportedAttributes } from "../wire/attributes.ts";
-import type { callForRun } from "../wire/calls.ts";
 import { deviationFields } from "../steps/deviations.ts";
-import { SvcError } from "../wire/errors.ts";
 import { type ExecutionInput, execute } from "../steps/execute.ts";
-import { awaitedText } from "./job-reporter.ts";
-import { pause } from "../wire/retry.ts";
 import type { ExecutionHost } from "../steps/step-host.ts";
 import type { HandlerEvent, SvcFunction } from "../steps/svc-function.ts";
+import type { ReportedAttributes } from "../wire/attributes.ts";
+import type { callForRun } from "../wire/calls.ts";
+import { SvcError } from "../wire/errors.ts";
+import { pause } from "../wire/retry.ts";
 import { traceparentsOf } from "../wire/trace-context.ts";
 import type { Logger } from "../wire/types.ts";
 import type { Compensating, CompletedStep } from "../wire/wire.ts";
+import { awaitedText } from "./job-reporter.ts";
 
 /** A request to an endpoint, as the server sends it. */
 export interface PushRequest {

@@ -1,6 +1,6 @@
-import type { Sending } from "./courier.ts";
 import type { SvcError } from "../wire/errors.ts";
 import { exchangeCharactersMax, type PendingReport, type Report } from "../wire/wire.ts";
+import type { Sending } from "./courier.ts";
 
 /** Reports that wait for the next request, in their order. Those of one job are never in two requests at a time. */
 export class ReportQueue {

@@ -1,10 +1,4 @@
-import type { Courier, CourierOptions, Sending } from "./courier.ts";
 import type { SvcError } from "../wire/errors.ts";
-import { exchangeWire, singleWire, type Wire } from "./exchange.ts";
-import { HeldJobs } from "./held-jobs.ts";
-import { type Stamp, stamp } from "./lease.ts";
-import { ReportQueue } from "./report-queue.ts";
-import { RequestRecovery, recoveryDelayMsMax } from "./request-recovery.ts";
 import { pause } from "../wire/retry.ts";
 import {
   type Assignment,
@@ -13,6 +7,12 @@ import {
   type PendingReport,
   type Report,
 } from "../wire/wire.ts";
+import type { Courier, CourierOptions, Sending } from "./courier.ts";
+import { exchangeWire, singleWire, type Wire } from "./exchange.ts";
+import { HeldJobs } from "./held-jobs.ts";
+import { type Stamp, stamp } from "./lease.ts";
+import { ReportQueue } from "./report-queue.ts";
+import { RequestRecovery, recoveryDelayMsMax } from "./request-recovery.ts";
 
 export interface RestCourierOptions extends CourierOptions {
   /** `/api/v1/workers/{id}` */

@@ -1,9 +1,9 @@
 import { type Client, createClient } from "../client/client.ts";
+import type { AgentTools, Tool } from "../client/tool-types.ts";
 import { messageOf } from "../wire/errors.ts";
 import { consoleLogger } from "../wire/log.ts";
 import { readBody } from "../wire/request-body.ts";
 import { bytesOfHex, isSigned } from "../wire/signature.ts";
-import type { AgentTools, Tool } from "../client/tool-types.ts";
 import { type ConnectionOptions, connectionOf } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
 

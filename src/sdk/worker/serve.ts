@@ -1,16 +1,16 @@
-import { callForRun } from "../wire/calls.ts";
 import { type Client, createClient } from "../client/client.ts";
-import { messageOf } from "../wire/errors.ts";
+import { answerWebhook, type WebhookRule } from "../client/webhooks.ts";
 import { registration } from "../steps/function.ts";
-import { consoleLogger } from "../wire/log.ts";
-import { PushFault, performPush, readPush } from "./push.ts";
-import { readBody } from "../wire/request-body.ts";
-import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
-import { verifySignature } from "../wire/signature.ts";
 import { repeatedId, type SvcFunction } from "../steps/svc-function.ts";
+import { callForRun } from "../wire/calls.ts";
+import { messageOf } from "../wire/errors.ts";
+import { consoleLogger } from "../wire/log.ts";
+import { readBody } from "../wire/request-body.ts";
+import { verifySignature } from "../wire/signature.ts";
 import { type ConnectionOptions, connectionOf, variable } from "../wire/transport.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
-import { answerWebhook, type WebhookRule } from "../client/webhooks.ts";
+import { PushFault, performPush, readPush } from "./push.ts";
+import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 
 export interface ServeOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
   /** Instead of connection options. Needed only by steps that publish or emit, by webhooks and to register. */

@@ -1,13 +1,13 @@
-import type { Courier, CourierOptions, Sending } from "./courier.ts";
 import { SvcError } from "../wire/errors.ts";
+import { pause } from "../wire/retry.ts";
+import type { Report } from "../wire/wire.ts";
+import type { Courier, CourierOptions, Sending } from "./courier.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { LeaseRefreshes, type LeaseRefreshMessage } from "./lease-refreshes.ts";
 import { createReopening } from "./reopening.ts";
-import { pause } from "../wire/retry.ts";
 import { type ReportedMessage, StreamReports } from "./stream-reports.ts";
 import type { StreamSocket } from "./stream-socket.ts";
 import { assignmentOf, type JobMessage } from "./stream-wire.ts";
-import type { Report } from "../wire/wire.ts";
 import { cutError, openWorkerStream } from "./worker-stream.ts";
 
 export interface StreamCourierOptions extends CourierOptions {

@@ -1,10 +1,10 @@
-import type { Sending } from "./courier.ts";
 import { envelope } from "../wire/envelopes.ts";
 import { SvcError } from "../wire/errors.ts";
-import { errorOfReport } from "./exchange.ts";
 import { pause } from "../wire/retry.ts";
-import type { StreamSocket } from "./stream-socket.ts";
 import type { PendingReport, Report } from "../wire/wire.ts";
+import type { Sending } from "./courier.ts";
+import { errorOfReport } from "./exchange.ts";
+import type { StreamSocket } from "./stream-socket.ts";
 
 /** Until a report is sent again that the server could not store. */
 const againDelayMs = 200;

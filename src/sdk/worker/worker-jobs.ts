@@ -1,11 +1,11 @@
-import type { Courier } from "./courier.ts";
+import type { SvcFunction } from "../steps/svc-function.ts";
 import { SvcError } from "../wire/errors.ts";
+import type { LastSequence } from "../wire/sequence.ts";
+import type { Assignment } from "../wire/wire.ts";
+import type { Courier } from "./courier.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
 import type { LeaseThread } from "./lease-thread.ts";
-import type { LastSequence } from "../wire/sequence.ts";
-import type { SvcFunction } from "../steps/svc-function.ts";
-import type { Assignment } from "../wire/wire.ts";
 
 export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpointMs" | "log"> {
   functions: ReadonlyMap<string, SvcFunction>;

@@ -1,11 +1,11 @@
-import type { Courier, CourierOptions } from "./courier.ts";
 import { SvcError } from "../wire/errors.ts";
-import { heartbeatJobsMax } from "./lease-thread.ts";
-import { RestCourier } from "./rest-courier.ts";
-import { StreamCourier } from "./stream-courier.ts";
 import type { Logger } from "../wire/types.ts";
 import { isOlderServer, sdkVersion } from "../wire/version.ts";
 import type { Assignment } from "../wire/wire.ts";
+import type { Courier, CourierOptions } from "./courier.ts";
+import { heartbeatJobsMax } from "./lease-thread.ts";
+import { RestCourier } from "./rest-courier.ts";
+import { StreamCourier } from "./stream-courier.ts";
 import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
 
 /** How a worker talks to the server: over the REST routes, or over one stream. What fails throws SvcError. */

@@ -1,7 +1,7 @@
 import { SvcError } from "../wire/errors.ts";
+import type { Transport } from "../wire/transport.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { openStreamSocket, type StreamSocket } from "./stream-socket.ts";
-import type { Transport } from "../wire/transport.ts";
 
 /** The server's answer to `register`, as far as it is read. */
 export interface RegisteredMessage {

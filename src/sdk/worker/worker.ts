@@ -1,26 +1,26 @@
-import { callForRun } from "../wire/calls.ts";
 import { type Client, createClient } from "../client/client.ts";
+import type { SvcProjection } from "../projections/projection-types.ts";
+import { WorkerProjections } from "../projections/worker-projections.ts";
+import { registration } from "../steps/function.ts";
+import { repeatedId, type SvcFunction } from "../steps/svc-function.ts";
+import { callForRun } from "../wire/calls.ts";
 import { type Deferred, deferred } from "../wire/deferred.ts";
 import { requireMs } from "../wire/duration.ts";
 import { SvcError } from "../wire/errors.ts";
-import { registration } from "../steps/function.ts";
-import { Heartbeats } from "./heartbeats.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
-import { type Stamp, stamp } from "./lease.ts";
-import { askFor, loopSilenceMs, newLeaseAsking, patienceMs, renewalMs } from "./lease-asking.ts";
-import { startLeaseThread } from "./lease-thread.ts";
 import { consoleLogger } from "../wire/log.ts";
-import type { SvcProjection } from "../projections/projection-types.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
-import { handleEndSignals } from "./signals.ts";
-import { repeatedId, type SvcFunction } from "../steps/svc-function.ts";
 import { type ConnectionOptions, connectionOf, knownConnection, variable } from "../wire/transport.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
 import { sdkVersion } from "../wire/version.ts";
 import type { Assignment } from "../wire/wire.ts";
+import { Heartbeats } from "./heartbeats.ts";
+import { type Stamp, stamp } from "./lease.ts";
+import { askFor, loopSilenceMs, newLeaseAsking, patienceMs, renewalMs } from "./lease-asking.ts";
+import { startLeaseThread } from "./lease-thread.ts";
+import { handleEndSignals } from "./signals.ts";
 import { WorkerJobs } from "./worker-jobs.ts";
 import { restLink, streamLink, type WorkerLink } from "./worker-link.ts";
-import { WorkerProjections } from "../projections/worker-projections.ts";
 
 export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
   /** Instead of connection options. */

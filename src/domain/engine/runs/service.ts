@@ -1,7 +1,6 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import { unplaced } from "../../../kit/step-id.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -9,6 +8,7 @@ import {
   laneLookMax,
   purgeSliceMax,
 } from "../../../kit/limits.ts";
+import { unplaced } from "../../../kit/step-id.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
