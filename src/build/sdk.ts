@@ -3,9 +3,9 @@
  * module form, declarations beside them, no dependencies.
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 const root = join(import.meta.dir, "../..");
 const source = join(root, "src/sdk");
@@ -56,11 +56,13 @@ function declare(): void {
   try {
     const compiler = join(root, "node_modules/.bin/tsc");
     run(compiler, "--ignoreConfig", ...compilerFlags, "--rootDir", source, "--outDir", folder, ...files);
-    for (const name of readdirSync(folder))
+    for (const name of new Bun.Glob("**/*.d.ts").scanSync({ cwd: folder }))
       for (const { js, types } of forms) {
         const text = readFileSync(join(folder, name), "utf8");
-        const own = text.replaceAll(/(["'])(\.\/[^"']+)\.ts\1/g, `$1$2${js}$1`);
-        writeFileSync(join(target, "types", name.replace(/\.d\.ts$/, types)), own);
+        const own = text.replaceAll(/(["'])(\.{1,2}\/[^"']+)\.ts\1/g, `$1$2${js}$1`);
+        const written = join(target, "types", name.replace(/\.d\.ts$/, types));
+        mkdirSync(dirname(written), { recursive: true });
+        writeFileSync(written, own);
       }
   } finally {
     rmSync(folder, { recursive: true, force: true });
