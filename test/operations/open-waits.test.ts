@@ -200,6 +200,103 @@ describe.each(engines)("several waits of a run on %s", (engine) => {
   });
   const jobsOf: Assignment[] = [];
 
+  test("a child that failed and one that completed come together, and poison no tick", async () => {
+    const kids = pullWorker(server, "w-mixed-child");
+    await rpc("RegisterFunction", { id: "mixed-child", retry: { maxAttempts: 1 } });
+    await kids.register("mixed-child");
+    const { worker, job } = await begin("mixed-parent");
+    await leave(worker, job, child("one", "mixed-child"), child("two", "mixed-child"));
+    const jobs: Assignment[] = [];
+    await until(
+      async () => {
+        await tick("runs.children");
+        jobs.push(...(await kids.poll(5)));
+        return jobs.length === 2;
+      },
+      { about: "both children" },
+    );
+    const failed = { status: "failed", error: { message: "no", retryable: false } };
+    await Promise.all([kids.complete(jobs[0]!, 1), kids.report(jobs[1]!, failed)]);
+    await tick("runs.children");
+    const second = await until(
+      async () => {
+        await tick("runs.children");
+        return (await worker.poll())[0];
+      },
+      { about: "both ends" },
+    );
+    if (second.completed_steps.length < 2) await leave(worker, second, { name: "one" }, { name: "two" });
+    const last = second.completed_steps.length < 2 ? await next(worker) : second;
+    expect(Object.fromEntries(done(last))).toEqual({ one: "completed", two: "failed" });
+    await worker.complete(last);
+  });
+
+  test("a sleep that its worker ends takes its place behind what was there", async () => {
+    const { worker, job } = await begin("placed");
+    await leave(worker, job, event("x", { event: "placed.x" }), sleep("limit", 3_600_000));
+    await emit("placed.x");
+    await tick("runs.matcher");
+    const second = await next(worker);
+    const step = (name: string, type: string) => ({
+      ...{ id: stepIdOf(second, name), name, type, status: "completed" },
+      ...{ started_at: new Date().toISOString(), ended_at: new Date().toISOString() },
+    });
+    const report = await worker.report(second, {
+      status: "yielded",
+      steps: [step("charge", "invoke"), step("limit", "sleep")],
+      yield: named(second, sleep("later", 1)),
+      yields: [named(second, sleep("later", 1))],
+    });
+    expect(report.status).toBe(200);
+    const third = await next(worker);
+    expect(done(third).map(([name]) => name)).toEqual(["x", "charge", "limit", "later"]);
+    await worker.complete(third);
+  });
+
+  test("an event is taken once, also behind a wait of its branch that timed out", async () => {
+    const { worker, job, runId } = await begin("once");
+    const other = event("other", { event: "once.other" });
+    await leave(worker, job, event("x1", { event: "once.x" }), other);
+    await emit("once.x", { n: 1 });
+    await tick("runs.matcher");
+    const second = await next(worker);
+    const soon = { event: "once.x", timeout: "20ms", on_timeout: "null" };
+    await leave(worker, second, event("x2", soon, { after: "x1" }), { name: "other" });
+    const third = await until(
+      async () => {
+        await tick("runs.wake");
+        return (await worker.poll())[0];
+      },
+      { about: "the timeout" },
+    );
+    expect(done(third).map(([name, status]) => [name, status])).toContainEqual(["x2", "timed_out"]);
+    await leave(worker, third, event("x3", { event: "once.x" }, { after: "x2" }), { name: "other" });
+    await tick("runs.matcher");
+    expect(await statuses(runId)).toMatchObject({ x3: "waiting" });
+    // Alone, held and resumed it looks no further back.
+    await rpc("PauseRun", { runId });
+    await rpc("ResumeRun", { runId });
+    await tick("runs.matcher");
+    expect((await statuses(runId)).x3).toBe("waiting");
+    await rpc("CancelRun", { id: runId });
+  });
+
+  test("all waits whose time is over end together", async () => {
+    const { worker, job } = await begin("timeouts");
+    const names = Array.from({ length: 30 }, (_, at) => `w${at}`);
+    const soon = { timeout: "20ms", on_timeout: "null" };
+    await leave(worker, job, ...names.map((name) => event(name, { event: `timeouts.${name}`, ...soon })));
+    const second = await until(
+      async () => {
+        await tick("runs.wake");
+        return (await worker.poll())[0];
+      },
+      { about: "the timeouts" },
+    );
+    expect(second.completed_steps).toHaveLength(30);
+    await worker.complete(second);
+  });
+
   test("several conditions of two steps are met apart", async () => {
     const { worker, job } = await begin("many");
     const many = (name: string, mode: string, ...names: string[]): Named => ({

@@ -125,6 +125,38 @@ describe.each(engines)("branches that wait, on %s", (engine) => {
     }, 120_000);
   });
 
+  test("each chain of a Promise.all looks behind what it was handed itself", async () => {
+    const id = "chains";
+    let isOtherOver = false;
+    const works: Record<string, Work> = {
+      async [id]({ step }) {
+        const chain = async () => {
+          await step.waitForEvent(`${id}.x`);
+          await step.run("slow", () => until(() => isOtherOver, { about: "the other chain" }));
+          return step.waitForEvent(`${id}.y`, { timeout: "1h" });
+        };
+        const other = async () => {
+          const met = await step.waitForEvent(`${id}.z`);
+          isOtherOver = true;
+          return met;
+        };
+        return Promise.all([chain(), other()]);
+      },
+    };
+    const first = await workerOf(works, { workerId: `${id}-1` });
+    const runId = await begin(id);
+    await waiting(runId, 2);
+    await first.drain({ timeoutMs: 2_000 });
+    for (const name of ["x", "y", "z"]) await client.emit(`${id}.${name}`, {});
+    const second = await workerOf(works, { workerId: `${id}-2` });
+    try {
+      const { output } = await client.waitForRun(runId, { timeoutMs: 60_000 });
+      expect((output as { name: string }[]).map(({ name }) => name)).toEqual([`${id}.y`, `${id}.z`]);
+    } finally {
+      await second.drain({ timeoutMs: 2_000 });
+    }
+  }, 120_000);
+
   test("an older worker that takes the run over waits for one of them, and gives it back", async () => {
     const id = "handed";
     const works: Record<string, Work> = {

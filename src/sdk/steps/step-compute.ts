@@ -35,6 +35,9 @@ export function computing({ course, handling, ...rest }: ComputingParts) {
   ): Promise<unknown> => {
     const { retry, isUndone = false } = options;
     const own = course.begin(isUndone);
+    const { scope, stepId } = step;
+    // What other branches of the scope were handed meanwhile is nothing to this one.
+    const met = options.sleptSinceMs === undefined ? scope.lastMet : stepId;
     const given = { step, work, options, computing: own };
     const result = retry
       ? tryRepeatedly(parts, { ...given, retry, before })
@@ -42,7 +45,11 @@ export function computing({ course, handling, ...rest }: ComputingParts) {
     return new Promise((resolve, reject) => {
       const give = (hand: () => void) => {
         course.end(own);
-        if (!own.isCut) course.give(own, hand);
+        if (own.isCut) return;
+        course.give(own, () => {
+          scope.lastMet = met;
+          hand();
+        });
       };
       result.then(
         (output) => give(() => resolve(output)),

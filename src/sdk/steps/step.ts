@@ -139,12 +139,12 @@ export function createExecution(
     perform(step, work, options = {}) {
       const { stepId, scope } = step;
       const memo = host.memo(stepId);
-      if (memo && (memo.status ?? "completed") === "completed") return stored(stepId, () => memo.output);
+      if (memo && isCompleted(memo)) return stored(stepId, handedTo(scope, memo.output));
       const tried = options.retry && memo && triedOf(storedError(memo));
-      const failed = () => {
-        throw blamed(recordedError(memo!), stepId);
-      };
-      if (memo && (tried?.isOver || (replaying && !tried))) return stored(stepId, failed);
+      if (memo && (tried?.isOver || (replaying && !tried)))
+        return stored(stepId, () => {
+          throw blamed(recordedError(memo), stepId);
+        });
       // Before its last try the handler was not further than this step.
       return replaying ? course.wait(scope, undefined) : compute(step, work, options, tried);
     },
@@ -158,7 +158,7 @@ export function createExecution(
         return stored(stepId, () => {
           scope.lastMet = stepId;
           course.lastMet = stepId;
-          if ((memo.status ?? "completed") === "completed") return memo.output;
+          if (isCompleted(memo)) return memo.output;
           if (late && memo.status === "timed_out") return late(storedError(memo).message ?? "");
           throw failureOf(memo, name);
         });
@@ -169,6 +169,17 @@ export function createExecution(
       await course.waitUntil(scope, yielded, Date.parse(yielded.until) - sleptSinceMs);
       return compute(step, () => null, { sleptSinceMs }, undefined);
     },
+  };
+}
+
+const isCompleted = ({ status = "completed" }: CompletedStep): boolean => status === "completed";
+
+/** What other branches of the scope are handed meanwhile is nothing to this one. */
+function handedTo(scope: Scope, output: unknown): () => unknown {
+  const { lastMet } = scope;
+  return () => {
+    scope.lastMet = lastMet;
+    return output;
   };
 }
 

@@ -134,7 +134,7 @@ async function begin(
   if (!run) throw missing("run", runId);
   const last = await rows.resumedAt(session, runId);
   if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
-  rules.requireResumable(run, execution, { fromStep, skipSleep });
+  rules.requireResumable(run, execution, { fromStep, skipSleep, stepId });
   const sleep =
     execution && rules.endsOneSleep(execution, { skipSleep, stepId })
       ? await rows.firstSleep(session, runId, stepId)
@@ -189,7 +189,8 @@ async function undo(
     if (now?.state !== "resuming") return;
     if (execution) await rows.undoResume(session, execution);
     else await rows.unrevive(session, run);
-    if (execution?.state === "waiting") await runs.compareAgain(session, runId);
+    if (execution?.state === "waiting" || execution?.gather_ms != null)
+      await runs.compareAgain(session, runId);
     await rows.dropWindow(session, runId);
     await rows.note(session, {
       runId,

@@ -155,7 +155,11 @@ export const sleepsNot = (stepId: string): Fault =>
 export function requireResumable(
   run: SteeredRunRow,
   execution: ExecutionRow | undefined,
-  { fromStep, skipSleep }: { fromStep: string | undefined; skipSleep: boolean | undefined },
+  {
+    fromStep,
+    skipSleep,
+    stepId,
+  }: { fromStep: string | undefined; skipSleep: boolean | undefined; stepId?: string | undefined },
 ): void {
   const refused = (message: string) => new Fault("failed_precondition", message);
   if (run.status === "completed") throw refused("the run is completed: there is nothing left to resume");
@@ -165,7 +169,11 @@ export function requireResumable(
     throw refused("the run sleeps and is not held: skipSleep ends its sleep");
   const isPaused =
     execution !== undefined && ["held", "sleeping", "waiting", "invoking"].includes(execution.state);
-  if (!isPaused && run.status !== "failed") throw refused("only a paused or failed run can be resumed");
+  // Beside other waits, and within an attempt.
+  const sleepsToo =
+    stepId !== undefined && execution?.state === "retrying" && execution.waiting_step_id !== null;
+  if (!isPaused && !sleepsToo && run.status !== "failed")
+    throw refused("only a paused or failed run can be resumed");
 }
 
 /** The step that ended the run, after its last try. */

@@ -118,7 +118,8 @@ export function readYields(sent: readonly SentWait[], now: number): AwaitedStep[
     const field = `yields[${at}]`;
     const stepId = requireStepId(`${field}.step_id`, plainText(`${field}.step_id`, one.step_id));
     try {
-      const { type, after = null, ...rest } = one;
+      const { type, after: named, ...rest } = one;
+      const after = named === undefined ? null : plainText(`${field}.after`, named);
       const asked = type === undefined ? null : (readYield({ ...rest, type }, now) as AwaitedStep["asked"]);
       byId.set(stepId, { stepId, after, asked });
     } catch (error) {

@@ -116,9 +116,10 @@ async function endWaiting(
     list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
     now,
   );
+  const byRun = new Map(list.map((one) => [one.row.run_id, one]));
   return endRuns(
     session,
-    list.map(({ row, error: { message, code } }) => ({
+    [...byRun.values()].map(({ row, error: { message, code } }) => ({
       runId: row.run_id,
       status: "failed",
       error: { message, ...(code && { code }), retryable: false },
@@ -139,26 +140,30 @@ const pendingColumns = sql.raw(
 
 const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
 
+/** A step whose time is over, with the execution that waits at it. */
+interface DueStep {
+  row: WaitingRow;
+  stepId: string;
+  /** Of a wait; an invoke fails in any case. */
+  isWait: boolean;
+}
+
 /** The handlers of these waits asked to be told when none came in time. */
 async function goOnWithout(
   session: Session,
-  list: readonly (WaitingRow & { waiting_step_id: string })[],
+  list: readonly DueStep[],
   steps: ReadonlyMap<string, PendingRow>,
   now: Instant,
 ): Promise<void> {
   await resolveSteps(
     session,
-    list.map((row): Resolution => {
-      const error = waitTimedOut(steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_event_name ?? "");
+    list.map(({ row, stepId }): Resolution => {
+      const error = waitTimedOut(steps.get(stepKey(row.run_id, stepId))?.wait_event_name ?? "");
       return {
-        row,
-        stepId: row.waiting_step_id,
-        status: "timed_out",
-        output: null,
-        error: JSON.stringify(error),
+        ...{ row, stepId, status: "timed_out", output: null, error: JSON.stringify(error) },
         // What came meanwhile and was not waited for may end the next wait.
         seenPosition: "kept",
-        detail: JSON.stringify({ step_id: row.waiting_step_id, timed_out: true }),
+        detail: JSON.stringify({ step_id: stepId, timed_out: true }),
       };
     }),
     [],
@@ -166,8 +171,35 @@ async function goOnWithout(
   );
   await dropStepWaits(
     session,
-    list.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
+    list.map(({ row, stepId }) => ({ runId: row.run_id, stepId })),
   );
+}
+
+/** Of runs with several waits: all whose time is over by now, and not only the one that is due first. */
+async function dueSteps(
+  session: Session,
+  due: readonly (WaitingRow & { waiting_step_id: string })[],
+  now: Instant,
+): Promise<DueStep[]> {
+  const first = due.map(
+    (row): DueStep => ({ row, stepId: row.waiting_step_id, isWait: row.state === "waiting" }),
+  );
+  const several = new Map(due.flatMap((row) => (row.gather_ms === null ? [] : [[row.run_id, row] as const])));
+  if (several.size === 0) return first;
+  const others = await session.all<{
+    run_id: string;
+    step_id: string;
+    type: string;
+  }>(sql`SELECT run_id, step_id, type
+    FROM steps WHERE run_id ${session.seams.among(column.text([...several.keys()]))}
+      AND status = 'waiting' AND wait_timeout_at <= ${sql.bigint(now)}`);
+  return [
+    ...first,
+    ...others.flatMap(({ run_id, step_id: stepId, type }) => {
+      const row = several.get(run_id)!;
+      return row.waiting_step_id === stepId ? [] : { row, stepId, isWait: type === "wait_for_event" };
+    }),
+  ];
 }
 
 /**
@@ -181,58 +213,55 @@ export async function timeOutPending(
   slice: Slice<WakeQueue>,
   compared: ComparedWith,
 ): Promise<ResolvedRuns & { counts: number[] }> {
-  const due = await session.all<WaitingRow & { waiting_step_id: string; wake_at: Instant; turn: number }>(
+  const found = await session.all<WaitingRow & { waiting_step_id: string; wake_at: Instant; turn: number }>(
     sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
   );
-  const counts = "turns" in slice ? countTurns(slice.turns, due) : [];
-  if (due.length === 0) return { lanes: [], failed: [], counts };
+  const counts = "turns" in slice ? countTurns(slice.turns, found) : [];
+  if (found.length === 0) return { lanes: [], failed: [], counts };
+  const due = await dueSteps(session, found, now);
   const steps = await pendingRows(
     session,
-    due.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
+    due.map(({ row, stepId }) => ({ runId: row.run_id, stepId })),
   );
+  const stepOf = ({ row, stepId }: DueStep) => steps.get(stepKey(row.run_id, stepId));
+  const wakesAt = new Map(found.map((row) => [row.run_id, row.wake_at]));
   const { over: waits, later } = await dueWaits(
     session,
-    due.flatMap((row) => {
-      if (row.state !== "waiting") return [];
+    due.flatMap((one) => {
+      if (!one.isWait) return [];
       // `wake_at` is later where the wait was put off.
-      const deadline = Math.min(
-        steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_timeout_at ?? row.wake_at,
-        row.wake_at,
-      );
-      return { ...row, deadline };
+      const wakeAt = wakesAt.get(one.row.run_id)!;
+      return { ...one, deadline: Math.min(stepOf(one)?.wait_timeout_at ?? wakeAt, wakeAt) };
     }),
     compared,
   );
   await putOff(session, later, now);
-  const told = waits.filter((row) => steps.get(stepKey(row.run_id, row.waiting_step_id))?.on_timeout);
+  // A run that one of its waits ends needs no other.
+  const ending = [
+    ...new Map(waits.filter((one) => !stepOf(one)?.on_timeout).map((one) => [one.row.run_id, one])).values(),
+  ];
+  const ended = new Set(ending.map(({ row }) => row.run_id));
+  const told = waits.filter((one) => !ended.has(one.row.run_id));
   await goOnWithout(session, told, steps, now);
-  const ending = waits.filter((row) => !told.includes(row));
   const undoing = await endWaiting(
     session,
-    ending.map((row) => ({
-      row,
-      stepId: row.waiting_step_id,
-      status: "timed_out",
-      error: waitTimedOut(steps.get(stepKey(row.run_id, row.waiting_step_id))?.wait_event_name ?? ""),
+    ending.map((one) => ({
+      ...{ row: one.row, stepId: one.stepId, status: "timed_out" },
+      error: waitTimedOut(stepOf(one)?.wait_event_name ?? ""),
     })),
     now,
   );
-  const invokes = due.flatMap((row): FailedInvoke[] => {
-    const step = steps.get(stepKey(row.run_id, row.waiting_step_id));
-    if (row.state !== "invoking" || !step) return [];
-    return [{ row, step, error: invokeTimedOut(step.function_id ?? step.name, step.child_run_id) }];
+  const invokes = due.flatMap((one): FailedInvoke[] => {
+    const step = stepOf(one);
+    if (one.isWait || !step || ended.has(one.row.run_id)) return [];
+    return [{ row: one.row, step, error: invokeTimedOut(step.function_id ?? step.name, step.child_run_id) }];
   });
   const moved = await failInvokes(session, invokes, now);
   await dropStepWaits(
     session,
     invokes.map(({ row, step }) => ({ runId: row.run_id, stepId: step.step_id })),
   );
-  const failed = [
-    ...runsOf(
-      ending.map((row) => ({ row })),
-      undoing,
-    ),
-    ...moved.failed,
-  ];
-  return { lanes: [...moved.lanes, ...undoing.lanes, ...queueHintsOfRows(told)], failed, counts };
+  const failed = [...runsOf(ending, undoing), ...moved.failed];
+  const lanes = queueHintsOfRows(told.map(({ row }) => row));
+  return { lanes: [...moved.lanes, ...undoing.lanes, ...lanes], failed, counts };
 }

@@ -3,6 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
+import { seenBySleep } from "../waits/place-met.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";
 import { insertPending, pendingParts } from "./pending-steps.ts";
 
@@ -88,12 +89,13 @@ export const stepColumns = (steps: readonly StepOfReport[]) => ({
 
 export const stepTarget =
   sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
-  attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
+  attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at, seen_position)`);
 
-// A completed step is never written again: its output is what later steps were computed from. One that had failed takes
-// a new place among the steps: handlers get results in the order in which they came.
+// A completed step is never written again: its output is what later steps were computed from. One that had failed, and a sleep
+// that its worker ended, take a new place among the steps: handlers get results in the order in which they came.
 export const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
-  sequence = CASE WHEN steps.status = 'failed' AND steps.type <> 'compensate' THEN excluded.sequence ELSE steps.sequence END, status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
+  sequence = CASE WHEN (steps.status = 'failed' AND steps.type <> 'compensate') OR (steps.status = 'sleeping' AND excluded.status = 'completed')
+    THEN excluded.sequence ELSE steps.sequence END, seen_position = COALESCE(excluded.seen_position, steps.seen_position), status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
   started_at = excluded.started_at, ended_at = excluded.ended_at, duration_ms = excluded.duration_ms,
   sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
   WHERE steps.status <> 'completed'`);
@@ -149,7 +151,7 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolea
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
         worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
         step_count = ${sql.raw(greatest)}(e.step_count, v.steps_top) + v.appended,
-        waiting_step_id = v.waiting_step_id,
+        waiting_step_id = v.waiting_step_id, gather_ms = CASE WHEN v.waiting_step_id IS NULL THEN e.gather_ms END,
         lost_count = CASE WHEN v.next = 'queued' ${returned(isUndone)} THEN e.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' ${returned(isUndone)} AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
@@ -177,7 +179,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type,
         CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
-        v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint
+        v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint, ${seenBySleep}
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
       ${stepConflict})`;
@@ -305,7 +307,7 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
   if (steps.length > 0)
     session.run(sql`INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
-        s.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}, ${now}
+        s.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}, ${now}, ${seenBySleep}
       FROM ${rowsFrom("s", {
         ...stepColumns(steps),
         sequence: column.bigint(

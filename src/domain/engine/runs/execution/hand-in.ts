@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { readEnding } from "../rules.ts";
+import { seenBySleep } from "../waits/place-met.ts";
 import { stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
 
@@ -45,7 +46,7 @@ async function storeLate(
     await session.run(sql`INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
         ${sql.bigint(lease.attempt)}, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until,
-        ${sql.bigint(now)}, ${sql.bigint(now)}
+        ${sql.bigint(now)}, ${sql.bigint(now)}, ${seenBySleep}
       FROM ${session.seams.rowsFrom("s", {
         ...stepColumns(steps),
         sequence: column.bigint(steps.map((s) => (s.sequence < 0 ? first - s.sequence - 1 : s.sequence))),

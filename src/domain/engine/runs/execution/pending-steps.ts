@@ -73,17 +73,17 @@ const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
   return {
     // A completed step is never written again; a child that an earlier yield started stays this step's child.
     steps: sql`INSERT INTO steps (run_id, step_id, environment_id, name, type, sequence, status, attempt, started_at,
-        input, wait_event_name, wait_timeout_at, on_timeout, failure_told_at, created_at, updated_at)
+        input, wait_event_name, wait_timeout_at, on_timeout, failure_told_at, created_at, updated_at, seen_position)
       SELECT a.run_id, a.step_id, a.environment_id, a.name,
         CASE WHEN a.kind IN ('event', 'events', 'states') THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
         a.started_at, a.input, a.event_name, CASE WHEN a.kind <> 'invoke_async' THEN a.timeout_at END,
         a.on_timeout,
-        CASE WHEN a.told IS NOT NULL THEN ${at} END, ${at}, ${at}
+        CASE WHEN a.told IS NOT NULL THEN ${at} END, ${at}, ${at}, NULLIF(a.seen_position, 0)
       FROM ${source} WHERE true
       ON CONFLICT (run_id, step_id) DO UPDATE SET type = excluded.type, status = excluded.status, output = NULL,
         error = NULL, attempt = excluded.attempt, ended_at = NULL, duration_ms = NULL, input = excluded.input,
         wait_event_name = excluded.wait_event_name, wait_timeout_at = excluded.wait_timeout_at,
-        on_timeout = excluded.on_timeout, failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at
+        on_timeout = excluded.on_timeout, failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at, seen_position = excluded.seen_position
         WHERE steps.status <> 'completed'`,
     // Executions from before migration 4 have no `seen_position`: their waits begin at the head of the log.
     waits: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,

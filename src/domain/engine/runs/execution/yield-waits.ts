@@ -68,6 +68,9 @@ interface WaitEnd {
 /** What meets waits of one run within a time is handed out together: the more they are, the longer. */
 const gatherMsOf = (open: number): number | null => (open < 2 ? null : Math.min(Math.max(open, 20), 1_000));
 
+/** Of those that a run waits for or gives up so many stand in each row of its history. */
+const stepsTold = 20;
+
 /** An invoke that does not wait for its child has no deadline of its own. */
 const noDeadline = neverWakesAt - 1;
 
@@ -106,7 +109,9 @@ export async function yieldWaits(
       continue;
     }
     const isOpen = step?.status === "sleeping" || step?.status === "waiting";
-    if (isOpen && (step.type === "sleep" || step.child_run_id !== null || known.live.has(wait.stepId))) {
+    // One that does not wait for its child has no time of its own, and is begun again: its child is the same.
+    const hasChild = step?.child_run_id != null && step.wait_timeout_at !== null;
+    if (isOpen && (step.type === "sleep" || hasChild || known.live.has(wait.stepId))) {
       const until = step.sleep_until ?? step.wait_timeout_at ?? noDeadline;
       deadlines.push({ stepId: wait.stepId, state: stateOf(step), at: until });
       continue;
@@ -130,6 +135,10 @@ export async function yieldWaits(
   const first = deadlines.toSorted((a, b) => a.at - b.at)[0];
   const gatherMs = gatherMsOf(deadlines.length);
   const queued = { state: "queued", at: now, stepId: null };
+  // From here on the run's own position counts.
+  const last = gatherMs === null && deadlines.length === 1 ? deadlines[0]!.stepId : undefined;
+  const lastSeen =
+    last === undefined ? null : (begun[0]?.from ?? known.steps.get(last)?.seen_position ?? null);
   const goingOn = gatherMs === null ? queued : { state: "retrying", at: now + gatherMs, stepId: gathering };
   const next = !first ? queued : met === undefined ? first : goingOn;
   const isQueued = next.state === "queued";
@@ -142,12 +151,14 @@ export async function yieldWaits(
       held_from = CAST(${isPaused ? next.state : null} AS TEXT), held_wake_at = CAST(${isPaused ? next.at : null} AS BIGINT),
       held_at = CAST(${isPaused ? now : null} AS BIGINT), pause_requested_at = NULL,
       step_count = step_count + ${sql.bigint(count)}, history_count = ${sql.bigint(sequence)},
-      watched_at = COALESCE(watched_at, ${sql.bigint(now)}), gather_ms = CAST(${gatherMs} AS BIGINT)
+      watched_at = COALESCE(watched_at, ${sql.bigint(now)}), gather_ms = CAST(${gatherMs} AS BIGINT),
+      seen_position = COALESCE(CAST(${lastSeen} AS BIGINT), seen_position)
     WHERE run_id = ${runId}`);
   const detail = {
-    steps: deadlines.map(({ stepId, at }) => ({ step_id: stepId, until: at })),
+    steps: deadlines.slice(0, stepsTold).map(({ stepId, at }) => ({ step_id: stepId, until: at })),
+    ...(deadlines.length > stepsTold && { open: deadlines.length }),
     ...(met !== undefined && { met }),
-    ...(lost.length > 0 && { lost }),
+    ...(lost.length > 0 && { lost: lost.slice(0, stepsTold) }),
   };
   const type = isPaused ? "run.paused" : met !== undefined ? "run.woken" : "run.waiting";
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
@@ -220,7 +231,7 @@ async function begin(
     const steps = stepsOfReports(sleeps.map(({ change }) => change));
     await session.run(sql`INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
-        ${sql.bigint(row.attempt)}, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${sql.bigint(now)}, ${sql.bigint(now)}
+        ${sql.bigint(row.attempt)}, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${sql.bigint(now)}, ${sql.bigint(now)}, CAST(NULL AS BIGINT)
       FROM ${seams.rowsFrom("s", {
         ...stepColumns(steps),
         sequence: column.bigint(steps.map(({ report }) => sleeps[report - 1]!.sequence)),

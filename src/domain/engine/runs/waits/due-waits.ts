@@ -15,14 +15,16 @@ export interface ComparedWith {
   knownAt: Instant;
 }
 
-export interface DueWait extends WaitingRow {
-  waiting_step_id: string;
+export interface DueWait {
+  row: Pick<WaitingRow, "run_id" | "environment_id">;
+  stepId: string;
   deadline: Instant;
 }
 
 /** What a run waits for at one step. */
 interface Awaited {
   run_id: string;
+  step_id: string;
   /** Conditions that nothing was compared with since they were stored, or that are to be looked at again. */
   uncompared: number;
   events: number;
@@ -43,20 +45,21 @@ export async function dueWaits<Row extends DueWait>(
   rows: readonly Row[],
   { asked, events, changes, knownAt }: ComparedWith,
 ): Promise<{ over: Row[]; later: { row: Row; afterMs: number }[] }> {
-  const looked = rows.filter((row) => asked.has(row.environment_id));
+  const looked = rows.filter(({ row }) => asked.has(row.environment_id));
   const awaited = await awaitedBy(session, looked, knownAt);
   const over: Row[] = [];
   const later: { row: Row; afterMs: number }[] = [];
-  for (const row of looked) {
-    const of = awaited.get(row.run_id);
+  for (const one of looked) {
+    const { row, stepId, deadline } = one;
+    const of = awaited.get(`${row.run_id}\n${stepId}`);
     const isPassed = (until: ReadonlyMap<string, Instant>) =>
-      (until.get(row.environment_id) ?? Number.NEGATIVE_INFINITY) >= row.deadline;
+      (until.get(row.environment_id) ?? Number.NEGATIVE_INFINITY) >= deadline;
     if (of && of.uncompared > 0) {
-      const lateMs = Math.max(uncomparedMsMin, knownAt - row.deadline);
-      later.push({ row, afterMs: Math.min(behindMs, lateMs) });
+      const lateMs = Math.max(uncomparedMsMin, knownAt - deadline);
+      later.push({ row: one, afterMs: Math.min(behindMs, lateMs) });
     } else if ((of?.events !== 0 && !isPassed(events)) || (of?.changes !== 0 && !isPassed(changes)))
-      later.push({ row, afterMs: behindMs });
-    else over.push(row);
+      later.push({ row: one, afterMs: behindMs });
+    else over.push(one);
   }
   return { over, later };
 }
@@ -68,15 +71,15 @@ async function awaitedBy(
 ): Promise<Map<string, Awaited>> {
   if (rows.length === 0) return new Map();
   const { rowsFrom, byKey } = session.seams;
-  const run_id = column.text(rows.map((row) => row.run_id));
-  const step_id = column.text(rows.map((row) => row.waiting_step_id));
-  const found = await session.all<Awaited>(sql`SELECT w.run_id,
+  const run_id = column.text(rows.map(({ row }) => row.run_id));
+  const step_id = column.text(rows.map(({ stepId }) => stepId));
+  const found = await session.all<Awaited>(sql`SELECT w.run_id, v.step_id,
       count(CASE WHEN (w.place IS NULL AND w.fresh_at IS NOT NULL) OR w.due_at <= ${sql.bigint(now)} THEN 1 END) AS uncompared,
       count(CASE WHEN w.place IS NULL THEN 1 END) AS events, count(w.place) AS changes
     FROM ${rowsFrom("v", { run_id, step_id })}
       JOIN waits w ON w.run_id = v.run_id AND COALESCE(w.of_step, w.step_id) = v.step_id ${byKey("w.run_id", run_id)}
-    WHERE w.kind = 'wait' AND w.met IS NULL GROUP BY w.run_id`);
-  return new Map(found.map((one) => [one.run_id, one]));
+    WHERE w.kind = 'wait' AND w.met IS NULL GROUP BY w.run_id, v.step_id`);
+  return new Map(found.map((one) => [`${one.run_id}\n${one.step_id}`, one]));
 }
 
 export async function putOff(
@@ -86,8 +89,14 @@ export async function putOff(
 ): Promise<void> {
   if (later.length === 0) return;
   const { rowsFrom, byKey } = session.seams;
-  const run_id = column.text(later.map(({ row }) => row.run_id));
-  const wake_at = column.bigint(later.map(({ afterMs }) => now + afterMs));
+  const soonest = new Map<string, number>();
+  for (const {
+    row: { row },
+    afterMs,
+  } of later)
+    soonest.set(row.run_id, Math.min(now + afterMs, soonest.get(row.run_id) ?? Number.POSITIVE_INFINITY));
+  const run_id = column.text([...soonest.keys()]);
+  const wake_at = column.bigint([...soonest.values()]);
   await session.run(sql`UPDATE executions SET wake_at = v.wake_at FROM ${rowsFrom("v", { run_id, wake_at })}
     WHERE executions.run_id = v.run_id ${byKey("executions.run_id", run_id)}`);
 }

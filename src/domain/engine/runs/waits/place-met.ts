@@ -6,6 +6,20 @@ import type { Session } from "../../../../store/store.ts";
 /** In the order in which they are met, to a millisecond. */
 export const placeOfMet = (now: Instant): number => unplaced + (now % (unplaced / 2));
 
+/** The same for several of a run that are met at once, in the order of the calls. */
+export function countedPlaces(now: Instant): (runId: string) => number {
+  const counts = new Map<string, number>();
+  return (runId) => {
+    const count = counts.get(runId) ?? 0;
+    counts.set(runId, count + 1);
+    return placeOfMet(now) + count;
+  };
+}
+
+/** Of a step `s` that is reported. Events that were logged during a sleep are none for what its branch waits for next. */
+export const seenBySleep = sql.raw(`CASE WHEN s.type = 'sleep' AND s.status = 'completed' THEN
+  (SELECT h.position FROM heads h WHERE h.environment_id = s.environment_id) END`);
+
 /** A step as it is handed over. */
 interface MetStep {
   run_id: string;
@@ -20,9 +34,21 @@ export async function placeMet(session: Session, met: readonly MetStep[]): Promi
   const executions = await session.all<{ run_id: string; step_count: number }>(sql`SELECT run_id, step_count
     FROM executions WHERE run_id ${session.seams.among(column.text([...byRun.keys()]))}
     ORDER BY run_id ${session.seams.holdRow}`);
+  const asked = column.text(met.map((step) => step.run_id));
+  // Another node may have handed them over while this one stood still.
+  const stored = await session.all<MetStep>(
+    sql`SELECT s.run_id, s.step_id, s.sequence FROM ${rowsFrom("v", {
+      run_id: asked,
+      step_id: column.text(met.map((step) => step.step_id)),
+    })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id ${byKey("s.run_id", asked)}`,
+  );
+  const sequenceOf = new Map(stored.map((step) => [keyOf(step), step.sequence]));
   const placed: MetStep[] = [];
   for (const one of executions)
-    for (const step of byRun.get(one.run_id)!) placed.push({ ...step, sequence: one.step_count++ });
+    for (const step of byRun.get(one.run_id)!)
+      if (sequenceOf.get(keyOf(step))! >= unplaced) placed.push({ ...step, sequence: one.step_count++ });
+  for (const step of placed) sequenceOf.set(keyOf(step), step.sequence);
+  for (const step of met) step.sequence = sequenceOf.get(keyOf(step)) ?? step.sequence;
   if (placed.length === 0) return;
   const run_id = column.text(placed.map((step) => step.run_id));
   await session.run(
@@ -39,6 +65,6 @@ export async function placeMet(session: Session, met: readonly MetStep[]): Promi
       step_count: column.bigint(executions.map((one) => one.step_count)),
     })} WHERE executions.run_id = v.run_id ${byKey("executions.run_id", ids)}`,
   );
-  const sequenceOf = new Map(placed.map((step) => [`${step.run_id}\n${step.step_id}`, step.sequence]));
-  for (const step of met) step.sequence = sequenceOf.get(`${step.run_id}\n${step.step_id}`) ?? step.sequence;
 }
+
+const keyOf = ({ run_id, step_id }: MetStep) => `${run_id}\n${step_id}`;

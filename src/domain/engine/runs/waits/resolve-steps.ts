@@ -3,7 +3,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
-import { placeOfMet } from "./place-met.ts";
+import { countedPlaces } from "./place-met.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
 export interface WaitingRow {
@@ -86,14 +86,14 @@ export async function resolveSteps(
   const seen_position = column.bigint(
     list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
   );
-  const metFrom = placeOfMet(now);
+  const placeOf = countedPlaces(now);
   await session.run(sql`UPDATE steps SET status = v.status, output = o.output, error = v.error, ended_at = ${at},
       updated_at = ${at}, duration_ms = ${tookUntil(now)}, seen_position = ${seenFrom("steps")},
       sequence = COALESCE(v.sequence, steps.sequence)
     FROM ${rowsFrom("v", {
       run_id,
       seen_position,
-      sequence: column.bigint(list.map((r, place) => (isOneOfSeveral(r) ? metFrom + place : null))),
+      sequence: column.bigint(list.map((r) => (isOneOfSeveral(r) ? placeOf(r.row.run_id) : null))),
       step_id: column.text(list.map((r) => r.stepId)),
       status: column.text(list.map((r) => r.status)),
       place: column.bigint(list.map((r) => r.output)),
@@ -130,6 +130,12 @@ export async function resolveSteps(
       environment_id: column.text(parked.map((r) => r.row.environment_id)),
       detail: column.text(parked.map((r) => r.detail)),
     })}`);
+  // Others of its waits may end in the same transaction.
+  for (const { row } of parked) {
+    row.history_count++;
+    row.state = row.gather_ms === null ? "queued" : "retrying";
+    row.waiting_step_id = row.gather_ms === null ? null : gathering;
+  }
 }
 
 const seenFrom = (table: "steps" | "executions") =>
