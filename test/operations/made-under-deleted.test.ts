@@ -108,10 +108,11 @@ describe("what is being made in an environment while it is deleted", () => {
       });
     // Either it waits for who makes, or it is done, and who makes comes too late.
     await until(async () => isGone || (await waiting()) >= 2, { about: "the deletion" });
-    const expected = isGone ? 404 : "made";
+    // Somebody else may have been the second that waits: then the deletion can still come first.
+    const expected = isGone ? [404] : [404, "made"];
     await blocker`COMMIT`;
     blocker.release();
     const [answer] = await Promise.all([making, deleting]);
-    expect(answer.status < 300 ? "made" : answer.status).toBe(expected);
+    expect(expected).toContain(answer.status < 300 ? "made" : answer.status);
   });
 });
