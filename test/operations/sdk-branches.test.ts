@@ -148,6 +148,9 @@ describe.each(engines)("branches that wait, on %s", (engine) => {
     await waiting(runId, 2);
     await first.drain({ timeoutMs: 2_000 });
     for (const name of ["x", "y", "z"]) await client.emit(`${id}.${name}`, {});
+    // Both come with one job: the slow step ends only once it has handed over the second.
+    const met = (step: { status: string }) => step.status === "STEP_STATUS_COMPLETED";
+    await until(async () => (await stepsOf(runId)).filter(met).length === 2, { about: "x and z to be met" });
     const second = await workerOf(works, { workerId: `${id}-2` });
     try {
       const { output } = await client.waitForRun(runId, { timeoutMs: 60_000 });
