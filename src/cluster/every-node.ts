@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "../kit/clock.ts";
+import { nodesWithout } from "../kit/node-facts.ts";
 import { sql } from "../kit/sql.ts";
 import type { Store } from "../store/store.ts";
 
@@ -6,22 +7,21 @@ const keptMs = 2_000;
 
 /**
  * Whether all nodes that are listed say a fact of themselves; a node that fell silent is listed for an hour. A file has one node.
- * The answer is kept for two seconds.
+ * The answer is kept for two seconds. False where they cannot be read: what only new nodes know is then left alone.
  */
 export function everyNodeSays(
   fact: string,
   { store, clock }: { store: Store; clock: Pick<Clock, "now"> },
 ): () => Promise<boolean> {
   let kept: { at: Instant; answer: Promise<boolean> } | undefined;
-  const ask = async () =>
-    (await store.one(sql`SELECT id FROM nodes WHERE facts NOT LIKE ${`%"${fact}"%`} LIMIT 1`)) === undefined;
+  const ask = async () => (await store.one(sql`${nodesWithout(fact)} LIMIT 1`)) === undefined;
   return () => {
     if (store.engine === "libsql") return Promise.resolve(true);
     const now = clock.now();
     if (kept === undefined || now - kept.at >= keptMs) {
-      const answer = ask();
-      answer.catch(() => {
+      const answer = ask().catch(() => {
         kept = undefined;
+        return false;
       });
       kept = { at: now, answer };
     }

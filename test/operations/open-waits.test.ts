@@ -1,60 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { type Assignment, type PullWorker, pullWorker, stepIdOf } from "../support/pull-worker.ts";
+import { type Named, openWaitsOn } from "../support/open-waits.ts";
+import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 describe.each(engines)("several waits of a run on %s", (engine) => {
   let server: TestServer;
-  const rpc = async (method: string, body: unknown) => (await server.rpc("SvcService", method, body)).body;
-  const emit = (event: string, data: unknown = {}) => rpc("Emit", { event, data });
-  const steps = async (runId: string) => (await rpc("GetRunSteps", { runId })).steps ?? [];
-  const statuses = async (runId: string) =>
-    Object.fromEntries(
-      (await steps(runId)).map(({ name, status }: { name: string; status: string }) => [
-        name,
-        status.replace("STEP_STATUS_", "").toLowerCase(),
-      ]),
-    );
-  const rows = async (table: string, runId: string, column = "run_id") =>
-    (
-      await server.running.domain.store.all(
-        sql`SELECT * FROM ${sql.raw(table)} WHERE ${sql.raw(column)} = ${runId}`,
-      )
-    ).length;
-  const tick = (loop: string) => server.running.tick(loop);
-
-  const begin = async (name: string, data: unknown = {}) => {
-    await rpc("RegisterFunction", { id: name, triggers: [{ event: `${name}.asked` }] });
-    const worker = pullWorker(server, `w-${name}`);
-    await worker.register(name);
-    await emit(`${name}.asked`, data);
-    const [job] = await worker.poll();
-    return { worker, job: job!, runId: job!.run_id };
-  };
-  type Named = Record<string, unknown> & { name: string };
-  const named = (job: Assignment, { name, after, ...rest }: Named) => ({
-    step_id: stepIdOf(job, name),
-    ...(after !== undefined && { after: stepIdOf(job, after as string) }),
-    ...rest,
-  });
-  const leave = (worker: PullWorker, job: Assignment, ...waits: Named[]) =>
-    worker.report(job, {
-      status: "yielded",
-      yield: named(job, { type: "sleep", duration_ms: 1, ...waits[0]! }),
-      yields: waits.map((one) => named(job, one)),
-    });
-  const sleep = (name: string, ms: number): Named => ({ name, type: "sleep", duration_ms: ms });
-  const event = (name: string, filter: object, more: object = {}): Named => ({
-    ...{ name, type: "wait_for_event", event_filter: filter },
-    ...more,
-  });
-  const child = (name: string, id: string): Named => ({
-    ...{ name, type: "invoke_function", function_id: id, invoke_timeout_ms: 60_000 },
-  });
-  const next = (worker: PullWorker) =>
-    until(async () => (await worker.poll())[0], { about: "the run to go on" });
-  const done = (job: Assignment) => job.completed_steps.map(({ name, status }) => [name, status]);
+  const { rpc, emit, steps, statuses, rows, tick, begin, named, leave, sleep, event, next, done } =
+    openWaitsOn(() => server);
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
@@ -157,78 +111,6 @@ describe.each(engines)("several waits of a run on %s", (engine) => {
     expect([found.get("xa") === undefined, found.get("xb") === undefined]).toEqual([false, false]);
     expect(found.get("xa")).not.toBe(found.get("xb"));
     await worker.complete(await next(worker));
-  });
-
-  test("children run at once, and each end counts", async () => {
-    await rpc("RegisterFunction", { id: "open-child" });
-    const children = pullWorker(server, "w-open-child");
-    await children.register("open-child");
-    const { worker, job, runId } = await begin("parent");
-    await leave(worker, job, child("one", "open-child"), child("two", "open-child"));
-    const jobs = await until(
-      async () => {
-        await tick("runs.children");
-        const got = await children.poll(5);
-        jobsOf.push(...got);
-        return jobsOf.length === 2 && jobsOf;
-      },
-      { about: "both children" },
-    );
-    await children.complete(jobs[1]!, 2);
-    await tick("runs.children");
-    const second = await next(worker);
-    await leave(worker, second, { name: "one" }, { name: "two" });
-    await children.complete(jobs[0]!, 1);
-    await tick("runs.children");
-    const last = await next(worker);
-    await worker.report(last, {
-      status: "yielded",
-      yield: named(last, sleep("none", 1)),
-      yields: [named(last, child("one", "open-child")), named(last, child("two", "open-child"))],
-    });
-    const end = await until(
-      async () => {
-        await tick("runs.children");
-        const [found] = await worker.poll();
-        return found && found.completed_steps.length === 2 && found;
-      },
-      { about: "both results" },
-    );
-    expect(end.completed_steps.map(({ output }) => output).toSorted()).toEqual([1, 2]);
-    await worker.complete(end);
-    expect(await rows("invocations", runId, "parent_run_id")).toBe(0);
-  });
-  const jobsOf: Assignment[] = [];
-
-  test("a child that failed and one that completed come together, and poison no tick", async () => {
-    const kids = pullWorker(server, "w-mixed-child");
-    await rpc("RegisterFunction", { id: "mixed-child", retry: { maxAttempts: 1 } });
-    await kids.register("mixed-child");
-    const { worker, job } = await begin("mixed-parent");
-    await leave(worker, job, child("one", "mixed-child"), child("two", "mixed-child"));
-    const jobs: Assignment[] = [];
-    await until(
-      async () => {
-        await tick("runs.children");
-        jobs.push(...(await kids.poll(5)));
-        return jobs.length === 2;
-      },
-      { about: "both children" },
-    );
-    const failed = { status: "failed", error: { message: "no", retryable: false } };
-    await Promise.all([kids.complete(jobs[0]!, 1), kids.report(jobs[1]!, failed)]);
-    await tick("runs.children");
-    const second = await until(
-      async () => {
-        await tick("runs.children");
-        return (await worker.poll())[0];
-      },
-      { about: "both ends" },
-    );
-    if (second.completed_steps.length < 2) await leave(worker, second, { name: "one" }, { name: "two" });
-    const last = second.completed_steps.length < 2 ? await next(worker) : second;
-    expect(Object.fromEntries(done(last))).toEqual({ one: "completed", two: "failed" });
-    await worker.complete(last);
   });
 
   test("a sleep that its worker ends takes its place behind what was there", async () => {
@@ -377,11 +259,16 @@ describe.each(engines)("several waits of a run on %s", (engine) => {
       session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, facts)
         VALUES ('node_old', '0.40.0', '', 0, 0, '{"knows":[]}')`),
     );
+    const beat = async () =>
+      (await server.api("/api/v1/workers/w-mixed/heartbeat", { body: { jobs: [] } })).body.open_waits;
     await until(async () => (await register("mixed")) === undefined, { about: "the older node to count" });
+    expect(await beat()).toBeUndefined();
     await leave(worker, job, sleep("nap", 3_600_000), event("answer", { event: "mixed.answer" }));
     expect(await statuses(runId)).toEqual({ nap: "sleeping" });
     await store.write((session) => session.run(sql`DELETE FROM nodes WHERE id = 'node_old'`));
-    await until(async () => (await register("mixed")) === true, { about: "the older node to be gone" });
+    // A worker that registered meanwhile learns of it.
+    await until(async () => (await beat()) === true, { about: "the older node to be gone" });
+    expect(await register("mixed")).toBe(true);
   });
 
   test("a cancel ends all of them; refusals name the wait", async () => {

@@ -14,6 +14,7 @@ interface LeaseRefresh {
 export interface LeaseRefreshMessage {
   segments?: { state?: string }[];
   definitionConflicts?: string[];
+  openWaits?: boolean;
 }
 
 /** What a slow way carries, and a busy server stores: to cut a stream that does would send it all once more. */

@@ -140,6 +140,7 @@ export class StreamCourier implements Courier {
     else if (message.leaseRefresh) {
       const refresh = message.leaseRefresh as LeaseRefreshMessage;
       this.#options.tellConflicts(refresh.definitionConflicts);
+      this.#options.onTakesWaits(refresh.openWaits === true);
       this.#knownAt = this.#refreshes.answered(refresh, this.#reports.jobIds()) ?? this.#knownAt;
     } else if (message.cancel) {
       const { jobId = "", reason = "" } = message.cancel as { jobId?: string; reason?: string };

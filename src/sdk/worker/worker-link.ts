@@ -37,7 +37,7 @@ export interface WorkerLinkOptions extends CourierOptions {
   identity: WorkerIdentity;
   /** The server has registered the worker, whose leases last so long; undefined from servers that do not tell it. */
   onLease: (leaseMs: number | undefined) => void;
-  /** The same answer: whether the server takes all that a handler waits for. */
+  /** That answer, and each to a heartbeat: whether the server takes all that a handler waits for. */
   onTakesWaits: (takes: boolean) => void;
   /** A stream was opened: the server is to hear which jobs this worker has. */
   onReopened: () => void;
@@ -50,18 +50,18 @@ export interface WorkerLinkOptions extends CourierOptions {
 }
 
 /** In the answers to registrations and heartbeats. */
-interface ConflictsTold {
+interface ToldAnew {
   definition_conflicts?: string[];
+  open_waits?: boolean;
 }
 
-interface HeartbeatAnswer extends ConflictsTold {
+interface HeartbeatAnswer extends ToldAnew {
   cancelled_jobs?: string[];
 }
 
-interface RegisteredAnswer extends ConflictsTold {
+interface RegisteredAnswer extends ToldAnew {
   clock_off_ms?: number;
   lease_ms?: number;
-  open_waits?: boolean;
   server_version?: string;
 }
 
@@ -173,6 +173,7 @@ export function restLink({
         const request = { method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs } as const;
         const answer = await transport.send<HeartbeatAnswer | undefined>(request);
         tellConflicts(answer?.definition_conflicts);
+        onTakesWaits(answer?.open_waits === true);
         for (const jobId of answer?.cancelled_jobs ?? []) travel.onCancel(jobId, cancelledError());
       }
       return noneLost;

@@ -1,3 +1,4 @@
+import { nodesWithout } from "../../../kit/node-facts.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { apartIdOf, entryIdOf, type KeyKind } from "./rules.ts";
 
@@ -40,7 +41,7 @@ export const placedArms = (rows: Sql, arms: readonly NewArm[]): Sql =>
     : sql`(SELECT r.*, CASE WHEN r.apart_id IS NULL OR o.lives OR EXISTS (SELECT 1 FROM debounces d
           WHERE d.id = r.plain_id AND d.key_kind IS NULL) THEN r.plain_id ELSE r.apart_id END AS id,
         CASE WHEN o.lives THEN NULL ELSE r.key_kind END AS kind
-      FROM ${rows}, (SELECT EXISTS (SELECT 1 FROM nodes WHERE facts NOT LIKE ${`%"${knowsKinds}"%`}) AS lives) o)`;
+      FROM ${rows}, (SELECT EXISTS (${nodesWithout(knowsKinds)}) AS lives) o)`;
 
 /**
  * Arms an entry, or arms it again: the last event wins, the time of the first stays. `source` is a table

@@ -23,15 +23,20 @@ const takesReports = { bytesMax: reportBytesMax, mend: mendErrors };
 const lenient = { additionalProperties: true };
 
 const Status = Type.Object({ status: Type.String({ description: "`ok`." }) });
-const conflictFields = {
+const toldFields = {
   definition_conflicts: Type.Optional(
     Type.Array(Type.String(), {
       description: "Functions of which another connected worker serves another definition, at most 100.",
     }),
   ),
+  open_waits: Type.Optional(
+    Type.Boolean({ description: "Reports may say all that a handler waits for, as `yields`." }),
+  ),
 };
-const toldOf = (conflicts: readonly string[]) =>
-  conflicts.length > 0 ? { definition_conflicts: [...conflicts] } : {};
+const toldOf = (conflicts: readonly string[], openWaits: boolean) => ({
+  ...(conflicts.length > 0 && { definition_conflicts: [...conflicts] }),
+  ...(openWaits && { open_waits: true }),
+});
 const Registered = Type.Object({
   status: Type.String({ description: "`registered`." }),
   clock_off_ms: Type.Optional(
@@ -43,9 +48,6 @@ const Registered = Type.Object({
   lease_ms: Type.Optional(
     Type.Integer({ description: "How long leases of the worker last, when it asked for a time." }),
   ),
-  open_waits: Type.Optional(
-    Type.Boolean({ description: "Reports may say all that a handler waits for, as `yields`." }),
-  ),
   unknown_functions: Type.Optional(
     Type.Array(Type.String(), {
       description:
@@ -55,9 +57,9 @@ const Registered = Type.Object({
   server_version: Type.Optional(
     Type.String({ description: "Version of the server, when the worker said that of its SDK." }),
   ),
-  ...conflictFields,
+  ...toldFields,
 });
-const HeartbeatAnswer = Type.Object({ ...Status.properties, ...conflictFields, ...cancelledField });
+const HeartbeatAnswer = Type.Object({ ...Status.properties, ...toldFields, ...cancelledField });
 const workerId = Type.String({ minLength: 1 });
 
 const Heartbeat = Type.Object(
@@ -235,10 +237,9 @@ const presenceOperations = (workers: Workers) => [
         status: "registered",
         ...(input.lease_ms !== undefined && { lease_ms: terms.leaseMs }),
         ...(clockOffMs !== null && { clock_off_ms: clockOffMs }),
-        ...((await workers.takesWaits()) && { open_waits: true }),
         ...(unknown.length > 0 && { unknown_functions: unknown }),
         ...(input.version?.sdk && { server_version: version }),
-        ...toldOf(conflicts),
+        ...toldOf(conflicts, await workers.takesWaits()),
       };
     },
   }),
@@ -270,7 +271,7 @@ const presenceOperations = (workers: Workers) => [
         terms: workers.leaseTerms(input),
       });
       return {
-        ...{ status: "ok", ...toldOf(conflicts) },
+        ...{ status: "ok", ...toldOf(conflicts, await workers.takesWaits()) },
         ...(cancelledJobs.length > 0 && { cancelled_jobs: cancelledJobs }),
       };
     },

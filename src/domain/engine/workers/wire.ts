@@ -323,7 +323,8 @@ function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
         executionSeq: BigInt(executionSeq),
         state: leaseStateWire[state],
       }));
-      return { case: "leaseRefresh", value: { segments, definitionConflicts: answer.conflicts } };
+      const { conflicts: definitionConflicts, openWaits } = answer;
+      return { case: "leaseRefresh", value: { segments, definitionConflicts, openWaits } };
     }
     case "reported": {
       const { number, fault } = answer;

@@ -1082,6 +1082,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.JobReported.message": "For people; empty when it is stored.",
   "svc.v1.LeaseRefreshResult.segments": "One for each job of the heartbeat.",
   "svc.v1.LeaseRefreshResult.definition_conflicts": "Functions of which another connected worker serves another definition, at most 100.",
+  "svc.v1.LeaseRefreshResult.open_waits": "As in WorkerRegistered: it may change while nodes are replaced.",
   "svc.v1.SegmentLeaseStatus.state": "What became of the lease.",
   "svc.v1.WorkerRegistered.heartbeat_interval_ms": "How often the server expects a heartbeat.",
   "svc.v1.WorkerRegistered.clock_off_ms": "By how much the worker's clock is ahead of the server's, when that is more than a second.",

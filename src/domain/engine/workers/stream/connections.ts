@@ -63,7 +63,6 @@ export interface WorkerStreamsDeps extends Omit<StreamDeps, "written" | "terms">
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
   definitions: Pick<DefinitionsCache, "known" | "current">;
-  takesWaits: () => Promise<boolean>;
 }
 
 const nameOf = ({ environmentId, id }: WorkerRecord) => ({ environmentId, workerId: id });

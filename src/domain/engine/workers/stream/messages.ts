@@ -112,5 +112,6 @@ export type StreamAnswer =
       kind: "leases";
       segments: readonly { runId: string; executionSeq: number; state: LeaseState }[];
       conflicts: string[];
+      openWaits: boolean;
     }
   | { kind: "reported"; number: number; fault: Fault | undefined };

@@ -29,6 +29,7 @@ export interface StreamDeps extends Basics<"clock" | "log"> {
   ) => Promise<LeaseState[]>;
   /** Functions of which another connected worker serves another definition, as far as it is known. */
   conflictsOf: (worker: WorkerRecord) => string[];
+  takesWaits: () => Promise<boolean>;
   /** Returns jobs that the worker has not started to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
   /** The worker takes no more jobs. */

@@ -275,13 +275,14 @@ export class RegisteredStream implements WorkerStream {
   }
 
   async #storeHeartbeat(activeJobs: number, jobs: Sent<"heartbeat">["jobs"]): Promise<void> {
-    const { clock, conflictsOf, heartbeat, terms } = this.#deps;
+    const { clock, conflictsOf, heartbeat, takesWaits, terms } = this.#deps;
     const leases = jobs.map(heldLeaseOf);
     const states = await heartbeat(this.worker, activeJobs, leases, terms.leaseMs);
     const renewals = jobs.map(({ job_id }, at) => ({ jobId: job_id, isRenewed: states[at] === "refreshed" }));
     this.#jobs.noteHeartbeat(renewals, clock.now() + terms.leaseMs);
     const segments = leases.map((lease, at) => ({ ...lease, state: states[at]! }));
-    this.#send({ kind: "leases", segments, conflicts: conflictsOf(this.worker) });
+    const openWaits = await takesWaits();
+    this.#send({ kind: "leases", segments, conflicts: conflictsOf(this.worker), openWaits });
     this.#poller.poll();
   }
 
