@@ -28,7 +28,7 @@ export const stepKey = (stepId: string): string =>
 export const invokeKey = (runId: string, stepId: string): string => `invoke:${stepRowId(runId, stepId)}`;
 
 /**
- * From here on stand the places of steps that were met beside other waits. The execution that goes on meanwhile has not seen them,
- * so that they come behind all that it reports: the job that hands them over gives each its place.
+ * From here on stand the ranks of steps that were met beside other waits. The execution that goes on meanwhile has not seen them,
+ * so that they come behind all that it reports: the job that hands them over gives each its own.
  */
-export const unplaced = 2 ** 30;
+export const unranked = 2 ** 30;

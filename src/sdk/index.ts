@@ -1,14 +1,6 @@
 /** What users of svc import. Runs on Bun and on Node 20 or newer, without dependencies. */
 
-export type * from "./client/causality-types.ts";
-export { type ClientOptions, createClient } from "./client/client.ts";
-export type * from "./client/client-sql.ts";
-export type * from "./client/client-types.ts";
-export type * from "./client/entity-types.ts";
-export type * from "./client/kv-types.ts";
-export type * from "./client/repair-types.ts";
-export type * from "./client/schema-types.ts";
-export type * from "./client/tool-types.ts";
+export * from "./browser.ts";
 export { defineTools } from "./client/tools.ts";
 export {
   type VerifiedWebhook,
@@ -16,17 +8,8 @@ export {
   verifyWebhook,
   WebhookVerificationError,
 } from "./client/verify-webhook.ts";
-export type * from "./client/webhook-types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./client/webhooks.ts";
 export { createProjection } from "./projections/projection.ts";
-export type * from "./projections/projection-call-types.ts";
-export type * from "./projections/projection-types.ts";
-export {
-  defineEvents,
-  type EventRegistry,
-  type EventRule,
-  type EventRules,
-} from "./steps/events.ts";
 export {
   createFunction,
   type FunctionOptions,
@@ -38,8 +21,6 @@ export { StepTimeoutError } from "./steps/step-work.ts";
 export type * from "./steps/steps.ts";
 export type { HandlerEvent, SvcFunction } from "./steps/svc-function.ts";
 export type * from "./steps/wait-types.ts";
-export type * from "./subscriptions/group-types.ts";
-export type * from "./subscriptions/subscription-types.ts";
 export type { TestCall, TestResult, TestStep, TestWait } from "./testing/test-plan.ts";
 export { type FunctionTest, testFunction } from "./testing/testing.ts";
 export {
@@ -51,14 +32,10 @@ export {
 export type { TestAppend } from "./testing/testing-streams.ts";
 export type { Duration } from "./wire/duration.ts";
 export type * from "./wire/error-types.ts";
-export { NonRetryableError, StepFailedError, SvcError, WaitTimeoutError } from "./wire/errors.ts";
-export { type FromJsonSchema, jsonSchema } from "./wire/json-schema.ts";
+export { StepFailedError } from "./wire/errors.ts";
 export type { Jsonify } from "./wire/jsonify.ts";
 export { toNodeHandler } from "./wire/node.ts";
 export type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "./wire/read.ts";
-export type { JsonSchemaText, StandardSchema } from "./wire/standard-schema.ts";
-export type { ConnectionOptions, Transport } from "./wire/transport.ts";
-export type * from "./wire/types.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./worker/serve.ts";
 export { type ServeToolsHandler, type ServeToolsOptions, serveTools } from "./worker/serve-tools.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker/worker.ts";

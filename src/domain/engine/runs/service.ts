@@ -8,7 +8,7 @@ import {
   laneLookMax,
   purgeSliceMax,
 } from "../../../kit/limits.ts";
-import { unplaced } from "../../../kit/step-id.ts";
+import { unranked } from "../../../kit/step-id.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
@@ -59,7 +59,7 @@ import { endRuns, type Undoing } from "./undo/end-runs.ts";
 import type { RunEnd } from "./undo/ending.ts";
 import { compareAgain } from "./waits/compare-again.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
-import { placeMet } from "./waits/place-met.ts";
+import { rankMet } from "./waits/rank-met.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
 import { openWakeLooks } from "./wakes/wake-looks.ts";
@@ -148,8 +148,7 @@ export interface Runs {
    * created.
    */
   tidyLanes(write: Store["write"]): Promise<void>;
-  /** Completed steps of these runs, in order: handlers do not run them again. */
-  /** Gives those that were met a place behind the others. */
+  /** Completed steps of these runs, in order: handlers do not run them again. Gives those that were met their ranks. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /**
    * The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. One that is asked for looks
@@ -272,8 +271,8 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     async completedSteps(runIds) {
       const steps = await rows.completedSteps(store, runIds, clock.now());
-      const met = [...steps.values()].flat().filter(({ sequence }) => sequence >= unplaced);
-      if (met.length > 0) await store.write((session) => placeMet(session, met));
+      const met = [...steps.values()].flat().filter(({ sequence }) => sequence >= unranked);
+      if (met.length > 0) await store.write((session) => rankMet(session, met));
       return steps;
     },
     ofEvents: (environmentId, eventIds) => runsOfEvents(store, environmentId, eventIds),

@@ -12,6 +12,9 @@ export interface StepMove {
   at: Instant;
 }
 
+/** Tells a step of one run from those of others. */
+export const stepKey = (runId: string, stepId: string | null): string => `${runId}\n${stepId}`;
+
 /** The receiver of changed steps. */
 export interface StepMoves {
   wanted(): boolean;

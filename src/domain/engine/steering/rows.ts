@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import { stepRowId, unplaced } from "../../../kit/step-id.ts";
+import { stepRowId, unranked } from "../../../kit/step-id.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 
 export interface SteeredRunRow {
@@ -265,7 +265,7 @@ export async function revive(
       lane_id, undo_count, seen_position)
     VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${at},
       ${run.execution_seq}, ${attempt}, ${most}, ${run.started_at},
-      COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id} AND sequence < ${sql.bigint(unplaced)}), 0), ${historyCount}, 0,
+      COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id} AND sequence < ${sql.bigint(unranked)}), 0), ${historyCount}, 0,
       ${timeoutAt}, ${run.parent_run_id}, ${laneId}, ${undoCount}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
 }
 

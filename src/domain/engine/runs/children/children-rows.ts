@@ -12,6 +12,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { noteEnds } from "../states/state-rows.ts";
+import { stepKey } from "../step-moves.ts";
 import {
   isHeld,
   lockWaiting,
@@ -19,7 +20,7 @@ import {
   type Resolution,
   resolveSteps,
 } from "../waits/resolve-steps.ts";
-import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns, stepKey } from "./invokes.ts";
+import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns } from "./invokes.ts";
 
 /** A child that is still to be started. */
 export interface Invocation {

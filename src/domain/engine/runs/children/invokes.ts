@@ -4,7 +4,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
-import { noteSteps, tookUntil } from "../step-moves.ts";
+import { noteSteps, stepKey, tookUntil } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
 import { dropStepWaits } from "../waits/drop-waits.ts";
 import { type ComparedWith, dueWaits, putOff } from "../waits/due-waits.ts";
@@ -23,8 +23,6 @@ export interface PendingRow {
   wait_timeout_at: Instant | null;
   function_id: string | null;
 }
-
-export const stepKey = (runId: string, stepId: string) => `${runId}\n${stepId}`;
 
 /** Keyed by `stepKey`. */
 export async function pendingRows(

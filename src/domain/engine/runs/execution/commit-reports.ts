@@ -3,7 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
-import { seenBySleep } from "../waits/place-met.ts";
+import { seenBySleep } from "../waits/rank-met.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";
 import { insertPending, pendingParts } from "./pending-steps.ts";
 

@@ -2,7 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { readEnding } from "../rules.ts";
-import { seenBySleep } from "../waits/place-met.ts";
+import { seenBySleep } from "../waits/rank-met.ts";
 import { stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
 

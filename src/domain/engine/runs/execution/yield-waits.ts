@@ -5,7 +5,7 @@ import type { Session } from "../../../../store/store.ts";
 import type { StepStatus } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
 import { dropStepWaits } from "../waits/drop-waits.ts";
-import { placeOfMet } from "../waits/place-met.ts";
+import { rankOfMet } from "../waits/rank-met.ts";
 import { gathering } from "../waits/resolve-steps.ts";
 import { neverWakesAt, stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
@@ -35,6 +35,7 @@ export type YieldOutcome =
     };
 
 interface HeldExecution {
+  run_id: string;
   environment_id: string;
   function_id: string;
   lane_id: string | null;
@@ -54,7 +55,6 @@ interface KnownStep {
   status: StepStatus;
   sleep_until: Instant | null;
   wait_timeout_at: Instant | null;
-  started_at: Instant | null;
   child_run_id: string | null;
   seen_position: number | null;
 }
@@ -90,7 +90,7 @@ export async function yieldWaits(
 ): Promise<YieldOutcome> {
   const { runId, environmentId } = report;
   const row =
-    await session.one<HeldExecution>(sql`SELECT environment_id, function_id, lane_id, state, execution_seq, lease_hash,
+    await session.one<HeldExecution>(sql`SELECT run_id, environment_id, function_id, lane_id, state, execution_seq, lease_hash,
       attempt, step_count, history_count, seen_position, pause_requested_at
     FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
   if (!row) return { outcome: "gone" };
@@ -98,7 +98,7 @@ export async function yieldWaits(
     return { outcome: "stale" };
   if (row.state !== "leased") return { outcome: "not_running" };
 
-  const known = await knownSteps(session, runId, planned);
+  const known = await knownSteps(session, row, planned);
   const deadlines: WaitEnd[] = [];
   const begun: { wait: PlannedWait; change: ExecutionChange; from: number }[] = [];
   let met: string | undefined;
@@ -128,10 +128,12 @@ export async function yieldWaits(
   const count = await begin(session, row, begun, now);
   // The last one that is left stands where it was asked for, and others have come since.
   if (deadlines.length === 1 && begun.length === 0)
-    await session.run(sql`UPDATE steps SET sequence = ${sql.bigint(placeOfMet(now))}
+    await session.run(sql`UPDATE steps SET sequence = ${sql.bigint(rankOfMet(now))}
       WHERE run_id = ${runId} AND step_id = ${deadlines[0]!.stepId}`);
-  const lost = await dropOthers(session, report, planned, now);
-  await tellEnded(session, runId, now);
+  const wanted = new Set(planned.map(({ stepId }) => stepId));
+  const lost = known.open.filter(({ step_id }) => !wanted.has(step_id));
+  if (lost.length > 0) await dropLost(session, row, lost, now);
+  if (known.open.some(({ child_run_id }) => child_run_id !== null)) await tellEnded(session, runId, now);
   const first = deadlines.toSorted((a, b) => a.at - b.at)[0];
   const gatherMs = gatherMsOf(deadlines.length);
   const queued = { state: "queued", at: now, stepId: null };
@@ -158,7 +160,7 @@ export async function yieldWaits(
     steps: deadlines.slice(0, stepsTold).map(({ stepId, at }) => ({ step_id: stepId, until: at })),
     ...(deadlines.length > stepsTold && { open: deadlines.length }),
     ...(met !== undefined && { met }),
-    ...(lost.length > 0 && { lost: lost.slice(0, stepsTold) }),
+    ...(lost.length > 0 && { lost: lost.slice(0, stepsTold).map(({ step_id }) => step_id) }),
   };
   const type = isPaused ? "run.paused" : met !== undefined ? "run.woken" : "run.waiting";
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
@@ -174,21 +176,31 @@ export async function yieldWaits(
 const isOver = ({ status, type }: KnownStep): boolean =>
   status === "completed" || status === "timed_out" || (status === "failed" && type !== "invoke");
 
-async function knownSteps(session: Session, runId: string, planned: readonly PlannedWait[]) {
+/** The steps that the report names, and those that are open; a run without any step has none. */
+async function knownSteps(
+  session: Session,
+  { run_id, step_count }: HeldExecution,
+  planned: readonly PlannedWait[],
+) {
   const ids = [
     ...new Set(planned.flatMap(({ stepId, after }) => (after === null ? [stepId] : [stepId, after]))),
   ];
   const steps =
-    await session.all<KnownStep>(sql`SELECT step_id, type, status, sleep_until, wait_timeout_at, started_at,
-      child_run_id, seen_position
-    FROM steps WHERE run_id = ${runId} AND step_id ${session.seams.among(column.text(ids))}`);
-  const live = await session.all<{
-    step_id: string;
-  }>(sql`SELECT COALESCE(of_step, step_id) AS step_id FROM waits
-      WHERE run_id = ${runId} AND kind = 'wait'
-    UNION SELECT step_id FROM invocations WHERE parent_run_id = ${runId}`);
+    step_count === 0
+      ? []
+      : await session.all<KnownStep>(sql`SELECT step_id, type, status, sleep_until, wait_timeout_at, child_run_id, seen_position
+    FROM steps WHERE run_id = ${run_id}
+      AND (step_id ${session.seams.among(column.text(ids))} OR status IN ('waiting', 'sleeping'))`);
+  const open = steps.filter(({ status }) => status === "waiting" || status === "sleeping");
+  const live =
+    open.length === 0
+      ? []
+      : await session.all<{ step_id: string }>(sql`SELECT COALESCE(of_step, step_id) AS step_id FROM waits
+      WHERE run_id = ${run_id} AND kind = 'wait'
+    UNION SELECT step_id FROM invocations WHERE parent_run_id = ${run_id}`);
   return {
     steps: new Map(steps.map((step) => [step.step_id, step])),
+    open,
     live: new Set(live.map(({ step_id }) => step_id)),
   };
 }
@@ -248,34 +260,25 @@ async function begin(
 }
 
 /** What the handler waits for no longer. A child that was started goes on, and its step keeps it. */
-async function dropOthers(
+async function dropLost(
   session: Session,
-  { runId, environmentId }: RunReport,
-  planned: readonly PlannedWait[],
+  { run_id, environment_id }: HeldExecution,
+  lost: readonly KnownStep[],
   now: Instant,
-): Promise<string[]> {
-  const wanted = new Set(planned.map(({ stepId }) => stepId));
-  const open = await session.all<{
-    step_id: string;
-    child_run_id: string | null;
-  }>(sql`SELECT step_id, child_run_id FROM steps
-    WHERE run_id = ${runId} AND status IN ('waiting', 'sleeping')`);
-  const lost = open.filter(({ step_id }) => !wanted.has(step_id));
-  if (lost.length === 0) return [];
+): Promise<void> {
   await dropStepWaits(
     session,
-    lost.map(({ step_id: stepId }) => ({ runId, stepId })),
+    lost.map(({ step_id: stepId }) => ({ runId: run_id, stepId })),
   );
   const gone = lost.filter(({ child_run_id }) => child_run_id === null).map(({ step_id }) => step_id);
-  if (gone.length > 0)
-    await session.run(sql`DELETE FROM steps WHERE run_id = ${runId} AND step_id IN ${sql.list(gone)}
-      AND status IN ('waiting', 'sleeping')`);
+  if (gone.length === 0) return;
+  await session.run(sql`DELETE FROM steps WHERE run_id = ${run_id}
+    AND step_id ${session.seams.among(column.text(gone))} AND status IN ('waiting', 'sleeping')`);
   noteSteps(
     session,
-    gone.map((step_id) => ({ run_id: runId, environment_id: environmentId, step_id })),
+    gone.map((step_id) => ({ run_id, environment_id, step_id })),
     now,
   );
-  return lost.map(({ step_id }) => step_id);
 }
 
 /** A child may have ended while its parent was held: the end that told of it is gone. */

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import { stepKey } from "../step-moves.ts";
 import type { WaitingRow } from "./resolve-steps.ts";
 
 /** What was compared with waits that are due. */
@@ -51,7 +52,7 @@ export async function dueWaits<Row extends DueWait>(
   const later: { row: Row; afterMs: number }[] = [];
   for (const one of looked) {
     const { row, stepId, deadline } = one;
-    const of = awaited.get(`${row.run_id}\n${stepId}`);
+    const of = awaited.get(stepKey(row.run_id, stepId));
     const isPassed = (until: ReadonlyMap<string, Instant>) =>
       (until.get(row.environment_id) ?? Number.NEGATIVE_INFINITY) >= deadline;
     if (of && of.uncompared > 0) {
@@ -79,7 +80,7 @@ async function awaitedBy(
     FROM ${rowsFrom("v", { run_id, step_id })}
       JOIN waits w ON w.run_id = v.run_id AND COALESCE(w.of_step, w.step_id) = v.step_id ${byKey("w.run_id", run_id)}
     WHERE w.kind = 'wait' AND w.met IS NULL GROUP BY w.run_id, v.step_id`);
-  return new Map(found.map((one) => [`${one.run_id}\n${one.step_id}`, one]));
+  return new Map(found.map((one) => [stepKey(one.run_id, one.step_id), one]));
 }
 
 export async function putOff(

@@ -1,18 +1,19 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
-import { unplaced } from "../../../../kit/step-id.ts";
+import { unranked } from "../../../../kit/step-id.ts";
 import type { Session } from "../../../../store/store.ts";
+import { stepKey } from "../step-moves.ts";
 
 /** In the order in which they are met, to a millisecond. */
-export const placeOfMet = (now: Instant): number => unplaced + (now % (unplaced / 2));
+export const rankOfMet = (now: Instant): number => unranked + (now % (unranked / 2));
 
 /** The same for several of a run that are met at once, in the order of the calls. */
-export function countedPlaces(now: Instant): (runId: string) => number {
+export function countedRanks(now: Instant): (runId: string) => number {
   const counts = new Map<string, number>();
   return (runId) => {
     const count = counts.get(runId) ?? 0;
     counts.set(runId, count + 1);
-    return placeOfMet(now) + count;
+    return rankOfMet(now) + count;
   };
 }
 
@@ -27,8 +28,8 @@ interface MetStep {
   sequence: number;
 }
 
-/** Gives the steps of each run the next places, in the order of the list; writes them into it. Locks: executions. */
-export async function placeMet(session: Session, met: readonly MetStep[]): Promise<void> {
+/** Gives the steps of each run the next ranks, in the order of the list; writes them into it. Locks: executions. */
+export async function rankMet(session: Session, met: readonly MetStep[]): Promise<void> {
   const { rowsFrom, byKey } = session.seams;
   const byRun = Map.groupBy(met, ({ run_id }) => run_id);
   const executions = await session.all<{ run_id: string; step_count: number }>(sql`SELECT run_id, step_count
@@ -43,19 +44,19 @@ export async function placeMet(session: Session, met: readonly MetStep[]): Promi
     })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id ${byKey("s.run_id", asked)}`,
   );
   const sequenceOf = new Map(stored.map((step) => [keyOf(step), step.sequence]));
-  const placed: MetStep[] = [];
+  const ranked: MetStep[] = [];
   for (const one of executions)
     for (const step of byRun.get(one.run_id)!)
-      if (sequenceOf.get(keyOf(step))! >= unplaced) placed.push({ ...step, sequence: one.step_count++ });
-  for (const step of placed) sequenceOf.set(keyOf(step), step.sequence);
+      if (sequenceOf.get(keyOf(step))! >= unranked) ranked.push({ ...step, sequence: one.step_count++ });
+  for (const step of ranked) sequenceOf.set(keyOf(step), step.sequence);
   for (const step of met) step.sequence = sequenceOf.get(keyOf(step)) ?? step.sequence;
-  if (placed.length === 0) return;
-  const run_id = column.text(placed.map((step) => step.run_id));
+  if (ranked.length === 0) return;
+  const run_id = column.text(ranked.map((step) => step.run_id));
   await session.run(
     sql`UPDATE steps SET sequence = v.sequence FROM ${rowsFrom("v", {
       run_id,
-      step_id: column.text(placed.map((step) => step.step_id)),
-      sequence: column.bigint(placed.map((step) => step.sequence)),
+      step_id: column.text(ranked.map((step) => step.step_id)),
+      sequence: column.bigint(ranked.map((step) => step.sequence)),
     })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id ${byKey("steps.run_id", run_id)}`,
   );
   const ids = column.text(executions.map((one) => one.run_id));
@@ -67,4 +68,4 @@ export async function placeMet(session: Session, met: readonly MetStep[]): Promi
   );
 }
 
-const keyOf = ({ run_id, step_id }: MetStep) => `${run_id}\n${step_id}`;
+const keyOf = ({ run_id, step_id }: MetStep) => stepKey(run_id, step_id);

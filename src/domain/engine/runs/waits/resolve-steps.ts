@@ -3,7 +3,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
-import { countedPlaces } from "./place-met.ts";
+import { countedRanks } from "./rank-met.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
 export interface WaitingRow {
@@ -62,7 +62,7 @@ export interface Resolution {
   detail: string;
 }
 
-/** Others may have come since it was asked for: its place is behind them. */
+/** Others may have come since it was asked for: its rank is behind theirs. */
 const isOneOfSeveral = ({ row, stepId }: Resolution): boolean =>
   row.gather_ms !== null || row.waiting_step_id !== stepId;
 
@@ -86,14 +86,14 @@ export async function resolveSteps(
   const seen_position = column.bigint(
     list.map((r) => (r.seenPosition === "kept" ? keptPosition : r.seenPosition)),
   );
-  const placeOf = countedPlaces(now);
+  const rankOf = countedRanks(now);
   await session.run(sql`UPDATE steps SET status = v.status, output = o.output, error = v.error, ended_at = ${at},
       updated_at = ${at}, duration_ms = ${tookUntil(now)}, seen_position = ${seenFrom("steps")},
       sequence = COALESCE(v.sequence, steps.sequence)
     FROM ${rowsFrom("v", {
       run_id,
       seen_position,
-      sequence: column.bigint(list.map((r) => (isOneOfSeveral(r) ? placeOf(r.row.run_id) : null))),
+      sequence: column.bigint(list.map((r) => (isOneOfSeveral(r) ? rankOf(r.row.run_id) : null))),
       step_id: column.text(list.map((r) => r.stepId)),
       status: column.text(list.map((r) => r.status)),
       place: column.bigint(list.map((r) => r.output)),

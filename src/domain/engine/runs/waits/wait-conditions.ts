@@ -1,6 +1,7 @@
 import { column, sql } from "../../../../kit/sql.ts";
 import { eventText } from "../../../../kit/stored-event.ts";
 import type { Session } from "../../../../store/store.ts";
+import { stepKey } from "../step-moves.ts";
 import { dropStepWaits } from "./drop-waits.ts";
 import { isHeld, type Resolution, type WaitingRow } from "./resolve-steps.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
@@ -107,7 +108,7 @@ export async function meetConditions(
   return { woken, texts };
 }
 
-const keyOf = ({ run_id, of_step }: { run_id: string; of_step: string | null }) => `${run_id}\n${of_step}`;
+const keyOf = ({ run_id, of_step }: { run_id: string; of_step: string | null }) => stepKey(run_id, of_step);
 
 /** Notes what met the conditions, so that nothing else does; answers all conditions of the steps of their runs. */
 async function gather(

@@ -17,7 +17,7 @@ import { timedOut, workerLost } from "../rules.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { endRuns } from "../undo/end-runs.ts";
-import { placeOfMet } from "../waits/place-met.ts";
+import { rankOfMet } from "../waits/rank-met.ts";
 import { gathering } from "../waits/resolve-steps.ts";
 import { finishResumes } from "./finish-resumes.ts";
 import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
@@ -184,7 +184,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
         sequence = COALESCE(v.sequence, steps.sequence)
       FROM ${rowsFrom("v", {
         run_id: sleepers,
-        sequence: column.bigint(slept.map((row) => (row.gather_ms === null ? null : placeOfMet(now)))),
+        sequence: column.bigint(slept.map((row) => (row.gather_ms === null ? null : rankOfMet(now)))),
         step_id: column.text(slept.map((row) => row.step_id)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'
         ${byKey("steps.run_id", sleepers)}`);

@@ -6,7 +6,7 @@ import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
-import { placeOfMet } from "../waits/place-met.ts";
+import { rankOfMet } from "../waits/rank-met.ts";
 
 /** What a resume does to the run once its message is published. */
 export interface ResumePlan {
@@ -120,7 +120,7 @@ export async function finishResumes(
           duration_ms = ${tookUntil(now)},
           seen_position = (SELECT h.position FROM heads h WHERE h.environment_id = ${row.environment_id}),
           sequence = CASE WHEN (SELECT e.gather_ms FROM executions e WHERE e.run_id = ${row.run_id}) IS NULL
-            THEN sequence ELSE ${sql.bigint(placeOfMet(now))} END
+            THEN sequence ELSE ${sql.bigint(rankOfMet(now))} END
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
     if (plan?.exhaustedStepId)
       await session.run(sql`UPDATE steps SET sleep_until = NULL

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { sql } from "../../../../kit/sql.ts";
-import { unplaced } from "../../../../kit/step-id.ts";
+import { unranked } from "../../../../kit/step-id.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { withoutWake } from "../invariants.ts";
@@ -134,7 +134,7 @@ export async function restoreExecution(
     SELECT r.id, r.environment_id, r.function_id, r.function_version, ${state}, ${sql.bigint(wakeAt)},
       CASE WHEN r.execution_seq > ${sql.bigint(fence)} THEN r.execution_seq ELSE ${sql.bigint(fence)} END + 1,
       ${sql.bigint(attempt)}, r.max_attempts, ${instant(startedAt)},
-      COALESCE((SELECT max(s.sequence) + 1 FROM steps s WHERE s.run_id = r.id AND s.sequence < ${sql.bigint(unplaced)}), 0), ${sql.bigint(sequence)}, 0,
+      COALESCE((SELECT max(s.sequence) + 1 FROM steps s WHERE s.run_id = r.id AND s.sequence < ${sql.bigint(unranked)}), 0), ${sql.bigint(sequence)}, 0,
       ${text(sleep?.stepId)}, ${ending ? sql.bigint(now + compensatingMsMax) : sql.raw("r.timeout_at")}, r.parent_run_id, ${text(laneId)},
       COALESCE(${seen}, (SELECT h.position FROM heads h WHERE h.environment_id = r.environment_id)),
       (SELECT min(${sql.bigint(now)}) FROM waits w WHERE w.run_id = r.id AND w.kind = 'cancel'),
