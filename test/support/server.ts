@@ -43,6 +43,8 @@ export interface CallOptions {
   key?: string | null;
   /** `X-Svc-Environment`. */
   environment?: string;
+  /** Aborted by who leaves before the answer. */
+  signal?: AbortSignal;
 }
 
 export interface Caller {
@@ -65,14 +67,12 @@ export function callerOf(url: () => string, key: () => string | undefined): Call
         ...options.headers,
       },
       ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
+      signal: options.signal ?? null,
     });
+    const { status, headers } = response;
     const answer = await response.text();
-    const isJson = response.headers.get("content-type")?.includes("json");
-    return {
-      status: response.status,
-      headers: response.headers,
-      body: answer === "" ? undefined : isJson ? JSON.parse(answer) : answer,
-    };
+    const isJson = headers.get("content-type")?.includes("json");
+    return { status, headers, body: answer === "" ? undefined : isJson ? JSON.parse(answer) : answer };
   };
   return {
     api,
