@@ -8,6 +8,7 @@ import type { AttributeNames } from "../domain/engine/runs/attributes/attribute-
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
+import { openSecretValues } from "../domain/engine/secrets/values.ts";
 import type { Steering } from "../domain/engine/steering/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
 import type { Events } from "../domain/log/events/service.ts";
@@ -87,7 +88,9 @@ export function openEngine(
 ): EnginePart {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
+  const secretValues = openSecretValues({ store: host.store, clock: host.clock, keyring });
   const runsPart = openRunsPart(host, {
+    secretValues: secretValues.of,
     invoke: (draft, origin) => log.events.invoke(draft, origin),
     publishQueued(queues) {
       if (bus.kind === "nats") queued.publish({ from: nodeId, lanes: queues });
@@ -99,7 +102,9 @@ export function openEngine(
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   const log = openLog(host, { runsPart, schemas, flow, emitRights, buryDelayed: outbox.buryDelayed });
-  const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
+  const workersPart = openWorkersPart(host, {
+    ...{ runsPart, keyring, secretValues, sequences: log.sequences },
+  });
   const { workers, secrets, breakers, guard } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { steering, steeringOn } = steeringPart;

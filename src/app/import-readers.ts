@@ -9,6 +9,7 @@ import { readEmail, readUserName } from "../domain/access/users/rules.ts";
 import { requireAttributeName } from "../domain/engine/attributes/rules.ts";
 import type { FunctionStatus } from "../domain/engine/functions/definition.ts";
 import { canonical, definitionOf, type RegisterInput } from "../domain/engine/functions/rules.ts";
+import { isListOfLines } from "../domain/engine/logs/rules.ts";
 import { runStatuses, storedStatuses } from "../domain/engine/runs/rules.ts";
 import type { StepStatus, StepType } from "../domain/engine/runs/run.ts";
 import { schemaModes } from "../domain/log/schemas/rules.ts";
@@ -141,6 +142,12 @@ const byTable: Readonly<Record<string, ColumnReader>> = {
   },
   "steps.status": oneOf(...stepStatuses),
   "steps.type": oneOf(...stepTypes),
+  // -1 of a row without lines.
+  "run_logs.place": (value: number, field) => number(Math.max(0, value) as never, field, {}),
+  "run_logs.lines": (value: unknown, field) => {
+    if (!isListOfLines(value)) throw invalid(field, "must be a list of lines");
+    payload(value, field);
+  },
   "run_attribute_names.name": (value: string, field) => void requireAttributeName(field, value),
   "run_attributes.name": (value: string, field) => void requireAttributeName(field, value),
   "projections.name": (value: string, field) => void requireProjectionName(field, value),

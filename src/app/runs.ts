@@ -29,6 +29,7 @@ import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
+import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
 import type { Events } from "../domain/log/events/service.ts";
@@ -47,6 +48,8 @@ export interface RunsNeeds {
   /** Tells the other nodes about queues that have got work. */
   publishQueued: (queues: readonly QueueHint[]) => void;
   flow: Flow;
+  /** Values of secrets that exist, by name: no line of a run holds one. */
+  secretValues: SecretValues["of"];
 }
 
 export interface RunsPart extends Part {
@@ -72,7 +75,7 @@ export interface RunsPart extends Part {
 }
 
 /** Functions, their runs, and the queues that runs wait in. */
-export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNeeds): RunsPart {
+export function openRunsPart(host: Host, { invoke, publishQueued, flow, secretValues }: RunsNeeds): RunsPart {
   const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
   const { leaseMs } = config;
   const wakes = new Waker();
@@ -103,7 +106,8 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow }: RunsNe
   const spans = openRunSpans({ store, log, tracer: watch.tracer });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
-    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued, invoke },
+    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued },
+    ...{ invoke, secretValues },
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onSilent(worker) {

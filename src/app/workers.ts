@@ -13,6 +13,7 @@ import { openPush } from "../domain/engine/push/service.ts";
 import { knowsOpenWaits } from "../domain/engine/runs/execution/yield-waits.ts";
 import { secretsOperations } from "../domain/engine/secrets/operations.ts";
 import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
+import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
 import { mendErrors } from "../domain/engine/workers/texts.ts";
@@ -31,6 +32,7 @@ const WorkerRegistered = Type.Object({ environmentId: Type.String() });
 export interface WorkersNeeds {
   runsPart: RunsPart;
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
+  secretValues: SecretValues;
   sequences: LogSequences;
 }
 
@@ -47,7 +49,10 @@ export interface WorkersPart extends Part {
  * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
  * they are given.
  */
-export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: WorkersNeeds): WorkersPart {
+export function openWorkersPart(
+  host: Host,
+  { runsPart, keyring, secretValues, sequences }: WorkersNeeds,
+): WorkersPart {
   const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
@@ -57,7 +62,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: Wo
   const { definitionAt } = functions;
 
   const secrets = openSecrets({
-    ...{ store, clock, ids, keyring, definitions, shareEnvironment },
+    ...{ store, clock, ids, keyring, definitions, shareEnvironment, values: secretValues },
     announce: secretFrames(frames),
   });
   const assignments = openAssignments({

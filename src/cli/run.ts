@@ -26,6 +26,7 @@ import { addInit } from "./init.ts";
 import { CommandFailure, type ExitCode, exitCodes, type Io, isUnreachable, withPointer } from "./io.ts";
 import { addLicenses } from "./licenses.ts";
 import { addUserLogin } from "./login.ts";
+import { addLogs } from "./logs.ts";
 import { addMcp } from "./mcp/add.ts";
 import type { GivenToRaw, RawCommands } from "./raw-commands.ts";
 import { shownIo } from "./shown-io.ts";
@@ -56,6 +57,7 @@ const lone = (words: readonly string[], { startServer }: Installed): readonly Lo
     about: "The newest runs.",
     add: (program, io) => void addPlain(program, { ...listRuns, name: "runs" }, io),
   },
+  { name: "logs", about: "What the handler of a run wrote.", add: addLogs },
   { name: "why", about: "Why a run failed or does not move, and what to do about it.", add: addWhy },
   { name: "cancel", about: "Cancels a run.", add: (program, io) => void addPlain(program, cancelRun, io) },
   { name: "resume", about: "Resumes a run.", add: (program, io) => void addPlain(program, resumeRun, io) },

@@ -30,6 +30,7 @@ interface RunShown {
   phase?: string;
   compensationFailed?: number;
   blockingCause?: string;
+  attemptLog?: { number?: number; outcome?: string; endedAt?: string; lost?: number; error?: ErrorShown }[];
 }
 
 interface StepShown {
@@ -56,6 +57,15 @@ const wordOf = (text: string | undefined, prefix: string): string =>
 
 const errorLine = ({ message = "without a message", code }: ErrorShown): string =>
   code ? `${message} (${code})` : message;
+
+/** Attempts before the last one, and workers that were lost. */
+const ofAttempts = ({ attemptLog = [] }: RunShown): string[] =>
+  attemptLog.flatMap(({ number = 1, outcome = "", endedAt, lost = 0, error = {} }, at) => [
+    ...(lost > 0 ? [`attempt ${number} lost its worker ${lost} times`] : []),
+    ...(outcome === "failed" && at < attemptLog.length - 1
+      ? [`attempt ${number} failed${endedAt ? ` at ${localTime(endedAt)}` : ""}: ${errorLine(error)}`]
+      : []),
+  ]);
 
 const nameOf = ({ name, stepId }: StepShown): string => name || stepId || "?";
 
@@ -167,11 +177,11 @@ const pauses: Readonly<Record<string, { said: string; commands: (id: string) => 
 };
 
 export async function explain(asking: Asking, id: string): Promise<Why> {
-  const run = await ask<RunShown>(asking, "runs.get", { id });
+  const run = await ask<RunShown>(asking, "runs.get", { id, withAttempts: true });
   const status = wordOf(run.status, "RUN_STATUS_");
   const steps =
     (await unlessDenied(ask<{ steps?: StepShown[] }>(asking, "runs.steps", { runId: id })))?.steps ?? [];
-  const because = ofSteps(steps);
+  const because = [...ofAttempts(run), ...ofSteps(steps)];
   const next: string[] = [];
   switch (status) {
     case "failed":

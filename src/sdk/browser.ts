@@ -17,6 +17,7 @@ export type * from "./subscriptions/group-types.ts";
 export type * from "./subscriptions/subscription-types.ts";
 export { NonRetryableError, SvcError, WaitTimeoutError } from "./wire/errors.ts";
 export { type FromJsonSchema, jsonSchema } from "./wire/json-schema.ts";
+export type * from "./wire/run-log-types.ts";
 export type { JsonSchemaText, StandardSchema } from "./wire/standard-schema.ts";
 export type { ConnectionOptions, Transport } from "./wire/transport.ts";
 export type * from "./wire/types.ts";

@@ -13,10 +13,15 @@ const pause = (ms: number) => new Promise((done) => setTimeout(done, ms));
 
 const two = createFunction<{ [event: string]: { blockMs?: number } }>(
   { id, event: `go.${id}` },
-  async ({ event, step, run }) => {
-    await step.run("one", () => note("start", run.id, "one"));
+  async ({ event, step, run, log }) => {
+    log.info("begins");
+    await step.run("one", () => {
+      note("start", run.id, "one");
+      log.info("one");
+    });
     return step.run("two", async () => {
       note("start", run.id, "two");
+      log.info("two");
       const { blockMs } = event.data;
       if (blockMs) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockMs);
       else while (!existsSync(`${journal}.${id}`)) await pause(10);

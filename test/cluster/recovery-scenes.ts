@@ -84,7 +84,10 @@ export function recoveryScenes({ server, journal, leaseMs }: SceneOptions) {
       await noted(`killed-2 start ${runId} two`);
       const ms = performance.now() - since;
       await open("killed");
-      return { ms, output: await completed(runId) };
+      const output = await completed(runId);
+      const { lines } = await client().getRunLogs(runId);
+      const { attemptLog } = await client().getRun(runId, { withAttempts: true });
+      return { ms, output, lines: lines.map(({ text, workerId }) => `${workerId} ${text}`), attemptLog };
     },
 
     /** Milliseconds from when a worker of the same name is ready. */

@@ -45,6 +45,13 @@ describe.each(enginesAsked)("on %s", (engine) => {
     ]);
     expect(killed.output).toBe("killed-2");
     expect(killed.ms).toBeLessThan(leaseMs + slackMs);
+    // The line of the step that was not over may have been on its way.
+    expect(killed.lines.filter((line) => line !== "killed-1 two")).toEqual([
+      ...["killed-1 begins", "killed-1 one", "killed-2 two"],
+    ]);
+    expect(killed.attemptLog).toMatchObject([
+      { number: 1, workerId: "killed-2", outcome: "completed", executions: 2 },
+    ]);
     expect(succeeded.output).toBe("same");
     expect(succeeded.ms).toBeLessThan(patienceMsOf(leaseMs) + slackMs);
     expect(beside).toEqual({ starts: ["twin"], output: "twin" });

@@ -62,6 +62,7 @@ const reportOf = ({ id }: NewRun, more: Partial<ExecutionChange>): ExecutionChan
     steps: [],
   },
   ...{ stepsTop: 0, waitingStepId: null, pending: null, undo: null, attributes: null, errorGroup: null },
+  logs: null,
   ...more,
 });
 const step = (n: number): ExecutionChange["steps"][number] => ({
@@ -185,6 +186,14 @@ const flushes: Record<string, (n: number, ask: Ask, setUp: Ask) => Promise<unkno
     await report(
       ask,
       runs.map((run) => reportOf(run, { steps: [step(0), step(1)], stepsTop: 2 })),
+    );
+  },
+  "reports of lines": async (n, ask, setUp) => {
+    const runs = await leased(setUp, n);
+    const logs = { place: 0, total: 1, seen: 1, count: 1, lines: "[{}]", bytes: 2 };
+    await report(
+      ask,
+      runs.map((run) => reportOf(run, { logs })),
     );
   },
   "reports that end runs": async (n, ask, setUp) => {

@@ -67,6 +67,7 @@ describe("hostile content in the dashboard", () => {
         retryable: false,
       },
       steps: hostile.map((name, index) => ({ ...stepOf(job, `step-${index}`, { output: data }), name })),
+      logs: hostile.map((text) => ({ level: "info", text, step: text, fields: { [text]: text } })),
     });
     const run = body.runIds[0];
     await furnish(server, script);
@@ -76,6 +77,8 @@ describe("hostile content in the dashboard", () => {
     const paths = [
       ...(await dataPaths(server)).map(({ path }) => path),
       `runs/${run}`,
+      `runs/${run}?tab=logs`,
+      `runs/${run}?tab=attempts`,
       `runs/${run}?tab=history`,
       `runs/${run}?tab=causes`,
       `runs/${run}?tab=audit`,

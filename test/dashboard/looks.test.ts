@@ -124,6 +124,12 @@ describe("every page of the dashboard", () => {
       status: "failed",
       error,
       steps: [stepOf(second, "reserve", { output: 1 })],
+      logs: [
+        { level: "info", text: "order 2 was asked for", fields: { total: 17, items: ["a-1"] } },
+        { level: "warn", text: "the bank is slow", step: "charge" },
+        { level: "error", text: "the card was declined", step: "charge", fields: { code: "DECLINED" } },
+      ],
+      log_lost: 2,
     });
     await emit(server, "order.placed", { order: 3 });
     const body = { action: "resume", filter: { function_id: "nobody's" }, reason: "the bank is back" };
@@ -141,6 +147,8 @@ describe("every page of the dashboard", () => {
       { name: "overview", path: "overview" },
       { name: "runs", path: "runs" },
       { name: "run", path: `runs/${done}?step=${encodeURIComponent(`${done}:charge:0`)}` },
+      { name: "run-logs", path: `runs/${failed}?tab=logs` },
+      { name: "run-attempts", path: `runs/${failed}?tab=attempts` },
       { name: "run-history", path: `runs/${failed}?tab=history` },
       {
         name: "run-failed",

@@ -29,12 +29,17 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
         status: "completed",
         output: { paid: true },
         steps: [stepOf(job, "charge", { output: { receipt: "r-1" } })],
+        logs: [{ level: "info", text: "the receipt is printed", step: "charge" }],
       });
       await row.getByText("Completed").waitFor();
 
       await row.getByRole("link").click();
       await page.getByRole("link", { name: /charge/ }).click();
       await page.getByRole("complementary").getByText("r-1").waitFor();
+      await page.getByRole("link", { name: "Logs" }).click();
+      await page.getByText("the receipt is printed").waitFor();
+      await page.getByRole("link", { name: /Attempts/ }).click();
+      await page.getByText("Attempt 1", { exact: true }).waitFor();
       await page.getByRole("link", { name: /History/ }).click();
       await page.getByText("run.completed").waitFor();
       await page.getByRole("link", { name: "Causes and effects" }).click();

@@ -48,6 +48,8 @@ export const cliCases: readonly CliCase[] = [
     run steps {run}
     run streams {run}
     run timeline {run}
+    run logs {run}
+    logs {run}
     inspect {run}
     why {failed}
     run pause {waiting}
@@ -264,6 +266,7 @@ export const cliCases: readonly CliCase[] = [
     cluster health
     sql 'SELECT 1 AS one'
   `),
+  { line: "logs {run} --follow", follows: true },
   { line: "kv watch kept-{p}", follows: true },
   { line: "config watch theme-{p}", follows: true },
   { line: "platform create-admin --email root@svc.test --password @password --name Root" },

@@ -133,6 +133,7 @@ const claimed = (run: Queued, lane: number, rank: number): ClaimedRow => ({
   execution_seq: run.seq + 1,
   attempt: 1,
   max_attempts: 1,
+  log_seen: null,
   ending: null,
   step_count: 0,
   queued_at: run.queuedAt,

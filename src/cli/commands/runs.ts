@@ -100,6 +100,12 @@ export const runGroups: readonly Group[] = [
       },
       { name: "patch-step", operation: "steps.patch", takes: ["stepId"] },
       { name: "streams", operation: "streams.ofRun", takes: ["id"] },
+      {
+        name: "logs",
+        operation: "runs.logs",
+        takes: ["runId"],
+        shows: { columns: ["at", "attempt", "level", "step", "text"], items: "lines" },
+      },
       timeline,
     ],
   },

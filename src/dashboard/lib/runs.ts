@@ -83,6 +83,29 @@ const stepOf = (m: WireMessage) => ({
   cuts: cutsIn(m),
 });
 
+export type AttemptView = ReturnType<typeof attemptOf>;
+
+const attemptOf = (m: WireMessage) => ({
+  number: whole(m.number),
+  workerId: text(m.workerId),
+  startedAt: instant(m.startedAt) ?? 0,
+  endedAt: instant(m.endedAt),
+  outcome: text(m.outcome),
+  error: errorOf(m.error),
+  retryInMs: m.retryInMs === undefined ? undefined : whole(m.retryInMs),
+  executions: whole(m.executions),
+  lost: whole(m.lost),
+});
+
+const tryOf = (m: WireMessage) => ({
+  number: whole(m.number),
+  attempt: whole(m.attempt),
+  startedAt: instant(m.startedAt),
+  endedAt: instant(m.endedAt),
+  error: errorOf(m.error),
+  retryAt: instant(m.retryAt),
+});
+
 const ends = new Set(["completed", "failed", "cancelled"]);
 export const isOver = (status: string): boolean => ends.has(status);
 
@@ -90,9 +113,31 @@ export type RunInFull = Awaited<ReturnType<typeof getRun>>;
 
 /** Without `maxValueBytes` its values are whole. */
 export async function getRun(id: string, signal?: AbortSignal, maxValueBytes?: number) {
-  const message = await rpc("SvcService", "GetRun", { id, maxValueBytes }, signal);
+  const message = await rpc("SvcService", "GetRun", { id, maxValueBytes, withAttempts: true }, signal);
   const [input, output] = [either(message, "input"), either(message, "output")];
-  return { run: runOf(message), input, output, cuts: cutsIn(message) };
+  const attempts = (message.attemptLog ?? []).map(attemptOf);
+  return { run: runOf(message), input, output, cuts: cutsIn(message), attempts };
+}
+
+/** Tries of a step that failed. */
+export async function getTries(runId: string, stepId: string, signal?: AbortSignal) {
+  const asked = { runId, stepId, withTries: true, maxValueBytes: 1 };
+  const { steps = [] } = await rpc("SvcService", "GetRunSteps", asked, signal);
+  return (steps[0]?.tryLog ?? []).map(tryOf);
+}
+
+/** What the handler of the run wrote. */
+export async function getLogs(runId: string, signal?: AbortSignal) {
+  const { lines = [], leftOut = 0 } = await rpc("SvcService", "GetRunLogs", { runId }, signal);
+  const shown = lines.map((m) => ({
+    at: instant(m.at) ?? 0,
+    level: text(m.level),
+    text: text(m.text),
+    fields: m.fields,
+    step: text(m.step),
+    attempt: whole(m.attempt),
+  }));
+  return { lines: shown, leftOut };
 }
 
 export async function getSteps(

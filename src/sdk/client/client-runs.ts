@@ -13,6 +13,7 @@ import {
   readStep,
 } from "../wire/read.ts";
 import { once, pause, safe } from "../wire/retry.ts";
+import type { RunLogs } from "../wire/run-log-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { RunStatus } from "../wire/types.ts";
 import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
@@ -41,7 +42,8 @@ export function runCalls(transport: Transport): RunCalls {
     transport.rpc<Answer>(`SvcService/${method}`, message, options);
 
   const calls: RunCalls = {
-    getRun: async (id) => readRun(await rpc("GetRun", { id }, safe)),
+    getRun: async (id, { withAttempts = false } = {}) =>
+      readRun(await rpc("GetRun", { id, ...(withAttempts && { withAttempts }) }, safe)),
 
     async listRuns(options = {}) {
       requireKnown("listRuns", options, known);
@@ -67,9 +69,16 @@ export function runCalls(transport: Transport): RunCalls {
       };
     },
 
-    async getRunSteps(runId) {
-      const answer = await rpc<{ steps?: Message[] }>("GetRunSteps", { runId }, safe);
+    async getRunSteps(runId, { withTries = false } = {}) {
+      const asked = { runId, ...(withTries && { withTries }) };
+      const answer = await rpc<{ steps?: Message[] }>("GetRunSteps", asked, safe);
       return (answer.steps ?? []).map(readStep);
+    },
+
+    async getRunLogs(runId, { after = "" } = {}) {
+      const answer = await rpc<Partial<RunLogs>>("GetRunLogs", { runId, after }, safe);
+      const { lines = [], leftOut = 0, cursor = "" } = answer;
+      return { lines: lines.map((line) => ({ ...{ workerId: "", text: "" }, ...line })), leftOut, cursor };
     },
 
     async waitForRun(runId, { timeoutMs = 30_000, signal } = {}) {

@@ -7,6 +7,7 @@ import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
 import type { ErrorCalls } from "../wire/error-types.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
 import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
+import type { RunLogs } from "../wire/run-log-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type {
   DelayedEventRecord,
@@ -171,10 +172,14 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
 
 /** Runs: reading and steering them. */
 export interface RunCalls {
-  getRun(id: string): Promise<Run>;
+  /** `withAttempts`: with `attemptLog`. */
+  getRun(id: string, options?: { withAttempts?: boolean }): Promise<Run>;
   /** Newest first. A page may be short: the list ends where `nextCursor` is missing. */
   listRuns(options?: ListRunsOptions): Promise<RunsFound>;
-  getRunSteps(runId: string): Promise<Step[]>;
+  /** `withTries`: each with its `tryLog`. */
+  getRunSteps(runId: string, options?: { withTries?: boolean }): Promise<Step[]>;
+  /** What its handler wrote; `after` is the cursor of an earlier answer. */
+  getRunLogs(runId: string, options?: { after?: string }): Promise<RunLogs>;
   /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
   waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;
   /**

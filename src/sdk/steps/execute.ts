@@ -1,10 +1,12 @@
 import { attributeSetter } from "../wire/attributes.ts";
 import { reportedError, StepFailedError } from "../wire/errors.ts";
-import { withFields } from "../wire/log.ts";
+import { handlerLogger } from "../wire/log.ts";
 import { outputText } from "../wire/payload.ts";
+import type { LineLevel } from "../wire/run-log-types.ts";
 import type { Logger } from "../wire/types.ts";
 import type { AskedWait, Assignment, Yield } from "../wire/wire.ts";
 import { createCompensations } from "./compensations.ts";
+import { capturing } from "./console-lines.ts";
 import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
 import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
@@ -26,6 +28,7 @@ export type ExecutionInput = Pick<
   | "context"
   | "sequence"
   | "compensating"
+  | "log_seen"
 >;
 
 /**
@@ -43,6 +46,18 @@ export async function execute(
   const compensations = createCompensations(execution);
 
   const set = attributeSetter((attributes) => host.set(attributes));
+
+  let seen = 0;
+  const { log_seen: seenBefore = 0 } = entry;
+  /** A handler that is entered again writes again, outside of steps, what it wrote on its way before. */
+  function write(level: LineLevel, text: string, fields?: Record<string, unknown>): void {
+    const step = execution.scopes.currentStep();
+    if (step !== undefined || execution.scopes.isUndoing()) host.write({ level, text, fields, step });
+    else if (++seen > seenBefore) host.write({ level, text, fields, seen });
+  }
+  const keeping: <Result>(work: () => Result) => Result = host.keepsConsole
+    ? (work) => capturing(write, work)
+    : (work) => work();
 
   async function context(): Promise<HandlerContext> {
     const { events: reader } = target;
@@ -67,7 +82,8 @@ export async function execute(
         return host.signal();
       },
       get log() {
-        bound ??= withFields(log, { runId: entry.run_id, functionId: target.id, attempt: entry.attempt });
+        const own = { runId: entry.run_id, functionId: target.id, attempt: entry.attempt };
+        bound ??= handlerLogger(log, own, write);
         return bound;
       },
       secrets: entry.context?.secrets ?? {},
@@ -75,11 +91,15 @@ export async function execute(
     };
   }
 
-  if (entry.compensating) return undo(target, entry.compensating, { execution, compensations, context });
+  const { compensating } = entry;
+  if (compensating) return keeping(() => undo(target, compensating, { execution, compensations, context }));
   let end: ExecutionEnd;
   try {
     await host.sure();
-    const returned = await execution.follow(async () => target.handler((await context()) as never));
+    const returned = await execution.follow(async () => {
+      const given = (await context()) as never;
+      return keeping(() => target.handler(given));
+    });
     if (returned) {
       const text = outputText(`the result of function ${target.id}`, returned.output);
       end = { status: "completed", outputText: text ?? "null" };

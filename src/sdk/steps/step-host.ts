@@ -1,5 +1,6 @@
 import type { ReportedAttributes } from "../wire/attributes.ts";
 import type { StepCallOptions } from "../wire/calls.ts";
+import type { WrittenLine } from "../wire/run-log-types.ts";
 import type { TraceparentOf } from "../wire/trace-context.ts";
 import type { CompletedStep } from "../wire/wire.ts";
 import type { Scope } from "./scope.ts";
@@ -19,6 +20,10 @@ export interface ExecutionHost {
   record(stepText: string): Promise<void> | undefined;
   /** Takes what the run is found by; it travels with the next report. */
   set(attributes: ReportedAttributes): void;
+  /** Takes what the handler writes; it travels with a report. */
+  write(line: WrittenLine): unknown;
+  /** What the handler writes to `console` is kept with its run. */
+  readonly keepsConsole?: boolean;
   signal(): AbortSignal;
   /** Milliseconds since 1970. */
   now(): number;

@@ -75,8 +75,7 @@ export function createExecution(
     const stepId = `${scope.id}:${escapeName(name)}:${n}`;
     // Rows of older SDKs carry the name as it is.
     const legacyId = `${scope.id}:${name}:${n}`;
-    const isLegacy = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId);
-    const usedId = isLegacy ? legacyId : stepId;
+    const usedId = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId) ? legacyId : stepId;
     deviations?.reached(usedId);
     return { name, stepId: usedId, scope };
   }

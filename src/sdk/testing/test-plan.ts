@@ -1,5 +1,6 @@
 import type { SvcFunction } from "../steps/svc-function.ts";
 import type { ReportedError } from "../wire/errors.ts";
+import type { RunLine } from "../wire/run-log-types.ts";
 import type { AttributeValue, Logger, StepDeviation } from "../wire/types.ts";
 import type { TestStates } from "./testing-states.ts";
 import type { TestAppend } from "./testing-streams.ts";
@@ -51,6 +52,8 @@ export interface TestResult<Output = unknown> {
   toolCalls: { name: string; input: unknown }[];
   /** What it appended to streams, by any client. */
   appended: TestAppend[];
+  /** What its handler wrote, in all attempts. */
+  logs: RunLine[];
   /** What it is found by, as `run.set` had it last. */
   attributes: Record<string, AttributeValue>;
 }

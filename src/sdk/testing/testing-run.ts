@@ -174,6 +174,7 @@ async function simulateOne(
     published: calls.published,
     toolCalls: calls.toolCalls,
     appended: streams.appended,
+    logs: worker.lines,
     attributes: Object.fromEntries(worker.attributes),
   };
 }

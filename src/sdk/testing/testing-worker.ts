@@ -3,6 +3,7 @@ import type { ExecutionEnd } from "../steps/execution-end.ts";
 import { type ExecutionHost, retryPauseMsMax, type StepWork } from "../steps/step-host.ts";
 import { givenValue, type ReportedAttributes } from "../wire/attributes.ts";
 import { SvcError } from "../wire/errors.ts";
+import type { RunLine } from "../wire/run-log-types.ts";
 import type { AttributeValue } from "../wire/types.ts";
 import type { ReportedStep } from "../wire/wire.ts";
 import type { TestPlan } from "./test-plan.ts";
@@ -29,6 +30,9 @@ export class TestWorker {
   undoCount = 0;
   /** What reports have told the server. */
   readonly attributes = new Map<string, AttributeValue>();
+  readonly lines: RunLine[] = [];
+  /** Lines outside of steps that the handler came to, by attempt. */
+  readonly #seen = new Map<number, number>();
 
   constructor({ plan, names, server, calls }: TestWorkerParts) {
     this.#plan = plan;
@@ -76,6 +80,10 @@ export class TestWorker {
       set(attributes) {
         unsent = { ...unsent, ...attributes };
       },
+      write: ({ seen, ...line }) => {
+        this.lines.push(line);
+        if (seen !== undefined) this.#seen.set(entry.attempt, seen);
+      },
       signal: () => stop.signal,
       now: () => this.#server.nowMs,
       pause: async (ms) => {
@@ -88,7 +96,9 @@ export class TestWorker {
       substitute: (name, own) => this.#workOf(name, own),
     };
     const { target, log } = this.#plan;
-    const ended = await execute(target, entry, host, log);
+    const before = this.#seen.get(entry.attempt);
+    const given = { ...entry, ...(before !== undefined && { log_seen: before }) };
+    const ended = await execute(target, given, host, log);
     if (died) return undefined;
     tellAttributes();
     return ended;

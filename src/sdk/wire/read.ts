@@ -1,5 +1,6 @@
 import { readAttributes, readDeclared } from "./attributes.ts";
 import { stackless, type ThrownError } from "./errors.ts";
+import type { RunAttempt, StepTry } from "./run-log-types.ts";
 import type {
   EmitNotice,
   Emitted,
@@ -69,10 +70,33 @@ export function readRun(message: Message): Run {
       "nondeterminism",
       "errorGroup",
     ]),
+    ...(Array.isArray(message.attemptLog) && { attemptLog: message.attemptLog.map(readAttempt) }),
     ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
     ...errorOf(message),
   };
 }
+
+/** Of one whose error is left out: nothing was said. */
+const saidError = (message: Message) => errorOf(message).error ?? { message: "", retryable: false };
+
+const readAttempt = (message: Message): RunAttempt => ({
+  number: count(message.number),
+  workerId: text(message.workerId),
+  startedAt: text(message.startedAt),
+  executions: count(message.executions),
+  ...present(message, ["endedAt", "outcome", "lost"]),
+  ...(message.retryInMs !== undefined && { retryInMs: count(message.retryInMs) }),
+  ...errorOf(message),
+});
+
+const readTry = (message: Message): StepTry => ({
+  number: count(message.number),
+  attempt: count(message.attempt),
+  workerId: text(message.workerId),
+  endedAt: text(message.endedAt),
+  ...present(message, ["startedAt", "retryAt"]),
+  error: saidError(message),
+});
 
 export function readStep(message: Message): Step {
   return {
@@ -89,6 +113,7 @@ export function readStep(message: Message): Step {
     ...present(message, ["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"]),
     ...present(message, ["tries", "maxTries", "retryAt"]),
     ...errorOf(message),
+    ...(Array.isArray(message.tryLog) && { tryLog: message.tryLog.map(readTry) }),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { Duration } from "./duration.ts";
 import type { ReportedError } from "./errors.ts";
+import type { RunAttempt, StepTry } from "./run-log-types.ts";
 
 /** Event names and what their data looks like: `type Events = { "order.placed": { orderId: string } }`. */
 export type EventMap = Record<string, unknown>;
@@ -57,6 +58,8 @@ export interface Run {
   attributes?: Record<string, AttributeValue>;
   /** Of a failed run: the group of its failure, see `client.errors`. */
   errorGroup?: string;
+  /** Oldest first, where `getRun` is asked for them. */
+  attemptLog?: RunAttempt[];
 }
 
 /** A stored step that a handler which was entered again did not come to (`unreached`), or came to in another `order`. */
@@ -108,6 +111,8 @@ export interface Step {
   patchedBy?: string;
   startedAt?: string;
   endedAt?: string;
+  /** Its tries that failed, oldest first, where `getRunSteps` is asked for them. */
+  tryLog?: StepTry[];
 }
 
 export interface TriggerDefinition {

@@ -33,6 +33,8 @@ export interface Assignment {
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
   /** The run ends: nothing is to be done but to undo it. */
+  /** Lines outside of steps that its handler wrote in this attempt, and comes to again. */
+  log_seen?: number;
   compensating?: Compensating;
 }
 

@@ -1,7 +1,9 @@
 import { deviationFields } from "../steps/deviations.ts";
+import { RunLines } from "../steps/run-lines.ts";
 import type { ReportedAttributes } from "../wire/attributes.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "../wire/errors.ts";
 import { after } from "../wire/retry.ts";
+import type { WrittenLine } from "../wire/run-log-types.ts";
 import type { Logger, StepDeviation } from "../wire/types.ts";
 import {
   type AskedWait,
@@ -45,6 +47,9 @@ export function awaitedText(all: readonly AskedWait[]): string {
   return `[${texts.join(",")}]`;
 }
 
+/** Lines that no other report takes along are sent after this time, in milliseconds. */
+const linesMs = 1_000;
+
 /** Tells the server of one job: its finished steps, and how the execution ended. */
 export class JobReporter {
   readonly #options: JobReporterOptions;
@@ -75,10 +80,17 @@ export class JobReporter {
   /** What the run is found by, as far as the server does not know it. */
   #attributes: ReportedAttributes | undefined;
 
+  readonly #lines: RunLines;
+  #cancelLines: (() => void) | undefined;
+  #linesAreDue = false;
+  /** No report is made for lines alone: the server takes none, or the last one is on its way. */
+  #goOnlyAlong = false;
+
   constructor(options: JobReporterOptions) {
     const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
     this.#options = options;
     this.#steps = new UnsentSteps(step_sequence_base);
+    this.#lines = new RunLines(options.assignment.context?.secrets);
     this.#undoIsKnown = options.assignment.compensating !== undefined;
     // A run that has nothing to undo says so: without the number the server counts what it does not know as not undone.
     if (this.#undoIsKnown) this.#undoCount = 0;
@@ -127,6 +139,17 @@ export class JobReporter {
   /** Takes what the run is found by: the next report carries it. */
   set(attributes: ReportedAttributes): void {
     this.#attributes = { ...this.#attributes, ...attributes };
+  }
+
+  /** Takes a line of the handler: the next report carries it, and one comes within a second. */
+  write(line: WrittenLine): void {
+    this.#lines.add(line);
+    if (this.#lines.isKnown || this.over || this.#goOnlyAlong) return;
+    this.#cancelLines ??= after(linesMs, () => {
+      this.#cancelLines = undefined;
+      this.#linesAreDue = !this.#lines.isKnown;
+      if (this.#linesAreDue) void this.#flush();
+    });
   }
 
   #attributeFields(): string {
@@ -197,6 +220,7 @@ export class JobReporter {
     if (this.#lost) return;
     this.#lost = reason;
     this.#cancel?.();
+    this.#cancelLines?.();
     this.#progress?.withdraw();
     this.#options.onLost(reason);
     this.#steps.drop();
@@ -247,9 +271,8 @@ export class JobReporter {
     const { message, code } = this.#ended;
     const { count } = this.#steps;
     const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
-    await this.#deliver(
-      `${this.#head}${this.#undoFields()}${failureFields({ message, code, retryable: true })}${steps}}`,
-    );
+    const failure = failureFields({ message, code, retryable: true });
+    await this.#deliver(() => `${this.#head}${this.#undoFields()}${this.#lines.fields()}${failure}${steps}}`);
     this.#lost ??= this.#ended;
   }
 
@@ -272,32 +295,43 @@ export class JobReporter {
 
   async #flushSteps(): Promise<void> {
     const { assignment, courier, checkpointMs } = this.#options;
-    while (this.#steps.count > 0 && this.#isHeld()) {
+    while ((this.#steps.count > 0 || this.#linesAreDue) && this.#isHeld()) {
       const count = this.#steps.fitting();
       const attributes = this.#attributes;
       const tellsUndo = this.#undoMost > 0;
-      const awaited = checkpointMs === 0 ? `"awaited":true,` : "";
-      const own = `${awaited}${this.#undoFields(this.#undoMost)}${this.#attributeFields()}`;
+      const awaited = checkpointMs === 0 && count > 0 ? `"awaited":true,` : "";
+      const lines = this.#lines.count;
+      const own = `${awaited}${this.#undoFields(this.#undoMost)}${this.#attributeFields()}${this.#lines.fields()}`;
       const text = `${this.#head}${own}"status":"progress",${this.#steps.fields(count)}}`;
+      this.#linesAreDue = false;
       this.#progress = courier.send({ jobId: assignment.job_id, text });
       try {
         if ((await this.#progress.done) === "withdrawn") return;
         this.#steps.stored(count);
+        this.#lines.stored(lines);
         this.#undoIsKnown ||= tellsUndo;
         if (this.#attributes === attributes) this.#attributes = undefined;
         if (this.#lastCharacters !== undefined && this.#steps.fitBeside(this.#lastCharacters)) return;
       } catch (error) {
-        this.failed(error as SvcError);
+        this.#flushFailed(error as SvcError, { count, lines });
       } finally {
         this.#progress = undefined;
       }
     }
   }
 
+  /** What a line is refused for fails no run: what came with it goes again without lines. */
+  #flushFailed(error: SvcError, { count, lines }: { count: number; lines: number }): void {
+    if (lines > 0 && isRefusal(error)) this.#lines.stop();
+    else if (count === 0 && error.status === 404) this.#goOnlyAlong = true;
+    else this.failed(error);
+  }
+
   /** Sends the last report. Steps that the server does not have go ahead of it, or travel with it as far as they fit. */
   async #settle(fields: string, stepsAhead: boolean): Promise<void> {
     if (stepsAhead) {
       await this.#flushAll();
+      if (this.#flushing) await this.#flushing;
     } else {
       this.#cancel?.();
       this.#progress?.withdraw();
@@ -310,18 +344,26 @@ export class JobReporter {
     if (this.#refused) return this.#settleRefused(this.#refused);
     const { count } = this.#steps;
     const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
+    const rest = `${this.#deviations}${fields}${steps}}`;
     await this.#deliver(
-      `${this.#head}${this.#undoFields()}${this.#attributeFields()}${this.#deviations}${fields}${steps}}`,
+      () => `${this.#head}${this.#undoFields()}${this.#attributeFields()}${this.#lines.fields()}${rest}`,
     );
   }
 
-  async #deliver(text: string): Promise<void> {
+  async #deliver(textOf: () => string): Promise<void> {
     const { assignment, courier, onLastReport } = this.#options;
-    const sending = courier.send({ jobId: assignment.job_id, text });
+    this.#goOnlyAlong = true;
+    this.#cancelLines?.();
+    const lines = this.#lines.count;
+    const sending = courier.send({ jobId: assignment.job_id, text: textOf() });
     onLastReport();
     try {
       await sending.done;
     } catch (error) {
+      if (lines > 0 && isRefusal(error as SvcError)) {
+        this.#lines.stop();
+        return this.#deliver(textOf);
+      }
       if (isRefusal(error as SvcError) && !this.#refused)
         return this.#settleRefused(this.#named(error as SvcError));
       this.#lost = error as SvcError;
@@ -335,6 +377,6 @@ export class JobReporter {
     const runId = this.#options.assignment.run_id;
     this.#options.log.error("the server refused a report", { runId, code, reason: message });
     const failure = failureFields({ message: `result refused: ${message}`, code, retryable: false });
-    await this.#deliver(`${this.#head}${this.#undoFields()}${failure}}`);
+    await this.#deliver(() => `${this.#head}${this.#undoFields()}${this.#lines.fields()}${failure}}`);
   }
 }

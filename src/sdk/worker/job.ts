@@ -19,6 +19,8 @@ export interface JobOptions
   isUndoneLater: boolean;
   /** The server takes all that a handler waits for. */
   takesWaits: () => boolean;
+  /** What handlers write to `console` is kept with their runs. */
+  keepsConsole: boolean;
   /** A unary RPC, made for this run. */
   call: ReturnType<typeof callForRun>;
   /** The handler is over and its last report is on its way: room for another job. */
@@ -62,6 +64,8 @@ export function startJob(options: JobOptions): RunningJob {
     sure: () => lease.sure()?.catch(reporter.failed).then(reporter.requireHeld),
     record: (text) => reporter.record(text),
     set: (attributes) => reporter.set(attributes),
+    write: (line) => reporter.write(line),
+    keepsConsole: options.keepsConsole,
     signal() {
       controller ??= new AbortController();
       if (reporter.over) controller.abort(reporter.over);

@@ -1,6 +1,7 @@
 import { logFailedAttempt } from "../steps/attempts.ts";
 import { deviationFields } from "../steps/deviations.ts";
 import { type ExecutionInput, execute } from "../steps/execute.ts";
+import { RunLines } from "../steps/run-lines.ts";
 import type { ExecutionHost } from "../steps/step-host.ts";
 import type { HandlerEvent, SvcFunction } from "../steps/svc-function.ts";
 import type { ReportedAttributes } from "../wire/attributes.ts";
@@ -17,6 +18,7 @@ export interface PushRequest {
   run_id: string;
   function_id: string;
   attempt: number;
+  log_seen?: number;
   max_attempts?: number;
   event: ExecutionInput["event"];
   /** Of a batch. */
@@ -66,7 +68,7 @@ export function readPush(body: string): PushRequest {
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
   const { attempt, max_attempts, event, events, steps, resume, secrets, sequence } = fields;
-  const { compensates, compensating, context, open_waits } = fields;
+  const { compensates, compensating, context, open_waits, log_seen } = fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -79,6 +81,7 @@ export function readPush(body: string): PushRequest {
     ...(resume !== undefined && resume !== null && { resume: readResume(resume) }),
     secrets: readSecrets(secrets),
     ...(typeof sequence === "string" && { sequence }),
+    ...(typeof log_seen === "number" && { log_seen }),
     ...(isObject(context) && { context: readContext(context) }),
     ...(compensates === true && { compensates }),
     ...(open_waits === true && { open_waits }),
@@ -143,6 +146,7 @@ export async function performPush(
   options: {
     call: ReturnType<typeof callForRun>;
     signal: AbortSignal;
+    keepsConsole: boolean;
     log: Logger;
   },
 ): Promise<string> {
@@ -156,6 +160,7 @@ export async function performPush(
   const executed: string[] = [];
   let compensations: number | undefined;
   let attributes: ReportedAttributes | undefined;
+  const lines = new RunLines(request.secrets);
   const host: ExecutionHost = {
     requireHeld() {
       if (options.signal.aborted) throw new SvcError("aborted_by_caller", "the server gave this request up");
@@ -170,6 +175,8 @@ export async function performPush(
     set(given) {
       attributes = { ...attributes, ...given };
     },
+    write: (line) => lines.add(line),
+    keepsConsole: options.keepsConsole,
     signal: () => options.signal,
     now: Date.now,
     pause: (ms) => pause(ms, options.signal),
@@ -193,7 +200,7 @@ export async function performPush(
     : "";
   const deviations = end.deviations ? `${deviationFields(end.deviations)},` : "";
   const found = attributes ? `"attributes":${JSON.stringify(attributes)},` : "";
-  const head = `{${own}${found}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
+  const head = `{${own}${found}${lines.fields()}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {
     case "completed":
       return `${head},"result":${end.outputText}}`;

@@ -4,7 +4,7 @@ import { registration } from "../steps/function.ts";
 import { repeatedId, type SvcFunction } from "../steps/svc-function.ts";
 import { callForRun } from "../wire/calls.ts";
 import { messageOf } from "../wire/errors.ts";
-import { consoleLogger } from "../wire/log.ts";
+import { consoleLogger, ownLogger } from "../wire/log.ts";
 import { readBody } from "../wire/request-body.ts";
 import { verifySignature } from "../wire/signature.ts";
 import { type ConnectionOptions, connectionOf, variable } from "../wire/transport.ts";
@@ -25,6 +25,8 @@ export interface ServeOptions<Events extends EventMap = EventMap> extends Connec
   webhooks?: Readonly<Record<string, WebhookRule>>;
   /** What `serveTools` made: answers on paths that end with `/svc/agent-tools/dispatch`. */
   tools?: ServeToolsHandler;
+  /** As of a worker. */
+  captureConsole?: boolean;
   log?: Logger;
 }
 
@@ -57,7 +59,7 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
   if (byId.size > 0 && (signingKey === undefined || signingKey?.length === 0))
     throw new TypeError("serve needs signingKey or SVC_SIGNING_KEY; null takes unsigned requests");
   const keys = signingKey == null ? [] : typeof signingKey === "string" ? [signingKey] : signingKey;
-  const log = options.log ?? consoleLogger();
+  const log = ownLogger(options.log ?? consoleLogger());
   const client = options.client ?? createClient<Events>(connectionOf(options));
   const environment = options.environment ?? variable("SVC_ENV");
   const headers = {
@@ -109,7 +111,8 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
     const { transport } = client;
     if (push.sequence !== undefined) transport.last.note(push.sequence);
     const call = callForRun(transport);
-    return answer(200, await performPush(push, target, { call, signal: request.signal, log }));
+    const { captureConsole: keepsConsole = false } = options;
+    return answer(200, await performPush(push, target, { call, signal: request.signal, keepsConsole, log }));
   }
 
   async function handle(request: Request): Promise<Response> {

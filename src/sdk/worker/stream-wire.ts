@@ -43,6 +43,7 @@ export interface JobMessage {
   leaseToken?: string;
   leaseExpiresAt?: string;
   stepSequenceBase?: number;
+  logSeen?: number;
   leaseMs?: number;
   sequence?: string;
   compensating?: {
@@ -74,6 +75,7 @@ export function assignmentOf(job: JobMessage): Assignment {
       ...(step.kept && { kept: true }),
     })),
     step_sequence_base: job.stepSequenceBase ?? 0,
+    ...(job.logSeen && { log_seen: job.logSeen }),
     ...(job.actorId && { actor_id: job.actorId }),
     ...(context && {
       context: {

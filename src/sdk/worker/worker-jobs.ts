@@ -7,7 +7,8 @@ import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
 import type { LeaseThread } from "./lease-thread.ts";
 
-export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpointMs" | "log"> {
+export interface WorkerJobsOptions
+  extends Pick<JobOptions, "call" | "checkpointMs" | "keepsConsole" | "log"> {
   functions: ReadonlyMap<string, SvcFunction>;
   last: LastSequence;
   concurrentMax: number;
@@ -57,7 +58,7 @@ export class WorkerJobs {
 
   /** `confirm` throws SvcError when the job is no longer this worker's. */
   start(assignment: Assignment, askedAt: Stamp, courier: Courier, confirm: () => Promise<void>): void {
-    const { functions, call, last, checkpointMs, undoneLater, log } = this.#options;
+    const { functions, call, last, checkpointMs, keepsConsole, undoneLater, log } = this.#options;
     // The client of the worker reads nothing that is older than the events of its jobs.
     if (assignment.sequence !== undefined) last.note(assignment.sequence);
     this.#busyCount++;
@@ -72,7 +73,7 @@ export class WorkerJobs {
       lease,
       call,
       takesWaits: () => this.takesWaits,
-      checkpointMs,
+      ...{ checkpointMs, keepsConsole },
       isUndoneLater: undoneLater.has(assignment.function_id),
       log,
       onRoom: () => {

@@ -8,7 +8,7 @@ import { type Deferred, deferred } from "../wire/deferred.ts";
 import { requireMs } from "../wire/duration.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
-import { consoleLogger } from "../wire/log.ts";
+import { consoleLogger, ownLogger } from "../wire/log.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
 import { type ConnectionOptions, connectionOf, knownConnection, variable } from "../wire/transport.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
@@ -48,6 +48,8 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   handleSignals?: boolean;
   /** Longest drain after a signal, in milliseconds. Default 30,000. */
   drainTimeoutMs?: number;
+  /** Whether what handlers write to `console` is kept with their runs, as what they write to their `log` is. Default false. */
+  captureConsole?: boolean;
   log?: Logger;
 }
 
@@ -83,6 +85,7 @@ const known: KnownOptions<WorkerOptions> = {
   labels: true,
   handleSignals: true,
   drainTimeoutMs: true,
+  captureConsole: true,
   log: true,
 };
 
@@ -153,6 +156,7 @@ class RunningWorker<Events extends EventMap> {
       maxConcurrentJobs = 10,
       checkpointMs = 20,
       heartbeatMs = 30_000,
+      captureConsole: keepsConsole = false,
     } = options;
     this.#options = options;
     requireKnown("createWorker", options, known);
@@ -165,7 +169,7 @@ class RunningWorker<Events extends EventMap> {
     requireMs("checkpointMs", checkpointMs);
     requireMs("heartbeatMs", heartbeatMs);
     this.#client = options.client ?? createClient<Events>(connectionOf(options));
-    this.#log = options.log ?? consoleLogger();
+    this.#log = ownLogger(options.log ?? consoleLogger());
     this.id = options.workerId ?? newWorkerId();
     this.#functions = new Map(functions.map((one) => [one.id, one]));
     if (functions.length + projections.length === 0)
@@ -180,8 +184,7 @@ class RunningWorker<Events extends EventMap> {
       undoneLater: this.#undoneLater,
       call: callForRun(this.#client.transport),
       last: this.#client.transport.last,
-      checkpointMs,
-      log: this.#log,
+      ...{ checkpointMs, keepsConsole, log: this.#log },
     });
     this.#heartbeats = new Heartbeats(heartbeatMs, (everyMs) => this.#heartbeat(everyMs));
     this.#link = functions.length > 0 ? this.#openLink(maxConcurrentJobs, checkpointMs === 0) : undefined;

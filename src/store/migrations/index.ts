@@ -5,6 +5,7 @@ import { keptSteps } from "./0068_kept_steps.ts";
 import { goodbyes } from "./0069_goodbyes.ts";
 import { ledgers } from "./0070_ledgers.ts";
 import { seenBySteps } from "./0071_seen_by_steps.ts";
+import { runLogs } from "./0072_run_logs.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -14,4 +15,5 @@ export const migrations: readonly Migration[] = [
   goodbyes,
   ledgers,
   seenBySteps,
+  runLogs,
 ];

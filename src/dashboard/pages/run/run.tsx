@@ -8,8 +8,10 @@ import { getRun, getStateAt, isOver, type Moment, type RunView, type StepView } 
 import { Facts, Failure, Id, Missing, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
+import { Attempts } from "./attempts.tsx";
 import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
+import { Logs } from "./logs.tsx";
 import { RunActions } from "./run-actions.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
 import { TimeSlider } from "./time-slider.tsx";
@@ -108,8 +110,10 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
             chosen={chosen}
             query={kept}
           />
-          <RunTabs run={run} tab={tab} moments={moments} />
+          <RunTabs {...{ run, tab, moments }} attempts={whole.attempts.length} />
           {tab === "steps" && <Payloads whole={whole} />}
+          {tab === "logs" && <Logs run={run} />}
+          {tab === "attempts" && <Attempts run={run} attempts={whole.attempts} />}
           {tab === "history" && <History run={run} moments={moments} />}
           {tab === "causes" && <Causes kind="run" id={run.id} />}
           {tab === "audit" && <Audit runId={run.id} />}
@@ -202,13 +206,16 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
   );
 }
 
-function RunTabs({ run, tab, moments }: { run: RunView; tab: string; moments: readonly Moment[] }) {
+function RunTabs(props: { run: RunView; tab: string; moments: readonly Moment[]; attempts: number }) {
+  const { run, tab, moments, attempts } = props;
   const { query } = address.value;
   const kept = { step: query.get("step") ?? undefined, at: query.get("at") ?? undefined };
   const to = (name: string) =>
     hrefOf(["runs", run.id], { ...kept, tab: name === "steps" ? undefined : name });
   const tabs = [
     { name: "Input and output", of: "steps", count: undefined },
+    { name: "Logs", of: "logs", count: undefined },
+    { name: "Attempts", of: "attempts", count: attempts },
     { name: "History", of: "history", count: moments.length },
     { name: "Causes and effects", of: "causes", count: undefined },
     { name: "Audit", of: "audit", count: undefined },

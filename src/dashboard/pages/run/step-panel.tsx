@@ -12,6 +12,7 @@ import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
+import { Tries } from "./attempts.tsx";
 import type { CausalityData } from "./causes.tsx";
 import { ResumeDialog } from "./run-actions.tsx";
 
@@ -228,6 +229,7 @@ export function StepPanel(props: {
           ...(step.patchedBy ? ([["Patched by", <Text key="p" of={step.patchedBy} />]] as const) : []),
         ]}
       />
+      {!isPast && <Tries run={run} step={step} />}
       {step.type === "invoke_function" && <Children runId={run.id} stepId={step.stepId} />}
       {!isPast && may("runs:cancel") && <StepActions {...{ run, step, onDone }} />}
       {step.error && (

@@ -26,6 +26,8 @@ export interface Job {
   /** All events of a run that a batch began; `openAssignments` adds them. */
   events?: readonly JobEvent[];
   completedSteps: readonly CompletedStep[];
+  /** Lines outside of steps that its handler wrote in this attempt, and comes to again. */
+  logSeen: number;
   functionVersion: number;
   /** Its run is only to be undone; null for a run that goes on. */
   compensating: CompensatingJob | null;
@@ -121,6 +123,7 @@ export function jobOfClaim(
       entity_id: row.event_entity_id,
     },
     completedSteps: steps,
+    logSeen: Number(row.log_seen ?? 0),
     functionVersion: row.function_version,
     compensating,
   };
@@ -145,6 +148,7 @@ export const jobOfNewRun = (
   leaseExpiresAt: lease.expiresAt,
   event,
   completedSteps: [],
+  logSeen: 0,
   functionVersion: run.functionVersion,
   compensating: null,
 });
@@ -169,6 +173,7 @@ export function assignmentJson(job: AssignedJob): string {
     attempt: job.attempt,
     max_attempts: job.maxAttempts,
     step_sequence_base: job.stepSequenceBase,
+    ...(job.logSeen > 0 && { log_seen: job.logSeen }),
     ...(job.actorId !== null && { actor_id: job.actorId }),
     execution_seq: job.executionSeq,
     lease_token: job.leaseToken,

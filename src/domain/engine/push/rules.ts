@@ -37,6 +37,9 @@ const Answer = Type.Object(
     compensations_failed: Type.Optional(Type.Integer({ minimum: 0 })),
     nondeterminism: Type.Optional(Type.Unknown()),
     attributes: Type.Optional(Type.Unknown()),
+    logs: Type.Optional(Type.Unknown()),
+    log_lost: Type.Optional(Type.Unknown()),
+    log_seen: Type.Optional(Type.Unknown()),
   },
   lenient,
 );
@@ -67,6 +70,7 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
     ...(compensations_failed !== undefined && { compensations_failed }),
     ...(nondeterminism !== undefined && { nondeterminism }),
     ...(attributes !== undefined && { attributes }),
+    ...{ logs: own.logs, log_lost: own.log_lost, log_seen: own.log_seen },
   };
 }
 
@@ -119,6 +123,7 @@ export function requestBody(
     run_id: job.runId,
     function_id: job.functionId,
     attempt: job.attempt,
+    ...(job.logSeen > 0 && { log_seen: job.logSeen }),
     ...(job.secrets && { secrets: job.secrets }),
     ...(job.trace && { context: tracedFields(job) }),
     ...(job.sequence !== undefined && { sequence: job.sequence }),

@@ -5,6 +5,7 @@ import { firstAttributes, insertFirstAttributes } from "./attributes/attribute-r
 import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
+import { startedAtOnce } from "./started-detail.ts";
 
 export { gateColumns, isGated, passGates, passGatesSync, skippedRuns } from "./gates.ts";
 
@@ -114,10 +115,9 @@ const insertExecutions = (
 
 const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history
     (run_id, sequence, environment_id, type, at, detail)
-  SELECT n.id, note.sequence, n.environment_id, note.type, ${sql.bigint(now)}, note.detail
-  FROM ${source} CROSS JOIN (
-    SELECT 1 AS sequence, 'run.created' AS type, '{}' AS detail
-    UNION ALL SELECT 2, 'run.started', '{"attempt":1,"execution_seq":1}') note
+  SELECT n.id, note.sequence, n.environment_id, note.type, ${sql.bigint(now)},
+    CASE note.sequence WHEN 1 THEN '{}' ELSE ${startedAtOnce("n")} END
+  FROM ${source} CROSS JOIN (SELECT 1 AS sequence, 'run.created' AS type UNION ALL SELECT 2, 'run.started') note
   WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
 
 /**

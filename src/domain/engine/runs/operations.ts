@@ -8,7 +8,10 @@ import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
+import type { FailedTry, PastAttempt } from "./attempts.ts";
 import { cutRun, cutStep, type WithCuts } from "./large-values.ts";
+import type { WrittenLines } from "./logs/read-logs.ts";
+import { logsJson, RunLogsShape, toLogsMessage } from "./logs/wire.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
 import { runStatusWord, toRunMessage, toStepMessage } from "./wire.ts";
@@ -68,18 +71,19 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     summary: "One run.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ id, maxValueBytes: valueBytes }),
+    input: Type.Object({ id, maxValueBytes: valueBytes, withAttempts: Type.Optional(Type.Boolean()) }),
     rpc: rpc(
       SvcService.method.getRun,
-      (m) => ({ id: m.id, ...set("maxValueBytes", m.maxValueBytes) }),
-      (run: Run & WithCuts) => toRunMessage(run),
+      (m) => ({ id: m.id, ...set("maxValueBytes", m.maxValueBytes), withAttempts: m.withAttempts }),
+      (run: Run & { attempts?: PastAttempt[] } & WithCuts) => toRunMessage(run),
       bounded,
     ),
     async handle(input, call) {
       const run = await runs.get(call.environmentId, input.id);
       const [shown] = await served(serving, call.environmentId, await withoutHiddenInputs(call, [run]));
       const isDenied = !shown!.unserved && waits(run) && (await runs.wasDenied(run.id));
-      return cutRun({ ...shown!, isDenied }, input.maxValueBytes);
+      const attempts = input.withAttempts && (await runs.attempts(call.environmentId, run.id));
+      return cutRun({ ...shown!, isDenied, ...(attempts && { attempts }) }, input.maxValueBytes);
     },
   }),
   unary({
@@ -137,20 +141,51 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     summary: "Steps of a run in order.",
     reads: true,
     waitsFor: "log",
-    input: Type.Object({ runId: id, stepId: Type.Optional(id), maxValueBytes: valueBytes }),
+    input: Type.Object({
+      ...{ runId: id, stepId: Type.Optional(id), maxValueBytes: valueBytes },
+      withTries: Type.Optional(Type.Boolean()),
+    }),
     rpc: rpc(
       SvcService.method.getRunSteps,
       (m) => ({
         runId: m.runId,
         ...set("stepId", m.stepId),
         ...set("maxValueBytes", m.maxValueBytes),
+        withTries: m.withTries,
       }),
-      (steps: (Step & WithCuts)[]) => ({ steps: steps.map(toStepMessage) }),
+      (steps: (Step & { failedTries?: FailedTry[] } & WithCuts)[]) => ({ steps: steps.map(toStepMessage) }),
       bounded,
     ),
-    async handle({ runId, stepId, maxValueBytes }, call) {
+    async handle({ runId, stepId, maxValueBytes, withTries }, call) {
       const steps = await runs.steps(call.environmentId, runId, stepId);
-      return steps.map((step) => cutStep(step, maxValueBytes));
+      const tries = withTries ? await runs.tries(call.environmentId, runId) : undefined;
+      return steps.map((step) => {
+        const failedTries = tries?.get(step.stepId);
+        return cutStep({ ...step, ...(failedTries && { failedTries }) }, maxValueBytes);
+      });
     },
+  }),
+  unary({
+    name: "runs.logs",
+    action: "runs:read",
+    summary: "What the handler of a run wrote, oldest first: at most 64 KiB.",
+    reads: true,
+    waitsFor: "log",
+    input: Type.Object({
+      id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." }),
+      after: Type.Optional(
+        Type.String({
+          maxLength: 30,
+          description: "The `cursor` of an earlier answer: only what was written since.",
+        }),
+      ),
+    }),
+    output: RunLogsShape,
+    rest: {
+      route: "GET /api/v1/runs/{id}/logs",
+      encode: (logs: WrittenLines) => ({ status: 200, body: logsJson(logs) }),
+    },
+    rpc: rpc(SvcService.method.getRunLogs, (m) => ({ id: m.runId, ...set("after", m.after) }), toLogsMessage),
+    handle: ({ id: runId, after }, call) => runs.logs(call.environmentId, runId, after),
   }),
 ];

@@ -54,6 +54,7 @@ import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, QueueHint, Run, Step } from "./run.ts";
 import { openStates, type States } from "./states/states.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
+import { openStory, type RunStory } from "./story.ts";
 import { type EndedRun, openTally } from "./tally.ts";
 import { endRuns, type Undoing } from "./undo/end-runs.ts";
 import type { RunEnd } from "./undo/ending.ts";
@@ -67,7 +68,7 @@ import { openWakes } from "./wakes/wake-work.ts";
 
 export type { ListRunsInput, RunsPage };
 
-export interface Runs {
+export interface Runs extends RunStory {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
   /** `stepId`: that step alone. */
@@ -168,6 +169,7 @@ export interface Runs {
 export interface RunsDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   names: Pick<AttributeNames, "require" | "requireTypes" | "forget">;
   definitionOf: ReportsDeps["definitionOf"];
+  secretValues: ReportsDeps["secretValues"];
   /** Called after the commit with queues that got work. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   /** Called when a worker's lease ended without a report. */
@@ -292,6 +294,7 @@ export function openRuns(deps: RunsDeps): Runs {
       return steps;
     },
 
+    ...openStory(store),
     endHeld: (session, ends) => endRuns(session, ends, clock.now()),
     finishResumes: (session, runIds) => finishResumes(session, runIds, clock.now()),
     compareAgain: (session, runId) => compareAgain(session, runId, { at: clock.now() }),

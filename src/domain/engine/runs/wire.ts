@@ -2,16 +2,19 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ErrorSchema,
   ExecutionMode,
+  type RunAttemptSchema,
   type RunAttributeSchema,
   type RunSchema,
   RunStatus as RunStatusWire,
   type StepSchema,
   StepStatus as StepStatusWire,
+  type StepTrySchema,
   StepType as StepTypeWire,
 } from "../../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
+import type { FailedTry, PastAttempt } from "./attempts.ts";
 import type { WithCuts } from "./large-values.ts";
 import type { ErrorCause, Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
@@ -82,11 +85,33 @@ const toAttributeMessage = ({
   }
 };
 
+const toAttemptMessage = (attempt: PastAttempt): MessageInitShape<typeof RunAttemptSchema> => ({
+  number: attempt.number,
+  workerId: attempt.workerId,
+  startedAt: at(attempt.startedAt),
+  endedAt: at(attempt.endedAt),
+  outcome: attempt.outcome,
+  ...(attempt.error && { error: toError(attempt.error) }),
+  ...(attempt.retryInMs !== null && { retryInMs: BigInt(attempt.retryInMs) }),
+  executions: attempt.executions,
+  lost: attempt.lost,
+});
+
+const toTryMessage = (one: FailedTry): MessageInitShape<typeof StepTrySchema> => ({
+  number: one.number,
+  attempt: one.attempt,
+  workerId: one.workerId,
+  startedAt: at(one.startedAt),
+  endedAt: at(one.endedAt),
+  error: toError(one.error),
+  retryAt: at(one.retryAt),
+});
+
 const cutMessages = ({ cutValues = [] }: WithCuts) => cutValues.map((one) => ({ ...one }));
 
 /** `unserved`: it is queued, and no connected worker serves its function; `isDenied`: none of these may have it. */
 export function toRunMessage(
-  run: Run & { unserved?: boolean; isDenied?: boolean } & WithCuts,
+  run: Run & { unserved?: boolean; isDenied?: boolean; attempts?: readonly PastAttempt[] } & WithCuts,
 ): MessageInitShape<typeof RunSchema> {
   return {
     id: run.id,
@@ -123,10 +148,13 @@ export function toRunMessage(
     attributes: run.attributes.map(toAttributeMessage),
     errorGroup: run.errorGroup ?? "",
     cutValues: cutMessages(run),
+    attemptLog: (run.attempts ?? []).map(toAttemptMessage),
   };
 }
 
-export function toStepMessage(step: Step & WithCuts): MessageInitShape<typeof StepSchema> {
+export function toStepMessage(
+  step: Step & { failedTries?: readonly FailedTry[] } & WithCuts,
+): MessageInitShape<typeof StepSchema> {
   const { tries = 0, max_tries: maxTries = 0 } = (step.status === "failed" && step.error) || {};
   return {
     id: step.id,
@@ -156,5 +184,6 @@ export function toStepMessage(step: Step & WithCuts): MessageInitShape<typeof St
     createdAt: at(step.createdAt),
     updatedAt: at(step.updatedAt),
     cutValues: cutMessages(step),
+    tryLog: (step.failedTries ?? []).map(toTryMessage),
   };
 }

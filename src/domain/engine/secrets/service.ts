@@ -6,7 +6,7 @@ import type { Keyring } from "../../access/keyring/service.ts";
 import type { DefinitionsCache, FunctionRecord } from "../functions/definition.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { openSecretValues, sealScopeOf } from "./values.ts";
+import { type SecretValues, sealScopeOf } from "./values.ts";
 
 const secretsMax = 1_000;
 export const secretNameCharsMax = 200;
@@ -55,7 +55,8 @@ export interface SecretFrame {
 }
 
 export interface SecretsDeps extends Basics<"store" | "clock" | "ids"> {
-  keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;
+  keyring: Pick<Keyring, "seal" | "writeSealed">;
+  values: SecretValues;
   definitions: Pick<DefinitionsCache, "current">;
   /**
    * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
@@ -66,8 +67,7 @@ export interface SecretsDeps extends Basics<"store" | "clock" | "ids"> {
 }
 
 export function openSecrets(deps: SecretsDeps): Secrets {
-  const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
-  const values = openSecretValues({ store, clock, keyring });
+  const { store, clock, ids, keyring, values, shareEnvironment, announce } = deps;
 
   const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
     announce?.({ change, environmentId, name, at: clock.now() });

@@ -50,3 +50,5 @@ export function openSecretValues({
     forget: (environmentId: string) => kept.forget(environmentId),
   };
 }
+
+export type SecretValues = ReturnType<typeof openSecretValues>;

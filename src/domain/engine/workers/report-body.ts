@@ -5,6 +5,8 @@ import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { ReportedAttributes, readReported } from "../attributes/rules.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
+import { attemptLinesMax, lineBytesMax, readLogs } from "../logs/rules.ts";
+import type { ReportedFailure } from "../runs/attempts.ts";
 import type { ReportedStep, RunReport } from "../runs/execution/report.ts";
 import type { ReportOutcome } from "../runs/execution/report-outcome.ts";
 import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
@@ -158,6 +160,23 @@ export const reportFields = {
     }),
   ),
   attributes: Type.Optional(ReportedAttributes),
+  logs: Type.Optional(
+    Type.Unknown({
+      description: `Lines that the handler wrote, in order: \`{at, level, text, fields, step}\`, at most ${lineBytesMax} bytes each and ${attemptLinesMax} an attempt. What does not fit is left out and counted.`,
+    }),
+  ),
+  log_offset: Type.Optional(
+    Type.Unknown({ description: "How many lines of the job were reported before these." }),
+  ),
+  log_seen: Type.Optional(
+    Type.Unknown({
+      description:
+        "How many lines outside of steps the handler has come to, with those that the assignment's `log_seen` counts.",
+    }),
+  ),
+  log_lost: Type.Optional(
+    Type.Unknown({ description: "How many lines of the job its worker has left out so far." }),
+  ),
 };
 
 export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) };
@@ -213,13 +232,15 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
   const stepsMax = report.status === "progress" ? progressStepsMax : lastStepsMax;
   if (given.length > stepsMax)
     throw invalid("steps", `at most ${stepsMax} in one report with status ${report.status}`);
+  const logs = readLogs(report, target.now);
   return {
     ...fence,
     environmentId: target.environmentId,
     ...(report.status === "yielded" && report.yields
       ? { outcome: { kind: "progress", leaseUntil: null }, waits: readYields(report.yields, target.now) }
       : { outcome: readOutcome(report, target, given.length) }),
-    steps: readSteps(given, target.now),
+    ...readSteps(given, target.now),
+    ...(logs && { logs }),
     ...(report.attributes !== undefined && { attributes: readReported(report.attributes) }),
     stepOffset: report.step_offset,
     ...(report.awaited && { isAwaited: true }),
@@ -256,13 +277,17 @@ function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCou
   }
 }
 
-function readSteps(given: NonNullable<ReportBody["steps"]>, now: number): ReportedStep[] {
+function readSteps(
+  given: NonNullable<ReportBody["steps"]>,
+  now: number,
+): Pick<RunReport, "steps" | "failures"> {
   // Of several entries with one id the last counts: the step failed and then completed.
   const byId = new Map<string, ReportedStep>();
+  const failures: ReportedFailure[] = [];
   for (const [at, step] of given.entries()) {
     const isTried = step.tries !== undefined && step.status === "failed";
     const retry = isTried ? readRetry(step, step.tries!, { at, now }) : null;
-    byId.set(step.id, {
+    const read: ReportedStep = {
       stepId: requireStepId(`steps[${at}].id`, plainText(`steps[${at}].id`, step.id)),
       name: plainText(`steps[${at}].name`, step.name),
       type: step.type,
@@ -275,9 +300,11 @@ function readSteps(given: NonNullable<ReportBody["steps"]>, now: number): Report
         step.duration_ms === undefined ? null : Math.min(int32Max, Math.max(0, Math.round(step.duration_ms))),
       compensationFor: plainText(`steps[${at}].compensation_for`, step.compensation_for ?? "") || null,
       retry,
-    });
+    };
+    byId.set(step.id, read);
+    if (read.status === "failed") failures.push({ ...read, error: read.error ?? readError(step.error) });
   }
-  return [...byId.values()];
+  return { steps: [...byId.values()], ...(failures.length > 0 && { failures }) };
 }
 
 /** After its last time a step is due at once: it is handed out, and not tried. */

@@ -67,16 +67,20 @@ export function errorTexts(error: Record<string, unknown>): Omit<RunError, "retr
 function wellFormed(value: unknown): unknown {
   if (typeof value === "string") return value.toWellFormed();
   if (typeof value === "object" && value !== null)
-    for (const [name, one] of Object.entries(value))
-      (value as Record<string, unknown>)[name] = wellFormed(one);
+    for (const [name, one] of Object.entries(value)) {
+      const known = value as Record<string, unknown>;
+      if (!name.isWellFormed()) delete known[name];
+      known[name.toWellFormed()] = wellFormed(one);
+    }
   return value;
 }
 
-/** Makes the texts of errors well-formed in a report, in an answer of an endpoint, or in an exchange of reports. */
+/** Makes the texts of errors and lines well-formed in a report, in an answer of an endpoint, or in an exchange of reports. */
 export function mendErrors(body: unknown): void {
   if (typeof body !== "object" || body === null) return;
   const sent = body as Record<string, unknown>;
   for (const list of [sent.reports, sent.steps])
     if (Array.isArray(list)) for (const one of list) mendErrors(one);
   if (sent.error) sent.error = wellFormed(sent.error);
+  if (sent.logs) sent.logs = wellFormed(sent.logs);
 }

@@ -285,6 +285,7 @@ export const toJobMessage = (job: AssignedJob) => ({
   leaseToken: job.leaseToken,
   leaseExpiresAt: timestampOf(job.leaseExpiresAt),
   stepSequenceBase: job.stepSequenceBase,
+  logSeen: job.logSeen,
   leaseMs: job.leaseMs,
   sequence: job.sequence ?? "",
   ...(job.compensating && { compensating: compensatingMessage(job.compensating) }),

@@ -26,6 +26,8 @@ export interface HistoryEvent {
 interface HistoryDetail extends Record<string, unknown> {
   steps?: { step_id: string; status: string }[];
   step_id?: string;
+  /** Tries of steps (`runs/attempts.ts`). */
+  failed?: unknown;
   /** The steps that a resume discarded, as they were. */
   discarded?: DiscardedStep[];
 }
@@ -48,7 +50,7 @@ const stepWords: Record<string, string> = {
 
 /** The events of a row: its steps first, then the run's. A report of steps alone has no event of the run. */
 export function eventsOf(row: HistoryRow): HistoryEvent[] {
-  const { steps: _steps, discarded, ...rest } = detailOf(row);
+  const { steps: _steps, failed: _failed, discarded, ...rest } = detailOf(row);
   const payload = { ...rest, ...(discarded && { discarded: discarded.map(({ step_id }) => step_id) }) };
   const base = `hist_${row.run_id.slice("run_".length)}_${row.sequence}`;
   const { run_id: runId, at } = row;

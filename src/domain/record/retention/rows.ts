@@ -118,6 +118,7 @@ export async function deleteRuns(session: Session, runIds: readonly string[]): P
   const counts = await session.runAll([
     sql`DELETE FROM steps WHERE run_id IN ${among}`,
     sql`DELETE FROM run_history WHERE run_id IN ${among}`,
+    sql`DELETE FROM run_logs WHERE run_id IN ${among}`,
     sql`DELETE FROM run_streams WHERE run_id IN ${among}`,
     sql`DELETE FROM batch_events WHERE run_id IN ${among}`,
     sql`DELETE FROM run_attributes WHERE run_id IN ${among}`,

@@ -8,7 +8,7 @@ import type { EmptySchema, StructJson, Timestamp, TimestampJson, Value, ValueJso
 import { file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { ServerCapabilitiesSchema } from "./pubsub_pb.ts";
 import { file_svc_v1_pubsub } from "./pubsub_pb.ts";
-import type { AttributeFilter, AttributeFilterJson, AttributeOrder, AttributeOrderJson, BatchConfig, BatchConfigJson, CancelOnSpec, CancelOnSpecJson, ConcurrencyConfig, ConcurrencyConfigJson, DebounceConfig, DebounceConfigJson, Error, ErrorJson, ExecutionMode, ExecutionModeJson, FlowNotice, FlowNoticeJson, Function, FunctionAttribute, FunctionAttributeJson, FunctionJson, FunctionSchema, FunctionStatus, FunctionStatusJson, IdempotencyConfig, IdempotencyConfigJson, RateLimitConfig, RateLimitConfigJson, RetryConfig, RetryConfigJson, Run, RunJson, RunSchema, RunStatus, RunStatusJson, SingletonConfig, SingletonConfigJson, Step, StepJson, StepSchema, ThrottleConfig, ThrottleConfigJson, Trigger, TriggerJson } from "./types_pb.ts";
+import type { AttributeFilter, AttributeFilterJson, AttributeOrder, AttributeOrderJson, BatchConfig, BatchConfigJson, CancelOnSpec, CancelOnSpecJson, ConcurrencyConfig, ConcurrencyConfigJson, DebounceConfig, DebounceConfigJson, Error, ErrorJson, ExecutionMode, ExecutionModeJson, FlowNotice, FlowNoticeJson, Function, FunctionAttribute, FunctionAttributeJson, FunctionJson, FunctionSchema, FunctionStatus, FunctionStatusJson, IdempotencyConfig, IdempotencyConfigJson, RateLimitConfig, RateLimitConfigJson, RetryConfig, RetryConfigJson, Run, RunJson, RunLogLine, RunLogLineJson, RunSchema, RunStatus, RunStatusJson, SingletonConfig, SingletonConfigJson, Step, StepJson, StepSchema, ThrottleConfig, ThrottleConfigJson, Trigger, TriggerJson } from "./types_pb.ts";
 import { file_svc_v1_types } from "./types_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/svc.proto.
  */
 export const file_svc_v1_svc: GenFile = /*@__PURE__*/
-  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiNAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiTgoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCSIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiLgoQQ2FuY2VsUnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiigEKEFBhdGNoU3RlcFJlcXVlc3QSDwoHc3RlcF9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgDIAEoCRIsCgxvdXRwdXRfdmFsdWUYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUibwoQUmVzdW1lUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSEQoJZnJvbV9zdGVwGAIgASgJEhcKCnNraXBfc2xlZXAYKCABKAhIAIgBARIQCgdzdGVwX2lkGJYBIAEoCUINCgtfc2tpcF9zbGVlcCI5ChRQcmV2aWV3UmVzdW1lUmVxdWVzdBIOCgZydW5faWQYASABKAkSEQoJZnJvbV9zdGVwGAIgASgJIj0KFVByZXZpZXdSZXN1bWVSZXNwb25zZRIkCgVzdGVwcxgBIAMoCzIVLnN2Yy52MS5QcmV2aWV3ZWRTdGVwIo0BCg1QcmV2aWV3ZWRTdGVwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGc3RhdHVzGAMgASgJEhIKCnJ1bnNfYWdhaW4YBCABKAgSEgoKcGF0Y2hfbG9zdBgFIAEoCBISCgpub3RfdW5kb25lGAYgASgIEhYKDmJ1aWx0X29uX2FnYWluGAcgASgIIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiIgoQUGF1c2VSdW5SZXNwb25zZRIOCgZzdGF0dXMYASABKAkiJwoVR2V0UGF1c2VkU3RhdGVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJtChZHZXRQYXVzZWRTdGF0ZVJlc3BvbnNlEiUKBXN0ZXBzGAEgAygLMhYuc3ZjLnYxLlBhdXNlZFN0ZXBJbmZvEhYKDm5leHRfc3RlcF9oaW50GAIgASgJEhQKDHBhdXNlX3JlYXNvbhgDIAEoCSKwAQoOUGF1c2VkU3RlcEluZm8SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZvdXRwdXQYAyABKAkSEAoIaW5qZWN0ZWQYBCABKAgSMAoMY29tcGxldGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglzdGVwX3R5cGUYBiABKAkSDgoGc3RhdHVzGAcgASgJEg0KBWVycm9yGAggASgJIl4KF0luamVjdFN0ZXBPdXRwdXRSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhIKCm5ld19vdXRwdXQYAyABKAkSDgoGcmVhc29uGAQgASgJIkQKGEluamVjdFN0ZXBPdXRwdXRSZXNwb25zZRIPCgdzdGVwX2lkGAEgASgJEhcKD3ByZXZpb3VzX291dHB1dBgCIAEoCSIPCg1IZWFsdGhSZXF1ZXN0ItcBCg5IZWFsdGhSZXNwb25zZRIOCgZzdGF0dXMYASABKAkSLQoJdGltZXN0YW1wGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI6Cgpjb21wb25lbnRzGAMgAygLMiYuc3ZjLnYxLkhlYWx0aFJlc3BvbnNlLkNvbXBvbmVudHNFbnRyeRpKCg9Db21wb25lbnRzRW50cnkSCwoDa2V5GAEgASgJEiYKBXZhbHVlGAIgASgLMhcuc3ZjLnYxLkNvbXBvbmVudEhlYWx0aDoCOAEiMgoPQ29tcG9uZW50SGVhbHRoEg4KBnN0YXR1cxgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIg0KC0luZm9SZXF1ZXN0IrABCgxJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIXCg9ydW50aW1lX3ZlcnNpb24YAiABKAkSLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZnVuY3Rpb25fY291bnQYBCABKAUSEwoLYWN0aXZlX3J1bnMYBSABKAUSGQoRY29ubmVjdGVkX3dvcmtlcnMYBiABKAUi8QEKFEZ1bmN0aW9uSGlzdG9yeUVudHJ5EhAKCGV2ZW50X2lkGAEgASgJEhYKDmVudGl0eV92ZXJzaW9uGAIgASgDEhMKC2Z1bmN0aW9uX2lkGAMgASgJEisKEWZ1bmN0aW9uX3NuYXBzaG90GAQgASgLMhAuc3ZjLnYxLkZ1bmN0aW9uEhAKCGFjdG9yX2lkGAUgASgJEhUKDWNoYW5nZV9yZWFzb24YBiABKAkSEwoLY2hhbmdlX3R5cGUYByABKAkSLwoLcmVjb3JkZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlYKGkxpc3RGdW5jdGlvbkhpc3RvcnlSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEg0KBWxpbWl0GAIgASgFEhQKDGZyb21fdmVyc2lvbhgDIAEoAyJeChtMaXN0RnVuY3Rpb25IaXN0b3J5UmVzcG9uc2USLQoHZW50cmllcxgBIAMoCzIcLnN2Yy52MS5GdW5jdGlvbkhpc3RvcnlFbnRyeRIQCghoYXNfbW9yZRgCIAEoCCJDChtHZXRGdW5jdGlvbkF0VmVyc2lvblJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDwoHdmVyc2lvbhgCIAEoAyJLChxHZXRGdW5jdGlvbkF0VmVyc2lvblJlc3BvbnNlEisKBWVudHJ5GAEgASgLMhwuc3ZjLnYxLkZ1bmN0aW9uSGlzdG9yeUVudHJ5IlYKF1JvbGxiYWNrRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAMSFQoNY2hhbmdlX3JlYXNvbhgDIAEoCSI+ChhSb2xsYmFja0Z1bmN0aW9uUmVzcG9uc2USIgoIZnVuY3Rpb24YASABKAsyEC5zdmMudjEuRnVuY3Rpb24iGAoWR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdDLFDwoKU3ZjU2VydmljZRJVChBSZWdpc3RlckZ1bmN0aW9uEh8uc3ZjLnYxLlJlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0GiAuc3ZjLnYxLlJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRJACgtHZXRGdW5jdGlvbhIaLnN2Yy52MS5HZXRGdW5jdGlvblJlcXVlc3QaEC5zdmMudjEuRnVuY3Rpb24iA5ACARJRCg1MaXN0RnVuY3Rpb25zEhwuc3ZjLnYxLkxpc3RGdW5jdGlvbnNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RGdW5jdGlvbnNSZXNwb25zZSIDkAIBEk0KFFVwZGF0ZUZ1bmN0aW9uU3RhdHVzEiMuc3ZjLnYxLlVwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBoQLnN2Yy52MS5GdW5jdGlvbhJHCg5EZWxldGVGdW5jdGlvbhIdLnN2Yy52MS5EZWxldGVGdW5jdGlvblJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSYwoTTGlzdEZ1bmN0aW9uSGlzdG9yeRIiLnN2Yy52MS5MaXN0RnVuY3Rpb25IaXN0b3J5UmVxdWVzdBojLnN2Yy52MS5MaXN0RnVuY3Rpb25IaXN0b3J5UmVzcG9uc2UiA5ACARJmChRHZXRGdW5jdGlvbkF0VmVyc2lvbhIjLnN2Yy52MS5HZXRGdW5jdGlvbkF0VmVyc2lvblJlcXVlc3QaJC5zdmMudjEuR2V0RnVuY3Rpb25BdFZlcnNpb25SZXNwb25zZSIDkAIBElUKEFJvbGxiYWNrRnVuY3Rpb24SHy5zdmMudjEuUm9sbGJhY2tGdW5jdGlvblJlcXVlc3QaIC5zdmMudjEuUm9sbGJhY2tGdW5jdGlvblJlc3BvbnNlEjoKB1RyaWdnZXISFi5zdmMudjEuVHJpZ2dlclJlcXVlc3QaFy5zdmMudjEuVHJpZ2dlclJlc3BvbnNlEjcKBEVtaXQSFi5zdmMudjEuVHJpZ2dlclJlcXVlc3QaFy5zdmMudjEuVHJpZ2dlclJlc3BvbnNlEkYKC1RyaWdnZXJTeW5jEhouc3ZjLnYxLlRyaWdnZXJTeW5jUmVxdWVzdBobLnN2Yy52MS5UcmlnZ2VyU3luY1Jlc3BvbnNlEkkKDFRyaWdnZXJCYXRjaBIbLnN2Yy52MS5UcmlnZ2VyQmF0Y2hSZXF1ZXN0Ghwuc3ZjLnYxLlRyaWdnZXJCYXRjaFJlc3BvbnNlEk8KDkludm9rZUZ1bmN0aW9uEh0uc3ZjLnYxLkludm9rZUZ1bmN0aW9uUmVxdWVzdBoeLnN2Yy52MS5JbnZva2VGdW5jdGlvblJlc3BvbnNlElsKEkludm9rZUZ1bmN0aW9uU3luYxIhLnN2Yy52MS5JbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0GiIuc3ZjLnYxLkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEjEKBkdldFJ1bhIVLnN2Yy52MS5HZXRSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1biIDkAIBEkIKCExpc3RSdW5zEhcuc3ZjLnYxLkxpc3RSdW5zUmVxdWVzdBoYLnN2Yy52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESSwoLR2V0UnVuU3RlcHMSGi5zdmMudjEuR2V0UnVuU3RlcHNSZXF1ZXN0Ghsuc3ZjLnYxLkdldFJ1blN0ZXBzUmVzcG9uc2UiA5ACARIyCglDYW5jZWxSdW4SGC5zdmMudjEuQ2FuY2VsUnVuUmVxdWVzdBoLLnN2Yy52MS5SdW4SMwoJUGF0Y2hTdGVwEhguc3ZjLnYxLlBhdGNoU3RlcFJlcXVlc3QaDC5zdmMudjEuU3RlcBIyCglSZXN1bWVSdW4SGC5zdmMudjEuUmVzdW1lUnVuUmVxdWVzdBoLLnN2Yy52MS5SdW4SUQoNUHJldmlld1Jlc3VtZRIcLnN2Yy52MS5QcmV2aWV3UmVzdW1lUmVxdWVzdBodLnN2Yy52MS5QcmV2aWV3UmVzdW1lUmVzcG9uc2UiA5ACARI9CghQYXVzZVJ1bhIXLnN2Yy52MS5QYXVzZVJ1blJlcXVlc3QaGC5zdmMudjEuUGF1c2VSdW5SZXNwb25zZRJUCg5HZXRQYXVzZWRTdGF0ZRIdLnN2Yy52MS5HZXRQYXVzZWRTdGF0ZVJlcXVlc3QaHi5zdmMudjEuR2V0UGF1c2VkU3RhdGVSZXNwb25zZSIDkAIBElUKEEluamVjdFN0ZXBPdXRwdXQSHy5zdmMudjEuSW5qZWN0U3RlcE91dHB1dFJlcXVlc3QaIC5zdmMudjEuSW5qZWN0U3RlcE91dHB1dFJlc3BvbnNlEjcKBkhlYWx0aBIVLnN2Yy52MS5IZWFsdGhSZXF1ZXN0GhYuc3ZjLnYxLkhlYWx0aFJlc3BvbnNlEjEKBEluZm8SEy5zdmMudjEuSW5mb1JlcXVlc3QaFC5zdmMudjEuSW5mb1Jlc3BvbnNlEk0KD0dldENhcGFiaWxpdGllcxIeLnN2Yy52MS5HZXRDYXBhYmlsaXRpZXNSZXF1ZXN0Ghouc3ZjLnYxLlNlcnZlckNhcGFiaWxpdGllc2IGcHJvdG8z", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_pubsub, file_svc_v1_types]);
+  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiTAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSFgoNd2l0aF9hdHRlbXB0cxiWASABKAgi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiYwoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCRITCgp3aXRoX3RyaWVzGJYBIAEoCCIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiMgoRR2V0UnVuTG9nc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgJIlkKEkdldFJ1bkxvZ3NSZXNwb25zZRIhCgVsaW5lcxgBIAMoCzISLnN2Yy52MS5SdW5Mb2dMaW5lEhAKCGxlZnRfb3V0GAIgASgFEg4KBmN1cnNvchgDIAEoCSIuChBDYW5jZWxSdW5SZXF1ZXN0EgoKAmlkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKKAQoQUGF0Y2hTdGVwUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEicKBm91dHB1dBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGAMgASgJEiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJvChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkSFwoKc2tpcF9zbGVlcBgoIAEoCEgAiAEBEhAKB3N0ZXBfaWQYlgEgASgJQg0KC19za2lwX3NsZWVwIjkKFFByZXZpZXdSZXN1bWVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkiPQoVUHJldmlld1Jlc3VtZVJlc3BvbnNlEiQKBXN0ZXBzGAEgAygLMhUuc3ZjLnYxLlByZXZpZXdlZFN0ZXAijQEKDVByZXZpZXdlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKcnVuc19hZ2FpbhgEIAEoCBISCgpwYXRjaF9sb3N0GAUgASgIEhIKCm5vdF91bmRvbmUYBiABKAgSFgoOYnVpbHRfb25fYWdhaW4YByABKAgiIQoPUGF1c2VSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIiChBQYXVzZVJ1blJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCSInChVHZXRQYXVzZWRTdGF0ZVJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIm0KFkdldFBhdXNlZFN0YXRlUmVzcG9uc2USJQoFc3RlcHMYASADKAsyFi5zdmMudjEuUGF1c2VkU3RlcEluZm8SFgoObmV4dF9zdGVwX2hpbnQYAiABKAkSFAoMcGF1c2VfcmVhc29uGAMgASgJIrABCg5QYXVzZWRTdGVwSW5mbxIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBm91dHB1dBgDIAEoCRIQCghpbmplY3RlZBgEIAEoCBIwCgxjb21wbGV0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXN0ZXBfdHlwZRgGIAEoCRIOCgZzdGF0dXMYByABKAkSDQoFZXJyb3IYCCABKAkiXgoXSW5qZWN0U3RlcE91dHB1dFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEgoKbmV3X291dHB1dBgDIAEoCRIOCgZyZWFzb24YBCABKAkiRAoYSW5qZWN0U3RlcE91dHB1dFJlc3BvbnNlEg8KB3N0ZXBfaWQYASABKAkSFwoPcHJldmlvdXNfb3V0cHV0GAIgASgJIg8KDUhlYWx0aFJlcXVlc3Qi1wEKDkhlYWx0aFJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCRItCgl0aW1lc3RhbXAYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjoKCmNvbXBvbmVudHMYAyADKAsyJi5zdmMudjEuSGVhbHRoUmVzcG9uc2UuQ29tcG9uZW50c0VudHJ5GkoKD0NvbXBvbmVudHNFbnRyeRILCgNrZXkYASABKAkSJgoFdmFsdWUYAiABKAsyFy5zdmMudjEuQ29tcG9uZW50SGVhbHRoOgI4ASIyCg9Db21wb25lbnRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEg8KB21lc3NhZ2UYAiABKAkiDQoLSW5mb1JlcXVlc3QisAEKDEluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgCIAEoCRIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5mdW5jdGlvbl9jb3VudBgEIAEoBRITCgthY3RpdmVfcnVucxgFIAEoBRIZChFjb25uZWN0ZWRfd29ya2VycxgGIAEoBSLxAQoURnVuY3Rpb25IaXN0b3J5RW50cnkSEAoIZXZlbnRfaWQYASABKAkSFgoOZW50aXR5X3ZlcnNpb24YAiABKAMSEwoLZnVuY3Rpb25faWQYAyABKAkSKwoRZnVuY3Rpb25fc25hcHNob3QYBCABKAsyEC5zdmMudjEuRnVuY3Rpb24SEAoIYWN0b3JfaWQYBSABKAkSFQoNY2hhbmdlX3JlYXNvbhgGIAEoCRITCgtjaGFuZ2VfdHlwZRgHIAEoCRIvCgtyZWNvcmRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVgoaTGlzdEZ1bmN0aW9uSGlzdG9yeVJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDQoFbGltaXQYAiABKAUSFAoMZnJvbV92ZXJzaW9uGAMgASgDIl4KG0xpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZRItCgdlbnRyaWVzGAEgAygLMhwuc3ZjLnYxLkZ1bmN0aW9uSGlzdG9yeUVudHJ5EhAKCGhhc19tb3JlGAIgASgIIkMKG0dldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgDIksKHEdldEZ1bmN0aW9uQXRWZXJzaW9uUmVzcG9uc2USKwoFZW50cnkYASABKAsyHC5zdmMudjEuRnVuY3Rpb25IaXN0b3J5RW50cnkiVgoXUm9sbGJhY2tGdW5jdGlvblJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDwoHdmVyc2lvbhgCIAEoAxIVCg1jaGFuZ2VfcmVhc29uGAMgASgJIj4KGFJvbGxiYWNrRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbiIYChZHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0Mo8QCgpTdmNTZXJ2aWNlElUKEFJlZ2lzdGVyRnVuY3Rpb24SHy5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlcXVlc3QaIC5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlc3BvbnNlEkAKC0dldEZ1bmN0aW9uEhouc3ZjLnYxLkdldEZ1bmN0aW9uUmVxdWVzdBoQLnN2Yy52MS5GdW5jdGlvbiIDkAIBElEKDUxpc3RGdW5jdGlvbnMSHC5zdmMudjEuTGlzdEZ1bmN0aW9uc1JlcXVlc3QaHS5zdmMudjEuTGlzdEZ1bmN0aW9uc1Jlc3BvbnNlIgOQAgESTQoUVXBkYXRlRnVuY3Rpb25TdGF0dXMSIy5zdmMudjEuVXBkYXRlRnVuY3Rpb25TdGF0dXNSZXF1ZXN0GhAuc3ZjLnYxLkZ1bmN0aW9uEkcKDkRlbGV0ZUZ1bmN0aW9uEh0uc3ZjLnYxLkRlbGV0ZUZ1bmN0aW9uUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJjChNMaXN0RnVuY3Rpb25IaXN0b3J5EiIuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXF1ZXN0GiMuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZSIDkAIBEmYKFEdldEZ1bmN0aW9uQXRWZXJzaW9uEiMuc3ZjLnYxLkdldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBokLnN2Yy52MS5HZXRGdW5jdGlvbkF0VmVyc2lvblJlc3BvbnNlIgOQAgESVQoQUm9sbGJhY2tGdW5jdGlvbhIfLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVxdWVzdBogLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVzcG9uc2USOgoHVHJpZ2dlchIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USNwoERW1pdBIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USRgoLVHJpZ2dlclN5bmMSGi5zdmMudjEuVHJpZ2dlclN5bmNSZXF1ZXN0Ghsuc3ZjLnYxLlRyaWdnZXJTeW5jUmVzcG9uc2USSQoMVHJpZ2dlckJhdGNoEhsuc3ZjLnYxLlRyaWdnZXJCYXRjaFJlcXVlc3QaHC5zdmMudjEuVHJpZ2dlckJhdGNoUmVzcG9uc2USTwoOSW52b2tlRnVuY3Rpb24SHS5zdmMudjEuSW52b2tlRnVuY3Rpb25SZXF1ZXN0Gh4uc3ZjLnYxLkludm9rZUZ1bmN0aW9uUmVzcG9uc2USWwoSSW52b2tlRnVuY3Rpb25TeW5jEiEuc3ZjLnYxLkludm9rZUZ1bmN0aW9uU3luY1JlcXVlc3QaIi5zdmMudjEuSW52b2tlRnVuY3Rpb25TeW5jUmVzcG9uc2USMQoGR2V0UnVuEhUuc3ZjLnYxLkdldFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuIgOQAgESQgoITGlzdFJ1bnMSFy5zdmMudjEuTGlzdFJ1bnNSZXF1ZXN0Ghguc3ZjLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgtHZXRSdW5TdGVwcxIaLnN2Yy52MS5HZXRSdW5TdGVwc1JlcXVlc3QaGy5zdmMudjEuR2V0UnVuU3RlcHNSZXNwb25zZSIDkAIBEkgKCkdldFJ1bkxvZ3MSGS5zdmMudjEuR2V0UnVuTG9nc1JlcXVlc3QaGi5zdmMudjEuR2V0UnVuTG9nc1Jlc3BvbnNlIgOQAgESMgoJQ2FuY2VsUnVuEhguc3ZjLnYxLkNhbmNlbFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuEjMKCVBhdGNoU3RlcBIYLnN2Yy52MS5QYXRjaFN0ZXBSZXF1ZXN0Ggwuc3ZjLnYxLlN0ZXASMgoJUmVzdW1lUnVuEhguc3ZjLnYxLlJlc3VtZVJ1blJlcXVlc3QaCy5zdmMudjEuUnVuElEKDVByZXZpZXdSZXN1bWUSHC5zdmMudjEuUHJldmlld1Jlc3VtZVJlcXVlc3QaHS5zdmMudjEuUHJldmlld1Jlc3VtZVJlc3BvbnNlIgOQAgESPQoIUGF1c2VSdW4SFy5zdmMudjEuUGF1c2VSdW5SZXF1ZXN0Ghguc3ZjLnYxLlBhdXNlUnVuUmVzcG9uc2USVAoOR2V0UGF1c2VkU3RhdGUSHS5zdmMudjEuR2V0UGF1c2VkU3RhdGVSZXF1ZXN0Gh4uc3ZjLnYxLkdldFBhdXNlZFN0YXRlUmVzcG9uc2UiA5ACARJVChBJbmplY3RTdGVwT3V0cHV0Eh8uc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXF1ZXN0GiAuc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXNwb25zZRI3CgZIZWFsdGgSFS5zdmMudjEuSGVhbHRoUmVxdWVzdBoWLnN2Yy52MS5IZWFsdGhSZXNwb25zZRIxCgRJbmZvEhMuc3ZjLnYxLkluZm9SZXF1ZXN0GhQuc3ZjLnYxLkluZm9SZXNwb25zZRJNCg9HZXRDYXBhYmlsaXRpZXMSHi5zdmMudjEuR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdBoaLnN2Yy52MS5TZXJ2ZXJDYXBhYmlsaXRpZXNiBnByb3RvMw", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_pubsub, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.RegisterFunctionRequest
@@ -1683,6 +1683,13 @@ export type GetRunRequest = Message<"svc.v1.GetRunRequest"> & {
    * @generated from field: int32 max_value_bytes = 40;
    */
   maxValueBytes: number;
+
+  /**
+   * The answer tells the attempts of the run.
+   *
+   * @generated from field: bool with_attempts = 150;
+   */
+  withAttempts: boolean;
 };
 
 /**
@@ -1702,6 +1709,13 @@ export type GetRunRequestJson = {
    * @generated from field: int32 max_value_bytes = 40;
    */
   maxValueBytes?: number;
+
+  /**
+   * The answer tells the attempts of the run.
+   *
+   * @generated from field: bool with_attempts = 150;
+   */
+  withAttempts?: boolean;
 };
 
 /**
@@ -2057,6 +2071,13 @@ export type GetRunStepsRequest = Message<"svc.v1.GetRunStepsRequest"> & {
    * @generated from field: string step_id = 41;
    */
   stepId: string;
+
+  /**
+   * The answer tells the tries of each step that failed.
+   *
+   * @generated from field: bool with_tries = 150;
+   */
+  withTries: boolean;
 };
 
 /**
@@ -2081,6 +2102,13 @@ export type GetRunStepsRequestJson = {
    * @generated from field: string step_id = 41;
    */
   stepId?: string;
+
+  /**
+   * The answer tells the tries of each step that failed.
+   *
+   * @generated from field: bool with_tries = 150;
+   */
+  withTries?: boolean;
 };
 
 /**
@@ -2120,6 +2148,110 @@ export type GetRunStepsResponseJson = {
  */
 export const GetRunStepsResponseSchema: GenMessage<GetRunStepsResponse, {jsonType: GetRunStepsResponseJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_svc, 22);
+
+/**
+ * @generated from message svc.v1.GetRunLogsRequest
+ */
+export type GetRunLogsRequest = Message<"svc.v1.GetRunLogsRequest"> & {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * The cursor of an earlier answer: only what was written since; empty for all.
+   *
+   * @generated from field: string after = 2;
+   */
+  after: string;
+};
+
+/**
+ * @generated from message svc.v1.GetRunLogsRequest
+ */
+export type GetRunLogsRequestJson = {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * The cursor of an earlier answer: only what was written since; empty for all.
+   *
+   * @generated from field: string after = 2;
+   */
+  after?: string;
+};
+
+/**
+ * Describes the message svc.v1.GetRunLogsRequest.
+ * Use `create(GetRunLogsRequestSchema)` to create a new message.
+ */
+export const GetRunLogsRequestSchema: GenMessage<GetRunLogsRequest, {jsonType: GetRunLogsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 23);
+
+/**
+ * @generated from message svc.v1.GetRunLogsResponse
+ */
+export type GetRunLogsResponse = Message<"svc.v1.GetRunLogsResponse"> & {
+  /**
+   * What the handler wrote, oldest first.
+   *
+   * @generated from field: repeated svc.v1.RunLogLine lines = 1;
+   */
+  lines: RunLogLine[];
+
+  /**
+   * Lines that were written beyond the bounds, and not kept.
+   *
+   * @generated from field: int32 left_out = 2;
+   */
+  leftOut: number;
+
+  /**
+   * Where to go on.
+   *
+   * @generated from field: string cursor = 3;
+   */
+  cursor: string;
+};
+
+/**
+ * @generated from message svc.v1.GetRunLogsResponse
+ */
+export type GetRunLogsResponseJson = {
+  /**
+   * What the handler wrote, oldest first.
+   *
+   * @generated from field: repeated svc.v1.RunLogLine lines = 1;
+   */
+  lines?: RunLogLineJson[];
+
+  /**
+   * Lines that were written beyond the bounds, and not kept.
+   *
+   * @generated from field: int32 left_out = 2;
+   */
+  leftOut?: number;
+
+  /**
+   * Where to go on.
+   *
+   * @generated from field: string cursor = 3;
+   */
+  cursor?: string;
+};
+
+/**
+ * Describes the message svc.v1.GetRunLogsResponse.
+ * Use `create(GetRunLogsResponseSchema)` to create a new message.
+ */
+export const GetRunLogsResponseSchema: GenMessage<GetRunLogsResponse, {jsonType: GetRunLogsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 24);
 
 /**
  * @generated from message svc.v1.CancelRunRequest
@@ -2164,7 +2296,7 @@ export type CancelRunRequestJson = {
  * Use `create(CancelRunRequestSchema)` to create a new message.
  */
 export const CancelRunRequestSchema: GenMessage<CancelRunRequest, {jsonType: CancelRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 23);
+  messageDesc(file_svc_v1_svc, 25);
 
 /**
  * @generated from message svc.v1.PatchStepRequest
@@ -2237,7 +2369,7 @@ export type PatchStepRequestJson = {
  * Use `create(PatchStepRequestSchema)` to create a new message.
  */
 export const PatchStepRequestSchema: GenMessage<PatchStepRequest, {jsonType: PatchStepRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 24);
+  messageDesc(file_svc_v1_svc, 26);
 
 /**
  * @generated from message svc.v1.ResumeRunRequest
@@ -2306,7 +2438,7 @@ export type ResumeRunRequestJson = {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest, {jsonType: ResumeRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 25);
+  messageDesc(file_svc_v1_svc, 27);
 
 /**
  * @generated from message svc.v1.PreviewResumeRequest
@@ -2347,7 +2479,7 @@ export type PreviewResumeRequestJson = {
  * Use `create(PreviewResumeRequestSchema)` to create a new message.
  */
 export const PreviewResumeRequestSchema: GenMessage<PreviewResumeRequest, {jsonType: PreviewResumeRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 26);
+  messageDesc(file_svc_v1_svc, 28);
 
 /**
  * @generated from message svc.v1.PreviewResumeResponse
@@ -2378,7 +2510,7 @@ export type PreviewResumeResponseJson = {
  * Use `create(PreviewResumeResponseSchema)` to create a new message.
  */
 export const PreviewResumeResponseSchema: GenMessage<PreviewResumeResponse, {jsonType: PreviewResumeResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 27);
+  messageDesc(file_svc_v1_svc, 29);
 
 /**
  * @generated from message svc.v1.PreviewedStep
@@ -2493,7 +2625,7 @@ export type PreviewedStepJson = {
  * Use `create(PreviewedStepSchema)` to create a new message.
  */
 export const PreviewedStepSchema: GenMessage<PreviewedStep, {jsonType: PreviewedStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 28);
+  messageDesc(file_svc_v1_svc, 30);
 
 /**
  * @generated from message svc.v1.PauseRunRequest
@@ -2520,7 +2652,7 @@ export type PauseRunRequestJson = {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest, {jsonType: PauseRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 29);
+  messageDesc(file_svc_v1_svc, 31);
 
 /**
  * @generated from message svc.v1.PauseRunResponse
@@ -2551,7 +2683,7 @@ export type PauseRunResponseJson = {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse, {jsonType: PauseRunResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 30);
+  messageDesc(file_svc_v1_svc, 32);
 
 /**
  * @generated from message svc.v1.GetPausedStateRequest
@@ -2578,7 +2710,7 @@ export type GetPausedStateRequestJson = {
  * Use `create(GetPausedStateRequestSchema)` to create a new message.
  */
 export const GetPausedStateRequestSchema: GenMessage<GetPausedStateRequest, {jsonType: GetPausedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 31);
+  messageDesc(file_svc_v1_svc, 33);
 
 /**
  * @generated from message svc.v1.GetPausedStateResponse
@@ -2633,7 +2765,7 @@ export type GetPausedStateResponseJson = {
  * Use `create(GetPausedStateResponseSchema)` to create a new message.
  */
 export const GetPausedStateResponseSchema: GenMessage<GetPausedStateResponse, {jsonType: GetPausedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 32);
+  messageDesc(file_svc_v1_svc, 34);
 
 /**
  * @generated from message svc.v1.PausedStepInfo
@@ -2750,7 +2882,7 @@ export type PausedStepInfoJson = {
  * Use `create(PausedStepInfoSchema)` to create a new message.
  */
 export const PausedStepInfoSchema: GenMessage<PausedStepInfo, {jsonType: PausedStepInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 33);
+  messageDesc(file_svc_v1_svc, 35);
 
 /**
  * @generated from message svc.v1.InjectStepOutputRequest
@@ -2815,7 +2947,7 @@ export type InjectStepOutputRequestJson = {
  * Use `create(InjectStepOutputRequestSchema)` to create a new message.
  */
 export const InjectStepOutputRequestSchema: GenMessage<InjectStepOutputRequest, {jsonType: InjectStepOutputRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 34);
+  messageDesc(file_svc_v1_svc, 36);
 
 /**
  * @generated from message svc.v1.InjectStepOutputResponse
@@ -2856,7 +2988,7 @@ export type InjectStepOutputResponseJson = {
  * Use `create(InjectStepOutputResponseSchema)` to create a new message.
  */
 export const InjectStepOutputResponseSchema: GenMessage<InjectStepOutputResponse, {jsonType: InjectStepOutputResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 35);
+  messageDesc(file_svc_v1_svc, 37);
 
 /**
  * @generated from message svc.v1.HealthRequest
@@ -2875,7 +3007,7 @@ export type HealthRequestJson = {
  * Use `create(HealthRequestSchema)` to create a new message.
  */
 export const HealthRequestSchema: GenMessage<HealthRequest, {jsonType: HealthRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 36);
+  messageDesc(file_svc_v1_svc, 38);
 
 /**
  * @generated from message svc.v1.HealthResponse
@@ -2934,7 +3066,7 @@ export type HealthResponseJson = {
  * Use `create(HealthResponseSchema)` to create a new message.
  */
 export const HealthResponseSchema: GenMessage<HealthResponse, {jsonType: HealthResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 37);
+  messageDesc(file_svc_v1_svc, 39);
 
 /**
  * @generated from message svc.v1.ComponentHealth
@@ -2979,7 +3111,7 @@ export type ComponentHealthJson = {
  * Use `create(ComponentHealthSchema)` to create a new message.
  */
 export const ComponentHealthSchema: GenMessage<ComponentHealth, {jsonType: ComponentHealthJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 38);
+  messageDesc(file_svc_v1_svc, 40);
 
 /**
  * @generated from message svc.v1.InfoRequest
@@ -2998,7 +3130,7 @@ export type InfoRequestJson = {
  * Use `create(InfoRequestSchema)` to create a new message.
  */
 export const InfoRequestSchema: GenMessage<InfoRequest, {jsonType: InfoRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 39);
+  messageDesc(file_svc_v1_svc, 41);
 
 /**
  * @generated from message svc.v1.InfoResponse
@@ -3075,7 +3207,7 @@ export type InfoResponseJson = {
  * Use `create(InfoResponseSchema)` to create a new message.
  */
 export const InfoResponseSchema: GenMessage<InfoResponse, {jsonType: InfoResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 40);
+  messageDesc(file_svc_v1_svc, 42);
 
 /**
  * @generated from message svc.v1.FunctionHistoryEntry
@@ -3188,7 +3320,7 @@ export type FunctionHistoryEntryJson = {
  * Use `create(FunctionHistoryEntrySchema)` to create a new message.
  */
 export const FunctionHistoryEntrySchema: GenMessage<FunctionHistoryEntry, {jsonType: FunctionHistoryEntryJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 41);
+  messageDesc(file_svc_v1_svc, 43);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryRequest
@@ -3239,7 +3371,7 @@ export type ListFunctionHistoryRequestJson = {
  * Use `create(ListFunctionHistoryRequestSchema)` to create a new message.
  */
 export const ListFunctionHistoryRequestSchema: GenMessage<ListFunctionHistoryRequest, {jsonType: ListFunctionHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 42);
+  messageDesc(file_svc_v1_svc, 44);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryResponse
@@ -3280,7 +3412,7 @@ export type ListFunctionHistoryResponseJson = {
  * Use `create(ListFunctionHistoryResponseSchema)` to create a new message.
  */
 export const ListFunctionHistoryResponseSchema: GenMessage<ListFunctionHistoryResponse, {jsonType: ListFunctionHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 43);
+  messageDesc(file_svc_v1_svc, 45);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionRequest
@@ -3321,7 +3453,7 @@ export type GetFunctionAtVersionRequestJson = {
  * Use `create(GetFunctionAtVersionRequestSchema)` to create a new message.
  */
 export const GetFunctionAtVersionRequestSchema: GenMessage<GetFunctionAtVersionRequest, {jsonType: GetFunctionAtVersionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 44);
+  messageDesc(file_svc_v1_svc, 46);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionResponse
@@ -3352,7 +3484,7 @@ export type GetFunctionAtVersionResponseJson = {
  * Use `create(GetFunctionAtVersionResponseSchema)` to create a new message.
  */
 export const GetFunctionAtVersionResponseSchema: GenMessage<GetFunctionAtVersionResponse, {jsonType: GetFunctionAtVersionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 45);
+  messageDesc(file_svc_v1_svc, 47);
 
 /**
  * @generated from message svc.v1.RollbackFunctionRequest
@@ -3403,7 +3535,7 @@ export type RollbackFunctionRequestJson = {
  * Use `create(RollbackFunctionRequestSchema)` to create a new message.
  */
 export const RollbackFunctionRequestSchema: GenMessage<RollbackFunctionRequest, {jsonType: RollbackFunctionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 46);
+  messageDesc(file_svc_v1_svc, 48);
 
 /**
  * @generated from message svc.v1.RollbackFunctionResponse
@@ -3434,7 +3566,7 @@ export type RollbackFunctionResponseJson = {
  * Use `create(RollbackFunctionResponseSchema)` to create a new message.
  */
 export const RollbackFunctionResponseSchema: GenMessage<RollbackFunctionResponse, {jsonType: RollbackFunctionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 47);
+  messageDesc(file_svc_v1_svc, 49);
 
 /**
  * @generated from message svc.v1.GetCapabilitiesRequest
@@ -3453,7 +3585,7 @@ export type GetCapabilitiesRequestJson = {
  * Use `create(GetCapabilitiesRequestSchema)` to create a new message.
  */
 export const GetCapabilitiesRequestSchema: GenMessage<GetCapabilitiesRequest, {jsonType: GetCapabilitiesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 48);
+  messageDesc(file_svc_v1_svc, 50);
 
 /**
  * The core: functions, the events and calls that start them, their runs and steps.
@@ -3610,6 +3742,16 @@ export const SvcService: GenService<{
     methodKind: "unary";
     input: typeof GetRunStepsRequestSchema;
     output: typeof GetRunStepsResponseSchema;
+  },
+  /**
+   * What the handler of a run wrote. Of svc's own.
+   *
+   * @generated from rpc svc.v1.SvcService.GetRunLogs
+   */
+  getRunLogs: {
+    methodKind: "unary";
+    input: typeof GetRunLogsRequestSchema;
+    output: typeof GetRunLogsResponseSchema;
   },
   /**
    * @generated from rpc svc.v1.SvcService.CancelRun

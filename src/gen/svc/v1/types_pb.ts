@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/types.proto.
  */
 export const file_svc_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIsgJCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEhYKDm5vbmRldGVybWluaXNtGEsgASgJEhAKCHVuc2VydmVkGEwgASgIEhoKEmRlZmluaXRpb25zX2RpZmZlchhNIAEoCBItCgphdHRyaWJ1dGVzGFogAygLMhkuc3ZjLnYxLkZ1bmN0aW9uQXR0cmlidXRlSgQIERASSgQIFBAVIlMKCkZsb3dOb3RpY2USEwoLZnVuY3Rpb25faWQYASABKAkSDgoGb3B0aW9uGAIgASgJEg8KB291dGNvbWUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCSJOCg5UaHJvdHRsZUNvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSDQoFYnVyc3QYAyABKAUSCwoDa2V5GAQgASgJIkAKD1JhdGVMaW1pdENvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSCwoDa2V5GAMgASgJIjwKC0JhdGNoQ29uZmlnEgwKBHNpemUYASABKAUSEgoKdGltZW91dF9tcxgCIAEoBRILCgNrZXkYAyABKAkiLAoPU2luZ2xldG9uQ29uZmlnEgwKBG1vZGUYASABKAkSCwoDa2V5GAIgASgJIjMKEUlkZW1wb3RlbmN5Q29uZmlnEgsKA2tleRgBIAEoCRIRCglwZXJpb2RfbXMYAiABKAUiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIugJCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJEg0KBXBoYXNlGCggASgJEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKSABKAUSFwoPYmxvY2tpbmdfcmVhc29uGEsgASgJEi0KDm5vbmRldGVybWluaXNtGEwgAygLMhUuc3ZjLnYxLlN0ZXBEZXZpYXRpb24SKAoKYXR0cmlidXRlcxhaIAMoCzIULnN2Yy52MS5SdW5BdHRyaWJ1dGUSEwoLZXJyb3JfZ3JvdXAYWyABKAkSJAoKY3V0X3ZhbHVlcxhcIAMoCzIQLnN2Yy52MS5DdXRWYWx1ZRIXCg5ibG9ja2luZ19jYXVzZRiWASABKAlKBAgPEBBKBAgQEBEiPAoNU3RlcERldmlhdGlvbhIPCgdzdGVwX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEa2luZBgDIAEoCSKDAQoMUnVuQXR0cmlidXRlEgwKBG5hbWUYASABKAkSDgoEdGV4dBgCIAEoCUgAEhAKBm51bWJlchgDIAEoAUgAEg4KBGZsYWcYBCABKAhIABIqCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAQgcKBXZhbHVlIpIBCg9BdHRyaWJ1dGVGaWx0ZXISDAoEbmFtZRgBIAEoCRIKCgJvcBgCIAEoCRIOCgR0ZXh0GAMgASgJSAASEAoGbnVtYmVyGAQgASgBSAASDgoEZmxhZxgFIAEoCEgAEioKBHRpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSABCBwoFdmFsdWUiMQoOQXR0cmlidXRlT3JkZXISDAoEbmFtZRgBIAEoCRIRCglhc2NlbmRpbmcYAiABKAgiPQoRRnVuY3Rpb25BdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJEgwKBHR5cGUYAyABKAkijwkKBFN0ZXASCgoCaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSIwoJc3RlcF90eXBlGAQgASgOMhAuc3ZjLnYxLlN0ZXBUeXBlEhAKCHNlcXVlbmNlGAUgASgFEiIKBnN0YXR1cxgGIAEoDjISLnN2Yy52MS5TdGVwU3RhdHVzEiYKBWlucHV0GAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgppbnB1dF9oYXNoGAggASgJEicKBm91dHB1dBgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCiABKAsyDS5zdmMudjEuRXJyb3ISDwoHYXR0ZW1wdBgLIAEoBRITCgtkdXJhdGlvbl9tcxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoPb3JpZ2luYWxfb3V0cHV0GA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpwYXRjaGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpwYXRjaGVkX2J5GBEgASgJEhgKEGNvbXBlbnNhdGlvbl9mb3IYEiABKAkSKwoLaW5wdXRfdmFsdWUYEyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSLAoMb3V0cHV0X3ZhbHVlGBQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEjUKFW9yaWdpbmFsX291dHB1dF92YWx1ZRgVIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIdChBkdXJhdGlvbl9tc19mdWxsGBYgASgDSACIAQESLwoLc2xlZXBfdW50aWwYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3dhaXRfZXZlbnRfbmFtZRgYIAEoCRIwCgx3YWl0X3RpbWVvdXQYGSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNyZWF0ZWRfYXQYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKC2Vycm9yX3ZhbHVlGBwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhUKDXN0b3JlZF9zdGF0dXMYHSABKAkSDAoEbmFtZRgoIAEoCRINCgV0cmllcxhGIAEoBRIRCgltYXhfdHJpZXMYRyABKAUSLAoIcmV0cnlfYXQYSCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKCmN1dF92YWx1ZXMYSSADKAsyEC5zdmMudjEuQ3V0VmFsdWVCEwoRX2R1cmF0aW9uX21zX2Z1bGwiOAoIQ3V0VmFsdWUSDQoFZmllbGQYASABKAkSDQoFYnl0ZXMYAiABKAUSDgoGYmVnaW5zGAMgASgJIsABCgVFcnJvchIPCgdtZXNzYWdlGAEgASgJEgwKBGNvZGUYAiABKAkSDQoFc3RhY2sYAyABKAkSEQoJcmV0cnlhYmxlGAQgASgIEigKB2RldGFpbHMYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg0KBG5hbWUYlgEgASgJEh0KBWNhdXNlGJcBIAEoCzINLnN2Yy52MS5FcnJvchIeCgZlcnJvcnMYmAEgAygLMg0uc3ZjLnYxLkVycm9yIpsBCglFcnJvckluZm8SFQoNcmVzb3VyY2VfdHlwZRgBIAEoCRITCgtyZXNvdXJjZV9pZBgCIAEoCRIxCghtZXRhZGF0YRgDIAMoCzIfLnN2Yy52MS5FcnJvckluZm8uTWV0YWRhdGFFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqhwEKDkZ1bmN0aW9uU3RhdHVzEh8KG0ZVTkNUSU9OX1NUQVRVU19VTlNQRUNJRklFRBAAEhoKFkZVTkNUSU9OX1NUQVRVU19BQ1RJVkUQARIaChZGVU5DVElPTl9TVEFUVVNfUEFVU0VEEAISHAoYRlVOQ1RJT05fU1RBVFVTX0FSQ0hJVkVEEAMqYQoNRXhlY3V0aW9uTW9kZRIeChpFWEVDVVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhcKE0VYRUNVVElPTl9NT0RFX1BVU0gQARIXChNFWEVDVVRJT05fTU9ERV9QVUxMEAIq5AEKCVJ1blN0YXR1cxIaChZSVU5fU1RBVFVTX1VOU1BFQ0lGSUVEEAASFgoSUlVOX1NUQVRVU19SVU5OSU5HEAISGAoUUlVOX1NUQVRVU19DT01QTEVURUQQAxIVChFSVU5fU1RBVFVTX0ZBSUxFRBAEEhgKFFJVTl9TVEFUVVNfQ0FOQ0VMTEVEEAUSFQoRUlVOX1NUQVRVU19QQVVTRUQQBhIjCh9SVU5fU1RBVFVTX1dBSVRJTkdfRk9SX0NBUEFDSVRZEAcSFgoSUlVOX1NUQVRVU19XQUlUSU5HEAgiBAgBEAEqjAIKClN0ZXBTdGF0dXMSGwoXU1RFUF9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNTVEVQX1NUQVRVU19QRU5ESU5HEAESFwoTU1RFUF9TVEFUVVNfUlVOTklORxACEhkKFVNURVBfU1RBVFVTX0NPTVBMRVRFRBADEhYKElNURVBfU1RBVFVTX0ZBSUxFRBAEEhgKFFNURVBfU1RBVFVTX1NMRUVQSU5HEAUSFwoTU1RFUF9TVEFUVVNfV0FJVElORxAGEhkKFVNURVBfU1RBVFVTX1RJTUVEX09VVBAHEhgKFFNURVBfU1RBVFVTX1JFVFJZSU5HEAgSFAoQU1RFUF9TVEFUVVNfREVBRBAJKqcBCghTdGVwVHlwZRIZChVTVEVQX1RZUEVfVU5TUEVDSUZJRUQQABIUChBTVEVQX1RZUEVfSU5WT0tFEAESEwoPU1RFUF9UWVBFX1NMRUVQEAISHAoYU1RFUF9UWVBFX1dBSVRfRk9SX0VWRU5UEAMSGAoUU1RFUF9UWVBFX0NPTVBFTlNBVEUQBBIdChlTVEVQX1RZUEVfSU5WT0tFX0ZVTkNUSU9OEAViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChJzdmMvdjEvdHlwZXMucHJvdG8SBnN2Yy52MSI6CgdUcmlnZ2VyEg0KBWV2ZW50GAEgASgJEhIKCmV4cHJlc3Npb24YAiABKAkSDAoEY3JvbhgDIAEoCSJrCgtSZXRyeUNvbmZpZxIUCgxtYXhfYXR0ZW1wdHMYASABKAUSGAoQaW5pdGlhbF9kZWxheV9tcxgCIAEoBRIWCg5iYWNrb2ZmX2ZhY3RvchgDIAEoARIUCgxtYXhfZGVsYXlfbXMYBCABKAUiLwoRQ29uY3VycmVuY3lDb25maWcSDQoFbGltaXQYASABKAUSCwoDa2V5GAIgASgJIiwKDENhbmNlbE9uU3BlYxINCgVldmVudBgBIAEoCRINCgVtYXRjaBgCIAEoCSJFCg5EZWJvdW5jZUNvbmZpZxIRCglwZXJpb2RfbXMYASABKAUSCwoDa2V5GAIgASgJEhMKC21heF93YWl0X21zGAMgASgDIsgJCghGdW5jdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEiEKCHRyaWdnZXJzGAQgAygLMg8uc3ZjLnYxLlRyaWdnZXISIgoFcmV0cnkYBSABKAsyEy5zdmMudjEuUmV0cnlDb25maWcSEgoKdGltZW91dF9tcxgGIAEoBRIuCgtjb25jdXJyZW5jeRgHIAEoCzIZLnN2Yy52MS5Db25jdXJyZW5jeUNvbmZpZxItCg5wcmVmZXJyZWRfbW9kZRgIIAEoDjIVLnN2Yy52MS5FeGVjdXRpb25Nb2RlEhQKDGVuZHBvaW50X3VybBgJIAEoCRIRCglhY3Rvcl9rZXkYCiABKAkSJgoGc3RhdHVzGAsgASgOMhYuc3ZjLnYxLkZ1bmN0aW9uU3RhdHVzEg8KB3ZlcnNpb24YDCABKAUSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcmVjb3JkaW5nGA8gASgIEhsKE3JlY29yZGluZ19yZXRlbnRpb24YECABKAkSKQoIbWV0YWRhdGEYEiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKCGRlYm91bmNlGBMgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgVIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFiABKAkSDAoEc2x1ZxgoIAEoCRIWCg5yZXRyeV9hdHRlbXB0cxgpIAEoBRIWCg5yZXRyeV9kZWxheV9tcxgqIAEoBRIVCg1yZXRyeV9iYWNrb2ZmGCsgASgBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEhYKDm5vbmRldGVybWluaXNtGEsgASgJEhAKCHVuc2VydmVkGEwgASgIEhoKEmRlZmluaXRpb25zX2RpZmZlchhNIAEoCBItCgphdHRyaWJ1dGVzGFogAygLMhkuc3ZjLnYxLkZ1bmN0aW9uQXR0cmlidXRlSgQIERASSgQIFBAVIlMKCkZsb3dOb3RpY2USEwoLZnVuY3Rpb25faWQYASABKAkSDgoGb3B0aW9uGAIgASgJEg8KB291dGNvbWUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCSJOCg5UaHJvdHRsZUNvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSDQoFYnVyc3QYAyABKAUSCwoDa2V5GAQgASgJIkAKD1JhdGVMaW1pdENvbmZpZxINCgVsaW1pdBgBIAEoBRIRCglwZXJpb2RfbXMYAiABKAUSCwoDa2V5GAMgASgJIjwKC0JhdGNoQ29uZmlnEgwKBHNpemUYASABKAUSEgoKdGltZW91dF9tcxgCIAEoBRILCgNrZXkYAyABKAkiLAoPU2luZ2xldG9uQ29uZmlnEgwKBG1vZGUYASABKAkSCwoDa2V5GAIgASgJIjMKEUlkZW1wb3RlbmN5Q29uZmlnEgsKA2tleRgBIAEoCRIRCglwZXJpb2RfbXMYAiABKAUiyAIKBUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEg4KBnNvdXJjZRgFIAEoCRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKCG1ldGFkYXRhGAcgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIPCgd2ZXJzaW9uGAggASgFEhEKCWVudGl0eV9pZBgJIAEoCRITCgtlbnRpdHlfdHlwZRgKIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgLIAEoAxIqCgpkYXRhX3ZhbHVlGAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIpIKCgNSdW4SCgoCaWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSLQoOZXhlY3V0aW9uX21vZGUYBCABKA4yFS5zdmMudjEuRXhlY3V0aW9uTW9kZRIRCgl3b3JrZXJfaWQYBSABKAkSEAoIYWN0b3JfaWQYBiABKAkSJgoFaW5wdXQYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKBm91dHB1dBgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYCSABKAsyDS5zdmMudjEuRXJyb3ISIQoGc3RhdHVzGAogASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxIPCgdhdHRlbXB0GAsgASgFEhQKDG1heF9hdHRlbXB0cxgMIAEoBRIuCgpzdGFydGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY3JlYXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGF1c2VfcmVxdWVzdGVkGBMgASgIEhQKDHBhdXNlX3JlYXNvbhgUIAEoCRIYChBmdW5jdGlvbl92ZXJzaW9uGBUgASgFEisKC2lucHV0X3ZhbHVlGBYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgXIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIYChByZXN1bWVfZnJvbV9zdGVwGBggASgJEhUKDXBhcmVudF9ydW5faWQYGSABKAkSFgoOcGFyZW50X3N0ZXBfaWQYGiABKAkSLgoKdGltZW91dF9hdBgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYHCABKAkSDwoHdmVyc2lvbhgdIAEoBRISCgpjbGFpbWVkX2J5GB4gASgJEi4KCmNsYWltZWRfYXQYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmNhbmNlbGxhdGlvbl9jYXVzZRggIAEoCRIrCgtlcnJvcl92YWx1ZRghIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRISCgpldmVudF9uYW1lGCIgASgJEg0KBXBoYXNlGCggASgJEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKSABKAUSFwoPYmxvY2tpbmdfcmVhc29uGEsgASgJEi0KDm5vbmRldGVybWluaXNtGEwgAygLMhUuc3ZjLnYxLlN0ZXBEZXZpYXRpb24SKAoKYXR0cmlidXRlcxhaIAMoCzIULnN2Yy52MS5SdW5BdHRyaWJ1dGUSEwoLZXJyb3JfZ3JvdXAYWyABKAkSJAoKY3V0X3ZhbHVlcxhcIAMoCzIQLnN2Yy52MS5DdXRWYWx1ZRIXCg5ibG9ja2luZ19jYXVzZRiWASABKAkSKAoLYXR0ZW1wdF9sb2cYlwEgAygLMhIuc3ZjLnYxLlJ1bkF0dGVtcHRKBAgPEBBKBAgQEBEi8wEKClJ1bkF0dGVtcHQSDgoGbnVtYmVyGAEgASgFEhEKCXdvcmtlcl9pZBgCIAEoCRIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHb3V0Y29tZRgFIAEoCRIcCgVlcnJvchgGIAEoCzINLnN2Yy52MS5FcnJvchITCgtyZXRyeV9pbl9tcxgHIAEoAxISCgpleGVjdXRpb25zGAggASgFEgwKBGxvc3QYCSABKAUi5wEKB1N0ZXBUcnkSDgoGbnVtYmVyGAEgASgFEg8KB2F0dGVtcHQYAiABKAUSEQoJd29ya2VyX2lkGAMgASgJEi4KCnN0YXJ0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcCgVlcnJvchgGIAEoCzINLnN2Yy52MS5FcnJvchIsCghyZXRyeV9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirAEKClJ1bkxvZ0xpbmUSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWxldmVsGAIgASgJEgwKBHRleHQYAyABKAkSJwoGZmllbGRzGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIMCgRzdGVwGAUgASgJEg8KB2F0dGVtcHQYBiABKAUSEQoJd29ya2VyX2lkGAcgASgJIjwKDVN0ZXBEZXZpYXRpb24SDwoHc3RlcF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGtpbmQYAyABKAkigwEKDFJ1bkF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEg4KBHRleHQYAiABKAlIABIQCgZudW1iZXIYAyABKAFIABIOCgRmbGFnGAQgASgISAASKgoEdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAEIHCgV2YWx1ZSKSAQoPQXR0cmlidXRlRmlsdGVyEgwKBG5hbWUYASABKAkSCgoCb3AYAiABKAkSDgoEdGV4dBgDIAEoCUgAEhAKBm51bWJlchgEIAEoAUgAEg4KBGZsYWcYBSABKAhIABIqCgR0aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAQgcKBXZhbHVlIjEKDkF0dHJpYnV0ZU9yZGVyEgwKBG5hbWUYASABKAkSEQoJYXNjZW5kaW5nGAIgASgIIj0KEUZ1bmN0aW9uQXR0cmlidXRlEgwKBG5hbWUYASABKAkSDAoEcGF0aBgCIAEoCRIMCgR0eXBlGAMgASgJIrIJCgRTdGVwEgoKAmlkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIQCghzZXF1ZW5jZRgFIAEoBRIiCgZzdGF0dXMYBiABKA4yEi5zdmMudjEuU3RlcFN0YXR1cxImCgVpbnB1dBgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKaW5wdXRfaGFzaBgIIAEoCRInCgZvdXRwdXQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAogASgLMg0uc3ZjLnYxLkVycm9yEg8KB2F0dGVtcHQYCyABKAUSEwoLZHVyYXRpb25fbXMYDCABKAUSLgoKc3RhcnRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKD29yaWdpbmFsX291dHB1dBgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKcGF0Y2hlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcGF0Y2hlZF9ieRgRIAEoCRIYChBjb21wZW5zYXRpb25fZm9yGBIgASgJEisKC2lucHV0X3ZhbHVlGBMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKDG91dHB1dF92YWx1ZRgUIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRI1ChVvcmlnaW5hbF9vdXRwdXRfdmFsdWUYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSHQoQZHVyYXRpb25fbXNfZnVsbBgWIAEoA0gAiAEBEi8KC3NsZWVwX3VudGlsGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg93YWl0X2V2ZW50X25hbWUYGCABKAkSMAoMd2FpdF90aW1lb3V0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtlcnJvcl92YWx1ZRgcIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCg1zdG9yZWRfc3RhdHVzGB0gASgJEgwKBG5hbWUYKCABKAkSDQoFdHJpZXMYRiABKAUSEQoJbWF4X3RyaWVzGEcgASgFEiwKCHJldHJ5X2F0GEggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgpjdXRfdmFsdWVzGEkgAygLMhAuc3ZjLnYxLkN1dFZhbHVlEiEKB3RyeV9sb2cYlgEgAygLMg8uc3ZjLnYxLlN0ZXBUcnlCEwoRX2R1cmF0aW9uX21zX2Z1bGwiOAoIQ3V0VmFsdWUSDQoFZmllbGQYASABKAkSDQoFYnl0ZXMYAiABKAUSDgoGYmVnaW5zGAMgASgJIsABCgVFcnJvchIPCgdtZXNzYWdlGAEgASgJEgwKBGNvZGUYAiABKAkSDQoFc3RhY2sYAyABKAkSEQoJcmV0cnlhYmxlGAQgASgIEigKB2RldGFpbHMYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg0KBG5hbWUYlgEgASgJEh0KBWNhdXNlGJcBIAEoCzINLnN2Yy52MS5FcnJvchIeCgZlcnJvcnMYmAEgAygLMg0uc3ZjLnYxLkVycm9yIpsBCglFcnJvckluZm8SFQoNcmVzb3VyY2VfdHlwZRgBIAEoCRITCgtyZXNvdXJjZV9pZBgCIAEoCRIxCghtZXRhZGF0YRgDIAMoCzIfLnN2Yy52MS5FcnJvckluZm8uTWV0YWRhdGFFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqhwEKDkZ1bmN0aW9uU3RhdHVzEh8KG0ZVTkNUSU9OX1NUQVRVU19VTlNQRUNJRklFRBAAEhoKFkZVTkNUSU9OX1NUQVRVU19BQ1RJVkUQARIaChZGVU5DVElPTl9TVEFUVVNfUEFVU0VEEAISHAoYRlVOQ1RJT05fU1RBVFVTX0FSQ0hJVkVEEAMqYQoNRXhlY3V0aW9uTW9kZRIeChpFWEVDVVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhcKE0VYRUNVVElPTl9NT0RFX1BVU0gQARIXChNFWEVDVVRJT05fTU9ERV9QVUxMEAIq5AEKCVJ1blN0YXR1cxIaChZSVU5fU1RBVFVTX1VOU1BFQ0lGSUVEEAASFgoSUlVOX1NUQVRVU19SVU5OSU5HEAISGAoUUlVOX1NUQVRVU19DT01QTEVURUQQAxIVChFSVU5fU1RBVFVTX0ZBSUxFRBAEEhgKFFJVTl9TVEFUVVNfQ0FOQ0VMTEVEEAUSFQoRUlVOX1NUQVRVU19QQVVTRUQQBhIjCh9SVU5fU1RBVFVTX1dBSVRJTkdfRk9SX0NBUEFDSVRZEAcSFgoSUlVOX1NUQVRVU19XQUlUSU5HEAgiBAgBEAEqjAIKClN0ZXBTdGF0dXMSGwoXU1RFUF9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNTVEVQX1NUQVRVU19QRU5ESU5HEAESFwoTU1RFUF9TVEFUVVNfUlVOTklORxACEhkKFVNURVBfU1RBVFVTX0NPTVBMRVRFRBADEhYKElNURVBfU1RBVFVTX0ZBSUxFRBAEEhgKFFNURVBfU1RBVFVTX1NMRUVQSU5HEAUSFwoTU1RFUF9TVEFUVVNfV0FJVElORxAGEhkKFVNURVBfU1RBVFVTX1RJTUVEX09VVBAHEhgKFFNURVBfU1RBVFVTX1JFVFJZSU5HEAgSFAoQU1RFUF9TVEFUVVNfREVBRBAJKqcBCghTdGVwVHlwZRIZChVTVEVQX1RZUEVfVU5TUEVDSUZJRUQQABIUChBTVEVQX1RZUEVfSU5WT0tFEAESEwoPU1RFUF9UWVBFX1NMRUVQEAISHAoYU1RFUF9UWVBFX1dBSVRfRk9SX0VWRU5UEAMSGAoUU1RFUF9UWVBFX0NPTVBFTlNBVEUQBBIdChlTVEVQX1RZUEVfSU5WT0tFX0ZVTkNUSU9OEAViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.Trigger
@@ -1571,6 +1571,13 @@ export type Run = Message<"svc.v1.Run"> & {
    * @generated from field: string blocking_cause = 150;
    */
   blockingCause: string;
+
+  /**
+   * Its attempts, oldest first, where they are asked for.
+   *
+   * @generated from field: repeated svc.v1.RunAttempt attempt_log = 151;
+   */
+  attemptLog: RunAttempt[];
 };
 
 /**
@@ -1825,6 +1832,13 @@ export type RunJson = {
    * @generated from field: string blocking_cause = 150;
    */
   blockingCause?: string;
+
+  /**
+   * Its attempts, oldest first, where they are asked for.
+   *
+   * @generated from field: repeated svc.v1.RunAttempt attempt_log = 151;
+   */
+  attemptLog?: RunAttemptJson[];
 };
 
 /**
@@ -1833,6 +1847,375 @@ export type RunJson = {
  */
 export const RunSchema: GenMessage<Run, {jsonType: RunJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_types, 13);
+
+/**
+ * One attempt of a run. Of svc's own.
+ *
+ * @generated from message svc.v1.RunAttempt
+ */
+export type RunAttempt = Message<"svc.v1.RunAttempt"> & {
+  /**
+   * Counted from 1, and on after a resume.
+   *
+   * @generated from field: int32 number = 1;
+   */
+  number: number;
+
+  /**
+   * The last worker that had it.
+   *
+   * @generated from field: string worker_id = 2;
+   */
+  workerId: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * Absent while it is under way.
+   *
+   * @generated from field: google.protobuf.Timestamp ended_at = 4;
+   */
+  endedAt?: Timestamp | undefined;
+
+  /**
+   * completed, failed or cancelled; empty while it is under way.
+   *
+   * @generated from field: string outcome = 5;
+   */
+  outcome: string;
+
+  /**
+   * What it failed with.
+   *
+   * @generated from field: svc.v1.Error error = 6;
+   */
+  error?: Error | undefined;
+
+  /**
+   * Milliseconds until the next attempt.
+   *
+   * @generated from field: int64 retry_in_ms = 7;
+   */
+  retryInMs: bigint;
+
+  /**
+   * How often the handler was entered.
+   *
+   * @generated from field: int32 executions = 8;
+   */
+  executions: number;
+
+  /**
+   * How many of them ended without a report of their worker.
+   *
+   * @generated from field: int32 lost = 9;
+   */
+  lost: number;
+};
+
+/**
+ * One attempt of a run. Of svc's own.
+ *
+ * @generated from message svc.v1.RunAttempt
+ */
+export type RunAttemptJson = {
+  /**
+   * Counted from 1, and on after a resume.
+   *
+   * @generated from field: int32 number = 1;
+   */
+  number?: number;
+
+  /**
+   * The last worker that had it.
+   *
+   * @generated from field: string worker_id = 2;
+   */
+  workerId?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: TimestampJson;
+
+  /**
+   * Absent while it is under way.
+   *
+   * @generated from field: google.protobuf.Timestamp ended_at = 4;
+   */
+  endedAt?: TimestampJson;
+
+  /**
+   * completed, failed or cancelled; empty while it is under way.
+   *
+   * @generated from field: string outcome = 5;
+   */
+  outcome?: string;
+
+  /**
+   * What it failed with.
+   *
+   * @generated from field: svc.v1.Error error = 6;
+   */
+  error?: ErrorJson;
+
+  /**
+   * Milliseconds until the next attempt.
+   *
+   * @generated from field: int64 retry_in_ms = 7;
+   */
+  retryInMs?: string;
+
+  /**
+   * How often the handler was entered.
+   *
+   * @generated from field: int32 executions = 8;
+   */
+  executions?: number;
+
+  /**
+   * How many of them ended without a report of their worker.
+   *
+   * @generated from field: int32 lost = 9;
+   */
+  lost?: number;
+};
+
+/**
+ * Describes the message svc.v1.RunAttempt.
+ * Use `create(RunAttemptSchema)` to create a new message.
+ */
+export const RunAttemptSchema: GenMessage<RunAttempt, {jsonType: RunAttemptJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 14);
+
+/**
+ * A try of a step that failed. Of svc's own.
+ *
+ * @generated from message svc.v1.StepTry
+ */
+export type StepTry = Message<"svc.v1.StepTry"> & {
+  /**
+   * Counted by the retries of the step itself; else 1.
+   *
+   * @generated from field: int32 number = 1;
+   */
+  number: number;
+
+  /**
+   * Attempt of the run.
+   *
+   * @generated from field: int32 attempt = 2;
+   */
+  attempt: number;
+
+  /**
+   * @generated from field: string worker_id = 3;
+   */
+  workerId: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 4;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ended_at = 5;
+   */
+  endedAt?: Timestamp | undefined;
+
+  /**
+   * What it failed with.
+   *
+   * @generated from field: svc.v1.Error error = 6;
+   */
+  error?: Error | undefined;
+
+  /**
+   * When the step is tried again by itself.
+   *
+   * @generated from field: google.protobuf.Timestamp retry_at = 7;
+   */
+  retryAt?: Timestamp | undefined;
+};
+
+/**
+ * A try of a step that failed. Of svc's own.
+ *
+ * @generated from message svc.v1.StepTry
+ */
+export type StepTryJson = {
+  /**
+   * Counted by the retries of the step itself; else 1.
+   *
+   * @generated from field: int32 number = 1;
+   */
+  number?: number;
+
+  /**
+   * Attempt of the run.
+   *
+   * @generated from field: int32 attempt = 2;
+   */
+  attempt?: number;
+
+  /**
+   * @generated from field: string worker_id = 3;
+   */
+  workerId?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 4;
+   */
+  startedAt?: TimestampJson;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ended_at = 5;
+   */
+  endedAt?: TimestampJson;
+
+  /**
+   * What it failed with.
+   *
+   * @generated from field: svc.v1.Error error = 6;
+   */
+  error?: ErrorJson;
+
+  /**
+   * When the step is tried again by itself.
+   *
+   * @generated from field: google.protobuf.Timestamp retry_at = 7;
+   */
+  retryAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.StepTry.
+ * Use `create(StepTrySchema)` to create a new message.
+ */
+export const StepTrySchema: GenMessage<StepTry, {jsonType: StepTryJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 15);
+
+/**
+ * A line that a handler wrote. Of svc's own.
+ *
+ * @generated from message svc.v1.RunLogLine
+ */
+export type RunLogLine = Message<"svc.v1.RunLogLine"> & {
+  /**
+   * When it was written, by the clock of its worker.
+   *
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * debug, info, warn or error.
+   *
+   * @generated from field: string level = 2;
+   */
+  level: string;
+
+  /**
+   * The line, for people.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+
+  /**
+   * What was given beside the text.
+   *
+   * @generated from field: google.protobuf.Struct fields = 4;
+   */
+  fields?: JsonObject | undefined;
+
+  /**
+   * Name of the step that wrote it; empty outside of steps.
+   *
+   * @generated from field: string step = 5;
+   */
+  step: string;
+
+  /**
+   * Attempt of the run.
+   *
+   * @generated from field: int32 attempt = 6;
+   */
+  attempt: number;
+
+  /**
+   * The worker that had the run.
+   *
+   * @generated from field: string worker_id = 7;
+   */
+  workerId: string;
+};
+
+/**
+ * A line that a handler wrote. Of svc's own.
+ *
+ * @generated from message svc.v1.RunLogLine
+ */
+export type RunLogLineJson = {
+  /**
+   * When it was written, by the clock of its worker.
+   *
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: TimestampJson;
+
+  /**
+   * debug, info, warn or error.
+   *
+   * @generated from field: string level = 2;
+   */
+  level?: string;
+
+  /**
+   * The line, for people.
+   *
+   * @generated from field: string text = 3;
+   */
+  text?: string;
+
+  /**
+   * What was given beside the text.
+   *
+   * @generated from field: google.protobuf.Struct fields = 4;
+   */
+  fields?: StructJson;
+
+  /**
+   * Name of the step that wrote it; empty outside of steps.
+   *
+   * @generated from field: string step = 5;
+   */
+  step?: string;
+
+  /**
+   * Attempt of the run.
+   *
+   * @generated from field: int32 attempt = 6;
+   */
+  attempt?: number;
+
+  /**
+   * The worker that had the run.
+   *
+   * @generated from field: string worker_id = 7;
+   */
+  workerId?: string;
+};
+
+/**
+ * Describes the message svc.v1.RunLogLine.
+ * Use `create(RunLogLineSchema)` to create a new message.
+ */
+export const RunLogLineSchema: GenMessage<RunLogLine, {jsonType: RunLogLineJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_types, 16);
 
 /**
  * @generated from message svc.v1.StepDeviation
@@ -1891,7 +2274,7 @@ export type StepDeviationJson = {
  * Use `create(StepDeviationSchema)` to create a new message.
  */
 export const StepDeviationSchema: GenMessage<StepDeviation, {jsonType: StepDeviationJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 14);
+  messageDesc(file_svc_v1_types, 17);
 
 /**
  * What a run is found by: its handler sets it, or its function takes it from the data of events. Of svc's own.
@@ -1991,7 +2374,7 @@ export type RunAttributeJson = {
  * Use `create(RunAttributeSchema)` to create a new message.
  */
 export const RunAttributeSchema: GenMessage<RunAttribute, {jsonType: RunAttributeJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 15);
+  messageDesc(file_svc_v1_types, 18);
 
 /**
  * A condition on an attribute of runs.
@@ -2105,7 +2488,7 @@ export type AttributeFilterJson = {
  * Use `create(AttributeFilterSchema)` to create a new message.
  */
 export const AttributeFilterSchema: GenMessage<AttributeFilter, {jsonType: AttributeFilterJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 16);
+  messageDesc(file_svc_v1_types, 19);
 
 /**
  * Runs in the order of an attribute; those without it are left out.
@@ -2154,7 +2537,7 @@ export type AttributeOrderJson = {
  * Use `create(AttributeOrderSchema)` to create a new message.
  */
 export const AttributeOrderSchema: GenMessage<AttributeOrder, {jsonType: AttributeOrderJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 17);
+  messageDesc(file_svc_v1_types, 20);
 
 /**
  * An attribute that a function takes from the data of its events.
@@ -2217,7 +2600,7 @@ export type FunctionAttributeJson = {
  * Use `create(FunctionAttributeSchema)` to create a new message.
  */
 export const FunctionAttributeSchema: GenMessage<FunctionAttribute, {jsonType: FunctionAttributeJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 18);
+  messageDesc(file_svc_v1_types, 21);
 
 /**
  * @generated from message svc.v1.Step
@@ -2438,6 +2821,13 @@ export type Step = Message<"svc.v1.Step"> & {
    * @generated from field: repeated svc.v1.CutValue cut_values = 73;
    */
   cutValues: CutValue[];
+
+  /**
+   * Its tries that failed, oldest first, where they are asked for.
+   *
+   * @generated from field: repeated svc.v1.StepTry try_log = 150;
+   */
+  tryLog: StepTry[];
 };
 
 /**
@@ -2659,6 +3049,13 @@ export type StepJson = {
    * @generated from field: repeated svc.v1.CutValue cut_values = 73;
    */
   cutValues?: CutValueJson[];
+
+  /**
+   * Its tries that failed, oldest first, where they are asked for.
+   *
+   * @generated from field: repeated svc.v1.StepTry try_log = 150;
+   */
+  tryLog?: StepTryJson[];
 };
 
 /**
@@ -2666,7 +3063,7 @@ export type StepJson = {
  * Use `create(StepSchema)` to create a new message.
  */
 export const StepSchema: GenMessage<Step, {jsonType: StepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 19);
+  messageDesc(file_svc_v1_types, 22);
 
 /**
  * A value that an answer leaves out, as it is larger than the caller asked for. Of svc's own.
@@ -2729,7 +3126,7 @@ export type CutValueJson = {
  * Use `create(CutValueSchema)` to create a new message.
  */
 export const CutValueSchema: GenMessage<CutValue, {jsonType: CutValueJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 20);
+  messageDesc(file_svc_v1_types, 23);
 
 /**
  * @generated from message svc.v1.Error
@@ -2854,7 +3251,7 @@ export type ErrorJson = {
  * Use `create(ErrorSchema)` to create a new message.
  */
 export const ErrorSchema: GenMessage<Error, {jsonType: ErrorJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 21);
+  messageDesc(file_svc_v1_types, 24);
 
 /**
  * Travels as a detail of RPC errors.
@@ -2905,7 +3302,7 @@ export type ErrorInfoJson = {
  * Use `create(ErrorInfoSchema)` to create a new message.
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo, {jsonType: ErrorInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_types, 22);
+  messageDesc(file_svc_v1_types, 25);
 
 /**
  * @generated from enum svc.v1.FunctionStatus

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
+import { startedDetail } from "../started-detail.ts";
 
 /** Runs of one function that this node's workers can take now. */
 export interface FunctionDemand {
@@ -32,6 +33,8 @@ export interface ClaimedRow {
   step_count: number;
   /** JSON of the `RunEnding` of a run that is compensating. */
   ending: string | null;
+  /** Lines outside of steps that its handler wrote in this attempt; null for none. */
+  log_seen: number | null;
   queued_at: number;
   actor_id: string | null;
   event_id: string;
@@ -84,6 +87,8 @@ const leasedColumns = {
   max_attempts: "c.max_attempts",
   step_count: "c.step_count",
   ending: "c.ending",
+  log_seen: `CASE WHEN c.execution_seq > 1 THEN
+      (SELECT max(l.seen) FROM run_logs l WHERE l.run_id = c.run_id AND l.attempt = c.attempt) END`,
   actor_id: "r.actor_id",
   event_id: "v.id",
   event_position: "v.position",
@@ -226,7 +231,3 @@ function pick(session: SyncSession, lane: FunctionDemand, now: Instant) {
 const isLimited = (session: SyncSession, { environmentId, functionId }: FunctionDemand): boolean =>
   session.one(sql`SELECT id FROM functions
     WHERE environment_id = ${environmentId} AND id = ${functionId} AND lane_limit IS NOT NULL`) !== undefined;
-
-/** JSON text `{"attempt":2,"execution_seq":5}`, built in the statement, where the values are. */
-export const startedDetail = (alias: string): Sql =>
-  sql.raw(`'{"attempt":' || ${alias}.attempt || ',"execution_seq":' || ${alias}.execution_seq || '}'`);

@@ -3,6 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
+import { linesStored, storeLines } from "../logs/log-rows.ts";
 import { seenBySleep } from "../waits/rank-met.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";
 import { insertPending, pendingParts } from "./pending-steps.ts";
@@ -152,7 +153,7 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolea
         worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
         step_count = ${sql.raw(greatest)}(e.step_count, v.steps_top) + v.appended,
         waiting_step_id = v.waiting_step_id, gather_ms = CASE WHEN v.waiting_step_id IS NULL THEN e.gather_ms END,
-        lost_count = CASE WHEN v.next = 'queued' ${returned(isUndone)} THEN e.lost_count ELSE 0 END,
+        lost_count = CASE WHEN v.history_type IS NULL OR (v.next = 'queued' ${returned(isUndone)}) THEN e.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' ${returned(isUndone)} AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
 
@@ -226,7 +227,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
     ${stored}${pendingParts(changes, now, seams)},
-    ${ending}${staying}${attributesSet(changes, seams)}${failed ? counted(now) : sql.empty}noted AS (
+    ${ending}${staying}${attributesSet(changes, seams)}${linesStored(changes, now, seams)}${failed ? counted(now) : sql.empty}noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
         ELSE 'run.paused' END, ${now}::bigint, v.history_detail
@@ -303,7 +304,8 @@ const isPaused = ({ change, row }: Valid): boolean => row.pause_requested_at !==
 
 function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant): void {
   const { rowsFrom } = session.seams;
-  const steps = stepsOfReports(valid.map((v) => v.change));
+  const changes = valid.map((v) => v.change);
+  const steps = stepsOfReports(changes);
   if (steps.length > 0)
     session.run(sql`INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
@@ -320,10 +322,8 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
       })} WHERE true ${stepConflict}`);
 
   insertPending(session, valid, now);
-  setAttributes(
-    session,
-    valid.map((v) => v.change),
-  );
+  setAttributes(session, changes);
+  storeLines(session, valid, now);
 
   const ending = valid.filter((v) => v.change.ends !== null);
   if (ending.length > 0) {

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import type { AttributeChange } from "../../attributes/rules.ts";
 import type { NewErrorGroup } from "../../errors/rules.ts";
+import type { NewLines } from "../../logs/rules.ts";
 import { nameOfState, type StateCondition, type StoredMatch } from "../../waits/rules.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
 
@@ -34,6 +35,8 @@ export interface ExecutionChange extends Fence {
   attributes: readonly AttributeChange[] | null;
   /** Of a run that fails. */
   errorGroup: NewErrorGroup | null;
+  /** What its handler wrote; null for nothing. */
+  logs: NewLines | null;
 }
 
 /** What a report changes of the undoing of its run. */

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import { storeLateLines } from "../logs/log-rows.ts";
 import { readEnding } from "../rules.ts";
 import { seenBySleep } from "../waits/rank-met.ts";
 import { stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
@@ -11,6 +12,8 @@ interface EndedLease {
   ending: string;
   attempt: number;
   step_count: number;
+  execution_seq: number;
+  worker_id: string | null;
 }
 
 /**
@@ -24,7 +27,8 @@ export async function handIn(
   now: Instant,
 ): Promise<void> {
   for (const change of [...changes].sort((a, b) => (a.runId < b.runId ? -1 : 1))) {
-    const lease = await session.one<EndedLease>(sql`SELECT run_id, ending, attempt, step_count FROM executions
+    const lease =
+      await session.one<EndedLease>(sql`SELECT run_id, ending, attempt, step_count, execution_seq, worker_id FROM executions
       WHERE run_id = ${change.runId} AND environment_id || '' = ${change.environmentId} AND state = 'queued'
         AND ending IS NOT NULL AND execution_seq = ${change.executionSeq} AND lease_hash = ${change.leaseHash}
       ${session.seams.holdRow}`);
@@ -51,6 +55,7 @@ async function storeLate(
         ...stepColumns(steps),
         sequence: column.bigint(steps.map((s) => (s.sequence < 0 ? first - s.sequence - 1 : s.sequence))),
       })} WHERE true ${stepConflict}`);
+  await storeLateLines(session, { change, row: lease }, now);
   const isLast = change.next !== "leased" || change.ends !== null;
   const count = change.undo?.count ?? 0;
   const ending = readEnding(lease.ending);

@@ -7,6 +7,7 @@ import { attributesMax } from "../../attributes/rules.ts";
 import type { AttributeNames } from "../attributes/attribute-names.ts";
 import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.ts";
 import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
+import { type LogsDeps, linesToStore } from "../logs/lines-to-store.ts";
 import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
 import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
@@ -17,7 +18,7 @@ import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor
 import { noteAwaited, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
 import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
 
-export interface ReportsDeps extends RetryDeps, SubmitWaitsDeps {
+export interface ReportsDeps extends RetryDeps, SubmitWaitsDeps, LogsDeps {
   clock: Clock;
   names: Pick<AttributeNames, "require" | "forget">;
   watch: Watch;
@@ -34,8 +35,10 @@ const weightSteps = 50;
 const errorSize = (error: RunError | null): number =>
   error ? error.message.length + (error.code?.length ?? 0) + (error.stack?.length ?? 0) : 0;
 
-function sizeOf({ outcome, steps }: RunReport): number {
+function sizeOf({ outcome, steps, failures = [], logs }: RunReport): number {
   let size = 0;
+  for (const { text } of logs?.lines ?? []) size += text.length;
+  for (const { error } of failures) size += errorSize(error);
   if (outcome.kind === "completed") size = outcome.output.length;
   else if (outcome.kind === "failed") size = errorSize(outcome.error);
   else if (outcome.kind === "wait" || outcome.kind === "invoke") size = outcome.input?.length ?? 0;
@@ -69,6 +72,30 @@ async function withoutRefused(
     : undefined;
 }
 
+/** What the items change, by what is read before their transaction. */
+async function changesOf(deps: ReportsDeps, items: readonly ReportItem[]): Promise<ExecutionChange[]> {
+  const { store, clock } = deps;
+  const reports = items.flatMap((item) => ("report" in item ? item.report : []));
+  const [{ decisions, functionIds }, triggers, refusals, lines] = await Promise.all([
+    decideRetries(deps, reports),
+    triggersFor(store, reports),
+    refusedWaits(store, reports),
+    linesToStore(deps, reports),
+  ]);
+  const changes = items.map((item) =>
+    "report" in item
+      ? toExecutionChange(item.report, {
+          decision: decisions.get(item.report.runId) ?? "ends",
+          triggerData: triggers?.get(item.report.runId),
+          refused: refusals?.get(item.report.runId),
+          lines: lines?.get(item.report.runId),
+        })
+      : toRelease(item.release, clock.now(), item.putOff),
+  );
+  await groupFailures(store, changes, functionIds);
+  return changes;
+}
+
 /** Combines reports of all workers into flushes. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
@@ -78,22 +105,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   })();
 
   async function flush(items: readonly ReportItem[], committed: () => void): Promise<ItemOutcome<void>[]> {
-    const reports = items.flatMap((item) => ("report" in item ? item.report : []));
-    const [{ decisions, functionIds }, triggers, refusals] = await Promise.all([
-      decideRetries(deps, reports),
-      triggersFor(store, reports),
-      refusedWaits(store, reports),
-    ]);
-    const changes = items.map((item) =>
-      "report" in item
-        ? toExecutionChange(item.report, {
-            decision: decisions.get(item.report.runId) ?? "ends",
-            triggerData: triggers?.get(item.report.runId),
-            refused: refusals?.get(item.report.runId),
-          })
-        : toRelease(item.release, clock.now(), item.putOff),
-    );
-    await groupFailures(store, changes, functionIds);
+    const changes = await changesOf(deps, items);
     const now = clock.now();
     let committedReports: CommittedReport[];
     try {

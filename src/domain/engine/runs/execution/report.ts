@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import type { AttributeChange } from "../../attributes/rules.ts";
+import type { LogChunk, NewLines } from "../../logs/rules.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
+import { notedFailures, type ReportedFailure } from "../attempts.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
@@ -33,6 +35,10 @@ export interface RunReport extends Fence {
   isAwaited?: boolean;
   /** What the run is found by from here on. */
   attributes?: readonly AttributeChange[];
+  /** Steps that failed, in order, also those that then completed. */
+  failures?: readonly ReportedFailure[];
+  /** What the handler wrote. */
+  logs?: LogChunk;
 }
 
 export interface ReportedUndo {
@@ -87,12 +93,22 @@ export interface ReportContext {
   triggerData: unknown;
   /** Why the wait cannot begin. */
   refused?: RunError | undefined;
+  /** Of its lines, those that are stored. */
+  lines?: NewLines | undefined;
 }
 
-/** What a report changes: a pure decision, without the store. */
-export function toExecutionChange(
+/** What a report changes: a pure decision, without the store. Its history says each try of a step that failed. */
+export function toExecutionChange(report: RunReport, context: ReportContext): ExecutionChange {
+  const change = changeOf(report, context);
+  const { failures = [] } = report;
+  if (failures.length === 0 || change.historyType === null) return change;
+  const detail = { ...JSON.parse(change.historyDetail), failed: notedFailures(failures) };
+  return { ...change, historyDetail: JSON.stringify(detail) };
+}
+
+function changeOf(
   report: RunReport,
-  { decision, triggerData, refused }: ReportContext,
+  { decision, triggerData, refused, lines }: ReportContext,
 ): ExecutionChange {
   const { outcome, stepOffset } = report;
   const base: ExecutionChange = {
@@ -114,6 +130,7 @@ export function toExecutionChange(
     undo: report.undo ? { ...noUndo, count: report.undo.count } : null,
     attributes: report.attributes ?? null,
     errorGroup: null,
+    logs: lines ?? null,
   };
   switch (outcome.kind) {
     case "progress":
@@ -303,6 +320,7 @@ export const toRelease = (
   undo: null,
   attributes: null,
   errorGroup: null,
+  logs: null,
 });
 
 /** History keeps the ids and statuses of reported steps; their outputs are in `steps`. */

@@ -46,8 +46,8 @@ export function openSubmitWaits(
   const { store, clock, onWakePlanned, onQueued } = deps;
   /** All that a handler waits for, in a transaction of its own: what came with it is stored before. */
   return async function submitWaits({ waits = [], ...report }: RunReport): Promise<void> {
-    const { steps, attributes, undo } = report;
-    if (steps.length > 0 || attributes || undo) await submit(report);
+    const { steps, attributes, undo, logs } = report;
+    if (steps.length > 0 || attributes || undo || logs) await submit(report);
     const now = clock.now();
     const own: RunReport = {
       ...{ runId: report.runId, environmentId: report.environmentId, outcome: report.outcome },

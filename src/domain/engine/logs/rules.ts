@@ -1,0 +1,179 @@
+import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { isJsonObject as isObject } from "../../../kit/wkt.ts";
+
+// Lines that handlers wrote. What is wrong with one, or too much, is left out and counted: a line fails no run.
+
+/** Bytes of a line, as the JSON text that it is stored as. */
+export const lineBytesMax = 1_024;
+/** Lines of an attempt. */
+export const attemptLinesMax = 200;
+/** Bytes of all lines of a run. */
+export const runLogBytesMax = 64 * 1024;
+
+export const logLevels = ["debug", "info", "warn", "error"] as const;
+
+export interface LogLine {
+  /** RFC 3339. */
+  at: string;
+  level: (typeof logLevels)[number];
+  text: string;
+  fields?: Record<string, unknown>;
+  /** Name of the step that wrote it. */
+  step?: string;
+}
+
+/** Lines that came with a report. */
+export interface LogChunk {
+  /** How many lines the execution had written before these. */
+  offset: number;
+  /** Lines of the execution so far, with those that its worker left out. */
+  total: number;
+  /** Lines outside of steps that its handler came to, with those that executions before had written. */
+  seen: number;
+  lines: readonly LogLine[];
+}
+
+/** Lines of a report that are to be stored. */
+export interface NewLines {
+  /** As in the chunk; a report that comes twice writes none twice. -1 where none is left. */
+  place: number;
+  total: number;
+  seen: number;
+  count: number;
+  /** JSON text of a list; its bytes. */
+  lines: string;
+  bytes: number;
+}
+
+/** How much of its bounds a run has used. */
+export interface LogRoom {
+  attemptLines: number;
+  runBytes: number;
+}
+
+const isCount = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 10_000_000;
+
+interface SentLogs {
+  logs?: unknown;
+  log_offset?: unknown;
+  log_lost?: unknown;
+  log_seen?: unknown;
+}
+
+/** The lines of a report: `log_offset`, `logs`, `log_lost` and `log_seen`. Undefined where it brings none. */
+export function readLogs(
+  { logs, log_offset: given, log_lost: lost, log_seen: seen }: SentLogs,
+  now: Instant,
+): LogChunk | undefined {
+  if (!Array.isArray(logs) && !isCount(lost)) return undefined;
+  const all = Array.isArray(logs) ? logs : [];
+  const offset = isCount(given) ? given : 0;
+  const lines = all.slice(0, attemptLinesMax).flatMap((line) => readLine(line, now) ?? []);
+  return {
+    offset,
+    total: offset + all.length + (isCount(lost) ? lost : 0),
+    seen: isCount(seen) ? seen : 0,
+    lines,
+  };
+}
+
+function readLine(line: unknown, now: Instant): LogLine | undefined {
+  if (!isObject(line) || typeof line.text !== "string") return undefined;
+  const { at, level, text, fields, step } = line;
+  const known = logLevels.find((one) => one === level) ?? "info";
+  return {
+    at: rfc3339((typeof at === "string" ? parseRfc3339(at) : undefined) ?? now),
+    ...{ level: known, text: storable(text) },
+    ...(isObject(fields) && Object.keys(fields).length > 0 && { fields: mapTexts(fields, storable) }),
+    ...(typeof step === "string" && step !== "" && { step: storable(step) }),
+  };
+}
+
+/** PostgreSQL takes no NUL, and replaces half a surrogate. */
+const storable = (text: string): string => text.replaceAll("\0", "\ufffd").toWellFormed();
+
+/** Deeper than this a value is written as text. */
+const levelsMax = 8;
+
+function mapTexts<Value>(value: Value, change: (text: string) => string, level = 0): Value {
+  const map = (one: unknown): unknown => {
+    if (typeof one === "string") return change(one);
+    if (typeof one === "number") return change(`${one}`) === `${one}` ? one : change(`${one}`);
+    if (typeof one !== "object" || one === null) return one;
+    if (level === levelsMax) return "…";
+    return mapTexts(one, change, level + 1);
+  };
+  if (Array.isArray(value)) return value.map(map) as Value;
+  return Object.fromEntries(
+    Object.entries(value as object).map(([name, one]) => [change(name), map(one)]),
+  ) as Value;
+}
+
+/** Shorter values are words that stand everywhere. */
+const secretCharsMin = 4;
+const secretLineCharsMin = 8;
+
+const escaped = (text: string): string => JSON.stringify(text).slice(1, -1);
+
+/** A secret as texts have it: as it is, in JSON, in JSON in JSON; and its lines, where texts are split at them. */
+const formsOf = (secret: string): string[] => {
+  const lines = secret.split(/\r?\n/).filter(({ length }) => length >= secretLineCharsMin);
+  return [secret, ...lines].flatMap((one) => [one, escaped(one), escaped(escaped(one))]);
+};
+
+/** Replaces secrets wherever they stand. */
+export function maskedLines(lines: readonly LogLine[], secrets: readonly string[]): readonly LogLine[] {
+  const known = secrets.filter(({ length }) => length >= secretCharsMin);
+  const hidden = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
+  if (hidden.length === 0) return lines;
+  const mask = (text: string) => hidden.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
+  return lines.map(({ text, fields, step, ...line }) => ({
+    ...{ ...line, text: mask(text) },
+    ...(fields && { fields: mapTexts(fields, mask) }),
+    ...(step !== undefined && { step: mask(step) }),
+  }));
+}
+
+/** Makes room: the fields go first, then the end of the text. */
+function fitting(line: LogLine): string {
+  const whole = JSON.stringify(line);
+  if (Buffer.byteLength(whole) <= lineBytesMax) return whole;
+  const { fields: _, text, step, ...rest } = line;
+  const cut = (charsMax: number) => {
+    const shown = text.length <= charsMax ? text : `${text.slice(0, charsMax).toWellFormed()}…`;
+    return JSON.stringify({ ...rest, text: shown, ...(step !== undefined && { step: step.slice(0, 100) }) });
+  };
+  let charsMax = lineBytesMax;
+  while (charsMax > 0 && Buffer.byteLength(cut(charsMax)) > lineBytesMax) charsMax -= 64;
+  return cut(charsMax);
+}
+
+/** As many of the lines as there is room for. */
+export function boundLines(
+  { offset, total, seen, lines }: LogChunk,
+  { attemptLines, runBytes }: LogRoom,
+): NewLines {
+  const texts: string[] = [];
+  let bytes = 0;
+  for (const line of lines) {
+    const text = fitting(line);
+    const size = Buffer.byteLength(text);
+    if (attemptLines + texts.length >= attemptLinesMax || runBytes + bytes + size > runLogBytesMax) break;
+    texts.push(text);
+    bytes += size;
+  }
+  const place = texts.length > 0 ? offset : -1;
+  return { place, total, seen, count: texts.length, lines: `[${texts.join(",")}]`, bytes };
+}
+
+/** Whether it is what `boundLines` makes: of an export that somebody may have written. */
+export const isListOfLines = (value: unknown): boolean =>
+  Array.isArray(value) &&
+  value.length <= attemptLinesMax &&
+  value.every((line) => {
+    if (!isObject(line)) return false;
+    const { at, level, text, fields = {}, step = "" } = line;
+    const texts = [at, level, text, step].every((one) => typeof one === "string");
+    return texts && parseRfc3339(at as string) !== undefined && isObject(fields);
+  });

@@ -1,0 +1,45 @@
+import { missing } from "../../../kit/fault.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+import { type AttemptNote, attemptsOf, type FailedTry, type PastAttempt, triesOf } from "./attempts.ts";
+import { readRunLogs, type WrittenLines } from "./logs/read-logs.ts";
+import { getRun } from "./rows.ts";
+
+/** Of a run that has more of them the newest are told. */
+const notesMax = 1_000;
+
+const ofAttempts =
+  sql.raw(`type IN ('run.started', 'run.retrying', 'run.compensating', 'run.lease_expired', 'run.resumed',
+  'run.paused', 'run.released', 'run.completed', 'run.failed', 'run.cancelled')`);
+const ofTries = sql.raw(`(type = 'run.started' OR detail LIKE '%"failed":[{%')`);
+
+async function notesOf(
+  { all }: Pick<Store, "all">,
+  { environmentId, runId, wanted }: { environmentId: string; runId: string; wanted: typeof ofTries },
+): Promise<AttemptNote[]> {
+  const found = await all<AttemptNote>(sql`SELECT type, at, detail FROM run_history
+    WHERE run_id = ${runId} AND environment_id = ${environmentId} AND ${wanted}
+    ORDER BY sequence DESC LIMIT ${notesMax}`);
+  return found.reverse();
+}
+
+/** What a run tells of itself. */
+export interface RunStory {
+  attempts(environmentId: string, runId: string): Promise<PastAttempt[]>;
+  /** Tries of its steps that failed, by the step's id. */
+  tries(environmentId: string, runId: string): Promise<Map<string, FailedTry[]>>;
+  /** What its handler wrote, behind the cursor `after`. */
+  logs(environmentId: string, runId: string, after?: string): Promise<WrittenLines>;
+}
+
+export const openStory = (store: Store): RunStory => ({
+  attempts: async (environmentId, runId) =>
+    attemptsOf(await notesOf(store, { environmentId, runId, wanted: ofAttempts })),
+  tries: async (environmentId, runId) =>
+    triesOf(await notesOf(store, { environmentId, runId, wanted: ofTries })),
+  async logs(environmentId, runId, after) {
+    const logs = await readRunLogs(store, environmentId, { runId, after });
+    if (logs.lines.length === 0 && !(await getRun(store, environmentId, runId))) throw missing("run", runId);
+    return logs;
+  },
+});

@@ -1,0 +1,101 @@
+import { jsonOf } from "../wire/log.ts";
+import type { WrittenLine } from "../wire/run-log-types.ts";
+
+/** As many as the server keeps of an attempt, and bytes of a line. */
+const linesMax = 200;
+const lineCharsMax = 900;
+/** Shorter secrets are words that stand everywhere. */
+const secretCharsMin = 4;
+const secretLineCharsMin = 8;
+
+const escaped = (text: string) => JSON.stringify(text).slice(1, -1);
+
+/** A secret as texts have it: as it is, in JSON, in JSON in JSON; and its lines, where texts are split at them. */
+const formsOf = (secret: string): string[] => {
+  const lines = secret.split(/\r?\n/).filter(({ length }) => length >= secretLineCharsMin);
+  return [secret, ...lines].flatMap((one) => [one, escaped(one), escaped(escaped(one))]);
+};
+
+/** Lines that the handler of one execution wrote and the server does not have, without its secrets. */
+export class RunLines {
+  readonly #secrets: readonly string[];
+  readonly #unsent: string[] = [];
+  #sent = 0;
+  #lost = 0;
+  /** As far as the server knows it, and as the report under way tells it. */
+  #lostKnown = 0;
+  #lostTold = 0;
+  #isOff = false;
+  #seen = 0;
+
+  constructor(secrets: Readonly<Record<string, string>> = {}) {
+    const known = Object.values(secrets).filter(({ length }) => length >= secretCharsMin);
+    this.#secrets = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
+  }
+
+  /** How many wait to be sent. */
+  get count(): number {
+    return this.#isOff ? 0 : this.#unsent.length;
+  }
+
+  get isKnown(): boolean {
+    return this.#isOff || (this.#unsent.length === 0 && this.#lost === this.#lostKnown);
+  }
+
+  /** Never throws: a line fails no run. */
+  add({ level, text, fields, step, seen }: WrittenLine): void {
+    if (seen !== undefined) this.#seen = seen;
+    if (this.#sent + this.#unsent.length >= linesMax) {
+      this.#lost++;
+      return;
+    }
+    const head = JSON.stringify({
+      ...{
+        at: new Date().toISOString(),
+        level,
+        text: cut(this.#masked(`${text}`)).toWellFormed(),
+      },
+      ...(step !== undefined && { step }),
+    });
+    const given = fields && this.#masked(jsonOf(fields) ?? "");
+    const fits = given !== undefined && given !== "" && head.length + given.length <= lineCharsMax;
+    this.#unsent.push(fits && isJson(given) ? `${head.slice(0, -1)},"fields":${given}}` : head);
+  }
+
+  #masked(text: string): string {
+    return this.#secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
+  }
+
+  /** The next of them as fields of a report, each with a comma behind; empty for none. */
+  fields(): string {
+    if (this.isKnown) return "";
+    this.#lostTold = this.#lost;
+    const lost = this.#lost > 0 ? `"log_lost":${this.#lost},` : "";
+    return `"log_offset":${this.#sent},"log_seen":${this.#seen},"logs":[${this.#unsent.join(",")}],${lost}`;
+  }
+
+  /** The server has the first `count` of them. */
+  stored(count: number): void {
+    this.#sent += count;
+    this.#unsent.splice(0, count);
+    this.#lostKnown = this.#lostTold;
+  }
+
+  /** The server takes none. */
+  stop(): void {
+    this.#isOff = true;
+  }
+}
+
+const cut = (text: string): string =>
+  text.length <= lineCharsMax ? text : `${text.slice(0, lineCharsMax - 1).replace(/[\ud800-\udbff]$/, "")}…`;
+
+/** A number that is a secret leaves none behind it. */
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
