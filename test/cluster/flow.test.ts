@@ -131,7 +131,7 @@ test("two nodes, one of them killed, keep every limit, lose nothing and starve n
     data: string;
   }>(
     sql`SELECT r.id, r.function_id, r.created_at, h.at AS began_at, v.data FROM runs r
-      JOIN run_history h ON h.run_id = r.id AND h.type = 'run.started' AND h.detail LIKE '%"execution_seq":1}'
+      JOIN run_history h ON h.run_id = r.id AND h.type = 'run.started' AND h.detail LIKE '%"execution_seq":1,%'
       JOIN events v ON v.id = r.event_id`,
   );
   const timesOf = (functionId: string, time: "created_at" | "began_at") =>
