@@ -1,5 +1,5 @@
 /**
- * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|r|runs|steady|latency|one|callers|batches|queued|grown|lone|strict-bun|recovery|…,…]
+ * `bun run bench [--engine postgres|libsql] [--only a|b|c|d|e|g|n|r|runs|steady|lines|latency|one|callers|batches|queued|grown|lone|strict-bun|recovery|…,…]
  *   [--rounds 3] [--seconds N] [--stored 100000] [--worker node|bun] [--jobs 100] [--json FILE] [--analyze] [--profile]`
  *
  * Every round stands between two floors taken right before and after it: single-row commits with 64 callers. A round

@@ -233,6 +233,13 @@ export const scenarios: readonly Scenario[] = [
     ],
   },
   {
+    name: "lines",
+    letter: "b",
+    about: "800 runs/s of which each writes ten lines; beside `steady`",
+    run: (place) => runs(place, { event: "bench.lines", rate: 800, seconds: 8 }),
+    targets: [],
+  },
+  {
     name: "latency",
     letter: "c",
     about: "20 runs/s; from sending the emit to the ack of the last report, ms",

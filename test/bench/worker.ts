@@ -34,6 +34,11 @@ const keyed = createFunction(
   { id: "bench-keyed", event: "bench.keyed", concurrency: { limit: 10, key: "customer" } },
   threeSteps,
 );
+const lines = createFunction({ id: "bench-lines", event: "bench.lines" }, (given) => {
+  // Kept with the run, and below what the worker's own logger prints.
+  for (let line = 1; line <= 10; line++) given.log.debug("a line of the bench", { line, of: 10 });
+  return threeSteps(given);
+});
 const strictSteps = createFunction({ id: "bench-strict-steps", event: "bench.strict" }, threeSteps);
 
 interface Exchanged {
@@ -76,7 +81,7 @@ process.on("SIGUSR2", () => {
 });
 const worker = createWorker({
   client: watched,
-  functions: strict ? [strictSteps] : [three, keyed],
+  functions: strict ? [strictSteps] : [three, keyed, lines],
   maxConcurrentJobs: jobs,
   ...(strict && { checkpointMs: 0 }),
   handleSignals: false,
