@@ -99,7 +99,10 @@ test("a failing branch fails the whole once the others are through; allSettled g
     });
   expect(await testFunction(work(false)).run({ n: 1 })).toMatchObject({
     status: "failed",
-    error: { message: "one", step_id: expect.stringContaining(":m:0:x:0") },
+    error: { message: "one" },
+    steps: expect.arrayContaining([
+      expect.objectContaining({ id: expect.stringContaining(":m:0:x:0"), status: "failed" }),
+    ]),
   });
   expect(seen).toEqual([1, 2, 3]);
   const settled = await testFunction(work(true)).run({ n: 1 });

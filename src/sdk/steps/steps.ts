@@ -196,7 +196,7 @@ export interface Steps<Events extends EventMap = EventMap> {
   ): Promise<Emitted>;
   /**
    * Runs branches side by side, given as a list or by name. All of them run until they end or wait; the first error then
-   * fails the whole (with `allSettled` none does). Branches that sleep, wait or invoke do so one after the other.
+   * fails the whole (with `allSettled` none does). Their sleeps, waits and invokes run at the same time.
    */
   parallel<const Given extends Branches<Events>>(
     name: string,

@@ -1,6 +1,6 @@
 import { attemptDelayMs, retryDefault } from "../steps/attempts.ts";
 import type { ExecutionInput } from "../steps/execute.ts";
-import type { ExecutionEnd } from "../steps/execution-end.ts";
+import type { ExecutionEnd, FailedEnd } from "../steps/execution-end.ts";
 import type { HandlerEvent } from "../steps/svc-function.ts";
 import { type ReportedError, stackless } from "../wire/errors.ts";
 import type { StepDeviation } from "../wire/types.ts";
@@ -117,8 +117,9 @@ async function simulateOne(
   let nondeterminism: StepDeviation[] = [];
 
   /** The run fails for good: it is undone first, if there is anything to undo. */
-  function fail(reported: ReportedError): void {
-    const error = stackless(reported);
+  function fail(reported: FailedEnd["error"]): void {
+    // What a report says of its step is the server's to know.
+    const { step_id: _step, exhausted: _exhausted, ...error } = stackless<FailedEnd["error"]>(reported);
     if (worker.undoCount === 0 && !target.onFailure) end = { error };
     else compensating = { status: "failed", error, interrupted: false, tries_left: compensationTriesMax - 1 };
   }

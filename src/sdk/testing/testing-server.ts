@@ -1,3 +1,4 @@
+import { stackless } from "../wire/errors.ts";
 import type { AskedWait, CompletedStep, ReportedStep } from "../wire/wire.ts";
 import type { TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
@@ -21,7 +22,9 @@ export class TestServer {
   }
 
   steps(): TestStep[] {
-    return [...this.#steps.values()];
+    return [...this.#steps.values()].map((step) =>
+      step.error ? { ...step, error: stackless(step.error) } : step,
+    );
   }
 
   memo(stepId: string): CompletedStep | undefined {
