@@ -4,6 +4,8 @@ import type { WrittenLine } from "../wire/run-log-types.ts";
 /** As many as the server keeps of an attempt, and bytes of a line. */
 const linesMax = 200;
 const lineCharsMax = 900;
+/** Of a longer text that may hold secrets only its length is told: its beginning may be the beginning of one. */
+const maskedCharsMax = 64 * 1024;
 /** Shorter secrets are words that stand everywhere. */
 const secretCharsMin = 4;
 const secretLineCharsMin = 8;
@@ -18,7 +20,8 @@ const formsOf = (secret: string): string[] => {
 
 /** Lines that the handler of one execution wrote and the server does not have, without its secrets. */
 export class RunLines {
-  readonly #secrets: readonly string[];
+  readonly #given: Readonly<Record<string, string>>;
+  #forms: readonly string[] | undefined;
   readonly #unsent: string[] = [];
   #sent = 0;
   #lost = 0;
@@ -29,8 +32,15 @@ export class RunLines {
   #seen = 0;
 
   constructor(secrets: Readonly<Record<string, string>> = {}) {
-    const known = Object.values(secrets).filter(({ length }) => length >= secretCharsMin);
-    this.#secrets = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
+    this.#given = secrets;
+  }
+
+  /** Nearly all executions write nothing. */
+  get #secrets(): readonly string[] {
+    if (this.#forms) return this.#forms;
+    const known = Object.values(this.#given).filter(({ length }) => length >= secretCharsMin);
+    this.#forms = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
+    return this.#forms;
   }
 
   /** How many wait to be sent. */
@@ -55,7 +65,7 @@ export class RunLines {
         level,
         text: cut(this.#masked(`${text}`)).toWellFormed(),
       },
-      ...(step !== undefined && { step }),
+      ...(step !== undefined && { step: this.#masked(step) }),
     });
     const given = fields && this.#masked(jsonOf(fields) ?? "");
     const fits = given !== undefined && given !== "" && head.length + given.length <= lineCharsMax;
@@ -63,7 +73,9 @@ export class RunLines {
   }
 
   #masked(text: string): string {
-    return this.#secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
+    const secrets = this.#secrets;
+    if (secrets.length > 0 && text.length > maskedCharsMax) return `(a text of ${text.length} characters)`;
+    return secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
   }
 
   /** The next of them as fields of a report, each with a comma behind; empty for none. */

@@ -122,11 +122,25 @@ const formsOf = (secret: string): string[] => {
   return [secret, ...lines].flatMap((one) => [one, escaped(one), escaped(escaped(one))]);
 };
 
+/** Of a longer line that may hold secrets only its length is told: its beginning may be the beginning of one. */
+const maskedCharsMax = 8 * 1024;
+
+const maskable = (line: LogLine): LogLine => {
+  if (JSON.stringify(line).length <= maskedCharsMax) return line;
+  const { at, level, text } = line;
+  return {
+    at,
+    level,
+    text: text.length <= maskedCharsMax / 2 ? text : `(a text of ${text.length} characters)`,
+  };
+};
+
 /** Replaces secrets wherever they stand. */
-export function maskedLines(lines: readonly LogLine[], secrets: readonly string[]): readonly LogLine[] {
+export function maskedLines(given: readonly LogLine[], secrets: readonly string[]): readonly LogLine[] {
   const known = secrets.filter(({ length }) => length >= secretCharsMin);
   const hidden = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
-  if (hidden.length === 0) return lines;
+  if (hidden.length === 0) return given;
+  const lines = given.map(maskable);
   const mask = (text: string) => hidden.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
   return lines.map(({ text, fields, step, ...line }) => ({
     ...{ ...line, text: mask(text) },
@@ -147,6 +161,16 @@ function fitting(line: LogLine): string {
   let charsMax = lineBytesMax;
   while (charsMax > 0 && Buffer.byteLength(cut(charsMax)) > lineBytesMax) charsMax -= 64;
   return cut(charsMax);
+}
+
+/** No more of the lines than may have room, so that none is masked for nothing. */
+export function linesFitting({ lines }: LogChunk, { attemptLines, runBytes }: LogRoom): readonly LogLine[] {
+  let charsLeft = runLogBytesMax - runBytes;
+  return lines.slice(0, Math.max(0, attemptLinesMax - attemptLines)).filter(({ text }) => {
+    if (charsLeft <= 0) return false;
+    charsLeft -= Math.min(text.length, lineBytesMax);
+    return true;
+  });
 }
 
 /** As many of the lines as there is room for. */

@@ -1,6 +1,6 @@
 import type { Basics } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
-import { boundLines, type LogChunk, maskedLines, type NewLines } from "../../logs/rules.ts";
+import { boundLines, type LogChunk, linesFitting, maskedLines, type NewLines } from "../../logs/rules.ts";
 import type { RunReport } from "../execution/report.ts";
 import { roomsOf, type WritingRun } from "./log-rows.ts";
 
@@ -41,7 +41,7 @@ async function shownLines(
   try {
     const { secrets } = await definitionOf(environmentId, room.functionId, room.functionVersion);
     const values = secrets.length > 0 ? Object.values(await secretValues(environmentId, secrets)) : [];
-    return boundLines({ ...logs, lines: maskedLines(logs.lines, values) }, room);
+    return boundLines({ ...logs, lines: maskedLines(linesFitting(logs, room), values) }, room);
   } catch (error) {
     log.warn("run.lines_left_out", { runId, lines: logs.lines.length, error });
     return boundLines({ ...logs, lines: [] }, room);
