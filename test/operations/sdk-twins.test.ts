@@ -73,7 +73,7 @@ describe.each(enginesAsked)("what testFunction says of functions made by chance,
   let worker: Worker;
   const programs = Array.from({ length: programsAsked }, (_, at) => programOf(randomFrom(seed * 1_000 + at)));
   beforeAll(async () => {
-    server = await startTestServer({ engine });
+    server = await startTestServer({ engine, settings: { leaseMs: 60_000 } });
     client = createClient({ url: server.url, apiKey: server.adminKey });
     const functions = programs.map((program, at) => functionOf(`twin-${at}`, program, new Map()));
     worker = createWorker({

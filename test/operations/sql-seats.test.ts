@@ -33,10 +33,11 @@ describe.each(engines)("seats for queries on %s", (engine) => {
       );
       const from = performance.now();
       await until(() => performance.now() - from > 100 + 300 * (count - 1), { about: "their seats" });
-      const quick = await Promise.all(
-        Array.from({ length: 4 }, () => ask("SELECT count(*) FROM events", 20_000)),
-      );
-      expect([quick.map(({ status }) => status), ended]).toEqual([[200, 200, 200, 200], 0]);
+      // One that takes longer than a quick one may, on a busy machine, waits for the others: it is asked again.
+      const isAnswered = async () => (await ask("SELECT count(*) FROM events", 1_000)).status === 200;
+      const about = "an answer beside the endless ones";
+      await Promise.all(Array.from({ length: 4 }, () => until(isAnswered, { about, deadlineMs: 20_000 })));
+      expect(ended).toBe(0);
       leaving.abort();
       await Promise.all(held);
     },

@@ -108,8 +108,12 @@ export function programOf(random: Random): Part[] {
       }
     }
   }
+  /** What a branch writes behind something that failed, it writes again whenever the handler is entered, before or behind others. */
+  const isPlain = (part: Part, before: readonly Part[]) =>
+    part.do !== "log" || !before.some(({ do: kind }) => kind === "catch" || kind === "settled");
   function partsOf(depth: number, mayFail: boolean): Part[] {
-    return Array.from({ length: 1 + among(depth === 0 ? 5 : 2) }, () => partOf(depth, mayFail));
+    const parts = Array.from({ length: 1 + among(depth === 0 ? 5 : 2) }, () => partOf(depth, mayFail));
+    return depth === 0 ? parts : parts.filter((part, at) => isPlain(part, parts.slice(0, at)));
   }
   return partsOf(0, true);
 }
