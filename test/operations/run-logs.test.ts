@@ -228,7 +228,7 @@ describe.each(engines)("what runs tell of themselves on %s", (engine) => {
   }, 30_000);
 
   test("no form of a secret is kept: in JSON, split at its lines, or cut", async () => {
-    const pem = 'first "line" of it\nsecond line of it\n';
+    const pem = `first "line" of it\nsecond line of it\n"third\\n line of it's"\n`;
     await server.api("/api/v1/secrets", { body: { name: "pem", value: pem } });
     const told = createFunction(
       { id: "sealed", event: "sealed.asked", secrets: ["pem", "token"] },

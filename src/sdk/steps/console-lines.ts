@@ -15,13 +15,16 @@ function capture(): void {
   isOn = true;
   for (const [name, level] of Object.entries(levels) as [keyof typeof levels, LineLevel][]) {
     const plain = console[name].bind(console);
-    console[name] = (...given: unknown[]) => {
+    const captured = (...given: unknown[]) => {
       plain(...given);
       const write = isOwnLine() ? undefined : writers.getStore();
       try {
         write?.(level, format(...given));
       } catch {} // What cannot be written fails no run.
     };
+    try {
+      console[name] = captured;
+    } catch {} // It is frozen.
   }
 }
 

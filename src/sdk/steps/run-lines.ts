@@ -12,10 +12,17 @@ const secretLineCharsMin = 8;
 
 const escaped = (text: string) => JSON.stringify(text).slice(1, -1);
 
-/** A secret as texts have it: as it is, in JSON, in JSON in JSON; and its lines, where texts are split at them. */
+/** As it is, in JSON, in JSON in JSON, and as `util.inspect` writes it between either quotes. */
+const waysOf = (one: string): string[] => {
+  const inJson = escaped(one);
+  const inspected = inJson.replaceAll('\\"', '"');
+  return [one, inJson, escaped(inJson), inspected, inspected.replaceAll("'", "\\'")];
+};
+
+/** A secret as texts have it, and its lines, where texts are split at them. */
 const formsOf = (secret: string): string[] => {
   const lines = secret.split(/\r?\n/).filter(({ length }) => length >= secretLineCharsMin);
-  return [secret, ...lines].flatMap((one) => [one, escaped(one), escaped(escaped(one))]);
+  return [secret, ...lines].flatMap(waysOf);
 };
 
 /** Lines that the handler of one execution wrote and the server does not have, without its secrets. */
@@ -93,9 +100,14 @@ export class RunLines {
     this.#lostKnown = this.#lostTold;
   }
 
-  /** The server takes none. */
+  /** Something that came with them was refused: they may be why. */
   stop(): void {
     this.#isOff = true;
+  }
+
+  /** They were not. */
+  goOn(): void {
+    this.#isOff = false;
   }
 }
 

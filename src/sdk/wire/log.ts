@@ -35,10 +35,10 @@ export function jsonOf(value: unknown): string | undefined {
     if (typeof one !== "object" || one === null) return one;
     if (above.includes(one) || above.length === levelsMax || --left < 0) return "…";
     const inside = [...above, one];
+    if (ArrayBuffer.isView(one)) return `${one.byteLength} bytes`;
     const { toJSON } = one as { toJSON?: unknown };
     if (typeof toJSON === "function") return plain(toJSON.call(one), inside);
     if (one instanceof Error) return plain({ name: one.name, message: one.message }, inside);
-    if (ArrayBuffer.isView(one)) return `${one.byteLength} bytes`;
     if (Array.isArray(one)) return one.slice(0, valuesMax).map((item) => plain(item, inside));
     return Object.fromEntries(
       Object.entries(one).map(([name, item]) => [name.toWellFormed(), plain(item, inside)]),

@@ -32,9 +32,9 @@ export interface Assignment {
   sequence?: string;
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
-  /** The run ends: nothing is to be done but to undo it. */
   /** Lines outside of steps that its handler wrote in this attempt, and comes to again. */
   log_seen?: number;
+  /** The run ends: nothing is to be done but to undo it. */
   compensating?: Compensating;
 }
 

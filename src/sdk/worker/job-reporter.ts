@@ -144,10 +144,10 @@ export class JobReporter {
   /** Takes a line of the handler: the next report carries it, and one comes within a second. */
   write(line: WrittenLine): void {
     this.#lines.add(line);
-    if (this.#lines.isKnown || this.over || this.#goOnlyAlong) return;
+    if (this.#lines.count === 0 || this.over || this.#goOnlyAlong) return;
     this.#cancelLines ??= after(linesMs, () => {
       this.#cancelLines = undefined;
-      this.#linesAreDue = !this.#lines.isKnown;
+      this.#linesAreDue = this.#lines.count > 0;
       if (this.#linesAreDue) void this.#flush();
     });
   }
@@ -295,7 +295,7 @@ export class JobReporter {
 
   async #flushSteps(): Promise<void> {
     const { assignment, courier, checkpointMs } = this.#options;
-    while ((this.#steps.count > 0 || this.#linesAreDue) && this.#isHeld()) {
+    while ((this.#steps.count > 0 || (this.#linesAreDue && this.#lines.count > 0)) && this.#isHeld()) {
       const count = this.#steps.fitting();
       const attributes = this.#attributes;
       const tellsUndo = this.#undoMost > 0;
@@ -324,7 +324,10 @@ export class JobReporter {
   #flushFailed(error: SvcError, { count, lines }: { count: number; lines: number }): void {
     if (lines > 0 && isRefusal(error)) this.#lines.stop();
     else if (count === 0 && error.status === 404) this.#goOnlyAlong = true;
-    else this.failed(error);
+    else {
+      if (isRefusal(error)) this.#lines.goOn();
+      this.failed(error);
+    }
   }
 
   /** Sends the last report. Steps that the server does not have go ahead of it, or travel with it as far as they fit. */
@@ -364,8 +367,10 @@ export class JobReporter {
         this.#lines.stop();
         return this.#deliver(textOf);
       }
-      if (isRefusal(error as SvcError) && !this.#refused)
+      if (isRefusal(error as SvcError) && !this.#refused) {
+        this.#lines.goOn();
         return this.#settleRefused(this.#named(error as SvcError));
+      }
       this.#lost = error as SvcError;
     }
   }

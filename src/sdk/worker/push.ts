@@ -13,6 +13,9 @@ import type { Logger } from "../wire/types.ts";
 import type { Compensating, CompletedStep } from "../wire/wire.ts";
 import { awaitedText } from "./job-reporter.ts";
 
+/** Of a larger answer no lines go along, in characters. */
+const answerCharsMax = 4 * 1024 * 1024;
+
 /** A request to an endpoint, as the server sends it. */
 export interface PushRequest {
   run_id: string;
@@ -200,7 +203,13 @@ export async function performPush(
     : "";
   const deviations = end.deviations ? `${deviationFields(end.deviations)},` : "";
   const found = attributes ? `"attributes":${JSON.stringify(attributes)},` : "";
-  const head = `{${own}${found}${lines.fields()}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
+  const size = executed.reduce(
+    (sum, { length }) => sum + length,
+    end.status === "completed" ? end.outputText.length : 0,
+  );
+  // What comes with the answer must not make it too large.
+  const written = size > answerCharsMax ? "" : lines.fields();
+  const head = `{${own}${found}${written}${deviations}"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {
     case "completed":
       return `${head},"result":${end.outputText}}`;

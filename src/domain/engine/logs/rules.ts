@@ -114,18 +114,40 @@ function mapTexts<Value>(value: Value, change: (text: string) => string, level =
 const secretCharsMin = 4;
 const secretLineCharsMin = 8;
 
-const escaped = (text: string): string => JSON.stringify(text).slice(1, -1);
-
-/** A secret as texts have it: as it is, in JSON, in JSON in JSON; and its lines, where texts are split at them. */
-const formsOf = (secret: string): string[] => {
-  const lines = secret.split(/\r?\n/).filter(({ length }) => length >= secretLineCharsMin);
-  return [secret, ...lines].flatMap((one) => [one, escaped(one), escaped(escaped(one))]);
-};
-
 /** Of a longer line that may hold secrets only its length is told: its beginning may be the beginning of one. */
 const maskedCharsMax = 8 * 1024;
 
+const escaped = (text: string): string => JSON.stringify(text).slice(1, -1);
+
+/** As it is, in JSON, in JSON in JSON, and as `util.inspect` writes it between either quotes. */
+const waysOf = (one: string): string[] => {
+  const inJson = escaped(one);
+  const inspected = inJson.replaceAll('\\"', '"');
+  return [one, inJson, escaped(inJson), inspected, inspected.replaceAll("'", "\\'")];
+};
+
+/** Of secrets with more lines than that nothing is masked, and no line of their functions is kept. */
+const formsMax = 2_000;
+
+/** Secrets as texts have them, and their lines, where texts are split at them; the longest first. */
+function formsOf(secrets: readonly string[]): string[] {
+  const forms = new Set<string>();
+  for (const secret of secrets) {
+    if (secret.length < secretCharsMin) continue;
+    const lines = secret.split(/\r?\n/).filter(({ length }) => length >= secretLineCharsMin);
+    for (const one of [secret, ...lines]) {
+      // No line that is masked is as long.
+      if (one.length <= maskedCharsMax) for (const way of waysOf(one)) forms.add(way);
+      if (forms.size > formsMax) throw new RangeError("the secrets of the function have too many lines");
+    }
+  }
+  return [...forms].sort((one, other) => other.length - one.length);
+}
+
 const maskable = (line: LogLine): LogLine => {
+  const { fields, ...rest } = line;
+  const isWide = fields !== undefined && JSON.stringify(fields).length > 2 * lineBytesMax;
+  if (isWide) return maskable(rest);
   if (JSON.stringify(line).length <= maskedCharsMax) return line;
   const { at, level, text } = line;
   return {
@@ -137,11 +159,14 @@ const maskable = (line: LogLine): LogLine => {
 
 /** Replaces secrets wherever they stand. */
 export function maskedLines(given: readonly LogLine[], secrets: readonly string[]): readonly LogLine[] {
-  const known = secrets.filter(({ length }) => length >= secretCharsMin);
-  const hidden = [...new Set(known.flatMap(formsOf))].sort((one, other) => other.length - one.length);
+  const hidden = formsOf(secrets);
   if (hidden.length === 0) return given;
   const lines = given.map(maskable);
-  const mask = (text: string) => hidden.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
+  const mask = (text: string) =>
+    hidden.reduce(
+      (rest, secret) => (secret.length > rest.length ? rest : rest.replaceAll(secret, "***")),
+      text,
+    );
   return lines.map(({ text, fields, step, ...line }) => ({
     ...{ ...line, text: mask(text) },
     ...(fields && { fields: mapTexts(fields, mask) }),
@@ -156,7 +181,11 @@ function fitting(line: LogLine): string {
   const { fields: _, text, step, ...rest } = line;
   const cut = (charsMax: number) => {
     const shown = text.length <= charsMax ? text : `${text.slice(0, charsMax).toWellFormed()}…`;
-    return JSON.stringify({ ...rest, text: shown, ...(step !== undefined && { step: step.slice(0, 100) }) });
+    return JSON.stringify({
+      ...rest,
+      text: shown,
+      ...(step !== undefined && { step: step.slice(0, 100).toWellFormed() }),
+    });
   };
   let charsMax = lineBytesMax;
   while (charsMax > 0 && Buffer.byteLength(cut(charsMax)) > lineBytesMax) charsMax -= 64;
@@ -166,9 +195,9 @@ function fitting(line: LogLine): string {
 /** No more of the lines than may have room, so that none is masked for nothing. */
 export function linesFitting({ lines }: LogChunk, { attemptLines, runBytes }: LogRoom): readonly LogLine[] {
   let charsLeft = runLogBytesMax - runBytes;
-  return lines.slice(0, Math.max(0, attemptLinesMax - attemptLines)).filter(({ text }) => {
+  return lines.slice(0, Math.max(0, attemptLinesMax - attemptLines)).filter((line) => {
     if (charsLeft <= 0) return false;
-    charsLeft -= Math.min(text.length, lineBytesMax);
+    charsLeft -= Math.min(JSON.stringify(line).length, lineBytesMax);
     return true;
   });
 }

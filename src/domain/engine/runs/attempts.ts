@@ -68,18 +68,23 @@ const stackCharsMax = 2_000;
 const cut = (text: string, charsMax: number) =>
   text.length <= charsMax ? text : `${text.slice(0, charsMax - 1).toWellFormed()}…`;
 
+/** Of one report that brings more of them these are told. */
+const failuresMax = 20;
+
 export const notedFailures = (failures: readonly ReportedFailure[]): NotedFailure[] =>
-  failures.map(({ stepId, startedAt, endedAt, retry, error: { message, name, code, stack, retryable } }) => ({
-    ...{ step_id: stepId, started_at: startedAt, ended_at: endedAt },
-    ...(retry && { tries: retry.tries, ...(retry.tries < retry.triesMax && { retry_at: retry.at }) }),
-    error: {
-      message: cut(message, messageCharsMax),
-      ...(name !== undefined && { name }),
-      ...(code !== undefined && { code }),
-      ...(stack !== undefined && { stack: cut(stack, stackCharsMax) }),
-      retryable,
-    },
-  }));
+  failures
+    .slice(0, failuresMax)
+    .map(({ stepId, startedAt, endedAt, retry, error: { message, name, code, stack, retryable } }) => ({
+      ...{ step_id: stepId, started_at: startedAt, ended_at: endedAt },
+      ...(retry && { tries: retry.tries, ...(retry.tries < retry.triesMax && { retry_at: retry.at }) }),
+      error: {
+        message: cut(message, messageCharsMax),
+        ...(name !== undefined && { name }),
+        ...(code !== undefined && { code }),
+        ...(stack !== undefined && { stack: cut(stack, stackCharsMax) }),
+        retryable,
+      },
+    }));
 
 interface NoteDetail {
   attempt?: number;
@@ -88,6 +93,8 @@ interface NoteDetail {
   error?: RunError | null;
   retry_in_ms?: number;
   execution_seq?: number;
+  tries?: number;
+  until?: number;
   from?: string;
   ending?: Pick<RunEnding, "status" | "error">;
   failed?: NotedFailure[];
@@ -100,6 +107,7 @@ function typeOf({ type }: AttemptNote, detail: NoteDetail): string {
   if (type !== "run.paused") return type;
   if (detail.ending) return "run.compensating";
   if (detail.retry_in_ms !== undefined && detail.step_id === undefined) return "run.retrying";
+  if (detail.tries !== undefined && detail.until !== undefined) return "run.released";
   return detail.execution_seq !== undefined ? "run.lease_expired" : type;
 }
 
@@ -163,13 +171,16 @@ export function triesOf(notes: readonly AttemptNote[]): Map<string, FailedTry[]>
   const told = new Set<string>();
   let attempt = 1;
   let workerId = "";
+  let execution = 0;
   for (const note of notes) {
     const detail = detailOf(note);
-    if (note.type === "run.started") ({ attempt = 1, worker_id: workerId = "" } = detail);
+    if (note.type === "run.started")
+      ({ attempt = 1, worker_id: workerId = "", execution_seq: execution = 0 } = detail);
     for (const failure of detail.failed ?? []) {
       if (!failure?.error) continue;
       // A report that came twice.
-      const one = JSON.stringify([failure.step_id, failure.tries, failure.started_at, failure.ended_at]);
+      const { step_id, tries: number, started_at, ended_at } = failure;
+      const one = JSON.stringify([execution, step_id, number, started_at, ended_at]);
       if (told.has(one)) continue;
       told.add(one);
       const tries = byStep.get(failure.step_id) ?? [];

@@ -5,8 +5,8 @@ import { type AttemptNote, attemptsOf, type FailedTry, type PastAttempt, triesOf
 import { readRunLogs, type WrittenLines } from "./logs/read-logs.ts";
 import { getRun } from "./rows.ts";
 
-/** Of a run that has more of them the newest are told. */
-const notesMax = 1_000;
+/** Of a run that has more of them the newest are told; a row of tries may have 64 KiB. */
+const notesMax = { attempts: 1_000, tries: 200 };
 
 const ofAttempts =
   sql.raw(`type IN ('run.started', 'run.retrying', 'run.compensating', 'run.lease_expired', 'run.resumed',
@@ -15,11 +15,11 @@ const ofTries = sql.raw(`(type = 'run.started' OR detail LIKE '%"failed":[{%')`)
 
 async function notesOf(
   { all }: Pick<Store, "all">,
-  { environmentId, runId, wanted }: { environmentId: string; runId: string; wanted: typeof ofTries },
+  { environmentId, runId, of }: { environmentId: string; runId: string; of: keyof typeof notesMax },
 ): Promise<AttemptNote[]> {
   const found = await all<AttemptNote>(sql`SELECT type, at, detail FROM run_history
-    WHERE run_id = ${runId} AND environment_id = ${environmentId} AND ${wanted}
-    ORDER BY sequence DESC LIMIT ${notesMax}`);
+    WHERE run_id = ${runId} AND environment_id = ${environmentId} AND ${of === "tries" ? ofTries : ofAttempts}
+    ORDER BY sequence DESC LIMIT ${notesMax[of]}`);
   return found.reverse();
 }
 
@@ -34,9 +34,8 @@ export interface RunStory {
 
 export const openStory = (store: Store): RunStory => ({
   attempts: async (environmentId, runId) =>
-    attemptsOf(await notesOf(store, { environmentId, runId, wanted: ofAttempts })),
-  tries: async (environmentId, runId) =>
-    triesOf(await notesOf(store, { environmentId, runId, wanted: ofTries })),
+    attemptsOf(await notesOf(store, { environmentId, runId, of: "attempts" })),
+  tries: async (environmentId, runId) => triesOf(await notesOf(store, { environmentId, runId, of: "tries" })),
   async logs(environmentId, runId, after) {
     const logs = await readRunLogs(store, environmentId, { runId, after });
     if (logs.lines.length === 0 && !(await getRun(store, environmentId, runId))) throw missing("run", runId);

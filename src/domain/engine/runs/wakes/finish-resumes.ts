@@ -83,6 +83,8 @@ async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Pr
     await session.run(sql`DELETE FROM idempotency_keys
       WHERE environment_id = ${row.environment_id} AND key ${session.seams.among(column.text(keys))}`);
     await session.run(sql`DELETE FROM steps WHERE ${inRun} ${session.seams.among(column.text(gone))}`);
+    // What its handler writes behind them is new, although it comes the same way.
+    await session.run(sql`UPDATE run_logs SET seen = 0 WHERE run_id = ${row.run_id}`);
   }
   if (keptIds.length > 0)
     await session.run(
