@@ -37,11 +37,11 @@ const errorSize = (error: RunError | null): number =>
 
 function sizeOf({ outcome, steps, failures = [], logs }: RunReport): number {
   let size = 0;
-  for (const { text } of logs?.lines ?? []) size += text.length;
-  for (const { error } of failures) size += errorSize(error);
   if (outcome.kind === "completed") size = outcome.output.length;
   else if (outcome.kind === "failed") size = errorSize(outcome.error);
   else if (outcome.kind === "wait" || outcome.kind === "invoke") size = outcome.input?.length ?? 0;
+  for (const { text } of logs?.lines ?? []) size += text.length;
+  for (const { error } of failures) size += errorSize(error);
   for (const step of steps)
     size += step.stepId.length + step.name.length + (step.output?.length ?? 0) + errorSize(step.error);
   return size;
