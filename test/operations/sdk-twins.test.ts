@@ -9,9 +9,10 @@ import {
   testFunction,
   type Worker,
 } from "../../src/sdk/index.ts";
+import { chanceOf } from "../support/chance.ts";
 import { isNight } from "../support/night.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
-import { child, type Part, play, programOf, randomFrom } from "../support/twin-programs.ts";
+import { child, type Part, play, programOf } from "../support/twin-programs.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 const programsAsked = isNight ? 400 : 60;
@@ -71,7 +72,7 @@ describe.each(enginesAsked)("what testFunction says of functions made by chance,
   let server: TestServer;
   let client: Client;
   let worker: Worker;
-  const programs = Array.from({ length: programsAsked }, (_, at) => programOf(randomFrom(seed * 1_000 + at)));
+  const programs = Array.from({ length: programsAsked }, (_, at) => programOf(chanceOf(`${seed}/${at}`)));
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { leaseMs: 60_000 } });
     client = createClient({ url: server.url, apiKey: server.adminKey });

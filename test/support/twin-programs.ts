@@ -4,22 +4,10 @@ import {
   NonRetryableError,
   type SvcFunction,
 } from "../../src/sdk/index.ts";
+import type { Chance } from "./chance.ts";
 
 // Handlers made by chance, of what a handler may do, for a server and for `testFunction`: see operations/sdk-twins. Races have
 // one winner in each world, and not the same one: they are asked elsewhere.
-
-export type Random = () => number;
-
-/** A generator of numbers from 0 to 1 that gives the same again for the same seed. */
-export function randomFrom(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 export type Part =
   | { do: "run"; name: string; value: number; fails: number; error: number; retry: boolean; undo: boolean }
@@ -64,8 +52,8 @@ const errors: readonly (() => unknown)[] = [
   () => new AggregateError([new Error("one"), new RangeError("two")], "several"),
 ];
 
-export function programOf(random: Random): Part[] {
-  const among = (count: number) => Math.floor(random() * count);
+export function programOf(chance: Chance): Part[] {
+  const among = (count: number) => chance.between(0, count - 1);
   let names = 0;
   /** `mayFail`: what fails first, of branches that are not all waited for, is each world's own. */
   function partOf(depth: number, mayFail: boolean): Part {
