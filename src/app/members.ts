@@ -41,7 +41,7 @@ export function openMembers(host: Host, needs: MembersNeeds) {
   const usage = processUsage(clock);
   const heartbeats = new Waker();
   const nodes = openNodes({
-    ...{ store, clock, bus, nodeId, version, url },
+    ...{ store, clock, bus, log, nodeId, version, url },
     facts: () => ({
       ...usage(),
       loops: needs.loopProgress(),

@@ -6,6 +6,9 @@ import type { Basics, Session } from "../store/store.ts";
 /** A node without a heartbeat for this long is no longer listed. */
 const nodeForgottenMs = 60 * 60 * 1000;
 
+/** A process whose heartbeat was not found for this long, three of them, has gone. */
+const twinForgottenMs = 10_000;
+
 /** What a node says of itself with every heartbeat. */
 export interface NodeFacts {
   loops: { name: string; progress_at: Instant | null; failures: number; error?: string }[];
@@ -15,6 +18,8 @@ export interface NodeFacts {
   /** Share of one core since the last heartbeat. */
   cpu_percent: number;
   memory_bytes: number;
+  /** Another process has this name, and neither heeds what the other says; none of a version before 0.41. */
+  has_twin?: boolean;
   /** The checks of integrity that have been out of balance for long at this node, in words; none of a version before 0.41. */
   unbalanced?: readonly string[];
   /** What its program does that one before does not: what counts once no older node lives. */
@@ -33,11 +38,11 @@ export interface NodeRecord {
 
 export type Nodes = ReturnType<typeof openNodes>;
 
-export interface ClusterNodesDeps extends Basics<"store" | "clock" | "nodeId"> {
+export interface ClusterNodesDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   bus: { present(): readonly Presence[] };
   version: string;
   url: () => string;
-  facts: () => NodeFacts;
+  facts: () => Omit<NodeFacts, "has_twin">;
 }
 
 interface NodeRow {
@@ -54,9 +59,22 @@ interface NodeRow {
  * Nodes of one database, by their rows. Heartbeats over the bus count as well: they are younger than the rows.
  */
 export function openNodes(deps: ClusterNodesDeps) {
-  const { store, clock, bus, nodeId, version } = deps;
+  const { store, clock, bus, log, nodeId, version } = deps;
   const startedAt = clock.now();
   let drainingAt: Instant | null = null;
+  let hasWritten = false;
+  /** Until when another process of this name is believed to live. */
+  let twinUntil: Instant | undefined;
+
+  /** What stands in the row after a heartbeat of this process is by this process, unless two have its name. */
+  function noteWriter(writer: Instant | undefined): void {
+    const isOther = hasWritten && writer !== undefined && writer !== startedAt;
+    hasWritten = true;
+    if (!isOther) return;
+    if (twinUntil === undefined || twinUntil < clock.now())
+      log.error("node.name_taken", { text: "another process has this SVC_NODE_ID: give each its own" });
+    twinUntil = clock.now() + twinForgottenMs;
+  }
 
   const own = (): NodeRecord => ({
     id: nodeId,
@@ -65,12 +83,16 @@ export function openNodes(deps: ClusterNodesDeps) {
     startedAt,
     heartbeatAt: clock.now(),
     drainingAt,
-    facts: deps.facts(),
+    facts: { ...deps.facts(), ...(twinUntil !== undefined && twinUntil > clock.now() && { has_twin: true }) },
   });
 
   const write = async () => {
     // A file has one node, which knows itself.
     if (store.engine === "libsql") return;
+    const [writer] = await store.all<{ started_at: Instant }>(
+      sql`SELECT started_at FROM nodes WHERE id = ${nodeId}`,
+    );
+    noteWriter(writer?.started_at);
     const { url, heartbeatAt, facts } = own();
     await store.write((session) =>
       session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, draining_at, facts)

@@ -308,6 +308,25 @@ describe("two nodes", () => {
     await expect(wrong).rejects.toThrow("SVC_MASTER_KEY");
   });
 
+  test("two processes of one name are told", async () => {
+    const [a, b] = nodes as [TestServer, TestServer];
+    expect((await health(a)).status).toBe("healthy");
+    const { nodeId } = b.running;
+    const { url: nats } = await sharedNats();
+    // As the others have it by now.
+    const settings = { nodeId, masterKey: "ab".repeat(32) };
+    const twin = await startTestServer({ engine: "postgres", nats, home, settings });
+    try {
+      const issue = `two processes are node ${nodeId}: give each a SVC_NODE_ID of its own`;
+      const all = [a, b, twin].map((node) =>
+        until(async () => (await health(node)).issues.includes(issue), { everyMs: 100, about: issue }),
+      );
+      await Promise.all(all);
+    } finally {
+      await twin.stop();
+    }
+  });
+
   test("a node that stops leaves the list, and hands its duties over", async () => {
     const [a, b] = nodes as [TestServer, TestServer];
     await a.stop();

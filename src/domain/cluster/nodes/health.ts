@@ -17,6 +17,7 @@ export interface KnownNode {
     clock_uncertainty_ms: number;
     bus_connected: boolean;
     unbalanced?: readonly string[];
+    has_twin?: boolean;
     cpu_percent: number;
     memory_bytes: number;
   };
@@ -62,6 +63,13 @@ export async function clusterHealth(
   const found = [
     ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
     ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
+    ...rows
+      .filter((node) => node.facts.has_twin)
+      .map((node) =>
+        detailed
+          ? `two processes are node ${node.id}: give each a SVC_NODE_ID of its own`
+          : "two processes are one node",
+      ),
     ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `no node leads ${lead.duty}`),
     ...rows.flatMap((node) =>
       node.facts.loops
