@@ -45,6 +45,7 @@ export const doorsOut: Record<string, string> = {
   "runs.get": "GetRun",
   "runs.list": "ListRuns",
   "runs.steps": "GetRunSteps",
+  "runs.logs": "fields of lines, without secrets, at most eight levels and 1 KiB (operations/run-logs)",
   "runs.cancel": "the run as GetRun has it",
   "runs.resume": "the run as GetRun has it",
   "steps.patch": "the step as GetRunSteps has it",
