@@ -7,7 +7,10 @@ import { localTime, paintOf } from "./show.ts";
 
 interface ErrorShown {
   message?: string;
+  name?: string;
   code?: string;
+  stack?: string;
+  cause?: ErrorShown;
 }
 
 interface RunShown {
@@ -57,6 +60,18 @@ const wordOf = (text: string | undefined, prefix: string): string =>
 
 const errorLine = ({ message = "without a message", code }: ErrorShown): string =>
   code ? `${message} (${code})` : message;
+
+/** Where the handler stood: the first frame of an error, or of what led to it. Of a step that was tried in vain, of its work. */
+function placeOf({ name, stack, cause }: ErrorShown): string | undefined {
+  const frame = /^\s*at (.{1,300})$/m.exec(stack ?? "")?.[1];
+  const below = cause && placeOf(cause);
+  return name === "StepFailedError" ? (below ?? frame) : (frame ?? below);
+}
+
+function failedLine(error: ErrorShown): string {
+  const place = placeOf(error);
+  return `${errorLine(error)}${place ? `, at ${place}` : ""}`;
+}
 
 /** Attempts before the last one, and workers that were lost. */
 const ofAttempts = ({ attemptLog = [] }: RunShown): string[] =>
@@ -186,7 +201,7 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
   switch (status) {
     case "failed":
       because.unshift(
-        `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1} failed: ${errorLine(run.error ?? {})}`,
+        `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1} failed: ${failedLine(run.error ?? {})}`,
       );
       next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step STEP`);
       break;

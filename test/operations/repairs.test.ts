@@ -87,7 +87,8 @@ describe.each(engines)("repairs on %s", (engine) => {
         const { body } = await server.api(`/api/v1/repairs/${id}`);
         return body.ended_at !== undefined && (body as Repair);
       },
-      { about: "the end of the repair", deadlineMs: 20_000 },
+      // It rests after each run for as long as that took.
+      { about: "the end of the repair", deadlineMs: 55_000 },
     );
 
   test("failed runs are counted beforehand and go on once each, and the record adds up", async () => {

@@ -145,6 +145,27 @@ describe.each(engines)("what handlers throw, on %s", (engine) => {
   const runOf = async (event: string, data: unknown): Promise<Run> =>
     client.waitForRun((await client.emit(event, data)).runIds[0]!, patience);
 
+  test("failures are grouped by the line of the user that threw, also behind a step's tries", async () => {
+    const chargeCard = () => {
+      throw new Error("declined");
+    };
+    const once = { maxAttempts: 1 };
+    const charged = createFunction({ id: "charged", event: "charged", retry: once }, ({ step }) =>
+      step.run("charge", () => chargeCard(), { retry: { maxAttempts: 2, delay: 0 } }),
+    );
+    const plain = createFunction({ id: "plain", event: "charged", retry: once }, ({ step }) =>
+      step.run("charge", () => chargeCard()),
+    );
+    await work([charged, plain], "stream");
+    const { runIds } = await client.emit("charged", {});
+    for (const id of runIds)
+      expect(await client.waitForRun(id, patience)).toMatchObject({ status: "failed" });
+    for (const functionId of ["charged", "plain"]) {
+      const { groups } = await client.errors.list({ functionId });
+      expect(groups.map(({ frame }) => frame)).toEqual(["chargeCard (sdk-errors.test.ts)"]);
+    }
+  });
+
   test.each(["rest", "stream"] as const)(
     "each is tried again and told as it is, over %s",
     async (transport) => {

@@ -85,6 +85,17 @@ describe("groups of failures", () => {
     expect(groupOf("f", { message: "x", stack: stack(1, "/a") }).frame).toBe("charge (orders.ts)");
   });
 
+  test("an error without a frame has that of its cause, and a step that failed for good always", () => {
+    const cause = { message: "x", stack: "Error: x\n    at charge (/srv/orders.ts:1:9)" };
+    expect(groupOf("f", { message: "y", stack: "Error: y\n    … 3 of svc", cause }).frame).toBe(
+      "charge (orders.ts)",
+    );
+    const outer = { message: "z", stack: "Error: z\n    at handler (/srv/ship.ts:1:9)", cause };
+    expect(groupOf("f", outer).frame).toBe("handler (ship.ts)");
+    expect(groupOf("f", { ...outer, name: "StepFailedError" }).frame).toBe("charge (orders.ts)");
+    expect(groupOf("f", { message: "z", name: "StepFailedError", cause: "a text" }).frame).toBe("");
+  });
+
   test("messages of any size and form are read in bounded time, and cut", () => {
     for (const text of [
       '"'.repeat(100_000),

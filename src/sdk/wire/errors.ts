@@ -1,3 +1,5 @@
+import { foldedStack } from "./stack.ts";
+
 export interface SvcErrorDetail {
   /** HTTP status; 0 when no answer arrived. */
   status?: number;
@@ -158,13 +160,13 @@ function messageOfThing(thrown: object, name: string): string {
   return name || textOf(thrown);
 }
 
-/** The stack without what makes a long message of it, so that its frames are left. */
+/** The stack without what makes a long message of it, and with the user's frames first. */
 function shownStack(stack: string, message: string): string {
   const short =
     message.length > wordCharactersMax
       ? stack.replace(message, () => shown(message, wordCharactersMax))
       : stack;
-  return shown(short, stackCharactersMax);
+  return shown(foldedStack(short), stackCharactersMax);
 }
 
 /** `left` counts how many errors may still be added. */

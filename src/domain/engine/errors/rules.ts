@@ -10,10 +10,16 @@ import {
 export { errorGroupsMax } from "./limits.ts";
 
 /** What a run failed with. */
-interface FailedWith {
+interface FailedWith extends LedTo {
   message: string;
   code?: string;
+}
+
+interface LedTo {
+  /** Of its class. */
+  name?: string;
   stack?: string;
+  cause?: LedTo | string;
 }
 
 /** Failures of a function that look alike. */
@@ -23,7 +29,7 @@ export interface NewErrorGroup {
   code: string;
   /** The message without numbers, ids and quoted values. */
   message: string;
-  /** The first frame of the stack; empty where there is none. */
+  /** The first frame of the stack, or of what led to the error; empty where there is none. */
   frame: string;
 }
 
@@ -54,13 +60,24 @@ function frameOf(stack: string): string {
 const idOf = (parts: readonly string[]): string =>
   `err_${hash("sha256", JSON.stringify(parts), "hex").slice(0, 24)}`;
 
+/** How far below an error its causes are looked at. */
+const causeLevelsMax = 5;
+/** A step that was tried as often as it may be: where its work failed says more than where it was called. */
+const stepFailed = "StepFailedError";
+
+function frameIn({ name, stack = "", cause }: LedTo, level = 0): string {
+  const led = typeof cause === "object" && level < causeLevelsMax ? cause : undefined;
+  const below = () => (led ? frameIn(led, level + 1) : "");
+  return (name === stepFailed && below()) || frameOf(stack) || below();
+}
+
 export function groupOf(functionId: string, error: FailedWith): NewErrorGroup {
   const code = plain(error.code ?? "").slice(0, errorCodeCharsMax);
   const message = withoutValues(plain(error.message.slice(0, errorMessageReadMax))).slice(
     0,
     errorMessageCharsMax,
   );
-  const frame = frameOf(error.stack ?? "");
+  const frame = frameIn(error);
   return { id: idOf([functionId, code, message, frame]), functionId, code, message, frame };
 }
 
