@@ -12,6 +12,7 @@ import { secretFiles } from "../kit/secret-files.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
 import { version } from "../kit/version.ts";
 import type { Config } from "../settings/settings.ts";
+import { installationOf } from "../store/installation.ts";
 import { type OpenStoreOptions, openStore } from "../store/open.ts";
 import { Primary } from "../store/postgres-primary.ts";
 import type { Basics, Store } from "../store/store.ts";
@@ -31,6 +32,8 @@ export interface ServerHost extends Host {
   watch: OpenWatch;
   time: TimeBase;
   troubles: Troubles;
+  /** `ins_…`, as the store has it. */
+  installation: string;
   /** Certificate and key of both ports. */
   tls: KeyPair | undefined;
 }
@@ -74,6 +77,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
     ...{ config, clock, log, metrics, primary, tls: databaseTls, store: needs.store },
   });
   closers.push("store", () => store.close());
+  const installation = await installationOf(store, ids);
   const labels = ["version", "engine"] as const;
   metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels })(version, store.engine).set(1);
   const time = timeBase(store, clock, metrics);
@@ -85,7 +89,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   const frames = openFrames({ bus, clock, log, self: ids.uuid() });
   return {
     ...{ config, clock, ids, log, watch, store, databaseTls, bus, nodeId, time, tls, shareEnvironment },
-    ...{ primary, troubles },
+    ...{ primary, troubles, installation },
     frames,
     changes: openListChanges({ clock, frames }),
     knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,

@@ -18,6 +18,7 @@ import type { KeyPair } from "../kit/tls-files.ts";
 import { grpcPortDefault } from "../settings/listen.ts";
 import { buildDashboard } from "./dashboard.ts";
 import { developer } from "./developer.ts";
+import type { ServerHost } from "./host.ts";
 import type { Host } from "./part.ts";
 import type { Parts } from "./parts.ts";
 import { explained } from "./start-failure.ts";
@@ -26,8 +27,8 @@ import { explained } from "./start-failure.ts";
 const buildDocs = async () => (await import("../docs/site.ts")).buildDocs();
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
-function openEdge(host: Host, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {
-  const { config, clock, ids, log, watch } = host;
+function openEdge(host: ServerHost, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {
+  const { config, clock, ids, log, watch, installation } = host;
   const { keys, tenancy, platformAudit } = identity;
   const authenticate = authenticator({
     ...{ clock, keys, sessions: access.sessions, environments: tenancy },
@@ -36,7 +37,7 @@ function openEdge(host: Host, { identity, audit, access, debug, realtime, sequen
   const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
   const { keyRateLimit: perSecond, keyRateBurst: burst = 2 * perSecond } = config;
   return {
-    ...{ clock, ids, log, authenticate },
+    ...{ clock, ids, log, authenticate, installation },
     unknownFields: openUnknownFields({ log, ...watch, strict: config.strictInput }),
     ...access.gate,
     sequences,
@@ -91,7 +92,7 @@ async function listenGrpcAt(
 }
 
 /** Listens on every port that the settings want; each is closed again with the server. */
-export async function listen(host: Host, needs: ListenNeeds): Promise<Listening> {
+export async function listen(host: ServerHost, needs: ListenNeeds): Promise<Listening> {
   const { parts, registry, watch, tls, draining, connections, closers } = needs;
   const {
     host: hostname,

@@ -100,6 +100,8 @@ export interface Edge {
   clock: Clock;
   ids: Ids;
   log: Log;
+  /** `ins_…`, which every answer names. */
+  installation?: string;
   authenticate: Authenticate;
   /** Every caller is admitted (`--dev`), so only this machine's own pages and programs are answered. */
   loopbackOnly?: boolean;

@@ -1,6 +1,9 @@
 import type { Ids } from "../kit/ids.ts";
 import { minSequenceHeader, sequenceHeader } from "../kit/sequence.ts";
 
+/** Names the installation that answers, the same at all of its nodes. */
+export const installationHeader = "X-Svc-Installation";
+
 /** Browser origins that may call: any (then no cookie is ever accepted from them), or a closed list. */
 export type Origins = "*" | readonly string[];
 
@@ -30,6 +33,7 @@ const allowedHeaders = [
 const exposedHeaders = [
   "X-Request-Id",
   sequenceHeader,
+  installationHeader,
   "Retry-After",
   "ETag",
   "Svc-Error-Reason",
@@ -49,14 +53,17 @@ const always: Record<string, string> = {
   "access-control-expose-headers": exposedHeaders,
 };
 
-const forAnyone: Record<string, string> = { ...always, "access-control-allow-origin": "*" };
-
 /** The headers that every answer to this request carries; shared objects, so copy before adding. */
 export type BaseHeaders = (request: Request) => Readonly<Record<string, string>>;
 
-export function baseHeaders(origins: Origins): BaseHeaders {
+export function baseHeaders(origins: Origins, installation?: string): BaseHeaders {
+  const own = {
+    ...always,
+    ...(installation !== undefined && { [installationHeader.toLowerCase()]: installation }),
+  };
+  const forAnyone = { ...own, "access-control-allow-origin": "*" };
   if (origins === "*") return () => forAnyone;
-  const stranger = { ...always, vary: "Origin" };
+  const stranger = { ...own, vary: "Origin" };
   const known = new Map(
     origins.map((origin) => [
       origin,

@@ -278,7 +278,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     room: openBodyBudget(),
     unsent: openBodyBudget("answers that are not taken"),
     idleSeconds,
-    headers: baseHeaders(options.origins ?? "*"),
+    headers: baseHeaders(options.origins ?? "*", edge.installation),
     ...(options.trustProxy && { trustProxy: true }),
   };
   const routes = allRoutes(surface, options);

@@ -4,7 +4,7 @@ import type { Call, Operation, WatchOperation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import type { EdgeServer } from "./connections.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
-import { requestIdOf } from "./headers.ts";
+import { installationHeader, requestIdOf } from "./headers.ts";
 import type { Upgrade } from "./http.ts";
 import {
   closes,
@@ -168,7 +168,10 @@ export function openSockets({ edge, operation, watches, connect }: SocketsDeps):
     }
     const options = {
       data: handlersOf(call, begun, releasePlace),
-      ...(!isLegacy && { headers: { "Sec-WebSocket-Protocol": protocol } }),
+      headers: {
+        ...(!isLegacy && { "Sec-WebSocket-Protocol": protocol }),
+        ...(edge.installation !== undefined && { [installationHeader]: edge.installation }),
+      },
     };
     if (server.upgrade(request, options)) return undefined;
     begun.leave?.();

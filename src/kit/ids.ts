@@ -8,6 +8,7 @@ export type IdKind =
   | "step"
   | "job"
   | "env"
+  | "ins"
   | "proj"
   | "org"
   | "role"

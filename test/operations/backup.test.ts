@@ -126,6 +126,10 @@ describe("a database file", () => {
       home: { ...home, place: { db: restored, databaseUrl: undefined } },
     });
     const [one] = await emit(next, 1);
+    const installationOf = async ({ api }: Caller) => (await api("/ready")).headers.get("x-svc-installation");
+    const installation = await installationOf(next);
+    expect(installation).toStartWith("ins_");
+    expect(installation).toBe(await installationOf(server));
     await next.stop();
     expect(one?.position).toBe((head?.position ?? 0) + 1);
     expect(one?.runIds).toHaveLength(1);

@@ -46,6 +46,31 @@ test("a renewal counts from when it was asked for, and not when its answer came 
   expect(late.sure()).toBeInstanceOf(Promise);
 });
 
+test("the second thread renews at the address at which the first one did so last", async () => {
+  const told: string[] = [];
+  const server = Bun.serve({
+    port: 0,
+    fetch(request) {
+      told.push(new URL(request.url).pathname);
+      return Response.json({});
+    },
+  });
+  const thread = await startLeaseThread({
+    ...{ url: "http://127.0.0.1:1/gone", headers: {}, body: {}, jobsMax: 1 },
+    onFailed: (reason) => told.push(reason),
+  });
+  try {
+    thread!.hold("job-1");
+    thread!.beaten(`${server.url.href}next`);
+    thread!.mind(300);
+    await until(() => told.length > 0, { about: "a heartbeat" });
+    expect(told[0]).toBe("/next");
+  } finally {
+    thread!.stop();
+    await server.stop(true);
+  }
+});
+
 test("the second thread renews all jobs of a busy worker, as many a request as the server takes", async () => {
   const told: string[][] = [];
   const server = Bun.serve({

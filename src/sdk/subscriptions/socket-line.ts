@@ -1,3 +1,4 @@
+import { shownUrl } from "../wire/addresses.ts";
 import { SvcError } from "../wire/errors.ts";
 import type { Transport } from "../wire/transport.ts";
 import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
@@ -28,11 +29,14 @@ export class SocketLine {
   readonly #connecting: ReturnType<typeof setTimeout>;
   #linger: ReturnType<typeof setTimeout> | undefined;
   #socket: WebSocket | undefined;
+  /** Where it was opened; until then, where it would be. */
+  #url: string;
   #isOpen = false;
   #isOver = false;
 
   constructor(transport: Transport, silenceMs: number) {
     this.#transport = transport;
+    this.#url = transport.url;
     this.#connecting = setTimeout(() => this.#close("did not open in time"), connectMs);
     this.#silence = new SilenceWatch({
       silenceMs,
@@ -64,8 +68,10 @@ export class SocketLine {
   }
 
   async #open(): Promise<void> {
-    const { url, protocols } = socketAddress(this.#transport.url, await this.#transport.headers());
+    const headers = await this.#transport.headers();
     if (this.#isOver) return;
+    this.#url = this.#transport.url;
+    const { url, protocols } = socketAddress(this.#url, headers);
     const socket = new WebSocket(url, protocols);
     this.#socket = socket;
     socket.onopen = () => {
@@ -144,7 +150,8 @@ export class SocketLine {
     clearTimeout(this.#linger);
     this.#silence.stop();
     const code = this.#isOpen ? "unreachable" : "not_opened";
-    const error = new SvcError(code, `${this.#transport.url}/ws: ${why}`, { retryable: true });
+    const error = new SvcError(code, `${shownUrl(this.#url)}/ws: ${why}`, { retryable: true });
+    this.#transport.lost(this.#url);
     this.#socket?.close();
     for (const subscription of [...this.#subscriptions]) this.#end(subscription, error);
   }

@@ -1,3 +1,4 @@
+import { shownUrl } from "../wire/addresses.ts";
 import { envelope, readEnvelopes } from "../wire/envelopes.ts";
 import { errorOfAnswer, SvcError } from "../wire/errors.ts";
 import type { Transport } from "../wire/transport.ts";
@@ -50,19 +51,32 @@ export interface StreamRequest {
 /** A server stream of JSON messages over fetch. Resolves when the server ended it without an error, rejects with SvcError. */
 export async function readStream(
   transport: Transport,
+  request: StreamRequest,
+  onMessage: (message: Record<string, unknown>) => void,
+): Promise<void> {
+  const headers = await transport.headers();
+  const { url } = transport;
+  try {
+    await readStreamAt(url, headers, request, onMessage);
+  } finally {
+    if (!request.signal.aborted) transport.lost(url);
+  }
+}
+
+async function readStreamAt(
+  url: string,
+  headers: Record<string, string>,
   { method, message, signal, room }: StreamRequest,
   onMessage: (message: Record<string, unknown>) => void,
 ): Promise<void> {
-  const path = `/svc.v1.${method}`;
   const cut = (cause?: unknown) => {
     const why = cause instanceof Error ? `: ${cause.message}` : "";
-    return new SvcError("unreachable", `${transport.url} ended the stream${why}`, { retryable: true, cause });
+    return new SvcError("unreachable", `${shownUrl(url)} ended the stream${why}`, { retryable: true, cause });
   };
   let response: Response;
   let reader: ReadableStreamDefaultReader<Uint8Array>;
-  const headers = await transport.headers();
   try {
-    response = await fetch(transport.url + path, {
+    response = await fetch(`${url}/svc.v1.${method}`, {
       method: "POST",
       headers: { ...headers, "content-type": "application/connect+json", "connect-protocol-version": "1" },
       body: envelope(JSON.stringify(message)),

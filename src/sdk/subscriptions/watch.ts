@@ -40,6 +40,7 @@ class WatchAttempt implements SocketEvents {
   #frames: WatchFrame[] = [];
   #wake = () => {};
   #close = () => {};
+  #lost = () => {};
   #timer: ReturnType<typeof setTimeout> | undefined;
   wasOpened = false;
   isOver = false;
@@ -47,8 +48,11 @@ class WatchAttempt implements SocketEvents {
   error: SvcError | undefined;
 
   async open(transport: Transport, path: string): Promise<void> {
-    const { url, protocols } = socketAddress(transport.url, await transport.headers(), path);
+    const headers = await transport.headers();
     if (this.isOver) return;
+    const server = transport.url;
+    this.#lost = () => transport.lost(server);
+    const { url, protocols } = socketAddress(server, headers, path);
     this.#rest(connectMs);
     const close = openSocket(url, protocols, this);
     if (!close) throw new SvcError("unsupported", "this runtime has no WebSocket: use Node 20.16 or newer");
@@ -83,6 +87,7 @@ class WatchAttempt implements SocketEvents {
   closed(): void {
     clearTimeout(this.#timer);
     this.isOver = true;
+    this.#lost();
     this.#wake();
   }
 

@@ -15,7 +15,8 @@ export interface SvcErrorDetail {
 
 /**
  * What every call of the SDK throws. `code` is the server's (`not_found`, `STALE_EXECUTION`), or one of the SDK's
- * own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be read).
+ * own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be read),
+ * `other_installation` (of several URLs, those that are left are not of the installation that the first one named).
  */
 export class SvcError extends Error {
   readonly code: string;

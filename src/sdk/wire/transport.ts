@@ -1,3 +1,4 @@
+import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable } from "./addresses.ts";
 import { requireMs } from "./duration.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
 import { ask } from "./http-answer.ts";
@@ -7,8 +8,12 @@ import { after, timerMsMax, withRetries } from "./retry.ts";
 import { LastSequence } from "./sequence.ts";
 
 export interface ConnectionOptions {
-  /** Address of the server. Default: SVC_SERVER_URL, else http://127.0.0.1:9123. */
-  url?: string;
+  /**
+   * Address of the server, or 1 to 16 of servers of one installation: one is used until it does not answer, then the next. Each of
+   * several is asked first, without the key, to which installation it belongs; another than the first is refused (`other_installation`).
+   * Default: SVC_SERVER_URL (several with commas between them), else http://127.0.0.1:9123.
+   */
+  url?: string | readonly string[];
   /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode), as when it is empty. */
   apiKey?: string;
   /** Name or `env_…` id. Default: SVC_ENV, else the environment of the key. The first call resolves a name to its id. */
@@ -60,13 +65,16 @@ export interface Request {
   isConsistent?: boolean;
 }
 
-/** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive. */
+/** One connection to one installation as one caller: headers, time limits, errors. Sockets are kept alive. */
 export interface Transport {
+  /** Of the server that is asked now. It may get the key only behind `headers`, which may choose another one. */
   readonly url: string;
   /** Where the last write stands that the connection has heard of. */
   readonly last: LastSequence;
   /** The headers of every request: key and environment. Throws SvcError while the environment cannot be looked up. */
   headers(): Promise<Record<string, string>>;
+  /** A stream or a socket to `url` has ended: whether that server still answers is asked before it is used again. */
+  lost(url: string): void;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;
   /** `send`, repeated by the rules of retry.ts. */
@@ -93,35 +101,42 @@ export const detour: { answer: (request: Request) => Promise<unknown> | undefine
 /** Undefined where there are no variables, as in a browser. */
 export const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
 
-const refusals = new Set([
-  "ECONNREFUSED",
-  "ConnectionRefused",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "FailedToOpenSocket",
-]);
+/** No server read the request, or none is known to have. */
+const isAway = ({ code, status }: SvcError): boolean =>
+  code === "unreachable" || code === "timeout" || status === 502 || status === 503;
 
-function unreachable(url: string, cause: unknown): SvcError {
-  const { code, cause: inner } = cause as { code?: string; cause?: { code?: string } };
-  const word = inner?.code ?? code ?? "";
-  const unsent = refusals.has(word);
-  const why = word || (cause instanceof Error ? cause.message : String(cause));
-  return new SvcError("unreachable", `${url} does not answer (${why})`, { retryable: true, unsent, cause });
-}
+/** `work`, which goes on for others when the signal is raised. */
+const unlessAborted = (work: Promise<void>, signal: AbortSignal): Promise<void> =>
+  new Promise((done, failed) => {
+    const stop = () => failed(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    work.then(done, failed);
+  });
 
-/** Without slashes at its end. Throws TypeError for anything but an address of a server. */
-function checkedUrl(given: string): string {
-  const text = typeof given === "string" ? given : "";
-  // A password must not stand in an error.
-  const shown = text.replace(/\/\/[^/]*@/, "//…@");
-  const isUrl = URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
-  if (!isUrl) throw new TypeError(`url: must be http:// or https:// with a host, not "${shown}"`);
-  return text.replace(/\/+$/, "");
+/** The name itself where the key may not list environments: it is bound to its own, and the name is only checked against it. */
+async function environmentIdOf(
+  name: string,
+  exchange: (request: Request) => Promise<unknown>,
+): Promise<string> {
+  try {
+    const answer = await exchange({ method: "GET", path: "/api/v1/environments" });
+    const list = Array.isArray(answer)
+      ? answer
+      : (answer as { environments?: unknown[] } | undefined)?.environments;
+    const found = (list as { id: string; name: string }[] | undefined)?.find((one) => one.name === name);
+    if (found) return found.id;
+  } catch (error) {
+    if (error instanceof SvcError && (error.status === 403 || error.status === 404)) return name;
+    throw error;
+  }
+  throw new SvcError("not_found", `there is no environment named ${name}`, { field: "environment" });
 }
 
 /** Throws TypeError for a `url` that is none. */
 export function createTransport(options: ConnectionOptions = {}): Transport {
-  const url = checkedUrl(options.url ?? variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123");
+  const named = options.url ?? variable("SVC_SERVER_URL")?.split(/\s*,\s*/);
+  const addresses = new Addresses(checkedUrls(named ?? "http://127.0.0.1:9123"));
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");
   const environment = options.environment ?? variable("SVC_ENV");
   const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
@@ -133,25 +148,6 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   let resolving: Promise<void> | undefined;
   let resolved = environment === undefined || environment.startsWith("env_");
   if (resolved && environment !== undefined) base["x-svc-environment"] = environment;
-
-  async function resolveEnvironment(name: string): Promise<void> {
-    try {
-      const answer = await exchange<unknown>({ method: "GET", path: "/api/v1/environments" });
-      const list = Array.isArray(answer)
-        ? answer
-        : (answer as { environments?: unknown[] } | undefined)?.environments;
-      const found = (list as { id: string; name: string }[] | undefined)?.find((one) => one.name === name);
-      if (!found)
-        throw new SvcError("not_found", `there is no environment named ${name}`, { field: "environment" });
-      base["x-svc-environment"] = found.id;
-    } catch (error) {
-      // A key that may not list environments is bound to its own; the name is only checked against it.
-      const hidden = error instanceof SvcError && (error.status === 403 || error.status === 404);
-      if (!hidden) throw error;
-      base["x-svc-environment"] = name;
-    }
-    resolved = true;
-  }
 
   async function exchange<Answer>(request: Request): Promise<Answer> {
     const given = request.bytes ?? request.text;
@@ -168,7 +164,19 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
+    let url: string | undefined;
+    const failureOf = (thrown: unknown): SvcError => {
+      if (thrown instanceof SvcError) return thrown;
+      const cause = thrown;
+      if (late) return new SvcError("timeout", `${request.path} took too long`, { retryable: true, cause });
+      if (request.signal?.aborted)
+        return new SvcError("aborted_by_caller", "the call was given up", { cause });
+      return unreachable(url ?? addresses.url, cause);
+    };
     try {
+      const choosing = addresses.chosen();
+      if (choosing) await unlessAborted(choosing, stop.signal);
+      ({ url } = addresses);
       const { status, header, text } = await ask(url + request.path, {
         method: request.method,
         headers:
@@ -183,6 +191,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
         signal: stop.signal,
         body,
       });
+      addresses.answered(url, header(installationHeader));
       const written = header("x-svc-sequence");
       if (written !== null) last.note(written);
       if (least !== undefined && header("svc-error-reason") === "epoch_changed") last.forget(least);
@@ -191,41 +200,57 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       try {
         return JSON.parse(text) as Answer;
       } catch (cause) {
-        throw new SvcError("bad_answer", `${url}${request.path} answered something other than JSON`, {
-          cause,
-        });
+        throw new SvcError(
+          "bad_answer",
+          `${shownUrl(url)}${request.path} answered something other than JSON`,
+          {
+            cause,
+          },
+        );
       }
-    } catch (error) {
-      if (error instanceof SvcError) throw error;
-      if (late)
-        throw new SvcError("timeout", `${request.path} took too long`, { retryable: true, cause: error });
-      if (request.signal?.aborted)
-        throw new SvcError("aborted_by_caller", "the call was given up", { cause: error });
-      throw unreachable(url, error);
+    } catch (thrown) {
+      const error = failureOf(thrown);
+      if (url !== undefined && isAway(error)) addresses.lost(url, error.code !== "timeout");
+      throw error;
     } finally {
       cancel();
       request.signal?.removeEventListener("abort", cut);
     }
   }
 
+  async function resolveEnvironment(name: string): Promise<void> {
+    base["x-svc-environment"] = await environmentIdOf(name, exchange);
+    resolved = true;
+  }
+
+  async function resolve(): Promise<void> {
+    if (resolved || environment === undefined) return;
+    resolving ??= resolveEnvironment(environment).finally(() => {
+      resolving = undefined;
+    });
+    await resolving;
+  }
+
   async function headers(): Promise<Record<string, string>> {
-    if (!resolved && environment !== undefined) {
-      resolving ??= resolveEnvironment(environment).finally(() => {
-        resolving = undefined;
-      });
-      await resolving;
-    }
+    await addresses.chosen();
+    await resolve();
     return base;
   }
 
   async function send<Answer>(request: Request): Promise<Answer> {
     const answered = detour.answer(request);
     if (answered) return answered as Promise<Answer>;
-    await headers();
+    await resolve();
     return exchange<Answer>(request);
   }
 
-  return withCalls({ url, last, headers, send });
+  return withCalls({
+    get url() {
+      return addresses.url;
+    },
+    ...{ last, headers, send },
+    lost: (url) => addresses.lost(url),
+  });
 }
 
 /** The server gives up before its caller does: it says how far it is then. */
@@ -240,6 +265,9 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
     withRetries(() => send(request), { repeatable, signal: request.signal });
   return {
     ...connection,
+    get url() {
+      return connection.url;
+    },
     call,
     rpc: (method, message, { repeatable, timeoutMs, signal, runId, traceparent }) =>
       call(
@@ -263,4 +291,10 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
 
 /** The same connection, for calls that must show all that was written over it. */
 export const consistent = (transport: Transport): Transport =>
-  withCalls({ ...transport, send: (request) => transport.send({ isConsistent: true, ...request }) });
+  withCalls({
+    ...transport,
+    get url() {
+      return transport.url;
+    },
+    send: (request) => transport.send({ isConsistent: true, ...request }),
+  });

@@ -6,8 +6,8 @@ export interface LeaseThread {
   /** Takes note of a job before its handler begins. Answers its place, for `release`. */
   hold(jobId: string): number;
   release(place: number): void;
-  /** The first thread has renewed all leases itself. */
-  beaten(): void;
+  /** The first thread has renewed all leases itself, at this address: from now on the second one does so, too. */
+  beaten(url: string): void;
   /** From now on the thread renews what the first one has not renewed for this long. */
   mind(silenceMs: number): void;
   stop(): void;
@@ -34,8 +34,12 @@ const noPlace = -1;
  * program is a text. It begins to renew once the count of beats has not changed for as long as the second mark says.
  */
 const program = `
-import("node:worker_threads").then(({ workerData }) => {
-  const { buffer, marksBytes, placeBytes, places, jobsMax, lookMs, url, headers, body } = workerData;
+import("node:worker_threads").then(({ workerData, parentPort }) => {
+  const { buffer, marksBytes, placeBytes, places, jobsMax, lookMs, headers, body } = workerData;
+  let { url } = workerData;
+  parentPort.on("message", (next) => {
+    url = next;
+  });
   const marks = new Int32Array(buffer, 0, 2);
   const bytes = new Uint8Array(buffer, marksBytes);
   const decoder = new TextDecoder();
@@ -110,8 +114,15 @@ export async function startLeaseThread(options: LeaseThreadOptions): Promise<Lea
     thread.on("error", (error) => fail(String(error)));
     thread.on("exit", (code) => fail(`it ended with code ${code}`));
     thread.unref();
+    const board = boardOf(buffer, places);
+    let toldUrl = url;
     return {
-      ...boardOf(buffer, places),
+      ...board,
+      beaten(newUrl) {
+        board.beaten(newUrl);
+        if (newUrl !== toldUrl) thread.postMessage(newUrl);
+        toldUrl = newUrl;
+      },
       stop() {
         isStopped = true;
         void thread.terminate();

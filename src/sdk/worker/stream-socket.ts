@@ -1,4 +1,5 @@
 import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
+import { shownUrl } from "../wire/addresses.ts";
 import { envelope, readEnvelopes } from "../wire/envelopes.ts";
 import { SvcError } from "../wire/errors.ts";
 
@@ -34,7 +35,7 @@ export async function openStreamSocket(options: StreamSocketOptions): Promise<St
   };
   const cut = (cause?: unknown) => {
     const why = cause instanceof Error ? cause.message : "the connection has ended";
-    end(new SvcError("unreachable", `${options.url}: ${why}`, { retryable: true, cause }));
+    end(new SvcError("unreachable", `${shownUrl(options.url)}: ${why}`, { retryable: true, cause }));
   };
 
   const envelopes = readEnvelopes((message) => {

@@ -34,18 +34,20 @@ export const cutError = (): SvcError =>
 export async function openWorkerStream(options: WorkerStreamOptions): Promise<void> {
   const { transport, registration, onRegistered, onMessage, onEnd } = options;
   const headers = await transport.headers();
+  const { url } = transport;
   const askedAt = stamp();
   let own: StreamSocket | undefined;
   await new Promise<void>((resolve, reject) => {
     const late = setTimeout(() => {
       own?.destroy();
+      transport.lost(url);
       reject(new SvcError("timeout", "the stream was not answered in time", { retryable: true }));
     }, openTimeoutMs);
     const opening = openStreamSocket({
-      url: transport.url,
-      path,
-      headers,
+      ...{ url, path, headers },
       onMessage(message) {
+        // That server goes: the next stream is opened at another.
+        if (message.shutdown) transport.lost(url);
         if (!message.registered) return onMessage(message, own!);
         clearTimeout(late);
         onRegistered(own!, askedAt, message.registered);
@@ -53,6 +55,7 @@ export async function openWorkerStream(options: WorkerStreamOptions): Promise<vo
       },
       onEnd(error) {
         clearTimeout(late);
+        transport.lost(url);
         reject(error ?? cutError());
         if (own) onEnd(error, own);
       },

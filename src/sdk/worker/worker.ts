@@ -304,11 +304,10 @@ class RunningWorker<Events extends EventMap> {
   }
 
   async #startThread(): Promise<void> {
-    const { transport } = this.#client;
     askFor(this.#asking, { hasThread: true });
+    const headers = await this.#client.transport.headers().catch(() => ({}));
     this.jobs.thread = await startLeaseThread({
-      url: `${transport.url}/api/v1/workers/${encodeURIComponent(this.id)}/heartbeat`,
-      headers: await transport.headers().catch(() => ({})),
+      ...{ url: this.#heartbeatUrl(), headers },
       body: { worker_id: this.id, ...this.#asking },
       jobsMax: this.jobs.room,
       onFailed: (reason) => {
@@ -317,6 +316,10 @@ class RunningWorker<Events extends EventMap> {
       },
     });
     if (!this.jobs.thread) askFor(this.#asking, { hasThread: false });
+  }
+
+  #heartbeatUrl(): string {
+    return `${this.#client.transport.url}/api/v1/workers/${encodeURIComponent(this.id)}/heartbeat`;
   }
 
   #stopThread(): void {
@@ -345,7 +348,7 @@ class RunningWorker<Events extends EventMap> {
     try {
       const lost = await link.heartbeat(jobs, Math.max(1_000, everyMs));
       this.jobs.renew(jobs, lost, askedAt);
-      this.jobs.thread?.beaten();
+      this.jobs.thread?.beaten(this.#heartbeatUrl());
       return true;
     } catch (error) {
       const { status, message } = error as SvcError;

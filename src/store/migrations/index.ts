@@ -6,6 +6,7 @@ import { goodbyes } from "./0069_goodbyes.ts";
 import { ledgers } from "./0070_ledgers.ts";
 import { seenBySteps } from "./0071_seen_by_steps.ts";
 import { runLogs } from "./0072_run_logs.ts";
+import { installation } from "./0073_installation.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -16,4 +17,5 @@ export const migrations: readonly Migration[] = [
   ledgers,
   seenBySteps,
   runLogs,
+  installation,
 ];

@@ -3,6 +3,14 @@ import { nodeIdBytes, ours, type Tables } from "./table.ts";
 
 /** What the nodes of an installation share. */
 export const tablesOfCluster: Tables = {
+  installation: {
+    holds: "facts of the installation by name: its id, which answers carry",
+    scope: "installation",
+    endsWith: "nothing: one row a fact",
+    columns: "name TEXT PRIMARY KEY, value TEXT NOT NULL",
+    texts: { name: ours },
+    exported: "of the installation",
+  },
   keyring: {
     holds: "sealed secrets of the installation",
     scope: "installation",
