@@ -121,7 +121,7 @@ export function connect(target: Target, timeoutMs?: number) {
     // Never the variable in its place: it may be for another server.
     apiKey: key ?? "",
     ...(environment !== undefined && !isOrgs && { environment }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(timeoutMs !== undefined && { timeout: timeoutMs }),
   });
   let headers: Promise<Record<string, string>> | undefined;
   const ask = async (): Promise<Record<string, string>> => {

@@ -9,7 +9,7 @@ const worker = createWorker({
   functions: [commitFunction({ journal, results })],
   maxConcurrentJobs: 20,
   // Strict: a step that returned is stored. That is what the demo checks.
-  checkpointMs: 0,
+  checkpoint: 0,
 });
 await worker.start();
 process.stdout.write("ready\n");

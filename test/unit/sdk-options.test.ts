@@ -8,8 +8,8 @@ test("an option that does not exist is a TypeError, with the one that was meant"
   const wrong: [() => unknown, string][] = [
     [() => createClient({ apikey: "k" } as never), "createClient has no option apikey: did you mean apiKey?"],
     [
-      () => createClient({ timeout: 5 } as never),
-      "createClient has no option timeout: did you mean timeoutMs?",
+      () => createClient({ timeoutMS: 5 } as never),
+      "createClient has no option timeoutMS: did you mean timeout?",
     ],
     [() => createClient({ zzz: 1 } as never), "createClient has no option zzz"],
     [() => createClient(null as never), "createClient takes an object of options"],
@@ -19,7 +19,7 @@ test("an option that does not exist is a TypeError, with the one that was meant"
     ],
     [
       () => createWorker({ functions: [one], heartbeatsMs: 1 } as never),
-      "createWorker has no option heartbeatsMs: did you mean heartbeatMs?",
+      "createWorker has no option heartbeatsMs: did you mean heartbeat?",
     ],
     [
       () => createFunction({ id: "f", trigers: [] } as never, handler),
@@ -28,6 +28,10 @@ test("an option that does not exist is a TypeError, with the one that was meant"
     [
       () => createFunction({ id: "f", retry: { attempts: 2 } } as never, handler),
       "createFunction has no option retry.attempts: did you mean maxAttempts?",
+    ],
+    [
+      () => createFunction({ id: "f", retry: { initalDelay: 2 } } as never, handler),
+      "createFunction has no option retry.initalDelay: did you mean delay?",
     ],
     [
       () => createFunction({ id: "f", cancelOn: [{ event: "e", matches: "id" }] } as never, handler),

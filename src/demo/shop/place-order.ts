@@ -12,7 +12,7 @@ const definition = {
   name: "Carry out an order",
   event: "order.placed",
   // Attempts that end while the server is away count too.
-  retry: { maxAttempts: 20, initialDelayMs: 200, maxDelayMs: 1_000 },
+  retry: { maxAttempts: 20, delay: 200, maxDelay: "1s" },
 } as const;
 
 /**

@@ -3,7 +3,7 @@ import { articleStream, articles, isDeclined, type Order, orderStream, type Shop
 import { report, sales, stock, orders as table } from "./read-models.ts";
 
 /** A projection whose worker was killed at work is another's a minute later. */
-const timeoutMs = 60_000;
+const timeout = "1m";
 
 /** How an order ended, by its stream. */
 export type Ending = "confirmed" | "declined" | "sold out";
@@ -45,7 +45,7 @@ export async function verifyShop(
     for await (const { sequence } of client.streams.read(articleStream(sku).entityId))
       last = Math.max(last, sequence);
   for (const projection of [stock, sales, table]) {
-    const { caughtUp, behindByEvents } = await client.projections.wait(projection, last, { timeoutMs });
+    const { caughtUp, behindByEvents } = await client.projections.wait(projection, last, { timeout });
     if (!caughtUp) complaints.push(`${projection.name} is ${behindByEvents} events behind the orders`);
   }
   const confirmed = orders.filter(({ orderId }) => endings.get(orderId) === "confirmed");

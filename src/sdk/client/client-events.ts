@@ -1,12 +1,13 @@
 import type { EventRegistry } from "../steps/events.ts";
 import { durationMs, requireMs } from "../wire/duration.ts";
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { dataFields } from "../wire/payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "../wire/read.ts";
 import { once, safe, timerMsMax } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "../wire/types.ts";
-import type { EventCalls } from "./client-types.ts";
+import type { EventCalls, SyncOptions } from "./client-types.ts";
 
 const emitBatchMax = 100;
 const known: KnownOptions<EmitOptions> = {
@@ -17,7 +18,16 @@ const known: KnownOptions<EmitOptions> = {
 const told = { tellUnserved: true };
 /** How much longer than the server a call waits for a synchronous answer. */
 export const syncSlackMs = 5_000;
-export const syncMsDefault = 30_000;
+const syncMsDefault = 30_000;
+
+/** Options of a synchronous call, with its default. */
+export function syncOptions(
+  what: string,
+  options: SyncOptions,
+): Omit<SyncOptions, "timeout"> & { timeoutMs: number } {
+  const { timeoutMs = syncMsDefault, ...given } = withUnits(what, options, timeoutNames, { endless: true });
+  return { timeoutMs, ...given };
+}
 
 /** How long the server is asked to wait: whole milliseconds. Throws TypeError for what is no number. */
 export const waitedMs = (timeoutMs: number): number =>
@@ -25,7 +35,7 @@ export const waitedMs = (timeoutMs: number): number =>
 
 /** The fields that say when an event is emitted. */
 export const whenFields = ({ delay, at }: Pick<EmitOptions, "delay" | "at">): Message => ({
-  ...(delay !== undefined && { delayMs: durationMs(delay) }),
+  ...(delay !== undefined && { delayMs: durationMs(delay, "delay") }),
   ...(at !== undefined && { at: instant(at) }),
 });
 
@@ -84,7 +94,8 @@ export function eventCalls<Events extends EventMap>(
       return emitted;
     },
 
-    async triggerSync(event, data, { timeoutMs = syncMsDefault, signal, traceparent, ...given } = {}) {
+    async triggerSync(event, data, options = {}) {
+      const { timeoutMs, signal, traceparent, ...given } = syncOptions("triggerSync", options);
       const body = { ...(await message(event, data, given)), timeoutMs: waitedMs(timeoutMs) };
       const repeatable = given.idempotencyKey !== undefined;
       const answer = await transport.rpc<{ eventId?: string; results?: Message[] }>(

@@ -7,7 +7,7 @@ import { type Message, readFunction, readHistory, readResult } from "../wire/rea
 import { once, safe } from "../wire/retry.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
-import { syncMsDefault, syncSlackMs, waitedMs } from "./client-events.ts";
+import { syncOptions, syncSlackMs, waitedMs } from "./client-events.ts";
 import type { FunctionCalls } from "./client-types.ts";
 
 export const functionIdOf = (target: Pick<SvcFunction, "id"> | string): string =>
@@ -116,11 +116,8 @@ export function functionCalls<Events extends EventMap>(
       return { runId: String(answer.runId), eventId: String(answer.eventId ?? "") };
     },
 
-    async invokeFunctionSync(
-      target,
-      data,
-      { timeoutMs = syncMsDefault, signal, traceparent, ...given } = {},
-    ) {
+    async invokeFunctionSync(target, data, options = {}) {
+      const { timeoutMs, signal, traceparent, ...given } = syncOptions("invokeFunctionSync", options);
       const answer = await transport.rpc<{ result?: Message }>(
         "SvcService/InvokeFunctionSync",
         { functionId: functionIdOf(target), ...dataFields(data), timeoutMs: waitedMs(timeoutMs), ...given },

@@ -1,5 +1,6 @@
 import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "../subscriptions/group-types.ts";
 import { openMembership } from "../subscriptions/membership.ts";
+import { withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type Message, wordOf } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
@@ -30,7 +31,9 @@ export function readGroup(message: Message): ConsumerGroup {
 type Change = Partial<GroupSettings> & { status?: ConsumerGroup["status"] } & InNamespace;
 
 /** The fields of a change, by their names in the message. */
-function fieldsOf({ namespace, filter, ackMode, status, ...rest }: Change): Message {
+function fieldsOf(change: Change): Message {
+  const given = withUnits("group", change, { redeliverDelayMs: "redeliverDelay" });
+  const { namespace, filter, ackMode, status, ...rest } = given;
   return {
     ...rest,
     ...(filter !== undefined && { filterExpr: filter }),

@@ -1,4 +1,5 @@
 import { follow } from "../subscriptions/watch.ts";
+import { withUnits } from "../wire/duration-options.ts";
 import { found } from "../wire/errors.ts";
 import { jsonToSend } from "../wire/payload.ts";
 import { type Message, query } from "../wire/read.ts";
@@ -61,6 +62,8 @@ const readBucket = (message: Message): KvBucket => ({
   createdAt: text(message.created_at),
 });
 
+const ttlNames = { ttlSeconds: "ttl" } as const;
+
 const sentBucket = (name: string, options: KvBucketOptions) => ({
   name,
   ...(options.description !== undefined && { description: options.description }),
@@ -82,7 +85,11 @@ export function kvCalls(transport: Transport): KvCalls {
   const read = (path: string) => transport.call<Message>({ method: "GET", path }, safe);
   return {
     async createBucket(name, options = {}) {
-      const request = { method: "POST" as const, path: root, body: sentBucket(name, options) };
+      const request = {
+        method: "POST" as const,
+        path: root,
+        body: sentBucket(name, withUnits("createBucket", options, ttlNames)),
+      };
       return readBucket(await transport.call<Message>(request, once));
     },
     buckets: async () => ((await read(root)).buckets as Message[]).map(readBucket),
@@ -98,7 +105,8 @@ export function kvCalls(transport: Transport): KvCalls {
       const message = await found(read(keyPath(bucket, key) + query({ revision: options.revision })));
       return message && readEntry(message);
     },
-    async put(bucket, key, value, { ttlSeconds, ...condition } = {}) {
+    async put(bucket, key, value, given = {}) {
+      const { ttlSeconds, ...condition } = withUnits("put", given, ttlNames);
       const { headers, options } = conditional(condition);
       const path = keyPath(bucket, key) + query({ ttl_seconds: ttlSeconds });
       const type = { "content-type": "application/octet-stream", ...headers };

@@ -9,6 +9,7 @@ import type {
   WhichProjection,
 } from "../projections/projection-call-types.ts";
 import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type Message, payload, query } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
@@ -125,8 +126,10 @@ const readCalls = (
     method: string,
     projection: WhichProjection,
     message: Message,
-    { partition = "", timeoutMs = waitMsDefault, signal }: ProjectionWaitOptions,
+    options: ProjectionWaitOptions,
   ): Promise<WaitOutcome> {
+    const given = withUnits("wait", options, timeoutNames);
+    const { partition = "", timeoutMs = waitMsDefault, signal } = given;
     const body = { ...message, partition, timeout: `${timeoutMs / 1_000}s` };
     const how = { ...safe, timeoutMs: timeoutMs + waitSlackMs, ...(signal && { signal }) };
     return readOutcome(await call(method, projection, body, how));

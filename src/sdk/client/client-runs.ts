@@ -1,5 +1,6 @@
 import { filtersOf } from "../wire/attributes.ts";
 import { requireMs } from "../wire/duration.ts";
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { outputText } from "../wire/payload.ts";
@@ -81,7 +82,9 @@ export function runCalls(transport: Transport): RunCalls {
       return { lines: lines.map((line) => ({ ...{ workerId: "", text: "" }, ...line })), leftOut, cursor };
     },
 
-    async waitForRun(runId, { timeoutMs = 30_000, signal } = {}) {
+    async waitForRun(runId, options = {}) {
+      const given = withUnits("waitForRun", options, timeoutNames, { endless: true });
+      const { timeoutMs = 30_000, signal } = given;
       const deadline = Date.now() + requireMs("timeoutMs", timeoutMs);
       for (let waitMs = waitFirstMs; ; waitMs = Math.min(waitMs * 1.5, waitMsMax)) {
         const run = await calls.getRun(runId);

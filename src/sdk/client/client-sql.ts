@@ -1,13 +1,13 @@
+import { type TimeoutOption, timeoutNames, withUnits } from "../wire/duration-options.ts";
 import type { Message } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import { text } from "./entity-messages.ts";
 
-export interface SqlOptions {
+/** `timeout` is at most 30 s; default 5 s. */
+export interface SqlOptions extends TimeoutOption {
   /** At most 10,000; default 1,000. */
   maxRows?: number;
-  /** At most 30,000; default 5,000. */
-  timeoutMs?: number;
 }
 
 export interface SqlResult<Row = Record<string, string | null>> {
@@ -31,7 +31,8 @@ export interface SqlCalls {
 }
 
 export const sqlCalls = (transport: Transport): SqlCalls => ({
-  async sql<Row>(query: string, { maxRows, timeoutMs = timeoutMsDefault }: SqlOptions = {}) {
+  async sql<Row>(query: string, given: SqlOptions = {}) {
+    const { maxRows, timeoutMs = timeoutMsDefault } = withUnits("sql", given, timeoutNames);
     const message = { query, timeoutMs, ...(maxRows !== undefined && { maxRows }) };
     const options = { ...safe, timeoutMs: timeoutMs + slackMs };
     const answer = await transport.rpc<Message>("QueryService/ExecuteSQL", message, options);

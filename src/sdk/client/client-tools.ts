@@ -1,3 +1,4 @@
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { type Message, parsed } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { JsonSchemaText } from "../wire/standard-schema.ts";
@@ -6,13 +7,17 @@ import { count, text } from "./entity-messages.ts";
 import type { AgentTools, ToolCalls, ToolDefinition, VisibleTool } from "./tool-types.ts";
 import { readToolAnswer, toolCallMs, toolMessage } from "./tools.ts";
 
-const toDefinition = ({ name, description, inputSchema, requiredScopes, timeoutMs }: ToolDefinition) => ({
-  name,
-  ...(description !== undefined && { description }),
-  ...(inputSchema !== undefined && { inputSchemaJson: JSON.stringify(inputSchema) }),
-  ...(requiredScopes && { requiredScopes }),
-  ...(timeoutMs !== undefined && { timeoutMs }),
-});
+function toDefinition(tool: ToolDefinition): Message {
+  const given = withUnits(`tool ${tool.name}`, tool, timeoutNames);
+  const { name, description, inputSchema, requiredScopes, timeoutMs } = given;
+  return {
+    name,
+    ...(description !== undefined && { description }),
+    ...(inputSchema !== undefined && { inputSchemaJson: JSON.stringify(inputSchema) }),
+    ...(requiredScopes && { requiredScopes }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+  };
+}
 
 const readTool = (message: Message): VisibleTool => ({
   qualifiedName: text(message.qualifiedName),

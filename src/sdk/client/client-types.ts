@@ -4,6 +4,7 @@ import type { FunctionOptions, Handler } from "../steps/function.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
 import type { GroupCalls } from "../subscriptions/group-types.ts";
 import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import type { TimeoutOption } from "../wire/duration-options.ts";
 import type { ErrorCalls } from "../wire/error-types.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
 import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
@@ -84,9 +85,8 @@ export interface InvokeFunctionOptions {
   traceparent?: string | undefined;
 }
 
-export interface SyncOptions {
-  /** How long the server waits for the runs to end, in milliseconds. Default 30,000. */
-  timeoutMs?: number;
+/** `timeout` is how long the server waits for the runs to end. Default 30 s. */
+export interface SyncOptions extends TimeoutOption {
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
   /** As of an emit. */
@@ -105,7 +105,7 @@ export interface EventCalls<Events extends EventMap = EventMap> {
   ): Promise<Emitted>;
   /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
   emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
-  /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
+  /** Emits and waits until the runs it started have ended, or `timeout`; those still going say `waitTimedOut`. */
   triggerSync<Name extends keyof Events & string>(
     event: Name,
     data: Events[Name],
@@ -135,7 +135,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     options: FunctionOptions<Name, Events[Name], Events>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
-  /** `definitionHash` tells the definition from others. */
+  /** Takes the wire's names (`timeoutMs`), as `createFunction(…).definition` has them. `definitionHash` tells the definition from others. */
   registerFunction(
     definition: RegisteredDefinition,
   ): Promise<{ function: RegisteredFunction; created: boolean; definitionHash?: string }>;
@@ -162,7 +162,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     data: NoInfer<Input>,
     options?: InvokeFunctionOptions,
   ): Promise<{ runId: string; eventId: string }>;
-  /** The same, and waits for its end, or `timeoutMs`: then `waitTimedOut` is true and the run goes on. */
+  /** The same, and waits for its end, or `timeout`: then `waitTimedOut` is true and the run goes on. */
   invokeFunctionSync<Input, Output = unknown>(
     target: SvcFunction<Input, Output> | string,
     data: NoInfer<Input>,
@@ -180,8 +180,8 @@ export interface RunCalls {
   getRunSteps(runId: string, options?: { withTries?: boolean }): Promise<Step[]>;
   /** What its handler wrote; `after` is the cursor of an earlier answer. */
   getRunLogs(runId: string, options?: { after?: string }): Promise<RunLogs>;
-  /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
-  waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;
+  /** The run once it has ended. SvcError `deadline_exceeded` after `timeout` (default 30 s). */
+  waitForRun(runId: string, options?: TimeoutOption & { signal?: AbortSignal }): Promise<Run>;
   /**
    * Ends a run. Its handler, if it is under way, sees `signal` raised. A run that has something to undo is undone first
    * (`phase`), unless its function says `compensateOnCancel: false`.

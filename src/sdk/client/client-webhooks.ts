@@ -1,8 +1,10 @@
+import { withUnits } from "../wire/duration-options.ts";
 import { type Message, present } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import { count, text } from "./entity-messages.ts";
 import type {
+  GraceOption,
   WebhookCalls,
   WebhookDeadLetter,
   WebhookDelivery,
@@ -12,6 +14,9 @@ import type {
   WebhookSourceCalls,
   WebhookTrial,
 } from "./webhook-types.ts";
+
+const graced = (options: GraceOption): GraceOption =>
+  withUnits("rotateSecret", options, { graceSeconds: "grace" });
 
 const readSource = (message: Message): WebhookSource => ({
   id: text(message.id),
@@ -107,7 +112,7 @@ function sourceCalls(transport: Transport): WebhookSourceCalls {
         }),
       ),
     rotateSecret: async (id, secret, options = {}) =>
-      readSource(await ask("RotateWebhookSecret", { id, verifySecret: secret, ...options }, once)),
+      readSource(await ask("RotateWebhookSecret", { id, verifySecret: secret, ...graced(options) }, once)),
     rotateToken: async (id) => readSource(await ask("RotateWebhookIngestToken", { id }, once)),
     async delete(id) {
       await ask("DeleteWebhookSource", { id }, once);
@@ -129,7 +134,8 @@ function endpointCalls(transport: Transport): WebhookEndpointCalls {
     get: (id) => change("GetWebhookEndpoint", { id }),
     list: async (options = {}) => all((await ask("ListWebhookEndpoints", options)).endpoints, readEndpoint),
     update: (id, given) => change("UpdateWebhookEndpoint", { id, ...given }),
-    rotateSecret: (id, options = {}) => change("RotateWebhookEndpointSecret", { id, ...options }, once),
+    rotateSecret: async (id, options = {}) =>
+      change("RotateWebhookEndpointSecret", { id, ...graced(options) }, once),
     pause: (id) => change("PauseWebhookEndpoint", { id }),
     resume: (id, options = {}) => change("ResumeWebhookEndpoint", { id, ...options }, once),
     async delete(id) {

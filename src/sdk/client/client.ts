@@ -1,5 +1,6 @@
 import { createProjectionOf } from "../projections/projection.ts";
 import type { EventRegistry } from "../steps/events.ts";
+import { withUnits } from "../wire/duration-options.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { safe } from "../wire/retry.ts";
 import {
@@ -36,17 +37,18 @@ export interface ClientOptions<Events extends EventMap = EventMap> extends Conne
   events?: EventRegistry<Events>;
 }
 
-const known: KnownOptions<ClientOptions> = { ...knownConnection, events: true };
+export const knownOfClient: KnownOptions<ClientOptions> = { ...knownConnection, events: true };
 
 /**
  * A client of one server and environment. Costs nothing until its first call; needs no closing. Throws TypeError on an
- * option that does not exist.
+ * option that does not exist, and for what is no duration.
  */
 export function createClient<Events extends EventMap = EventMap>(
   options: ClientOptions<Events> = {},
 ): Client<Events> {
-  requireKnown("createClient", options, known);
-  return clientOf(createTransport(options), options.events);
+  requireKnown("createClient", options, knownOfClient);
+  const given = withUnits("createClient", options, knownOfClient, { endless: true });
+  return clientOf(createTransport(given), options.events);
 }
 
 function clientOf<Events extends EventMap>(

@@ -1,7 +1,11 @@
+import type { Duration } from "../wire/duration.ts";
+
 /** What a bucket is made with. */
 export interface KvBucketOptions {
   description?: string;
-  /** How long a value lives unless its put says otherwise; left out, for ever. */
+  /** How long a value lives unless its put says otherwise, in whole seconds; left out, for ever. */
+  ttl?: Duration;
+  /** @deprecated Write `ttl`. */
   ttlSeconds?: number;
   /** Of one value, in bytes. Default 1 MiB. */
   maxValueSize?: number;
@@ -11,8 +15,9 @@ export interface KvBucketOptions {
   history?: number;
 }
 
-export interface KvBucket extends KvBucketOptions {
+export interface KvBucket extends Omit<KvBucketOptions, "ttl" | "ttlSeconds"> {
   name: string;
+  ttlSeconds?: number;
   maxValueSize: number;
   history: number;
   /** How many keys have a value. */
@@ -79,7 +84,7 @@ export interface KvCalls {
     bucket: string,
     key: string,
     value: unknown,
-    options?: ChangeCondition & { ttlSeconds?: number },
+    options?: ChangeCondition & Pick<KvBucketOptions, "ttl" | "ttlSeconds">,
   ): Promise<number>;
   /** A key that does not exist is deleted already. `purge` deletes the values before it, too. */
   delete(bucket: string, key: string, options?: ChangeCondition & { purge?: boolean }): Promise<void>;

@@ -1,4 +1,5 @@
 import type { Duration } from "../wire/duration.ts";
+import type { TimeoutOption } from "../wire/duration-options.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
 import type { JsonSchemaText, StandardSchema } from "../wire/standard-schema.ts";
 
@@ -26,14 +27,13 @@ export interface ToolRule<Input = unknown> {
   run(input: Input, context: ToolContext): unknown;
 }
 
-/** A tool as it is registered. */
-export interface ToolDefinition {
+/** A tool as it is registered. `timeout` is as of a ToolRule. */
+export interface ToolDefinition extends TimeoutOption {
   /** Without its agent. */
   name: string;
   description?: string;
   inputSchema?: JsonSchemaText;
   requiredScopes?: readonly string[];
-  timeoutMs?: number;
 }
 
 /** A tool of an agent, with the types of its input and output. */

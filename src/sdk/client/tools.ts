@@ -16,7 +16,7 @@ function definitionOf(name: string, rule: ToolRule): ToolDefinition {
     ...(description !== undefined && { description }),
     ...(inputSchema !== undefined && { inputSchema }),
     ...(requiredScopes && { requiredScopes }),
-    ...(timeout !== undefined && { timeoutMs: durationMs(timeout) }),
+    ...(timeout !== undefined && { timeoutMs: durationMs(timeout, `tool ${name}: timeout`) }),
   };
 }
 

@@ -1,3 +1,5 @@
+import type { Duration } from "../wire/duration.ts";
+import { withUnits } from "../wire/duration-options.ts";
 import { signatureSkewSecondsMax } from "../wire/signature.ts";
 
 export interface VerifyWebhookOptions {
@@ -7,7 +9,9 @@ export interface VerifyWebhookOptions {
   body: string | Uint8Array;
   /** `whsec_…`; several while a secret is rotated. */
   secret: string | readonly string[];
-  /** How far the clocks may be apart. Default 300. */
+  /** How far the clocks may be apart. Default 5 minutes. */
+  tolerance?: Duration;
+  /** @deprecated Write `tolerance`. */
   toleranceSeconds?: number;
   /** Instead of now, in milliseconds. */
   now?: number;
@@ -66,7 +70,8 @@ function headerOf(headers: VerifyWebhookOptions["headers"], name: string): strin
 export async function verifyWebhook<Data = unknown>(
   options: VerifyWebhookOptions,
 ): Promise<VerifiedWebhook<Data>> {
-  const { headers, body, secret, toleranceSeconds = signatureSkewSecondsMax, now = Date.now() } = options;
+  const given = withUnits("verifyWebhook", options, { toleranceSeconds: "tolerance" }, { endless: true });
+  const { headers, body, secret, toleranceSeconds = signatureSkewSecondsMax, now = Date.now() } = given;
   const [id, seconds, signatures] = ["id", "timestamp", "signature"].map((name) =>
     headerOf(headers, `webhook-${name}`),
   ) as [string, string, string];

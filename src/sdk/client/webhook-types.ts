@@ -1,3 +1,5 @@
+import type { Duration } from "../wire/duration.ts";
+
 /** How requests of a provider are verified; what is left out comes from the preset. Paths: `header:X-Name`, `body:a.b`. */
 export interface WebhookVerifyConfig {
   signatureHeader?: string;
@@ -153,6 +155,13 @@ export interface PageOptions {
   offset?: number;
 }
 
+export interface GraceOption {
+  /** How long the old secret is good beside the new one, in whole seconds. Default a day. */
+  grace?: Duration;
+  /** @deprecated Write `grace`. */
+  graceSeconds?: number;
+}
+
 /** Webhooks of providers, which become events. */
 export interface WebhookSourceCalls {
   create(source: NewWebhookSource): Promise<WebhookSource>;
@@ -161,8 +170,7 @@ export interface WebhookSourceCalls {
   update(id: string, change: WebhookSourceChange): Promise<WebhookSource>;
   /** Stores nothing. */
   test(sample: WebhookSample): Promise<WebhookTrial>;
-  /** The old secret is good for `graceSeconds`, a day by default. */
-  rotateSecret(id: string, secret: string, options?: { graceSeconds?: number }): Promise<WebhookSource>;
+  rotateSecret(id: string, secret: string, options?: GraceOption): Promise<WebhookSource>;
   rotateToken(id: string): Promise<WebhookSource>;
   delete(id: string): Promise<void>;
   /** Newest first, with the beginning of each body. */
@@ -181,7 +189,7 @@ export interface WebhookEndpointCalls {
   get(id: string): Promise<WebhookEndpoint>;
   list(options?: PageOptions & { status?: WebhookEndpoint["status"] }): Promise<WebhookEndpoint[]>;
   update(id: string, change: Partial<Omit<NewWebhookEndpoint, "after">>): Promise<WebhookEndpoint>;
-  rotateSecret(id: string, options?: { graceSeconds?: number }): Promise<WebhookEndpoint>;
+  rotateSecret(id: string, options?: GraceOption): Promise<WebhookEndpoint>;
   pause(id: string): Promise<WebhookEndpoint>;
   /** `skipEventId` makes the event that fails a dead letter. */
   resume(id: string, options?: { skipEventId?: string }): Promise<WebhookEndpoint>;

@@ -1,4 +1,5 @@
 import type { SubscribeOptions, Subscription } from "../subscriptions/subscription-types.ts";
+import type { TimeoutOption } from "../wire/duration-options.ts";
 import type { SvcProjection } from "./projection-types.ts";
 
 /** A projection, or its name. */
@@ -50,11 +51,10 @@ export interface ProjectionProgress {
   updatedAt: string;
 }
 
-export interface ProjectionWaitOptions {
+/** `timeout` is at most 60 s; default 30 s. */
+export interface ProjectionWaitOptions extends TimeoutOption {
   /** Default: the whole projection. */
   partition?: string;
-  /** At most 60,000; default 30,000. */
-  timeoutMs?: number;
   signal?: AbortSignal;
 }
 

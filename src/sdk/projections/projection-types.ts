@@ -1,5 +1,6 @@
 import type { EventReader, HandlerEvent } from "../steps/svc-function.ts";
 import type { NamesOf } from "../subscriptions/subscription-types.ts";
+import type { Duration } from "../wire/duration.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
 
 /** An event as a projection gets it. */
@@ -50,10 +51,17 @@ interface AnyProjection<Events extends EventMap> {
   rebuild?: "side_by_side" | "in_place" | "never";
   /** Events at a time, at most 1,000. Default 500. */
   batchSize?: number;
-  /** How long events are gathered before they are stored together, in milliseconds. Default 20. */
+  /** How long events are gathered before they are stored together. Default 20 ms. */
+  gather?: Duration;
+  /** @deprecated Write `gather`. */
   gatherMs?: number;
   /** Tries of a handler that throws, the first one included, before its partition stops. Default 3, 100 ms doubling. */
-  retry?: { maxAttempts?: number; initialDelayMs?: number };
+  retry?: {
+    maxAttempts?: number;
+    delay?: Duration;
+    /** @deprecated Write `delay`. */
+    initialDelayMs?: number;
+  };
 }
 
 /** The next state, or nothing when it changed the one that it was given. */

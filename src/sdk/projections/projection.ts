@@ -1,4 +1,5 @@
 import type { EventReader } from "../steps/svc-function.ts";
+import { withUnits } from "../wire/duration-options.ts";
 import type { EventMap } from "../wire/types.ts";
 import type {
   CreateProjection,
@@ -13,6 +14,7 @@ const batchSizeMax = 1_000;
 const gatherMsDefault = 20;
 const statesDefault = 10_000;
 const retryDefault = { maxAttempts: 3, initialDelayMs: 100 };
+const oldNames = { gatherMs: "gather", retry: { initialDelayMs: "delay" } } as const;
 
 /** All options together, as they come without their types. */
 interface GivenOptions {
@@ -49,7 +51,8 @@ export const createProjectionOf = <Events extends EventMap>(
   registry: { readonly createProjection: CreateProjection<Events> } | undefined,
 ): CreateProjection<Events> => registry?.createProjection ?? (createProjection as never);
 
-export function projectionOf(given: GivenOptions, reader?: EventReader): SvcProjection {
+export function projectionOf(options: GivenOptions, reader?: EventReader): SvcProjection {
+  const given = withUnits(`projection ${options.name}`, options, oldNames);
   const { name, version = 1, batchSize = batchSizeDefault, rebuild = "never" } = given;
   if (!name) throw new TypeError("a projection needs a name");
   if (!Number.isSafeInteger(version) || version < 1)

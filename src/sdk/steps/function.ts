@@ -1,3 +1,5 @@
+import type { Duration } from "../wire/duration.ts";
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import type { ReportedError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { digestHex } from "../wire/payload.ts";
@@ -11,11 +13,77 @@ import type {
 import type { Steps } from "./steps.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 
+type Period =
+  | { period: Duration; periodMs?: never }
+  | {
+      /** @deprecated Write `period`. */
+      periodMs: number;
+      period?: never;
+    };
+
+/** What of a definition has durations, and other names here than on the wire. */
+interface TimedOptions {
+  /** Attempts count the first one. Server's defaults, also for 0: 3, 1 s, factor 2, at most 5 minutes. */
+  retry?: {
+    maxAttempts?: number;
+    delay?: Duration;
+    /** By what the delay grows with each attempt. */
+    backoff?: number;
+    maxDelay?: Duration;
+    /** @deprecated Write `delay`. */
+    initialDelayMs?: number;
+    /** @deprecated Write `backoff`. */
+    backoffFactor?: number;
+    /** @deprecated Write `maxDelay`. */
+    maxDelayMs?: number;
+  };
+  /** Bounds the whole run from its creation. */
+  timeout?: Duration;
+  /** @deprecated Write `timeout`. */
+  timeoutMs?: number;
+  /** Runs once the events have been quiet for that long, with the last one; after `maxWait` in any case. */
+  debounce?: {
+    key?: string;
+    maxWait?: Duration;
+    /** @deprecated Write `maxWait`. */
+    maxWaitMs?: number;
+  } & Period;
+  /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
+  throttle?: { limit: number; burst?: number; key?: string } & Period;
+  /** At most so many runs begin in a period, per value at the path `key`; other events start none, which emit's answer tells. */
+  rateLimit?: { limit: number; key?: string } & Period;
+  /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
+  idempotency?: {
+    key: string;
+    period?: Duration;
+    /** @deprecated Write `period`. */
+    periodMs?: number;
+  };
+  /** A run that has not begun by then is cancelled, with the cause `start-within`. */
+  startWithin?: Duration;
+  /** @deprecated Write `startWithin`. */
+  startWithinMs?: number;
+  /**
+   * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeout` after the first; per
+   * value at the path `key`, or of CEL over the event.
+   */
+  batch?: { size: number; key?: string } & (
+    | { timeout: Duration; timeoutMs?: never }
+    | {
+        /** @deprecated Write `timeout`. */
+        timeoutMs: number;
+        timeout?: never;
+      }
+  );
+}
+
+/** Durations are milliseconds, or texts such as `"2s"`. */
 export interface FunctionOptions<
   Name extends string = string,
   Data = unknown,
   Events extends EventMap = EventMap,
-> extends FunctionDefinition {
+> extends TimedOptions,
+    Omit<FunctionDefinition, keyof TimedOptions> {
   /** Short for `triggers: [{event}]`; with `expression` and `cron` beside it one trigger of all three. */
   event?: Name;
   expression?: string;
@@ -30,20 +98,25 @@ export interface FunctionOptions<
 const named = (...names: string[]): Readonly<Record<string, true>> =>
   Object.fromEntries(names.map((name) => [name, true]));
 
-const known: KnownOptions<FunctionOptions> = {
+const knownPeriod = { period: true, periodMs: "period" } as const;
+
+export const knownOfFunction: KnownOptions<FunctionOptions> = {
   ...{ id: true, name: true, description: true, event: true, expression: true, cron: true },
   triggers: named("event", "expression", "cron"),
-  retry: named("maxAttempts", "initialDelayMs", "backoffFactor", "maxDelayMs"),
-  timeoutMs: true,
+  retry: {
+    ...named("maxAttempts", "delay", "backoff", "maxDelay"),
+    ...{ initialDelayMs: "delay", backoffFactor: "backoff", maxDelayMs: "maxDelay" },
+  },
+  ...timeoutNames,
   concurrency: named("limit", "key"),
-  debounce: named("periodMs", "key", "maxWaitMs"),
+  debounce: { ...knownPeriod, ...named("key", "maxWait"), maxWaitMs: "maxWait" },
   priority: true,
-  throttle: named("limit", "periodMs", "burst", "key"),
-  rateLimit: named("limit", "periodMs", "key"),
-  idempotency: named("key", "periodMs"),
+  throttle: { ...knownPeriod, ...named("limit", "burst", "key") },
+  rateLimit: { ...knownPeriod, ...named("limit", "key") },
+  idempotency: { ...knownPeriod, ...named("key") },
   singleton: named("mode", "key"),
-  startWithinMs: true,
-  batch: named("size", "timeoutMs", "key"),
+  ...{ startWithin: true, startWithinMs: "startWithin" },
+  batch: { ...timeoutNames, ...named("size", "key") },
   actorKey: true,
   cancelOn: named("event", "match"),
   ...{ secrets: true, recording: true, recordingProfile: true, recordingRetention: true },
@@ -113,8 +186,8 @@ export type Handler<
 /**
  * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
  * events its handler is typed: `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a
- * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, and on an option that
- * does not exist.
+ * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, on an option that does
+ * not exist, and for what is no duration.
  */
 export function createFunction<
   Events extends EventMap = EventMap,
@@ -124,15 +197,19 @@ export function createFunction<
   options: FunctionOptions<Name, Events[Name], Events>,
   handler: Handler<Events[Name], Name, Events, Output>,
 ): SvcFunction<Events[Name], Output> {
-  requireKnown("createFunction", options, known);
-  const { event, expression, cron, triggers = [], onFailure, ...rest } = options;
+  requireKnown("createFunction", options, knownOfFunction);
+  const given = withUnits("createFunction", options, knownOfFunction);
+  const { event, expression, cron, triggers = [], onFailure, ...rest } = given;
   if (!rest.id) throw new TypeError("a function needs an id");
   const own = {
     ...(event !== undefined && { event }),
     ...(expression !== undefined && { expression }),
     ...(cron !== undefined && { cron }),
   };
-  const definition = { ...rest, triggers: Object.keys(own).length > 0 ? [own, ...triggers] : triggers };
+  const definition = {
+    ...(rest as FunctionDefinition),
+    triggers: Object.keys(own).length > 0 ? [own, ...triggers] : triggers,
+  };
   return { id: rest.id, definition, handler, ...(onFailure && { onFailure }) };
 }
 

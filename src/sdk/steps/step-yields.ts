@@ -1,4 +1,5 @@
 import { type Duration, durationMs } from "../wire/duration.ts";
+import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { WaitTimeoutError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { outputText } from "../wire/payload.ts";
@@ -13,7 +14,7 @@ type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke"
 const knownOfWaits: KnownOptions<WaitOptions> = {
   ...{ name: true, match: true, matchValue: true, timeout: true, onTimeout: true, payload: true },
 };
-const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, timeout: true, timeoutMs: true };
+const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, ...timeoutNames };
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
 
@@ -67,10 +68,10 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
     },
 
     async invoke(target: SvcFunction | string, options: InvokeOptions = {}) {
-      const { input, timeout, timeoutMs } = options;
       const id = idOf(target);
       requireKnown(`step ${id}`, options, knownOfInvokes);
-      const limitMs = invokeLimitMs(id, timeout ?? timeoutMs);
+      const { input, timeoutMs } = withUnits(`step ${id}`, options, knownOfInvokes);
+      const limitMs = invokeLimitMs(id, timeoutMs);
       return (await execution.awaitStored(id, (base) => ({
         ...base,
         type: "invoke_function",
@@ -98,9 +99,8 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
 /** The server's own limit: it waits no longer for any child. */
 export const invokeMsMax = 366 * 86_400_000;
 
-function invokeLimitMs(id: string, timeout: Duration | undefined): number {
-  if (timeout === undefined) return invokeMsMax;
-  const ms = typeof timeout === "number" ? timeout : durationMs(timeout, `step ${id}`);
+function invokeLimitMs(id: string, ms: number | undefined): number {
+  if (ms === undefined) return invokeMsMax;
   if (!(ms >= 1 && ms <= invokeMsMax))
     throw new TypeError(`step ${id}: timeout must be from 1 to ${invokeMsMax} ms`);
   return Math.round(ms);

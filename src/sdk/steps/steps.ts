@@ -46,9 +46,9 @@ export interface RunOptions<Output = unknown> {
 export interface InvokeOptions<Input = unknown> {
   /** The data of the child's event. */
   input?: Input;
-  /** How long the child may take. Left out, only the run's own `timeoutMs` ends the wait. */
+  /** How long the child may take. Left out, only the run's own `timeout` ends the wait. */
   timeout?: Duration;
-  /** The same in milliseconds. */
+  /** @deprecated Write `timeout`. */
   timeoutMs?: number;
 }
 

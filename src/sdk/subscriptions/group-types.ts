@@ -1,3 +1,4 @@
+import type { Duration } from "../wire/duration.ts";
 import type { SvcError } from "../wire/errors.ts";
 import type { Logger } from "../wire/types.ts";
 import type { Delivery, SubscriptionState } from "./subscription-types.ts";
@@ -16,16 +17,20 @@ export interface GroupSettings {
   maxInflight?: number;
   /** How often a delivery is given at most. Default 3. */
   maxRedeliveries?: number;
-  /** How long a member has for a delivery before another member gets it, in milliseconds. Default 5,000. */
+  /** How long a member has for a delivery before another member gets it. Default 5 s. */
+  redeliverDelay?: Duration;
+  /** @deprecated Write `redeliverDelay`. */
   redeliverDelayMs?: number;
   metadata?: Record<string, unknown>;
 }
 
-export interface ConsumerGroup extends Required<Omit<GroupSettings, "filter" | "metadata">> {
+export interface ConsumerGroup
+  extends Required<Pick<GroupSettings, "pattern" | "ackMode" | "maxInflight" | "maxRedeliveries">> {
   id: string;
   namespace: string;
   name: string;
   filter?: string;
+  redeliverDelayMs: number;
   metadata?: Record<string, unknown>;
   status: "active" | "paused";
   memberCount: number;

@@ -51,7 +51,7 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
 }
 
 const afterMsOf = (after: Duration | undefined): number | undefined =>
-  after === undefined ? undefined : durationMs(after);
+  after === undefined ? undefined : durationMs(after, "after");
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -1,7 +1,12 @@
-/** The options that an object may have; those of an option that is an object itself, or a list of such, in its place. */
-export type KnownOptions<Options> = { readonly [Name in keyof Required<Options>]: true | Nested };
-type Nested = { readonly [name: string]: true };
-type Known = { readonly [name: string]: true | Nested };
+/**
+ * The options that an object may have; those of an option that is an object itself, or a list of such, in its place. An old name
+ * has the new one, see `withUnits`.
+ */
+export type KnownOptions<Options> = {
+  readonly [Name in keyof Required<Options>]: true | (keyof Options & string) | Nested;
+};
+type Nested = { readonly [name: string]: true | string };
+export type Known = { readonly [name: string]: true | string | Nested };
 
 /** Letters that two names may differ in for one to be what the other was meant to be. */
 const typosMax = 3;
@@ -16,8 +21,8 @@ export function requireKnown(what: string, options: object, known: Known): void 
 function requireNames(what: string, path: string, given: object, known: Known): void {
   for (const [name, value] of Object.entries(given)) {
     const of = Object.hasOwn(known, name) ? known[name] : undefined;
-    if (of === undefined) throw new TypeError(unknownText(what, path + name, Object.keys(known), name));
-    if (of === true || typeof value !== "object" || value === null) continue;
+    if (of === undefined) throw new TypeError(unknownText(what, path + name, known, name));
+    if (typeof of !== "object" || typeof value !== "object" || value === null) continue;
     if (!Array.isArray(value)) requireNames(what, `${path}${name}.`, value, of);
     else
       for (const [at, item] of value.entries())
@@ -25,12 +30,15 @@ function requireNames(what: string, path: string, given: object, known: Known): 
   }
 }
 
-function unknownText(what: string, path: string, known: readonly string[], name: string): string {
-  const [nearest] = known
-    .map((one) => ({ one, typos: typosBetween(one.toLowerCase(), name.toLowerCase()) }))
+function unknownText(what: string, path: string, known: Known, name: string): string {
+  const [nearest] = Object.entries(known)
+    .map(([one, of]) => ({
+      meant: typeof of === "string" ? of : one,
+      typos: typosBetween(one.toLowerCase(), name.toLowerCase()),
+    }))
     .sort((a, b) => a.typos - b.typos);
   const isNear = nearest && nearest.typos <= Math.min(typosMax, Math.floor(name.length / 2));
-  return `${what} has no option ${path}${isNear ? `: did you mean ${nearest.one}?` : ""}`;
+  return `${what} has no option ${path}${isNear ? `: did you mean ${nearest.meant}?` : ""}`;
 }
 
 /** How many letters are to be put in, left out or replaced to make one word of the other. */

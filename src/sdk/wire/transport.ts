@@ -1,5 +1,6 @@
 import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable } from "./addresses.ts";
-import { requireMs } from "./duration.ts";
+import { type Duration, requireMs } from "./duration.ts";
+import { timeoutNames } from "./duration-options.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
 import { ask } from "./http-answer.ts";
 import type { KnownOptions } from "./known-options.ts";
@@ -18,7 +19,9 @@ export interface ConnectionOptions {
   apiKey?: string;
   /** Name or `env_…` id. Default: SVC_ENV, else the environment of the key. The first call resolves a name to its id. */
   environment?: string;
-  /** How long a call may take, in milliseconds. Default 30,000. */
+  /** How long a call may take: `"10s"`, or milliseconds. Default 30 s. */
+  timeout?: Duration;
+  /** @deprecated Write `timeout`. */
   timeoutMs?: number;
   /**
    * Asked at each call: where the caller's trace stands (W3C Trace Context), sent as a header of that name. With
@@ -31,24 +34,17 @@ export const knownConnection: KnownOptions<ConnectionOptions> = {
   url: true,
   apiKey: true,
   environment: true,
-  timeoutMs: true,
+  ...timeoutNames,
   traceparent: true,
 };
 
 /** Those of the options of a worker or an endpoint that its client is made with. */
-export const connectionOf = ({
-  url,
-  apiKey,
-  environment,
-  timeoutMs,
-  traceparent,
-}: ConnectionOptions): ConnectionOptions => ({
-  ...(url !== undefined && { url }),
-  ...(apiKey !== undefined && { apiKey }),
-  ...(environment !== undefined && { environment }),
-  ...(timeoutMs !== undefined && { timeoutMs }),
-  ...(traceparent !== undefined && { traceparent }),
-});
+export const connectionOf = (options: ConnectionOptions): ConnectionOptions =>
+  Object.fromEntries(
+    Object.keys(knownConnection)
+      .map((name) => [name, options[name as keyof ConnectionOptions]])
+      .filter(([, value]) => value !== undefined),
+  );
 
 export interface Request {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -134,7 +130,7 @@ async function environmentIdOf(
 }
 
 /** Throws TypeError for a `url` that is none. */
-export function createTransport(options: ConnectionOptions = {}): Transport {
+export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}): Transport {
   const named = options.url ?? variable("SVC_SERVER_URL")?.split(/\s*,\s*/);
   const addresses = new Addresses(checkedUrls(named ?? "http://127.0.0.1:9123"));
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");

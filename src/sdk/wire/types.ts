@@ -123,36 +123,25 @@ export interface TriggerDefinition {
   cron?: string;
 }
 
-/** A function as the server registers it. Durations in milliseconds. */
+/** A function as the server registers it: what `createFunction` makes of its options, which say what the fields mean. */
 export interface FunctionDefinition {
   id: string;
   name?: string;
   description?: string;
   triggers?: TriggerDefinition[];
-  /** Attempts count the first one. Server's defaults: 3, 1,000 ms, factor 2, at most 300,000 ms. */
   retry?: { maxAttempts?: number; initialDelayMs?: number; backoffFactor?: number; maxDelayMs?: number };
-  /** Bounds the whole run from its creation. */
   timeoutMs?: number;
   /** Runs at a time; with `key`, a path inside the event's data, per value. */
   concurrency?: { limit: number; key?: string };
-  /** Runs once the events have been quiet for that long, with the last one; after `maxWaitMs` in any case. */
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
   /** Higher goes first: from -600 to 600, the seconds by which a run goes ahead of others; or CEL over the event. */
   priority?: number | string;
-  /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
   throttle?: { limit: number; periodMs: number; burst?: number; key?: string };
-  /** At most so many runs begin in a period, per value at the path `key`; other events start none, which emit's answer tells. */
   rateLimit?: { limit: number; periodMs: number; key?: string };
-  /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
   idempotency?: { key: string; periodMs?: number };
   /** One run at a time, per value at `key`: while one is not over, events start none (`skip`), or replace it (`cancel`). */
   singleton?: { mode: "skip" | "cancel"; key?: string };
-  /** A run that has not begun by then is cancelled, with the cause `start-within`. */
   startWithinMs?: number;
-  /**
-   * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeoutMs` after the first;
-   * per value at the path `key`, or of CEL over the event.
-   */
   batch?: { size: number; timeoutMs: number; key?: string };
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;

@@ -5,7 +5,8 @@ import { registration } from "../steps/function.ts";
 import { repeatedId, type SvcFunction } from "../steps/svc-function.ts";
 import { callForRun } from "../wire/calls.ts";
 import { type Deferred, deferred } from "../wire/deferred.ts";
-import { requireMs } from "../wire/duration.ts";
+import { type Duration, requireMs } from "../wire/duration.ts";
+import { type TimeoutOption, timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { consoleLogger, ownLogger } from "../wire/log.ts";
@@ -35,18 +36,24 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   /** Default 10. */
   maxConcurrentJobs?: number;
   /**
-   * How long a finished step may wait to be stored together with others, in milliseconds. Default 20: a crash may repeat
-   * the steps of that time. 0 = strict: `step.run` returns once its step is stored.
+   * How long a finished step may wait to be stored together with others: `"20ms"`, or milliseconds. Default 20 ms: a crash may
+   * repeat the steps of that time. 0 = strict: `step.run` returns once its step is stored.
    */
+  checkpoint?: Duration;
+  /** @deprecated Write `checkpoint`. */
   checkpointMs?: number;
-  /** Longest time between two heartbeats, in milliseconds. Default 30,000; a shorter lease shortens it. */
+  /** Longest time between two heartbeats. Default 30 s; a shorter lease shortens it. */
+  heartbeat?: Duration;
+  /** @deprecated Write `heartbeat`. */
   heartbeatMs?: number;
   /** Default: SVC_WORKER_ID, followed by a number for further workers of the process; else a new one each time. */
   workerId?: string;
   labels?: Record<string, string>;
   /** Whether SIGTERM and SIGINT drain the worker and then end the process. Default true. */
   handleSignals?: boolean;
-  /** Longest drain after a signal, in milliseconds. Default 30,000. */
+  /** Longest drain after a signal. Default 30 s. */
+  drainTimeout?: Duration;
+  /** @deprecated Write `drainTimeout`. */
   drainTimeoutMs?: number;
   /** Whether what handlers write to `console` is kept with their runs, as what they write to their `log` is. Default false. */
   captureConsole?: boolean;
@@ -62,29 +69,29 @@ export interface Worker {
    */
   start(): Promise<void>;
   /**
-   * Takes no further jobs and events and resolves once the active jobs have reported and folded events are saved: true, or false when `timeoutMs` (default: no
+   * Takes no further jobs and events and resolves once the active jobs have reported and folded events are saved: true, or false when `timeout` (default: no
    * limit) was over first. The worker is stopped either way; what it left goes to others when its lease ends.
    */
-  drain(options?: { timeoutMs?: number }): Promise<boolean>;
+  drain(options?: TimeoutOption): Promise<boolean>;
   /** Stops at once: handlers see their signal raised, nothing more is reported. */
   stop(): void;
   /** Resolves when the worker has stopped; rejects with SvcError when the server no longer accepts its key. */
   readonly closed: Promise<void>;
 }
 
-const known: KnownOptions<WorkerOptions> = {
+export const knownOfWorker: KnownOptions<WorkerOptions> = {
   ...knownConnection,
   client: true,
   functions: true,
   projections: true,
   transport: true,
   maxConcurrentJobs: true,
-  checkpointMs: true,
-  heartbeatMs: true,
+  ...{ checkpoint: true, checkpointMs: "checkpoint" },
+  ...{ heartbeat: true, heartbeatMs: "heartbeat" },
   workerId: true,
   labels: true,
   handleSignals: true,
-  drainTimeoutMs: true,
+  ...{ drainTimeout: true, drainTimeoutMs: "drainTimeout" },
   captureConsole: true,
   log: true,
 };
@@ -110,7 +117,7 @@ function newWorkerId(): string {
 
 /**
  * A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs` decides how much
- * it does at a time. Throws TypeError on an option that does not exist.
+ * it does at a time. Throws TypeError on an option that does not exist, and for what is no duration.
  */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
   const running = new RunningWorker(options);
@@ -122,7 +129,8 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     },
     closed: running.closed.promise,
     start: () => running.start(),
-    drain: ({ timeoutMs } = {}) => running.drain(timeoutMs),
+    drain: async (given = {}) =>
+      running.drain(withUnits("drain", given, timeoutNames, { endless: true }).timeoutMs),
     stop: () => running.end(),
   };
 }
@@ -149,7 +157,9 @@ class RunningWorker<Events extends EventMap> {
   #state: "new" | "running" | "draining" | "stopped" = "new";
   #releaseSignals: (() => void) | undefined;
 
-  constructor(options: WorkerOptions<Events>) {
+  constructor(given: WorkerOptions<Events>) {
+    requireKnown("createWorker", given, knownOfWorker);
+    const options = withUnits("createWorker", given, knownOfWorker, { endless: true });
     const {
       functions = [],
       projections = [],
@@ -159,7 +169,6 @@ class RunningWorker<Events extends EventMap> {
       captureConsole: keepsConsole = false,
     } = options;
     this.#options = options;
-    requireKnown("createWorker", options, known);
     if (
       !Number.isInteger(maxConcurrentJobs) ||
       maxConcurrentJobs < 1 ||
