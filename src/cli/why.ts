@@ -33,7 +33,16 @@ interface RunShown {
   phase?: string;
   compensationFailed?: number;
   blockingCause?: string;
-  attemptLog?: { number?: number; outcome?: string; endedAt?: string; lost?: number; error?: ErrorShown }[];
+  attemptLog?: AttemptShown[];
+}
+
+interface AttemptShown {
+  number?: number;
+  outcome?: string;
+  endedAt?: string;
+  lost?: number;
+  error?: ErrorShown;
+  deployment?: string;
 }
 
 interface StepShown {
@@ -75,12 +84,17 @@ function failedLine(error: ErrorShown): string {
 
 /** Attempts before the last one, and workers that were lost. */
 const ofAttempts = ({ attemptLog = [] }: RunShown): string[] =>
-  attemptLog.flatMap(({ number = 1, outcome = "", endedAt, lost = 0, error = {} }, at) => [
+  attemptLog.flatMap(({ number = 1, outcome = "", endedAt, lost = 0, error = {}, ...by }, at) => [
     ...(lost > 0 ? [`attempt ${number} lost its worker ${lost} times`] : []),
     ...(outcome === "failed" && at < attemptLog.length - 1
-      ? [`attempt ${number} failed${endedAt ? ` at ${localTime(endedAt)}` : ""}: ${errorLine(error)}`]
+      ? [
+          `attempt ${number}${buildOf(by)} failed${endedAt ? ` at ${localTime(endedAt)}` : ""}: ${errorLine(error)}`,
+        ]
       : []),
   ]);
+
+const buildOf = ({ deployment }: AttemptShown = {}): string =>
+  deployment ? ` on deployment ${deployment}` : "";
 
 const nameOf = ({ name, stepId }: StepShown): string => name || stepId || "?";
 
@@ -201,7 +215,7 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
   switch (status) {
     case "failed":
       because.unshift(
-        `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1} failed: ${failedLine(run.error ?? {})}`,
+        `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1}${buildOf(run.attemptLog?.at(-1))} failed: ${failedLine(run.error ?? {})}`,
       );
       next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step STEP`);
       break;
@@ -230,7 +244,9 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);
       break;
     case "running":
-      because.push(`worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}`);
+      because.push(
+        `worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}${buildOf(run.attemptLog?.at(-1))}`,
+      );
       if (run.timeoutAt) because.push(`it times out at ${localTime(run.timeoutAt)}`);
       next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);
       break;

@@ -14,6 +14,9 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
 
   test("a run is seen as it comes, moves and ends", async () => {
     const worker = await functionWithWorker(server, "seen", "seen.asked");
+    await server.api("/api/v1/workers/worker-seen/register", {
+      body: { function_ids: ["seen"], deployment: "build-7" },
+    });
     await inChrome(async (browser) => {
       const { page, complaints } = await visit(browser, server, {
         ...{ path: "runs?function=seen", session },
@@ -40,6 +43,7 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
       await page.getByText("the receipt is printed").waitFor();
       await page.getByRole("link", { name: /Attempts/ }).click();
       await page.getByText("Attempt 1", { exact: true }).waitFor();
+      await page.getByText("deployment build-7").waitFor();
       await page.getByRole("link", { name: /History/ }).click();
       await page.getByText("run.completed").waitFor();
       await page.getByRole("link", { name: "Causes and effects" }).click();

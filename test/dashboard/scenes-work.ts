@@ -1,4 +1,3 @@
-import { pullWorker } from "../support/pull-worker.ts";
 import { good, type Scene, type Stage, says } from "./scenes.ts";
 
 const rpc = async ({ server }: Stage, method: string, body: object) =>
@@ -113,8 +112,10 @@ export const workScenes: readonly Scene[] = [
   {
     path: "workers",
     async make({ page, server, word }) {
-      await pullWorker(server, word).register("anything");
-      return page.getByRole("row").filter({ hasText: word });
+      await server.api(`/api/v1/workers/${word}/register`, {
+        body: { function_ids: ["anything"], deployment: "build-7" },
+      });
+      return page.getByRole("row").filter({ hasText: word }).filter({ hasText: "deployment build-7" });
     },
     async act({ hands, page, word }) {
       await hands.press(

@@ -177,7 +177,7 @@ describe.each(engines)("the command line on %s", (engine) => {
 
   test("why: what failed, what waits, and the next command", async () => {
     const failed = await svc(`why ${failedId}`);
-    expect(failed.out).toContain("no such card (CARD)");
+    expect(failed.out).toContain("attempt 1 of 3 on deployment build-7 failed: no such card (CARD)");
     expect(failed.out).toContain(`svc resume ${failedId}`);
     await server.rpc("SvcService", "RegisterFunction", { id: "lonely" });
     const invoked = JSON.parse((await svc("invoke lonely --no-wait --json")).out).runId;

@@ -24,7 +24,7 @@ export async function runOnce(
 ): Promise<OneRun> {
   await server.rpc("SvcService", "RegisterFunction", { id: name, triggers: [{ event: `${name}.asked` }] });
   const worker = `/api/v1/workers/worker-of-${name}`;
-  await server.api(`${worker}/register`, { body: { function_ids: [name] } });
+  await server.api(`${worker}/register`, { body: { function_ids: [name], deployment: "build-7" } });
   await server.rpc("SvcService", "Emit", { event: `${name}.asked`, data: {} });
   const { job_id, run_id, execution_seq, lease_token } = await until(
     async () => (await server.api(`${worker}/jobs?available=1`)).body?.jobs[0] as Assignment | undefined,

@@ -88,6 +88,7 @@ export type AttemptView = ReturnType<typeof attemptOf>;
 const attemptOf = (m: WireMessage) => ({
   number: whole(m.number),
   workerId: text(m.workerId),
+  deployment: text(m.deployment),
   startedAt: instant(m.startedAt) ?? 0,
   endedAt: instant(m.endedAt),
   outcome: text(m.outcome),

@@ -91,9 +91,10 @@ const columns: readonly Column<WorkerData>[] = [
   },
   {
     name: "SDK",
-    of: ({ version, labels }) => (
+    of: ({ version, deployment, labels }) => (
       <>
         <Text of={[version.sdk, version.runtime].filter(Boolean).join(", ")} />
+        {deployment && <Text of={`deployment ${deployment}`} in="span" class="under" />}
         {Object.entries(labels ?? {})
           .slice(0, functionsShown)
           .map(([name, value]) => (

@@ -1,10 +1,27 @@
-type Builtin = typeof import("node:http");
+interface Builtins {
+  http: typeof import("node:http");
+  https: typeof import("node:http");
+  "fs/promises": typeof import("node:fs/promises");
+}
 
 /**
- * Node's own HTTP, asked by name at run time, so that what is built for browsers names no module of Node. Undefined in browsers
- * and on Node before 20.16.
+ * A module of Node, asked by name at run time, so that what is built for browsers names none. Undefined in browsers and on Node
+ * before 20.16.
  */
-export const nodeHttp = (isTls: boolean): Builtin | undefined =>
-  (globalThis.process as { getBuiltinModule?: (name: string) => Builtin } | undefined)?.getBuiltinModule?.(
-    isTls ? "https" : "http",
+const builtin = <Name extends keyof Builtins>(name: Name): Builtins[Name] | undefined =>
+  (
+    globalThis.process as { getBuiltinModule?: (name: Name) => Builtins[Name] } | undefined
+  )?.getBuiltinModule?.(name);
+
+export const nodeHttp = (isTls: boolean) => builtin(isTls ? "https" : "http");
+
+/** The text of the program's own module; empty where it cannot be read. */
+export async function ownModule(): Promise<string> {
+  const path = globalThis.process?.argv?.[1];
+  if (!path) return "";
+  return (
+    (await builtin("fs/promises")
+      ?.readFile(path, "utf8")
+      .catch(() => undefined)) ?? ""
   );
+}

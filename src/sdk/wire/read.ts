@@ -84,7 +84,7 @@ const readAttempt = (message: Message): RunAttempt => ({
   workerId: text(message.workerId),
   startedAt: text(message.startedAt),
   executions: count(message.executions),
-  ...present(message, ["endedAt", "outcome", "lost"]),
+  ...present(message, ["endedAt", "outcome", "lost", "deployment"]),
   ...(message.retryInMs !== undefined && { retryInMs: count(message.retryInMs) }),
   ...errorOf(message),
 });

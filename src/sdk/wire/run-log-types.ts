@@ -22,6 +22,8 @@ export interface RunAttempt {
   number: number;
   /** The last worker that had it. */
   workerId: string;
+  /** Which build that worker was, where it said so. */
+  deployment?: string;
   startedAt: string;
   /** Undefined while it is under way. */
   endedAt?: string;

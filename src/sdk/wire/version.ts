@@ -4,6 +4,11 @@
  */
 export const sdkVersion = "0.41.0";
 
+export function runtimeName(): string {
+  const versions: Record<string, string | undefined> = globalThis.process?.versions ?? {};
+  return versions.bun ? `bun-v${versions.bun}` : `node-v${versions.node ?? "unknown"}`;
+}
+
 /** Whether a server of this version is a release behind; not where it tells no version. */
 export function isOlderServer(version: string): boolean {
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(version) ?? [];

@@ -24,7 +24,7 @@ export interface StreamCourierOptions extends CourierOptions {
   /** Takes the functions of which another worker serves another definition. */
   tellConflicts: (functionIds: readonly string[] | undefined) => void;
   /** Fields of the `register` message besides the id. */
-  registration: object;
+  registration: () => Promise<object>;
   /** The server ended a run that this worker works on. */
   onCancel: (jobId: string, reason: SvcError) => void;
 }
@@ -102,12 +102,12 @@ export class StreamCourier implements Courier {
     this.#refreshes.rejectAll(reason);
   }
 
-  #connect(): Promise<void> {
+  async #connect(): Promise<void> {
     const { transport, workerId, registration, asking, held } = this.#options;
     return openWorkerStream({
       transport,
       registration: {
-        ...{ workerId, ...registration },
+        ...{ workerId, ...(await registration()) },
         ...{ leaseMs: asking.lease_ms, instance: asking.instance, held: held() },
       },
       onRegistered: (

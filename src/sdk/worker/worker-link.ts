@@ -31,6 +31,8 @@ export interface WorkerIdentity {
   version: { sdk: string; runtime: string };
   /** By function, as the server answered its registration; filled before the worker registers. */
   definitionHashes: Readonly<Record<string, string>>;
+  /** Which build of its program it is. */
+  deployment: () => Promise<string>;
 }
 
 export interface WorkerLinkOptions extends CourierOptions {
@@ -143,6 +145,7 @@ export function restLink({
         features: workerFeatures,
         clock_ms: Date.now(),
         ...asking,
+        deployment: await identity.deployment(),
         ...(Object.keys(definitionHashes).length > 0 && { definition_hashes: definitionHashes }),
       },
     });
@@ -194,8 +197,11 @@ const leaveMsMax = 2_000;
 const streamAnswerMsMax = 10_000;
 
 export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions): WorkerLink {
-  const { id, hostname, ...described } = identity;
-  const registration = { ...(hostname && { hostname }), ...described, features: workerFeatures };
+  const { id, hostname, deployment, ...described } = identity;
+  const registration = async () => ({
+    ...(hostname && { hostname }),
+    ...{ ...described, features: workerFeatures, deployment: await deployment() },
+  });
   const courier = new StreamCourier({
     ...{ ...travel, workerId: id, registration },
     tellClock: clockTeller(travel.log),

@@ -13,8 +13,9 @@ import { consoleLogger, ownLogger } from "../wire/log.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
 import { type ConnectionOptions, connectionOf, knownConnection, variable } from "../wire/transport.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
-import { sdkVersion } from "../wire/version.ts";
+import { runtimeName, sdkVersion } from "../wire/version.ts";
 import type { Assignment } from "../wire/wire.ts";
+import { deploymentOf } from "./deployment.ts";
 import { Heartbeats } from "./heartbeats.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { askFor, loopSilenceMs, newLeaseAsking, patienceMs, renewalMs } from "./lease-asking.ts";
@@ -49,6 +50,11 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   /** Default: SVC_WORKER_ID, followed by a number for further workers of the process; else a new one each time. */
   workerId?: string;
   labels?: Record<string, string>;
+  /**
+   * Which build of the program this is: 1 to 128 letters, digits and `._:/@+-`, the first a letter or digit. Default: SVC_DEPLOYMENT;
+   * else 16 hex digits of a hash of the program's own module and the code of its functions, so that all processes of a build have one.
+   */
+  deployment?: string;
   /** Whether SIGTERM and SIGINT drain the worker and then end the process. Default true. */
   handleSignals?: boolean;
   /** Longest drain after a signal. Default 30 s. */
@@ -90,6 +96,7 @@ export const knownOfWorker: KnownOptions<WorkerOptions> = {
   ...{ heartbeat: true, heartbeatMs: "heartbeat" },
   workerId: true,
   labels: true,
+  deployment: true,
   handleSignals: true,
   ...{ drainTimeout: true, drainTimeoutMs: "drainTimeout" },
   captureConsole: true,
@@ -100,11 +107,6 @@ export const knownOfWorker: KnownOptions<WorkerOptions> = {
 const concurrentJobsMax = 1_000;
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
-
-function runtimeName(): string {
-  const versions: Record<string, string | undefined> = globalThis.process?.versions ?? {};
-  return versions.bun ? `bun-v${versions.bun}` : `node-v${versions.node ?? "unknown"}`;
-}
 
 let workersNamed = 0;
 
@@ -150,6 +152,7 @@ class RunningWorker<Events extends EventMap> {
   readonly #undoneLater = new Set<string>();
   /** By function, what tells the definition that this worker serves from others. */
   readonly #definitionHashes: Record<string, string> = {};
+  readonly #deployment: () => Promise<string>;
   readonly #log: Logger;
   readonly #heartbeats: Heartbeats;
   readonly #asking = newLeaseAsking();
@@ -177,6 +180,7 @@ class RunningWorker<Events extends EventMap> {
       throw new TypeError(`maxConcurrentJobs must be a whole number from 1 to ${concurrentJobsMax}`);
     requireMs("checkpointMs", checkpointMs);
     requireMs("heartbeatMs", heartbeatMs);
+    this.#deployment = deploymentOf(options.deployment, functions);
     this.#client = options.client ?? createClient<Events>(connectionOf(options));
     this.#log = ownLogger(options.log ?? consoleLogger());
     this.id = options.workerId ?? newWorkerId();
@@ -218,6 +222,7 @@ class RunningWorker<Events extends EventMap> {
         labels,
         version: { sdk: sdkVersion, runtime: runtimeName() },
         definitionHashes: this.#definitionHashes,
+        deployment: this.#deployment,
       },
       asking: this.#asking,
       held: () => this.jobs.ids(),

@@ -377,13 +377,13 @@ export const tablesOfEngine: Tables = {
     endsWith: "90 seconds after the last heartbeat, loop `workers.forget`, or its goodbye",
     // `definition_hashes`: JSON, by function, of the hash of the definition that the worker serves; null from
     // workers that do not say. `holder`: the mark of its process (`holderOf`). `poll_end`: the end of its
-    // held poll is a sign of death.
+    // held poll is a sign of death. `deployment`: which build it is; null from workers that do not say.
     columns: `environment_id TEXT NOT NULL, id TEXT NOT NULL, hostname TEXT NOT NULL,
       function_ids TEXT NOT NULL, labels TEXT NOT NULL, sdk TEXT NOT NULL, runtime TEXT NOT NULL,
       transport TEXT NOT NULL, max_concurrent BIGINT NOT NULL, active_jobs BIGINT NOT NULL,
       registered_at BIGINT NOT NULL, last_heartbeat_at BIGINT NOT NULL, compensates BIGINT NOT NULL DEFAULT 0,
       clock_off_ms BIGINT, definition_hashes TEXT, holder TEXT, poll_end BIGINT NOT NULL DEFAULT 0,
-      PRIMARY KEY (environment_id, id)`,
+      deployment TEXT, PRIMARY KEY (environment_id, id)`,
     indexes: ["workers_by_heartbeat (last_heartbeat_at)"],
     purge: { at: 140 },
     texts: { id: functionIdBytesMax },

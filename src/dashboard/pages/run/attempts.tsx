@@ -12,7 +12,7 @@ export function Attempts({ run, attempts }: { run: RunView; attempts: readonly A
   if (attempts.length === 0) return <Empty title="No worker has begun this run yet" />;
   return (
     <ol class="attempts">
-      {attempts.map(({ number, workerId, startedAt, endedAt, outcome, error, ...more }) => (
+      {attempts.map(({ number, workerId, deployment, startedAt, endedAt, outcome, error, ...more }) => (
         <li key={`${number} ${startedAt}`}>
           <p class="attempt-head">
             <strong>{`Attempt ${number}`}</strong>
@@ -20,6 +20,7 @@ export function Attempts({ run, attempts }: { run: RunView; attempts: readonly A
             <span class="number">{dateTime(startedAt)}</span>
             <span class="number">{lasting(startedAt, endedAt)}</span>
             {workerId !== "" && <Text of={workerId} in="code" />}
+            {deployment !== "" && <Text of={`deployment ${deployment}`} in="span" class="faint" />}
           </p>
           {error && <Text of={error.message} in="p" class="error-line" />}
           {more.lost > 0 && <p class="faint">{`Its worker was lost ${more.lost} times.`}</p>}

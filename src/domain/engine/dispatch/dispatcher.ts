@@ -90,6 +90,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     worker.askedAt = clock.now();
     worker.functionIds = request.functionIds;
     worker.leaseMs = request.leaseMs ?? leaseMs;
+    worker.deployment = request.deployment;
     const polledQueues = request.functionIds.map((id) => queues.of(request.environmentId, id));
     const poll = polls.open(request, worker, polledQueues, resolve);
     if (poll.available <= 0) worker.spare = 0;

@@ -12,6 +12,8 @@ export interface IdleWorker {
   holder: string | undefined;
   /** How long the leases last that it gets. */
   leaseMs: number;
+  /** Which build it was at its last poll; undefined where that is not known. */
+  deployment: string | undefined;
   /** When this node first saw the worker. */
   createdAt: Instant;
   /** When it last polled. */
@@ -80,6 +82,7 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
           workerId,
           holder,
           leaseMs: 0,
+          deployment: undefined,
           createdAt: now,
           askedAt: now,
           functionIds: [],

@@ -93,6 +93,7 @@ function catchUpServed(own: readonly FunctionQueue[], fresh: ReadonlySet<Functio
 export const leaseOf = ({ hash, worker, leaseUntil }: ClaimSlot) => ({
   leaseHash: hash,
   workerId: worker.workerId,
+  deployment: worker.deployment,
   leaseUntil,
 });
 

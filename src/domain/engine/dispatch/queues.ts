@@ -30,6 +30,8 @@ export interface PollRequest {
   leaseMs?: number;
   /** The mark of its process; left out by one that does not tell itself from others of its name. */
   holder?: string | undefined;
+  /** Which build of its program it is, where that is known. */
+  deployment?: string | undefined;
   /** False for a worker that would take the job of a run that is compensating for any other. */
   compensates?: boolean;
 }

@@ -36,7 +36,7 @@ export function openReservations({ clock, ids, idleWorkers, polls }: Reservation
     const { token, hash } = newLeaseToken(ids, worker.holder);
     const expiresAt = clock.now() + worker.leaseMs;
     return {
-      lease: { hash, workerId: worker.workerId, expiresAt },
+      lease: { hash, workerId: worker.workerId, deployment: worker.deployment, expiresAt },
       deliver: (run, event) => {
         worker.pending--;
         polls.deliverToIdle(worker, queue, jobOfNewRun(run, { token, expiresAt }, event));
@@ -60,7 +60,7 @@ export function openReservations({ clock, ids, idleWorkers, polls }: Reservation
         const { token, hash } = newLeaseToken(ids, poll.worker.holder);
         const expiresAt = clock.now() + poll.worker.leaseMs;
         return {
-          lease: { hash, workerId: poll.workerId, expiresAt },
+          lease: { hash, workerId: poll.workerId, deployment: poll.deployment, expiresAt },
           deliver: (run, event) => {
             poll.pending--;
             poll.jobs.push(jobOfNewRun(run, { token, expiresAt }, event));

@@ -16,6 +16,8 @@ export interface PastAttempt {
   number: number;
   /** The last worker that had it. */
   workerId: string;
+  /** Which build that worker was; empty when it did not say. */
+  deployment: string;
   startedAt: Instant;
   endedAt: Instant | null;
   /** Empty while it is under way. */
@@ -89,6 +91,7 @@ export const notedFailures = (failures: readonly ReportedFailure[]): NotedFailur
 interface NoteDetail {
   attempt?: number;
   worker_id?: string;
+  deployment?: string;
   step_id?: string;
   error?: RunError | null;
   retry_in_ms?: number;
@@ -145,13 +148,14 @@ export function attemptsOf(notes: readonly AttemptNote[]): PastAttempt[] {
     if (type === "run.resumed" && detail.from === "failed") isUndoing = false;
     if (isUndoing) continue;
     if (type === "run.started") {
-      const { attempt: number = 1, worker_id: workerId = "" } = detail;
+      const { attempt: number = 1, worker_id: workerId = "", deployment = "" } = detail;
       if (current?.number === number) {
         current.executions++;
         current.workerId = workerId;
+        current.deployment = deployment;
       } else
         attempts.push({
-          ...{ number, workerId, startedAt: note.at, endedAt: null, outcome: "" },
+          ...{ number, workerId, deployment, startedAt: note.at, endedAt: null, outcome: "" },
           ...{ error: null, retryInMs: null, executions: 1, lost: 0 },
         });
     }

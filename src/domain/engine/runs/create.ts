@@ -28,6 +28,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
   lane_id: column.text(runs.map((r) => r.laneId)),
   lease_hash: column.text(runs.map((r) => r.lease?.hash ?? null)),
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
+  deployment: column.text(runs.map((r) => r.lease?.deployment ?? null)),
   lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
   ...(runs.some(isWatched) && { watched: column.bigint(runs.map((r) => (isWatched(r) ? 1 : null))) }),
   ...(runs.some(isAhead) && { head_start_ms: column.bigint(runs.map((r) => r.headStartMs ?? null)) }),
@@ -245,7 +246,7 @@ export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
   lane_limit: column.bigint(lanes.map((lane) => lane.limit)),
 });
 
-const leaseColumns = ["lease_hash", "worker_id", "lease_until"];
+const leaseColumns = ["lease_hash", "worker_id", "deployment", "lease_until"];
 const leasedColumns = (columns: readonly string[]) =>
   sql.raw(
     columns

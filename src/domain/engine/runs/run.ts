@@ -110,6 +110,8 @@ export interface NewLease {
   /** SHA-256 of the token; the token itself goes only to the worker. */
   hash: string;
   workerId: string;
+  /** Which build that worker is, where that is known. */
+  deployment?: string | undefined;
   expiresAt: Instant;
   /**
    * The limit of the run's concurrency queue. The lease is given when the queue has room and no older run;

@@ -88,6 +88,7 @@ const toAttributeMessage = ({
 const toAttemptMessage = (attempt: PastAttempt): MessageInitShape<typeof RunAttemptSchema> => ({
   number: attempt.number,
   workerId: attempt.workerId,
+  deployment: attempt.deployment,
   startedAt: at(attempt.startedAt),
   endedAt: at(attempt.endedAt),
   outcome: attempt.outcome,

@@ -9,7 +9,7 @@ import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
 import { cancelledField, heldField, leaseFields } from "./lease-terms.ts";
 import { leaseIn } from "./refused-report.ts";
-import { Registration, workerJson } from "./registration.ts";
+import { Registration, registrationOf, workerJson } from "./registration.ts";
 import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
@@ -220,18 +220,7 @@ const presenceOperations = (workers: Workers) => [
     rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
     async handle(input, call) {
       const terms = workers.leaseTerms(input);
-      const sent = {
-        workerId: input.workerId,
-        functionIds: input.function_ids,
-        ...(input.hostname !== undefined && { hostname: input.hostname }),
-        ...(input.max_concurrent_jobs !== undefined && { maxConcurrentJobs: input.max_concurrent_jobs }),
-        ...(input.labels && { labels: input.labels }),
-        ...(input.version && { version: input.version }),
-        ...(input.features && { features: input.features }),
-        ...(input.instance !== undefined && { instance: input.instance }),
-        ...(input.clock_ms !== undefined && { clockMs: input.clock_ms }),
-        ...(input.definition_hashes && { definitionHashes: input.definition_hashes }),
-      };
+      const sent = registrationOf(input.workerId, input);
       const { clockOffMs, conflicts, unknown } = await workers.register(call.environmentId, sent, terms);
       return {
         status: "registered",

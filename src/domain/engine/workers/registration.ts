@@ -1,5 +1,6 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { requireDeployment } from "../../../kit/deployment.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { holderOf } from "../jobs/rules.ts";
 import { leaseFields } from "./lease-terms.ts";
@@ -58,27 +59,47 @@ export const Registration = Type.Object(
         description: "By function, `definition_hash` as RegisterFunction answered it.",
       }),
     ),
+    deployment: Type.Optional(
+      Type.String({
+        description:
+          "Which build of its program the worker is: 1 to 128 letters, digits and `._:/@+-`, the first a letter or digit.",
+      }),
+    ),
     ...leaseFields,
   },
   lenient,
 );
 
+/** A registration, over REST or a stream. */
 export interface RegisterWorkerInput {
   workerId: string;
-  hostname?: string;
+  hostname?: string | undefined;
   functionIds: readonly string[];
-  maxConcurrentJobs?: number;
-  labels?: Record<string, string>;
-  version?: { sdk?: string; runtime?: string };
+  maxConcurrentJobs?: number | undefined;
+  labels?: Record<string, string> | null | undefined;
+  version?: { sdk?: string; runtime?: string } | null | undefined;
   /** What it understands beyond the common protocol: `compensation`, `poll-end`. Other words are ignored. */
-  features?: readonly string[];
+  features?: readonly string[] | undefined;
   /** What tells its process from others that have its name. */
-  instance?: string;
+  instance?: string | undefined;
   /** Its clock when it sent this, in milliseconds since 1970. */
-  clockMs?: number;
+  clockMs?: number | undefined;
   /** By function: `definition_hash` as RegisterFunction answered it. */
-  definitionHashes?: Record<string, string>;
+  definitionHashes?: Record<string, string> | undefined;
+  /** Which build of its program it is. */
+  deployment?: string | undefined;
 }
+
+/** Both ways send the same words. */
+export const registrationOf = (
+  workerId: string,
+  sent: Omit<Static<typeof Registration>, "workerId" | "worker_id">,
+): RegisterWorkerInput => ({
+  ...{ workerId, functionIds: sent.function_ids, maxConcurrentJobs: sent.max_concurrent_jobs },
+  ...{ hostname: sent.hostname, labels: sent.labels, version: sent.version, features: sent.features },
+  ...{ instance: sent.instance, clockMs: sent.clock_ms, definitionHashes: sent.definition_hashes },
+  deployment: sent.deployment,
+});
 
 /** Throws the fault that names the first invalid field. */
 export function readRegistration(
@@ -110,6 +131,7 @@ export function readRegistration(
     definitionHashes: readHashes(input),
     holder: input.instance === undefined ? null : holderOf(input.instance),
     pollEnd: input.features?.includes("poll-end") ?? false,
+    deployment: input.deployment === undefined ? null : requireDeployment(input.deployment),
   };
 }
 
@@ -144,6 +166,7 @@ export const workerJson = (worker: WorkerRecord, conflicts: readonly string[]) =
   function_ids: worker.functionIds,
   labels: worker.labels,
   version: { sdk: worker.sdk, runtime: worker.runtime },
+  ...(worker.deployment !== null && { deployment: worker.deployment }),
   transport: worker.transport,
   active_jobs: worker.activeJobs,
   max_concurrent: worker.maxConcurrent,

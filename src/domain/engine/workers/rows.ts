@@ -22,22 +22,25 @@ interface WorkerRow {
   definition_hashes: string | null;
   holder: string | null;
   poll_end: number;
+  deployment: string | null;
 }
 
 export async function upsertWorker(session: Session, worker: WorkerRecord): Promise<void> {
   await session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime, transport,
-      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms, definition_hashes, holder, poll_end)
+      max_concurrent, active_jobs, registered_at, last_heartbeat_at, compensates, clock_off_ms, definition_hashes, holder, poll_end,
+      deployment)
     VALUES (${worker.environmentId}, ${worker.id}, ${worker.hostname}, ${JSON.stringify(worker.functionIds)},
       ${JSON.stringify(worker.labels)}, ${worker.sdk}, ${worker.runtime}, ${worker.transport}, ${worker.maxConcurrent},
       ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt},
       ${worker.compensates ? 1 : 0}, ${worker.clockOffMs},
-      ${worker.definitionHashes && JSON.stringify(worker.definitionHashes)}, ${worker.holder}, ${worker.pollEnd ? 1 : 0})
+      ${worker.definitionHashes && JSON.stringify(worker.definitionHashes)}, ${worker.holder}, ${worker.pollEnd ? 1 : 0},
+      ${worker.deployment})
     ON CONFLICT (environment_id, id) DO UPDATE SET hostname = excluded.hostname, function_ids = excluded.function_ids,
       labels = excluded.labels, sdk = excluded.sdk, runtime = excluded.runtime, transport = excluded.transport,
       max_concurrent = excluded.max_concurrent, registered_at = excluded.registered_at,
       last_heartbeat_at = excluded.last_heartbeat_at, compensates = excluded.compensates,
       clock_off_ms = excluded.clock_off_ms, definition_hashes = excluded.definition_hashes,
-      holder = excluded.holder, poll_end = excluded.poll_end`);
+      holder = excluded.holder, poll_end = excluded.poll_end, deployment = excluded.deployment`);
 }
 
 export async function getWorker(
@@ -128,5 +131,7 @@ function toWorker(row: WorkerRow) {
     holder: row.holder,
     /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
     pollEnd: row.poll_end === 1,
+    /** Which build of its program it is; null when it does not say. */
+    deployment: row.deployment,
   };
 }

@@ -14,14 +14,13 @@ import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
 import { leaseTermsOf } from "./lease-terms.ts";
 import { exchangeReportsMax } from "./limits.ts";
 import type { Workers } from "./port.ts";
-import type { RegisterWorkerInput } from "./registration.ts";
+import { registrationOf } from "./registration.ts";
 import { WorkerRegistry } from "./registry.ts";
 import { WorkerReports } from "./reports.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { stepsFor } from "./sdk-versions.ts";
 import { openWorkerStreams } from "./stream/connections.ts";
-import type { StreamMessage } from "./stream/messages.ts";
 import { watchWorkers } from "./watch.ts";
 
 export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
@@ -54,7 +53,7 @@ export interface WorkersDeps extends Basics<"store" | "clock" | "log" | "metrics
 const endpointSdkVersion = "1.0.0";
 
 const pollRequest = (
-  { environmentId, id: workerId, functionIds, compensates }: WorkerRecord,
+  { environmentId, id: workerId, functionIds, compensates, ...worker }: WorkerRecord,
   options: Pick<PollRequest, "available" | "holdMs" | "reports" | "signal" | "leaseMs" | "holder">,
   rights: Rights | undefined,
 ): PollRequest => ({
@@ -65,6 +64,10 @@ const pollRequest = (
   available: Math.min(options.available, pollJobsMax),
   rights,
   compensates,
+  // The process that registered last under this name may be another one than this.
+  ...((options.holder === undefined || options.holder === worker.holder) && {
+    deployment: worker.deployment ?? undefined,
+  }),
 });
 
 function requireFew(field: string, list: readonly unknown[]): void {
@@ -89,21 +92,6 @@ async function cancelledAmong(
   return jobIds.filter((jobId) => cancelled.has(runOf(jobId)));
 }
 
-/** A registration as the stream brings it. */
-const ofStream = ({
-  worker_id,
-  function_ids,
-  max_concurrent_jobs,
-  clock_ms,
-  definition_hashes,
-  ...rest
-}: NonNullable<StreamMessage["register"]>): RegisterWorkerInput => ({
-  ...rest,
-  ...{ workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
-  ...(clock_ms !== undefined && { clockMs: clock_ms }),
-  ...(definition_hashes && { definitionHashes: definition_hashes }),
-});
-
 /** Pull workers: registration, heartbeats, polls and reports, over REST and over streams. */
 export function openWorkers(deps: WorkersDeps): Workers {
   const { clock, dispatcher, runs, holdMs, takesWaits } = deps;
@@ -118,7 +106,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const streams = openWorkerStreams({
     ...{ clock, dispatcher, absences, disconnects, assigned, giveBack, takesWaits },
     ...{ log: deps.log, leaseMs: deps.leaseMs, drainMs: deps.drainMs, definitions: deps.definitions },
-    register: (environmentId, sent) => registry.register(environmentId, ofStream(sent), "stream"),
+    register: (environmentId, sent) =>
+      registry.register(environmentId, registrationOf(sent.worker_id, sent), "stream"),
     conflictsOf: (worker) => deps.serving.conflictsOf(worker),
     onDraining: frames.draining,
     forget: (worker) => registry.forget(worker),

@@ -138,7 +138,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
       const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs } = sent.value;
-      const { features, clockMs, definitionHashes, leaseMs, instance, held } = sent.value;
+      const { features, clockMs, definitionHashes, leaseMs, instance, held, deployment } = sent.value;
       return {
         register: {
           worker_id: workerId,
@@ -150,6 +150,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
           ...(features.length > 0 && { features }),
           ...(clockMs !== 0n && { clock_ms: Number(clockMs) }),
           definition_hashes: definitionHashes,
+          ...(deployment !== "" && { deployment }),
           ...(leaseMs !== 0 && { lease_ms: leaseMs }),
           ...(instance !== "" && { instance, held }),
         },

@@ -10,7 +10,13 @@ export interface FunctionDemand {
   /** No queued run has an earlier `wake_at`: skips dead index entries of runs that were claimed. */
   since: Instant;
   /** One for each run wanted, in the order they shall be filled. */
-  slots: readonly { leaseHash: string; workerId: string; leaseUntil: Instant }[];
+  slots: readonly {
+    leaseHash: string;
+    workerId: string;
+    /** Which build that worker is, where that is known. */
+    deployment?: string | undefined;
+    leaseUntil: Instant;
+  }[];
 }
 
 export interface ClaimInput {
@@ -68,6 +74,7 @@ export const slotColumns = (lanes: readonly Pick<FunctionDemand, "slots">[]) => 
     rank: column.bigint(slots.map((s) => s.rank)),
     lease_hash: column.text(slots.map((s) => s.leaseHash)),
     worker_id: column.text(slots.map((s) => s.workerId)),
+    deployment: column.text(slots.map((s) => s.deployment ?? null)),
     lease_until: column.bigint(slots.map((s) => s.leaseUntil)),
   };
 };
@@ -128,10 +135,10 @@ export const leasePicked = (now: Instant): Sql => sql`claimed AS (
       FROM picked p JOIN slot s ON s.lane = p.lane AND s.rank = p.rank
       WHERE e.run_id || '' = p.run_id AND e.run_id = ANY (ARRAY(SELECT run_id FROM picked))
       RETURNING p.lane, p.rank, p.wake_at AS queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
-        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.ending, e.history_count, e.worker_id),
+        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.ending, e.history_count, e.worker_id, s.deployment),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed")}
+      SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed", "claimed")}
       FROM claimed),
     r AS MATERIALIZED (
       SELECT x.* FROM picked CROSS JOIN LATERAL (
@@ -201,6 +208,7 @@ export function leasePickedSync(session: SyncSession, picked: readonly Picked[],
     queued_at: column.bigint(picked.map((p) => p.wake_at)),
     lease_hash: column.text(picked.map((p) => p.slot.leaseHash)),
     worker_id: column.text(picked.map((p) => p.slot.workerId)),
+    deployment: column.text(picked.map((p) => p.slot.deployment ?? null)),
     lease_until: column.bigint(picked.map((p) => p.slot.leaseUntil)),
   };
   const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
@@ -209,7 +217,7 @@ export function leasePickedSync(session: SyncSession, picked: readonly Picked[],
       started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
     FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);
   session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-    SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed")}
+    SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed", "c")}
     FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
   return session.all<ClaimedRow>(sql`SELECT ${leasedAnswer} FROM (
       SELECT p.lane, p.rank, p.queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,

@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import type { Fence } from "../run.ts";
+import { startedDetail } from "../started-detail.ts";
 import type { FunctionDemand } from "./claim.ts";
 
 /**
@@ -80,19 +81,32 @@ export interface Handover {
  * run.
  */
 export async function handOver(session: Session, handovers: readonly Handover[]): Promise<void> {
+  const { rowsFrom, holdRow, byKey } = session.seams;
   const runIds = column.text(handovers.map((one) => one.runId));
+  const executionSeqs = column.bigint(handovers.map((one) => one.executionSeq));
+  const newHashes = column.text(handovers.map(({ to }) => to.leaseHash));
   await session.all(sql`SELECT run_id FROM executions WHERE run_id IN (
-      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: runIds })}) ORDER BY run_id ${session.seams.holdRow}`);
+      SELECT run_id FROM ${rowsFrom("v", { run_id: runIds })}) ORDER BY run_id ${holdRow}`);
   await session.run(sql`UPDATE executions SET worker_id = v.worker_id, lease_hash = v.new_hash, wake_at = v.lease_until
-    FROM ${session.seams.rowsFrom("v", {
+    FROM ${rowsFrom("v", {
       run_id: runIds,
-      execution_seq: column.bigint(handovers.map((one) => one.executionSeq)),
+      execution_seq: executionSeqs,
       lease_hash: column.text(handovers.map((one) => one.leaseHash)),
       worker_id: column.text(handovers.map(({ to }) => to.workerId)),
-      new_hash: column.text(handovers.map(({ to }) => to.leaseHash)),
+      new_hash: newHashes,
       lease_until: column.bigint(handovers.map(({ to }) => to.leaseUntil)),
     })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
       AND executions.lease_hash = v.lease_hash`);
+  // The history names the worker that the run was claimed for.
+  await session.run(sql`UPDATE run_history SET detail = ${startedDetail("e", "v")}
+    FROM ${rowsFrom("v", {
+      run_id: runIds,
+      execution_seq: executionSeqs,
+      new_hash: newHashes,
+      deployment: column.text(handovers.map(({ to }) => to.deployment ?? null)),
+    })} JOIN executions e ON e.run_id = v.run_id AND e.execution_seq = v.execution_seq AND e.lease_hash = v.new_hash
+    WHERE run_history.run_id = v.run_id ${byKey("run_history.run_id", runIds)}
+      AND run_history.sequence = e.history_count AND run_history.type = 'run.started'`);
 }
 
 /** Leases of a worker whose processes have marks, which the hashes of their leases end with. */

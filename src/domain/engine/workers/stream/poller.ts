@@ -38,10 +38,11 @@ export function openStreamPoller(options: StreamPollerOptions) {
 
   async function pollOnce(available: number): Promise<void> {
     const polledAt = clock.elapsed();
-    const { environmentId, id: workerId, functionIds, compensates } = worker;
+    const { environmentId, id: workerId, functionIds, compensates, deployment } = worker;
     const request = {
       ...{ environmentId, workerId, functionIds, available, holdMs },
       ...{ reports: true, signal, rights, compensates, leaseMs, holder },
+      deployment: deployment ?? undefined,
     };
     let jobs: readonly Job[] = [];
     try {
