@@ -2,7 +2,7 @@ import { closeSync, existsSync, openSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 
-export { freePort } from "../../cluster/ports.ts";
+export { freePort, isFree } from "../../cluster/ports.ts";
 export { findProgram, run } from "../../cluster/programs.ts";
 
 /** Names the executable that nodes run (`build:binary`): it begins with half the computation of the sources. */

@@ -16,6 +16,7 @@ import { sharedPostgres } from "./postgres.ts";
 import {
   executableVariable,
   freePort,
+  isFree,
   lastWordsOf,
   outputOf,
   type RunningProgram,
@@ -386,7 +387,11 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     pid: () => program.pid,
     output,
     kill9: async () => void (await end("SIGKILL")),
-    restart: launch,
+    async restart() {
+      // Another program may have looked whether it is free.
+      await until(() => isFree(port), { about: `port ${port} to be free`, everyMs: 20 });
+      await launch();
+    },
     terminate: () => end("SIGTERM"),
     exited: () => program.exited,
     async stop() {
