@@ -14,7 +14,7 @@ const curl = fenced(await Bun.file(join(import.meta.dir, "../../README.md")).tex
   ({ text }) => text,
 );
 const preamble = [
-  curl.find((text) => text.includes("svc() {"))!,
+  curl.find((text) => text.includes("api() {"))!,
   curl.flatMap((text) => text.split("\n")).find((line) => line.startsWith("field() {"))!,
 ];
 
