@@ -1,11 +1,11 @@
 import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { SystemClock } from "../../src/kit/clock.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
-import { type Config, parseSettings, settings } from "../../src/settings/settings.ts";
+import { type Config, parseSettings } from "../../src/settings/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EngineName } from "./engines.ts";
@@ -14,7 +14,6 @@ import { copyMigrated, migratedTemplate } from "./migrated.ts";
 import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
-  executableVariable,
   freePort,
   isFree,
   lastWordsOf,
@@ -23,6 +22,7 @@ import {
   removeFolder,
   startProgram,
 } from "./process.ts";
+import { type SettingValues, serverCommand, testMasterKey } from "./server-command.ts";
 import { until } from "./until.ts";
 
 export { type EngineName, engines } from "./engines.ts";
@@ -124,9 +124,6 @@ const defaults = (() => {
   if (!parsed.ok) throw new Error(parsed.errors.join("\n"));
   return parsed.config;
 })();
-
-/** Of every server that is given no other, so that several can share a database. */
-const testMasterKey = "5e".repeat(32);
 
 /** Settings of a server in `home`: a free port, short holds, everything else as it ships. */
 export const testConfig = (home: Home, changes: Partial<Config> = {}): Config => ({
@@ -275,7 +272,7 @@ export interface SpawnOptions {
   engine: EngineName;
   nats?: string;
   /** By setting name. */
-  settings?: Partial<Record<keyof typeof settings, string | number | boolean>>;
+  settings?: SettingValues;
   home?: Home;
   /** In front of its own command line. */
   command?: readonly string[];
@@ -301,26 +298,6 @@ export interface SpawnedServer extends Caller {
   terminate(): Promise<unknown>;
   exited(): Promise<unknown>;
   stop(): Promise<void>;
-}
-
-/** What stands in front of the command line may be for `bun` alone. */
-function programOf({ program, command }: SpawnOptions): readonly string[] {
-  const executable = process.env[executableVariable];
-  if (program) return program;
-  if (executable !== undefined && !command) return [executable];
-  return [process.execPath, "run", resolve(import.meta.dir, "../../src/main.ts")];
-}
-
-/** The variables that a server shall see: those given, and none of ours that happen to be set here. */
-function environmentOf(values: SpawnOptions["settings"]): string[] {
-  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", grpcPort: 0, masterKey: testMasterKey, ...values }).map(
-    ([name, value]) => {
-      const row: { env?: string } = settings[name as keyof typeof settings];
-      return `${row.env}=${value}`;
-    },
-  );
-  return ["env", ...unset.flatMap((name) => ["-u", name]), ...given];
 }
 
 /** A server as a process of its own, started as a user would, gone with this process. */
@@ -350,8 +327,7 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
       ...options.settings,
       port,
     };
-    const command = [...(options.command ?? []), ...environmentOf(values), ...programOf(options), "serve"];
-    program = startProgram(command, folder);
+    program = startProgram(serverCommand(options, values), folder);
     if (options.waits === false) return;
     const state = await until(listening, { about: "the server to listen", deadlineMs: 60_000, everyMs: 20 });
     if (state === "gone") {
