@@ -245,7 +245,7 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       break;
     case "running":
       because.push(
-        `worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}${buildOf(run.attemptLog?.at(-1))}`,
+        `worker ${run.workerId || run.claimedBy || "?"} runs it, attempt ${run.attempt ?? 1}${run.phase ? "" : buildOf(run.attemptLog?.at(-1))}`,
       );
       if (run.timeoutAt) because.push(`it times out at ${localTime(run.timeoutAt)}`);
       next.push(`svc run steps ${id} --watch`, `svc cancel ${id}`);

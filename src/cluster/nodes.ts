@@ -69,7 +69,6 @@ export function openNodes(deps: ClusterNodesDeps) {
   /** What stands in the row after a heartbeat of this process is by this process, unless two have its name. */
   function noteWriter(writer: Instant | undefined): void {
     const isOther = hasWritten && writer !== undefined && writer !== startedAt;
-    hasWritten = true;
     if (!isOther) return;
     if (twinUntil === undefined || twinUntil < clock.now())
       log.error("node.name_taken", { text: "another process has this SVC_NODE_ID: give each its own" });
@@ -101,6 +100,7 @@ export function openNodes(deps: ClusterNodesDeps) {
           started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at, draining_at = excluded.draining_at,
           facts = excluded.facts`),
     );
+    hasWritten = true;
   };
 
   return {

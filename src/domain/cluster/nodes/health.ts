@@ -64,7 +64,7 @@ export async function clusterHealth(
     ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
     ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
     ...rows
-      .filter((node) => node.facts.has_twin)
+      .filter(({ state, facts }) => state !== "silent" && facts.has_twin)
       .map((node) =>
         detailed
           ? `two processes are node ${node.id}: give each a SVC_NODE_ID of its own`

@@ -90,10 +90,10 @@ function catchUpServed(own: readonly FunctionQueue[], fresh: ReadonlySet<Functio
 }
 
 /** What the store notes of the lease that goes to a slot. */
-export const leaseOf = ({ hash, worker, leaseUntil }: ClaimSlot) => ({
+export const leaseOf = ({ hash, worker, poll, leaseUntil }: ClaimSlot) => ({
   leaseHash: hash,
   workerId: worker.workerId,
-  deployment: worker.deployment,
+  deployment: poll ? poll.deployment : worker.deployment,
   leaseUntil,
 });
 

@@ -136,6 +136,9 @@ function endOf(
   }
 }
 
+/** An import may say anything. */
+const wordOf = (said: unknown): string => (typeof said === "string" ? said : "");
+
 /** Of notes in their order. What is done while a run is undone belongs to no attempt. */
 export function attemptsOf(notes: readonly AttemptNote[]): PastAttempt[] {
   const attempts: PastAttempt[] = [];
@@ -148,7 +151,8 @@ export function attemptsOf(notes: readonly AttemptNote[]): PastAttempt[] {
     if (type === "run.resumed" && detail.from === "failed") isUndoing = false;
     if (isUndoing) continue;
     if (type === "run.started") {
-      const { attempt: number = 1, worker_id: workerId = "", deployment = "" } = detail;
+      const { attempt: number = 1 } = detail;
+      const [workerId, deployment] = [wordOf(detail.worker_id), wordOf(detail.deployment)];
       if (current?.number === number) {
         current.executions++;
         current.workerId = workerId;
@@ -179,7 +183,11 @@ export function triesOf(notes: readonly AttemptNote[]): Map<string, FailedTry[]>
   for (const note of notes) {
     const detail = detailOf(note);
     if (note.type === "run.started")
-      ({ attempt = 1, worker_id: workerId = "", execution_seq: execution = 0 } = detail);
+      [attempt, workerId, execution] = [
+        detail.attempt ?? 1,
+        wordOf(detail.worker_id),
+        detail.execution_seq ?? 0,
+      ];
     for (const failure of detail.failed ?? []) {
       if (!failure?.error) continue;
       // A report that came twice.

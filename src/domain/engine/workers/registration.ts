@@ -60,7 +60,7 @@ export const Registration = Type.Object(
       }),
     ),
     deployment: Type.Optional(
-      Type.String({
+      Type.Union([Type.String(), Type.Null()], {
         description:
           "Which build of its program the worker is: 1 to 128 letters, digits and `._:/@+-`, the first a letter or digit.",
       }),
@@ -87,7 +87,7 @@ export interface RegisterWorkerInput {
   /** By function: `definition_hash` as RegisterFunction answered it. */
   definitionHashes?: Record<string, string> | undefined;
   /** Which build of its program it is. */
-  deployment?: string | undefined;
+  deployment?: string | null | undefined;
 }
 
 /** Both ways send the same words. */
@@ -131,7 +131,7 @@ export function readRegistration(
     definitionHashes: readHashes(input),
     holder: input.instance === undefined ? null : holderOf(input.instance),
     pollEnd: input.features?.includes("poll-end") ?? false,
-    deployment: input.deployment === undefined ? null : requireDeployment(input.deployment),
+    deployment: input.deployment == null ? null : requireDeployment(input.deployment),
   };
 }
 

@@ -65,9 +65,7 @@ const pollRequest = (
   rights,
   compensates,
   // The process that registered last under this name may be another one than this.
-  ...((options.holder === undefined || options.holder === worker.holder) && {
-    deployment: worker.deployment ?? undefined,
-  }),
+  ...((options.holder ?? null) === worker.holder && { deployment: worker.deployment ?? undefined }),
 });
 
 function requireFew(field: string, list: readonly unknown[]): void {

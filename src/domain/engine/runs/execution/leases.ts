@@ -105,6 +105,7 @@ export async function handOver(session: Session, handovers: readonly Handover[])
       new_hash: newHashes,
       deployment: column.text(handovers.map(({ to }) => to.deployment ?? null)),
     })} JOIN executions e ON e.run_id = v.run_id AND e.execution_seq = v.execution_seq AND e.lease_hash = v.new_hash
+      ${byKey("e.run_id", runIds)}
     WHERE run_history.run_id = v.run_id ${byKey("run_history.run_id", runIds)}
       AND run_history.sequence = e.history_count AND run_history.type = 'run.started'`);
 }

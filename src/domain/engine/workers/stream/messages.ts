@@ -27,7 +27,7 @@ export const StreamMessage = Type.Object({
       features: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 100 })),
       clock_ms: Type.Optional(Type.Integer()),
       definition_hashes: Type.Optional(Type.Record(Type.String(), Type.String())),
-      deployment: Type.Optional(Type.String()),
+      deployment: Type.Optional(Type.Union([Type.String(), Type.Null()])),
       ...leaseFields,
       ...heldField,
     }),
