@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { createClient, type Transport } from "../sdk/index.ts";
+import { urlsIn } from "../sdk/wire/addresses.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { type Profile, readProfiles } from "./profiles.ts";
 
@@ -67,7 +68,9 @@ export function profileOf(name: string | undefined, io: Io): Profile {
  * environment and org go to its own server, and to another only when the command names both.
  */
 export function targetOf(flags: ConnectionFlags, io: Io): Target {
-  const { SVC_SERVER_URL, SVC_API_KEY, SVC_ENV, SVC_PROFILE } = io.environment;
+  const { SVC_SERVER_URL: servers, SVC_API_KEY, SVC_ENV, SVC_PROFILE } = io.environment;
+  // Workers take all of them.
+  const [SVC_SERVER_URL] = urlsIn(servers ?? "");
   const isNamed = flags.profile !== undefined;
   const chosen = profileOf(flags.profile, io);
   const home = urlOf(chosen.server ?? serverDefault);

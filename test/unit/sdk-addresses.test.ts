@@ -9,6 +9,8 @@ interface Server {
   /** Its answer to all but `/ready`. */
   answer: () => Response;
   isReady: boolean;
+  /** Its answer to `/ready` while it is. */
+  page: string;
   installation: string | undefined;
   stop(): Promise<void>;
 }
@@ -24,6 +26,7 @@ function startServer(installation: string | undefined, port = 0): Server {
     asked: [],
     answer: () => Response.json({ id: "run_1", status: "RUN_STATUS_RUNNING" }),
     isReady: true,
+    page: '{"status":"ready"}',
     installation,
     async stop() {
       open.delete(own);
@@ -40,7 +43,7 @@ function startServer(installation: string | undefined, port = 0): Server {
       const isProbe = pathname === "/ready";
       const answer = isProbe
         ? own.isReady
-          ? new Response("ready")
+          ? new Response(own.page)
           : new Response("draining", { status: 503 })
         : own.answer();
       if (own.installation !== undefined) answer.headers.set("X-Svc-Installation", own.installation);
@@ -63,7 +66,7 @@ test("one URL is asked nothing but the calls, in a list too", async () => {
     const client = createClient({ url, apiKey: "ifkey_test" });
     await client.getRun("run_1");
     await client.transport.headers();
-    client.transport.lost(only.url);
+    client.transport.lost?.(only.url);
     await client.getRun("run_1");
   }
   expect(only.asked).toEqual(Array(4).fill("POST GetRun+key"));
@@ -116,16 +119,16 @@ test("a stream that has ended has its server asked first, which is kept while it
   const [a, b] = [startServer("ins_a"), startServer("ins_a")];
   const { transport } = clientOf(a, b);
   await transport.headers();
-  transport.lost(a.url);
-  transport.lost(a.url);
+  transport.lost?.(a.url);
+  transport.lost?.(a.url);
   await transport.headers();
   expect([transport.url, a.asked.length, b.asked.length]).toEqual([a.url, 2, 0]);
   a.isReady = false;
-  transport.lost(a.url);
+  transport.lost?.(a.url);
   await transport.headers();
   expect(transport.url).toBe(b.url);
   // What is said late of a server that was left says nothing of this one.
-  transport.lost(a.url);
+  transport.lost?.(a.url);
   await transport.headers();
   expect(b.asked).toEqual(["GET ready"]);
 });
@@ -149,14 +152,40 @@ test("a server that names no installation is refused beside one that does, until
   const [a, older] = [startServer("ins_a"), startServer(undefined)];
   const client = clientOf(a, older);
   await client.getRun("run_1");
-  a.isReady = false;
-  a.answer = refused("unavailable");
+  await a.stop();
   await expect(client.getRun("run_1")).rejects.toMatchObject({ code: "other_installation", retryable: true });
   expect(new Set(older.asked)).toEqual(new Set(["GET ready"]));
-  await expect(client.getRun("run_1")).rejects.toThrow(`${a.url} is not ready (503 draining)`);
+  await expect(client.getRun("run_1")).rejects.toThrow(`${a.url} does not answer`);
   older.installation = "ins_a";
   expect(await client.getRun("run_1")).toMatchObject({ id: "run_1" });
   expect(older.asked.at(-1)).toBe("POST GetRun+key");
+});
+
+test("where none is ready, as without a bus, calls go on at one that answers", async () => {
+  const [a, b] = [startServer("ins_a"), startServer("ins_a")];
+  const client = clientOf(a, b);
+  await client.getRun("run_1");
+  a.isReady = false;
+  b.isReady = false;
+  client.transport.lost?.(a.url);
+  await client.getRun("run_1");
+  expect([a.asked.at(-1), b.asked.at(-1)]).toEqual(["POST GetRun+key", "GET ready"]);
+  const later = clientOf(a, b);
+  expect(await later.getRun("run_1")).toMatchObject({ id: "run_1" });
+});
+
+test("whoever is no server of svc gets no key, also as the first, or when the address becomes its", async () => {
+  const [page, a] = [startServer(undefined), startServer("ins_a")];
+  page.page = "<h1>Parked</h1>";
+  const client = clientOf(page, a);
+  await client.getRun("run_1");
+  expect(page.asked).toEqual(["GET ready"]);
+  a.installation = undefined;
+  a.answer = () => new Response("<h1>Log in</h1>", { status: 404 });
+  await expect(client.getRun("run_1")).rejects.toMatchObject({ status: 404 });
+  const asked = a.asked.length;
+  await expect(client.getRun("run_1")).rejects.toMatchObject({ code: "other_installation", retryable: true });
+  expect(a.asked.slice(asked)).not.toContain("POST GetRun+key");
 });
 
 test("servers of before, which name none, take turns as well", async () => {
@@ -185,7 +214,7 @@ test("all that are away are named, without passwords; a call waits no longer tha
   const silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const url = [`http://127.0.0.1:${silent.port}`, "http://user:secret@127.0.0.1:1"];
   const client = createClient({ url, timeoutMs: 30 });
-  await expect(client.getRun("run_1")).rejects.toMatchObject({ code: "timeout" });
+  await expect(client.getRun("run_1")).rejects.toMatchObject({ code: "timeout", unsent: true });
   silent.stop(true);
   const patient = createClient({ url });
   const failed = patient.getRun("run_1");
@@ -231,8 +260,10 @@ test("a list that names no servers, one twice or too many is refused, in a varia
   try {
     process.env.SVC_SERVER_URL = "http://a/, http://b";
     expect(createClient().transport.url).toBe("http://a");
-    process.env.SVC_SERVER_URL = "http://a,";
+    process.env.SVC_SERVER_URL = "http://a,ftp://b";
     expect(() => createClient()).toThrow("url[1]: must be");
+    process.env.SVC_SERVER_URL = "http://user:pa,ss@a";
+    expect(createClient().transport.url).toBe("http://user:pa,ss@a");
   } finally {
     if (kept === undefined) delete process.env.SVC_SERVER_URL;
     else process.env.SVC_SERVER_URL = kept;

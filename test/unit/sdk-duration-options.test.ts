@@ -175,7 +175,7 @@ test("calls name what is wrong before anything is sent", async () => {
   for (const [ask, message] of wrong) await expect(ask(), message).rejects.toThrow(message);
 });
 
-test("a projection, and a step that invokes, have one name too", async () => {
+test("a projection has one name too", () => {
   const of = (options: object) =>
     createProjection({ name: "p", initialState: 0, handlers: { e: () => 1 }, ...options } as never);
   expect(of({ gather: "1s", retry: { delay: "2s" } })).toMatchObject({
@@ -185,11 +185,6 @@ test("a projection, and a step that invokes, have one name too", async () => {
     "projection p: retry.delay and retry.initialDelayMs are one option",
   );
   expect(() => of({ gather: "x" })).toThrow("projection p: gather: not a duration: x");
-  const asked = createFunction({ id: "asked", retry: { maxAttempts: 1 } }, ({ step }) =>
-    step.invoke("child", { timeout: "1s", timeoutMs: 1 }),
-  );
-  const { error } = await testFunction(asked).run({});
-  expect(error?.message).toBe("step child: timeout and timeoutMs are one option: leave timeoutMs out");
 });
 
 test("the types know both names, and take one", () => {
@@ -245,4 +240,29 @@ test("the types mark every old name, with the new one", async () => {
     const [old = "", now = ""] = pair.split(" ");
     expect([pair, page.includes(`\`${old}\``) && page.includes(`\`${now}\``)]).toEqual([pair, true]);
   }
+});
+
+test("options may be inherited, or getters of a class", () => {
+  class Configured {
+    get url() {
+      return "http://configured.test";
+    }
+    get timeout() {
+      return "3s";
+    }
+  }
+  expect(createClient(new Configured()).transport.url).toBe("http://configured.test");
+  expect(createWorker(Object.create({ url, functions: [one], checkpoint: "2s" }))).toMatchObject({
+    id: expect.any(String),
+  });
+});
+
+test("an invoke goes on with both names, of which timeout counts, and with null for none", async () => {
+  const child = createFunction({ id: "child" }, () => 1);
+  const parent = createFunction({ id: "parent" }, async ({ step }) => [
+    await step.invoke(child, { timeout: "1s", timeoutMs: 0 }),
+    await step.invoke(child, { timeout: null as never }),
+  ]);
+  const { status, output } = await testFunction(parent).mockInvoke("child", 1).run({});
+  expect([status, output]).toEqual(["completed", [1, 1]]);
 });

@@ -70,7 +70,10 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
     async invoke(target: SvcFunction | string, options: InvokeOptions = {}) {
       const id = idOf(target);
       requireKnown(`step ${id}`, options, knownOfInvokes);
-      const { input, timeoutMs } = withUnits(`step ${id}`, options, knownOfInvokes);
+      // Both names were there before, and the first one counted.
+      const { timeout, input, ...rest } = options;
+      const limit: InvokeOptions = timeout == null ? rest : { timeout };
+      const { timeoutMs } = withUnits(`step ${id}`, limit, knownOfInvokes);
       const limitMs = invokeLimitMs(id, timeoutMs);
       return (await execution.awaitStored(id, (base) => ({
         ...base,

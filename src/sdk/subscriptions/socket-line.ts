@@ -151,7 +151,7 @@ export class SocketLine {
     this.#silence.stop();
     const code = this.#isOpen ? "unreachable" : "not_opened";
     const error = new SvcError(code, `${shownUrl(this.#url)}/ws: ${why}`, { retryable: true });
-    this.#transport.lost(this.#url);
+    if (this.#subscriptions.size > 0) this.#transport.lost?.(this.#url);
     this.#socket?.close();
     for (const subscription of [...this.#subscriptions]) this.#end(subscription, error);
   }

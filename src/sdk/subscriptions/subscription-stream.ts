@@ -59,7 +59,7 @@ export async function readStream(
   try {
     await readStreamAt(url, headers, request, onMessage);
   } finally {
-    if (!request.signal.aborted) transport.lost(url);
+    if (!request.signal.aborted) transport.lost?.(url);
   }
 }
 

@@ -51,7 +51,7 @@ class WatchAttempt implements SocketEvents {
     const headers = await transport.headers();
     if (this.isOver) return;
     const server = transport.url;
-    this.#lost = () => transport.lost(server);
+    this.#lost = () => transport.lost?.(server);
     const { url, protocols } = socketAddress(server, headers, path);
     this.#rest(connectMs);
     const close = openSocket(url, protocols, this);
@@ -86,8 +86,8 @@ class WatchAttempt implements SocketEvents {
 
   closed(): void {
     clearTimeout(this.#timer);
+    if (!this.isOver) this.#lost();
     this.isOver = true;
-    this.#lost();
     this.#wake();
   }
 
@@ -102,13 +102,17 @@ class WatchAttempt implements SocketEvents {
   }
 
   close(): void {
+    this.isOver = true;
     this.#close();
     this.closed();
   }
 
   #rest(ms: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.close(), ms);
+    this.#timer = setTimeout(() => {
+      this.#lost();
+      this.close();
+    }, ms);
   }
 }
 
@@ -130,6 +134,8 @@ export async function* follow<One>(
 ): AsyncGenerator<One, void, void> {
   const { signal, mends = () => false } = watched;
   let wasOpened = false;
+  // A server that was there and is away comes back; an address that never answered is told.
+  const isAway = (error: unknown) => wasOpened && error instanceof SvcError && error.retryable;
   for (let failures = 0; !signal?.aborted; ) {
     const attempt = new WatchAttempt();
     const stop = () => attempt.close();
@@ -142,6 +148,8 @@ export async function* follow<One>(
           if (one !== undefined) yield one;
           if (signal?.aborted) return;
         }
+    } catch (error) {
+      if (attempt.wasOpened || !isAway(error)) throw error;
     } finally {
       signal?.removeEventListener("abort", stop);
       attempt.close();
@@ -152,8 +160,7 @@ export async function* follow<One>(
     wasOpened ||= attempt.wasOpened;
     if (!attempt.wasOpened)
       await watched.ask().catch((error) => {
-        // A server that was there and is away comes back; an address that never answered is told.
-        if (!wasOpened || !(error instanceof SvcError && error.retryable)) throw error;
+        if (!isAway(error)) throw error;
       });
     failures = attempt.wasOpened && !error ? 1 : failures + 1;
     await pause(reconnectDelayMs(failures, error), signal);

@@ -35,6 +35,9 @@ function checkedUrl(name: string, given: unknown): string {
   return text.replace(/\/+$/, "");
 }
 
+/** Several stand with commas between them, which one address may have as well. */
+export const urlsIn = (text: string): string[] => text.trim().split(/\s*,\s*(?=[a-z][a-z+.-]*:\/\/)/i);
+
 /** Throws TypeError for anything but one address, or 1 to 16 that differ. */
 export function checkedUrls(given: string | readonly string[]): readonly string[] {
   if (!Array.isArray(given)) return [checkedUrl("url", given)];
@@ -50,16 +53,38 @@ export function checkedUrls(given: string | readonly string[]): readonly string[
   return urls;
 }
 
-/** Which installation the server at `url` names, asked without a key; null when it names none. Throws SvcError. */
-async function installationAt(url: string): Promise<string | null> {
+/** As servers answer that name no installation yet; no page of anybody else. */
+function isReady(text: string): boolean {
+  try {
+    return (JSON.parse(text) as { status?: unknown }).status === "ready";
+  } catch {
+    return false;
+  }
+}
+
+interface ServerSaid {
+  /** Null when it names none. */
+  installation: string | null;
+  /** It drains, or misses its bus: it answers, and others are better. */
+  notReady?: SvcError;
+}
+
+/** What the server at `url` says of itself, asked without a key. Throws SvcError. */
+async function serverAt(url: string): Promise<ServerSaid> {
   const stop = new AbortController();
   const cancel = after(nameMsMax, () => stop.abort(new Error("no answer in time")));
   try {
     const question = { method: "GET", headers: {}, body: undefined, signal: stop.signal };
     const { status, header, text } = await ask(`${url}/ready`, question);
-    if (status < 500) return header(installationHeader);
+    const installation = header(installationHeader);
+    if (status === 200 && (installation !== null || isReady(text))) return { installation };
     const why = `${status} ${text.trim().slice(0, 200)}`.trim();
-    throw new SvcError("unreachable", `${shownUrl(url)} is not ready (${why})`, { status, retryable: true });
+    const notReady = new SvcError("unreachable", `${shownUrl(url)} is not ready (${why})`, {
+      status,
+      retryable: true,
+    });
+    if (installation === null) throw notReady;
+    return { installation, notReady };
   } catch (error) {
     throw error instanceof SvcError ? error : unreachable(url, error);
   } finally {
@@ -117,12 +142,18 @@ export class Addresses {
   /** A connection to `url` has ended: who connects next asks first, with `isAway` another server before this one. */
   lost(url: string, isAway = false): void {
     if (this.#urls.length === 1 || url !== this.url) return;
-    this.#nextPlace ??= this.#place + (isAway ? 1 : 0);
+    if (isAway) this.#nextPlace = this.#place + 1;
+    else this.#nextPlace ??= this.#place;
   }
 
   /** Throws SvcError when this answer is another installation's: the key does not go there again. */
   answered(url: string, installation: string | null): void {
-    if (this.#urls.length === 1 || installation === null) return;
+    if (this.#urls.length === 1) return;
+    // A proxy may have answered, or who has the address now: it is asked before the next call.
+    if (installation === null) {
+      if (this.#installation) this.lost(url);
+      return;
+    }
     try {
       this.#requireOwn(url, installation);
     } catch (error) {
@@ -134,25 +165,32 @@ export class Addresses {
 
   async #choose(firstPlace: number): Promise<void> {
     const failures: SvcError[] = [];
+    let second: number | undefined;
+    const choose = (place: number) => {
+      this.#place = place;
+      this.#nextPlace = undefined;
+    };
     for (let turn = 0; turn < this.#urls.length; turn++) {
       const place = (firstPlace + turn) % this.#urls.length;
       const url = this.#urls[place]!;
-      const failure = this.#refused.get(url) ?? (await this.#failureOf(url));
-      if (failure) failures.push(failure);
-      else {
-        this.#place = place;
-        this.#nextPlace = undefined;
-        return;
-      }
+      const found = this.#refused.get(url) ?? (await this.#ownAt(url));
+      if (found === "ready") return choose(place);
+      if (found === "not ready") second ??= place;
+      else failures.push(found);
     }
-    throw noneLeft(failures);
+    // Without its bus a node goes on serving; it is not ready, and neither is any other then.
+    if (second === undefined) throw noneLeft(failures);
+    choose(second);
   }
 
-  /** Why the server at `url` may not get the key now. */
-  async #failureOf(url: string): Promise<SvcError | undefined> {
+  /** Whether the server at `url` is ready; or why it may not get the key now. */
+  async #ownAt(url: string): Promise<"ready" | "not ready" | SvcError> {
     try {
-      this.#requireOwn(url, await installationAt(url));
-      return undefined;
+      const { installation, notReady } = await serverAt(url);
+      // Which installation is meant, ready servers say.
+      if (notReady && !this.#installation) return "not ready";
+      this.#requireOwn(url, installation);
+      return notReady ? "not ready" : "ready";
     } catch (error) {
       return error as SvcError;
     }

@@ -26,7 +26,10 @@ export function withUnits<Options extends object>(
 
   function renamed(path: string, given: AnyOptions, of: Known): AnyOptions {
     const oldNames = new Map(Object.entries(of).map(([old, name]) => [name, old]));
-    const entries = Object.entries(given).flatMap(([name, value]): [string, unknown][] => {
+    // Options may be inherited, or getters of a class.
+    const names = new Set([...Object.keys(given), ...Object.keys(of).filter((name) => name in given)]);
+    const entries = [...names].flatMap((name): [string, unknown][] => {
+      const value = given[name];
       const own = Object.hasOwn(of, name) ? of[name] : undefined;
       if (typeof own === "object") return [[name, within(`${path}${name}.`, value, own)]];
       const isReplaced = typeof own === "string" && value === undefined && given[own] !== undefined;

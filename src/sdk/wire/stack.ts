@@ -1,7 +1,7 @@
 /** Where a frame stands: `at name (place:1:2)` or `at place:1:2`. */
 const placeOf = /(?:\(|\bat (?:async )?)([^()\s][^()]*):\d+:\d+\)?$/;
 /** This package where it is installed, and in its own repository; not where it is part of a bundle of its user. */
-const packageFolder = /^.*[/\\](?:node_modules[/\\]svc|src[/\\]sdk)(?=[/\\])/;
+const packageFolder = /^.*[/\\]node_modules[/\\]svc(?=[/\\])|^.*[/\\]src[/\\]sdk(?=[/\\]wire[/\\]stack\.ts$)/;
 
 /** No frame is longer. */
 const frameCharactersMax = 1_000;
@@ -15,8 +15,11 @@ let own: string | undefined;
 function ownFolder(): string {
   if (own !== undefined) return own;
   // The first line is this function.
-  const places = (new Error().stack ?? "").split("\n").flatMap((line) => placeIn(line) ?? []);
-  own = packageFolder.exec(places[0] ?? "")?.[0] ?? "";
+  const [place] = String(new Error().stack)
+    .split("\n")
+    .flatMap((line) => placeIn(line) ?? []);
+  if (place === undefined) return "";
+  own = packageFolder.exec(place)?.[0] ?? "";
   return own;
 }
 

@@ -1,4 +1,4 @@
-import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable } from "./addresses.ts";
+import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable, urlsIn } from "./addresses.ts";
 import { type Duration, requireMs } from "./duration.ts";
 import { timeoutNames } from "./duration-options.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
@@ -69,8 +69,11 @@ export interface Transport {
   readonly last: LastSequence;
   /** The headers of every request: key and environment. Throws SvcError while the environment cannot be looked up. */
   headers(): Promise<Record<string, string>>;
-  /** A stream or a socket to `url` has ended: whether that server still answers is asked before it is used again. */
-  lost(url: string): void;
+  /**
+   * A stream or a socket to `url` has ended: whether that server still answers is asked before it is used again, with `isAway`
+   * after all others. Clients of other copies of this package may have none.
+   */
+  lost?(url: string, isAway?: boolean): void;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;
   /** `send`, repeated by the rules of retry.ts. */
@@ -131,8 +134,8 @@ async function environmentIdOf(
 
 /** Throws TypeError for a `url` that is none. */
 export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}): Transport {
-  const named = options.url ?? variable("SVC_SERVER_URL")?.split(/\s*,\s*/);
-  const addresses = new Addresses(checkedUrls(named ?? "http://127.0.0.1:9123"));
+  const named = options.url ?? urlsIn(variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123");
+  const addresses = new Addresses(checkedUrls(named));
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");
   const environment = options.environment ?? variable("SVC_ENV");
   const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
@@ -164,7 +167,9 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
     const failureOf = (thrown: unknown): SvcError => {
       if (thrown instanceof SvcError) return thrown;
       const cause = thrown;
-      if (late) return new SvcError("timeout", `${request.path} took too long`, { retryable: true, cause });
+      const unsent = url === undefined;
+      if (late)
+        return new SvcError("timeout", `${request.path} took too long`, { retryable: true, unsent, cause });
       if (request.signal?.aborted)
         return new SvcError("aborted_by_caller", "the call was given up", { cause });
       return unreachable(url ?? addresses.url, cause);
@@ -206,7 +211,7 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
       }
     } catch (thrown) {
       const error = failureOf(thrown);
-      if (url !== undefined && isAway(error)) addresses.lost(url, error.code !== "timeout");
+      if (url !== undefined && isAway(error)) addresses.lost(url, true);
       throw error;
     } finally {
       cancel();
@@ -245,7 +250,7 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
       return addresses.url;
     },
     ...{ last, headers, send },
-    lost: (url) => addresses.lost(url),
+    lost: (url, isAway) => addresses.lost(url, isAway),
   });
 }
 

@@ -39,15 +39,15 @@ export async function openWorkerStream(options: WorkerStreamOptions): Promise<vo
   let own: StreamSocket | undefined;
   await new Promise<void>((resolve, reject) => {
     const late = setTimeout(() => {
+      transport.lost?.(url, true);
       own?.destroy();
-      transport.lost(url);
       reject(new SvcError("timeout", "the stream was not answered in time", { retryable: true }));
     }, openTimeoutMs);
     const opening = openStreamSocket({
       ...{ url, path, headers },
       onMessage(message) {
         // That server goes: the next stream is opened at another.
-        if (message.shutdown) transport.lost(url);
+        if (message.shutdown) transport.lost?.(url, true);
         if (!message.registered) return onMessage(message, own!);
         clearTimeout(late);
         onRegistered(own!, askedAt, message.registered);
@@ -55,7 +55,7 @@ export async function openWorkerStream(options: WorkerStreamOptions): Promise<vo
       },
       onEnd(error) {
         clearTimeout(late);
-        transport.lost(url);
+        transport.lost?.(url);
         reject(error ?? cutError());
         if (own) onEnd(error, own);
       },
