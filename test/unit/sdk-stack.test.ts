@@ -15,7 +15,7 @@ function thrownBy(work: () => unknown): unknown {
 test("frames of the SDK are counted behind the user's", () => {
   const { stack = "" } = reportedError(
     thrownBy(() => durationMs("soon")),
-    true,
+    foldedStack,
   );
   const lines = stack.split("\n");
   expect(lines.find((line) => /^\s*at /.test(line))).toContain("sdk-stack.test.ts");

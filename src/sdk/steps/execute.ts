@@ -3,6 +3,7 @@ import { reportedError, StepFailedError } from "../wire/errors.ts";
 import { handlerLogger } from "../wire/log.ts";
 import { outputText } from "../wire/payload.ts";
 import type { LineLevel } from "../wire/run-log-types.ts";
+import { foldedStack } from "../wire/stack.ts";
 import type { Logger } from "../wire/types.ts";
 import type { AskedWait, Assignment, Yield } from "../wire/wire.ts";
 import { createCompensations } from "./compensations.ts";
@@ -134,7 +135,7 @@ function firstOf(waits: readonly AskedWait[], nowMs: number): AskedWait {
 }
 
 const failureOf = (thrown: unknown, stepId: string | undefined): FailedEnd["error"] => ({
-  ...reportedError(thrown, true),
+  ...reportedError(thrown, foldedStack),
   ...(stepId && { step_id: stepId }),
   ...(stepId && thrown instanceof StepFailedError && { exhausted: true }),
 });

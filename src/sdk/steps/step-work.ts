@@ -1,6 +1,7 @@
 import { secondsText } from "../wire/duration.ts";
 import { type ReportedError, reportedError, StepFailedError } from "../wire/errors.ts";
 import { asStored, outputText } from "../wire/payload.ts";
+import { foldedStack } from "../wire/stack.ts";
 import type { Logger } from "../wire/types.ts";
 import type { Yield } from "../wire/wire.ts";
 import type { Computing } from "./course.ts";
@@ -87,7 +88,7 @@ export async function tryOnce(
     text = outputText(`the result of step ${name}`, output);
   } catch (error) {
     blamed(error, stepId);
-    const reported = reportedError(error, true);
+    const reported = reportedError(error, foldedStack);
     const rest = onFailed?.(reported) ?? "";
     await record(`"status":"failed","error":${JSON.stringify(reported)}${rest}`);
     throw error;
@@ -129,7 +130,7 @@ export async function tryRepeatedly(
       return await tryOnce(execution, { ...rest, attempt: tries, onFailed });
     } catch (error) {
       host.requireHeld();
-      const reported = reportedError(error, true);
+      const reported = reportedError(error, foldedStack);
       if (next === undefined)
         throw reported.retryable ? blamed(new StepFailedError(name, tries, reported, error), stepId) : error;
       const what = `step ${name}: try ${tries} of ${retry.triesMax} failed, again in ${secondsText(next)}`;

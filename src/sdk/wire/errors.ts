@@ -1,5 +1,3 @@
-import { foldedStack } from "./stack.ts";
-
 export interface SvcErrorDetail {
   /** HTTP status; 0 when no answer arrived. */
   status?: number;
@@ -161,25 +159,32 @@ function messageOfThing(thrown: object, name: string): string {
   return name || textOf(thrown);
 }
 
-/** The stack without what makes a long message of it, and with the user's frames first. */
-function shownStack(stack: string, message: string): string {
+/** The stack without what makes a long message of it, so that its frames are left. */
+function shownStack(stack: string, message: string, fold: FoldStack): string {
   const short =
     message.length > wordCharactersMax
       ? stack.replace(message, () => shown(message, wordCharactersMax))
       : stack;
-  return shown(foldedStack(short), stackCharactersMax);
+  return shown(fold(short), stackCharactersMax);
 }
 
+type FoldStack = (stack: string) => string;
+
 /** `left` counts how many errors may still be added. */
-function causeOf(thrown: unknown, withStack: boolean, level: number, left: { count: number }): ThrownError {
+function causeOf(
+  thrown: unknown,
+  fold: FoldStack | undefined,
+  level: number,
+  left: { count: number },
+): ThrownError {
   if (!isThing(thrown)) return { message: shown(textOf(thrown), messageCharactersMax) };
   const word = (value: unknown) => (typeof value === "string" ? shown(value, wordCharactersMax) : "");
   const below = (error: unknown): ThrownError[] =>
-    level === causeLevelsMax || --left.count < 0 ? [] : [causeOf(error, withStack, level + 1, left)];
+    level === causeLevelsMax || --left.count < 0 ? [] : [causeOf(error, fold, level + 1, left)];
   const name = word(read(thrown, "name"));
   const code = read(thrown, "code");
   const message = messageOfThing(thrown, name);
-  const stack = withStack && read(thrown, "stack");
+  const stack = fold && read(thrown, "stack");
   const cause = read(thrown, "cause");
   const [led] = cause === undefined || cause === null ? [] : below(cause);
   const errors = thrown instanceof AggregateError ? read(thrown, "errors") : undefined;
@@ -188,15 +193,15 @@ function causeOf(thrown: unknown, withStack: boolean, level: number, left: { cou
     message: shown(message, messageCharactersMax),
     ...(name !== "" && name !== "Error" && { name }),
     ...(typeof code === "string" && { code: word(code) }),
-    ...(typeof stack === "string" && { stack: shownStack(stack, message) }),
+    ...(fold && typeof stack === "string" && { stack: shownStack(stack, message, fold) }),
     ...(led && { cause: led }),
     ...(list.length > 0 && { errors: list }),
   };
 }
 
-/** What was thrown, as it is reported; never throws. */
-export const reportedError = (thrown: unknown, withStack = false): ReportedError => ({
-  ...causeOf(thrown, withStack, 0, { count: causesMax }),
+/** What was thrown, as it is reported; never throws. With its stacks, as `fold` makes them: `foldedStack` of workers. */
+export const reportedError = (thrown: unknown, fold?: FoldStack): ReportedError => ({
+  ...causeOf(thrown, fold, 0, { count: causesMax }),
   retryable: !isFinal(thrown) && !isUnsendable(thrown),
 });
 

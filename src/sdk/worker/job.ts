@@ -5,6 +5,7 @@ import type { SvcFunction } from "../steps/svc-function.ts";
 import type { callForRun } from "../wire/calls.ts";
 import { reportedError, type SvcError } from "../wire/errors.ts";
 import { pause } from "../wire/retry.ts";
+import { foldedStack } from "../wire/stack.ts";
 import { traceparentsOf } from "../wire/trace-context.ts";
 import type { CompletedStep } from "../wire/wire.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
@@ -105,7 +106,7 @@ export function startJob(options: JobOptions): RunningJob {
 
   const done = perform()
     .catch((thrown) => {
-      const error = reportedError(thrown, true);
+      const error = reportedError(thrown, foldedStack);
       log.error("a job broke", { runId, reason: error.message });
       // Without a report the run would be handed out again and again, and spend no attempt.
       return reporter.endFailed(error);
