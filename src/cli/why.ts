@@ -1,16 +1,14 @@
 import type { Command } from "commander";
+import { firstFrame, type Stacked } from "../kit/error-frame.ts";
 import { shownText } from "../kit/shown-text.ts";
 import { SvcError } from "../sdk/index.ts";
 import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import type { Io } from "./io.ts";
 import { localTime, paintOf } from "./show.ts";
 
-interface ErrorShown {
+interface ErrorShown extends Stacked {
   message?: string;
-  name?: string;
   code?: string;
-  stack?: string;
-  cause?: ErrorShown;
 }
 
 interface RunShown {
@@ -70,15 +68,11 @@ const wordOf = (text: string | undefined, prefix: string): string =>
 const errorLine = ({ message = "without a message", code }: ErrorShown): string =>
   code ? `${message} (${code})` : message;
 
-/** Where the handler stood: the first frame of an error, or of what led to it. Of a step that was tried in vain, of its work. */
-function placeOf({ name, stack, cause }: ErrorShown): string | undefined {
-  const frame = /^\s*at (.{1,300})$/m.exec(stack ?? "")?.[1];
-  const below = cause && placeOf(cause);
-  return name === "StepFailedError" ? (below ?? frame) : (frame ?? below);
-}
+/** Characters of a frame that one line has room for. */
+const frameCharsMax = 300;
 
 function failedLine(error: ErrorShown): string {
-  const place = placeOf(error);
+  const place = firstFrame(error).slice(0, frameCharsMax);
   return `${errorLine(error)}${place ? `, at ${place}` : ""}`;
 }
 

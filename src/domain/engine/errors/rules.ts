@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { firstFrame, type Stacked } from "../../../kit/error-frame.ts";
 import {
   errorCodeCharsMax,
   errorFrameCharsMax,
@@ -10,16 +11,9 @@ import {
 export { errorGroupsMax } from "./limits.ts";
 
 /** What a run failed with. */
-interface FailedWith extends LedTo {
+interface FailedWith extends Stacked {
   message: string;
   code?: string;
-}
-
-interface LedTo {
-  /** Of its class. */
-  name?: string;
-  stack?: string;
-  cause?: LedTo | string;
 }
 
 /** Failures of a function that look alike. */
@@ -51,25 +45,13 @@ function withoutValues(text: string): string {
 }
 
 /** `at charge (/srv/app/dist/orders.js:17:9)` reads `charge (orders.js)`: lines move with each deploy. */
-function frameOf(stack: string): string {
-  const line = /^\s*at (.{1,1000})$/m.exec(stack.slice(0, errorStackReadMax))?.[1] ?? "";
-  const place = plain(line).replace(/(?::\d+){1,2}(?=\)?$)/, "");
+function frameOf(error: FailedWith): string {
+  const place = plain(firstFrame(error, errorStackReadMax)).replace(/(?::\d+){1,2}(?=\)?$)/, "");
   return withoutValues(place.replace(/[^\s(]*[/\\]/g, "")).slice(0, errorFrameCharsMax);
 }
 
 const idOf = (parts: readonly string[]): string =>
   `err_${hash("sha256", JSON.stringify(parts), "hex").slice(0, 24)}`;
-
-/** How far below an error its causes are looked at. */
-const causeLevelsMax = 5;
-/** A step that was tried as often as it may be: where its work failed says more than where it was called. */
-const stepFailed = "StepFailedError";
-
-function frameIn({ name, stack = "", cause }: LedTo, level = 0): string {
-  const led = typeof cause === "object" && level < causeLevelsMax ? cause : undefined;
-  const below = () => (led ? frameIn(led, level + 1) : "");
-  return (name === stepFailed && below()) || frameOf(stack) || below();
-}
 
 export function groupOf(functionId: string, error: FailedWith): NewErrorGroup {
   const code = plain(error.code ?? "").slice(0, errorCodeCharsMax);
@@ -77,7 +59,7 @@ export function groupOf(functionId: string, error: FailedWith): NewErrorGroup {
     0,
     errorMessageCharsMax,
   );
-  const frame = frameIn(error);
+  const frame = frameOf(error);
   return { id: idOf([functionId, code, message, frame]), functionId, code, message, frame };
 }
 
