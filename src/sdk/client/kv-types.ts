@@ -3,7 +3,7 @@ import type { Duration } from "../wire/duration.ts";
 /** What a bucket is made with. */
 export interface KvBucketOptions {
   description?: string;
-  /** How long a value lives unless its put says otherwise, in whole seconds; left out, for ever. */
+  /** The time after which a value is gone: whole seconds. A put may say another. Without it values stay. */
   ttl?: Duration;
   /** @deprecated Write `ttl`. */
   ttlSeconds?: number;
