@@ -8,7 +8,7 @@ export interface UntilOptions {
 
 /**
  * Polls `condition` until it gives something truthy and returns that. A condition that throws counts as not met; its
- * last error is the cause of what is thrown at the deadline.
+ * last error is the cause, and in the words, of what is thrown at the deadline.
  */
 export async function until<Value>(
   condition: () => Value | Promise<Value>,
@@ -25,7 +25,10 @@ export async function until<Value>(
       cause = error;
     }
     const spentMs = Math.round(performance.now() - startedAt);
-    if (spentMs >= deadlineMs) throw new Error(`gave up waiting for ${about} after ${spentMs} ms`, { cause });
+    if (spentMs >= deadlineMs) {
+      const last = cause instanceof Error ? `, lastly: ${cause.message}` : "";
+      throw new Error(`gave up waiting for ${about} after ${spentMs} ms${last}`, { cause });
+    }
     await Bun.sleep(everyMs);
   }
 }
