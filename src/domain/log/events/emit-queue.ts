@@ -9,7 +9,6 @@ import type { Definitions, DefinitionsCache } from "../../engine/functions/defin
 import { quotaSpent } from "../../engine/quotas/rules.ts";
 import type { ConnectedWorkers } from "../../engine/serving/service.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
-import { openFlowTold } from "./flow-told.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";
 import { openQuotaRefusals, type QuotaRefusalsDeps } from "./metering.ts";
@@ -22,6 +21,7 @@ import {
   type ReservedEvent,
 } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
+import { dropSkipped, openNoticeCount } from "./skipped-runs.ts";
 import { openStreamHeads } from "./stream-appends.ts";
 import { staleStreams } from "./stream-flush.ts";
 import { judgedOf, unjudged } from "./trigger-evaluation.ts";
@@ -53,7 +53,7 @@ const flushEventsMax = 512;
 export function openEmitQueue(deps: EmitQueueDeps) {
   const { store, clock, watch } = deps;
   const handOver = openHandOver(deps);
-  const tellFlow = openFlowTold(watch);
+  const countNotices = openNoticeCount(watch);
   const streamHeads = openStreamHeads(deps);
   const refuseOver = openQuotaRefusals(deps);
   const emitted = watch.metrics.counter({
@@ -110,7 +110,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         emitted.add(logged.length);
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
         if (marked > 0) warned.add(marked);
-        tellFlow(events, logged);
+        dropSkipped(events, logged);
+        countNotices(events, logged);
         handOver(events, logged, now);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {
