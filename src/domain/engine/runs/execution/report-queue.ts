@@ -8,15 +8,16 @@ import type { AttributeNames } from "../attributes/attribute-names.ts";
 import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.ts";
 import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
 import { type LogsDeps, linesToStore } from "../logs/lines-to-store.ts";
-import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
+import type { Fence, PutOff, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
+import { afterReports } from "./after-reports.ts";
 import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
 import { handIn } from "./hand-in.ts";
 import { type RunReport, toExecutionChange, toRelease, withoutAttributes } from "./report.ts";
 import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
-import { noteAwaited, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
-import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
+import { noteWait, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
+import { whyRefused } from "./why-refused.ts";
 
 export interface ReportsDeps extends RetryDeps, SubmitWaitsDeps, LogsDeps {
   clock: Clock;
@@ -116,52 +117,15 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       return flush(other, committed);
     }
     committed();
-    const outcomes: ItemOutcome<void>[] = [];
-    const done: ExecutionChange[] = [];
-    const gone: { at: number; change: ExecutionChange }[] = [];
-    const late: ExecutionChange[] = [];
-    let children = false;
-    const freed = new Map<string, QueueHint>();
-    for (const { ord, outcome, parent_run_id, lane_id, function_id } of committedReports) {
-      if (parent_run_id !== null) children = true;
-      const change = changes[ord - 1]!;
-      if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
-      else if (outcome === "not_running") {
-        outcomes[ord - 1] = { error: runNotRunning() };
-        if (change.undo !== null) late.push(change);
-      } else if (outcome === "gone") gone.push({ at: ord - 1, change });
-      else {
-        if (change.wakeAt !== null && change.ends === null) onWakePlanned(change.wakeAt);
-        const pending = change.pending?.for;
-        if (pending && !("functionId" in pending)) {
-          deps.onWaiting(change.environmentId);
-          if ("conditions" in pending && pending.conditions.some((one) => "state" in one))
-            deps.onWaitingStates(change.environmentId);
-          if (function_id !== null && deps.onAwaited)
-            noteAwaited(deps.onAwaited, change, function_id, pending);
-        } else if (pending) children = true;
-        done.push(change);
-        const stays = change.ends === null && change.next === "leased";
-        const undoneBy = change.undo?.functionId ?? null;
-        if (undoneBy !== null)
-          freed.set(change.runId, { environmentId: change.environmentId, functionId: undoneBy });
-        if (lane_id !== null && function_id !== null && !stays) {
-          const queued = change.next === "queued" || freed.get(lane_id)?.queued === true;
-          const { environmentId } = change;
-          freed.set(lane_id, {
-            environmentId,
-            functionId: function_id,
-            laneId: lane_id,
-            freed: true,
-            queued,
-          });
-        }
-        outcomes[ord - 1] = { value: undefined };
-      }
-    }
-    if (children) deps.onChildren();
+    const { outcomes, done, late, gone, wakes, waits, hasChildren, queued } = afterReports(
+      changes,
+      committedReports,
+    );
+    for (const at of wakes) onWakePlanned(at);
+    for (const wait of waits) noteWait(deps, wait);
+    if (hasChildren) deps.onChildren();
     tally?.reported(done, now);
-    if (freed.size > 0) onQueued([...freed.values()]);
+    if (queued.length > 0) onQueued(queued);
     if (late.length > 0) await store.write((session) => handIn(session, late, now));
     if (gone.length > 0) {
       const why = await whyRefused(

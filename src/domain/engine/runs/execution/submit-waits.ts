@@ -2,7 +2,7 @@ import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
 import type { Tally } from "../tally.ts";
-import type { ExecutionChange, PendingStep } from "./execution-change.ts";
+import type { PendingStep } from "./execution-change.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { refusedWaits, triggersFor } from "./report-reads.ts";
 import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
@@ -25,16 +25,24 @@ export interface SubmitWaitsDeps {
   onQueued: (lanes: readonly QueueHint[]) => void;
 }
 
-export function noteAwaited(
-  note: NonNullable<SubmitWaitsDeps["onAwaited"]>,
-  { environmentId }: Pick<ExecutionChange, "environmentId">,
-  functionId: string,
-  awaited: Exclude<PendingStep["for"], { functionId: string }>,
+/** A run began to wait for an event or a state; null for a function that the commit did not say. */
+export interface BegunWait {
+  environmentId: string;
+  functionId: string | null;
+  awaited: Exclude<PendingStep["for"], { functionId: string }>;
+}
+
+/** Tells of a wait that was committed. */
+export function noteWait(
+  { onWaiting, onWaitingStates, onAwaited }: SubmitWaitsDeps,
+  { environmentId, functionId, awaited }: BegunWait,
 ): void {
-  if (awaited.kind === "event") note(environmentId, functionId, awaited.name);
-  else
-    for (const condition of awaited.conditions)
-      if ("eventName" in condition) note(environmentId, functionId, condition.eventName);
+  onWaiting(environmentId);
+  const conditions = "conditions" in awaited ? awaited.conditions : [];
+  if (conditions.some((one) => "state" in one)) onWaitingStates(environmentId);
+  if (functionId === null || !onAwaited) return;
+  if (awaited.kind === "event") onAwaited(environmentId, functionId, awaited.name);
+  for (const one of conditions) if ("eventName" in one) onAwaited(environmentId, functionId, one.eventName);
 }
 
 /** Takes reports of all that a handler waits for; `submit` takes what came with them. */
@@ -89,12 +97,7 @@ export function openSubmitWaits(
     const { environmentId } = report;
     for (const { pending } of begun) {
       const awaited = pending?.for;
-      if (!awaited) continue;
-      if ("functionId" in awaited) continue;
-      deps.onWaiting(environmentId);
-      if ("conditions" in awaited && awaited.conditions.some((one) => "state" in one))
-        deps.onWaitingStates(environmentId);
-      if (deps.onAwaited) noteAwaited(deps.onAwaited, { environmentId }, functionId, awaited);
+      if (awaited && !("functionId" in awaited)) noteWait(deps, { environmentId, functionId, awaited });
     }
     deps.onChildren();
     onWakePlanned(wakeAt);
