@@ -2,9 +2,11 @@ import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Breakers } from "../domain/engine/breakers/service.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
+import type { DefinitionAt } from "../domain/engine/functions/pinned.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Quotas } from "../domain/engine/quotas/service.ts";
 import type { AttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
+import type { RunObserver } from "../domain/engine/runs/observer.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { Secrets } from "../domain/engine/secrets/service.ts";
@@ -24,7 +26,7 @@ import { openErrorsPart } from "./errors.ts";
 import { type LogPart, openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
-import { openRunsPart, type RunsPart } from "./runs.ts";
+import { openRunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
 import { openWorkersPart } from "./workers.ts";
@@ -60,11 +62,10 @@ export interface EnginePart extends Part {
   steering: Steering;
   steeringOn: (store: Store) => Steering;
   names: AttributeNames;
-  /** These queues have got work: this node and the others hand it out. */
-  onQueued: (queues: readonly QueueHint[]) => void;
-  onCreated: RunsPart["onCreated"];
+  observers: RunObserver;
   requeueDelayed: LogPart["requeueDelayed"];
   definitions: DefinitionsCache;
+  definitionAt: DefinitionAt;
   /** The environment was deleted: nothing of it is handed out any more. */
   forgetEnvironment(environmentId: string): void;
   drain(): Promise<void>;
@@ -91,13 +92,12 @@ export function openEngine(
   const secretValues = openSecretValues({ store: host.store, clock: host.clock, keyring });
   const runsPart = openRunsPart(host, {
     secretValues: secretValues.of,
-    invoke: (draft, origin) => log.events.invoke(draft, origin),
     publishQueued(queues) {
       if (bus.kind === "nats") queued.publish({ from: nodeId, lanes: queues });
     },
     flow,
   });
-  const { runs, functions, definitions, dispatcher, quotas, back, ends, onQueued, onCreated } = runsPart;
+  const { runs, functions, definitions, definitionAt, dispatcher, quotas, back, ends, observers } = runsPart;
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
@@ -116,8 +116,8 @@ export function openEngine(
       ...[runsPart, log, workersPart, steeringPart, startsPart],
       ...[openErrorsPart(host), openAttributesPart(host, definitions)],
     ]),
-    ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences, onQueued },
-    ...{ steering, steeringOn, onCreated, definitions },
+    ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences },
+    ...{ steering, steeringOn, observers, definitions, definitionAt },
     requeueDelayed: log.requeueDelayed,
     names: runsPart.names,
     forgetEnvironment(environmentId) {

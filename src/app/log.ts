@@ -29,14 +29,15 @@ export type LogPart = ReturnType<typeof openLog>;
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
 export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emitRights }: LogNeeds) {
   const { store, clock, ids, log, watch, frames } = host;
-  const { definitions, dispatcher, debounce, batches, quotas, onCreated, runs, onQueued, serving } = runsPart;
+  const { definitions, dispatcher, debounce, batches, quotas, observers, runs, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
   const tellAppended = appendFrames(frames);
   const events = openEvents({
-    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch, quotas, serving },
+    ...{ store, clock, ids, definitions, dispatcher, feeds, watch, quotas, serving },
+    onQueued: observers.queued,
     onArmed: debounce.armed,
     onJoined: batches.joined,
-    onCreated,
+    onCreated: observers.created,
     onLogged: flow.logged,
     onAppended(event, at) {
       tellAppended(event, at);

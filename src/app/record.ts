@@ -18,7 +18,7 @@ import { foldParts, type Host, type Part, type PartShape } from "./part.ts";
 export type RecordPart = ReturnType<typeof openRecord>;
 
 export interface RecordNeeds {
-  engine: Pick<EnginePart, "functions" | "runs" | "quotas" | "onQueued" | "steering">;
+  engine: Pick<EnginePart, "definitionAt" | "runs" | "quotas" | "observers" | "steering">;
   /** Whose invariants are checked, and whose readers retention does not overtake. */
   parts: readonly Part[];
   /** What callers did, for the history of an environment. */
@@ -32,8 +32,7 @@ const sweepShareMax = 0.1;
 export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds) {
   const { config, store, clock, log } = host;
   const { metrics } = host.watch;
-  const { functions, runs, quotas, onQueued, steering } = engine;
-  const definitionOf = functions.definitionAt;
+  const { definitionAt: definitionOf, runs, quotas, observers, steering } = engine;
   const { checks, floorGuards } = foldParts(parts);
   const kept = keptMs(config);
   const retention = openRetention({
@@ -61,7 +60,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
     clock,
     wakeOnce: () => runs.wakeOnce(true),
     healed: integrity.healed,
-    onQueued,
+    onQueued: observers.queued,
     definitionOf,
   });
   return {

@@ -21,10 +21,7 @@ import type { IdentityPart } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface RepairsNeeds {
-  engine: Pick<
-    EnginePart,
-    "runs" | "steeringOn" | "functions" | "definitions" | "names" | "onQueued" | "onCreated"
-  >;
+  engine: Pick<EnginePart, "runs" | "steeringOn" | "functions" | "definitions" | "names" | "observers">;
   identity: Pick<IdentityPart, "keys" | "users" | "platformUsers">;
   access: Pick<AccessPart, "gate">;
   /** Every operation of the server; called once all parts are open. */
@@ -49,7 +46,8 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
     select: openSelectRuns(store, engine.names),
     steeringOn: engine.steeringOn,
     stepsOf: engine.runs.steps,
-    ...{ functions: engine.functions, onQueued: engine.onQueued, onCreated: engine.onCreated },
+    functions: engine.functions,
+    ...{ onQueued: engine.observers.queued, onCreated: engine.observers.created },
     ...{ eventsAt: openPast(store).at, triggersAlone, newRun, insertRuns: insertStartedRuns },
     functionOf: async (environmentId, functionId) =>
       (await engine.definitions.current(environmentId)).functions.get(functionId),

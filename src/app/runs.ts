@@ -15,6 +15,7 @@ import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers
 import { raiseDefinitions } from "../domain/engine/functions/held-function.ts";
 import { functionsCheck } from "../domain/engine/functions/invariants.ts";
 import { functionsOperations } from "../domain/engine/functions/operations.ts";
+import { type DefinitionAt, openDefinitionAt } from "../domain/engine/functions/pinned.ts";
 import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
 import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
@@ -22,6 +23,7 @@ import { type AttributeNames, openAttributeNames } from "../domain/engine/runs/a
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
+import { type RunObserver, RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
@@ -32,7 +34,6 @@ import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
 import { newRun } from "../domain/log/events/new-runs.ts";
-import type { Events } from "../domain/log/events/service.ts";
 import { readSchemas } from "../domain/log/schemas/governed.ts";
 import { tellingCapacity } from "../domain/realtime/pubsub/changes.ts";
 import { functionFrames, unservedFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
@@ -43,8 +44,6 @@ import { type LoopOptions, Waker } from "../kit/loop.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface RunsNeeds {
-  /** Starts a child run; called once the log is open. */
-  invoke: Events["invoke"];
   /** Tells the other nodes about queues that have got work. */
   publishQueued: (queues: readonly QueueHint[]) => void;
   flow: Flow;
@@ -56,6 +55,7 @@ export interface RunsPart extends Part {
   runs: Runs;
   functions: Functions;
   definitions: DefinitionsCache;
+  definitionAt: DefinitionAt;
   dispatcher: Dispatcher;
   back: GiveBack;
   onUnsent: ReturnType<typeof openUnsent>;
@@ -64,72 +64,69 @@ export interface RunsPart extends Part {
   quotas: Quotas;
   ends: RunEnds;
   names: AttributeNames;
-  /** These queues have got work: this node and the others hand it out. */
-  onQueued: (queues: readonly QueueHint[]) => void;
+  /** Tells of what other parts do to runs. */
+  observers: RunObserver;
+  /** Asks the loop that starts child runs for a tick. */
+  childWaker: Waker;
   runFrames: RunFrames;
-  /** Called after the commit with runs that began. */
-  onCreated: RunFrames["created"];
   stepFrames: StepFrames;
   publishWorker: ReturnType<typeof workerFrames>;
   serving: ConnectedWorkers;
 }
 
-/** Functions, their runs, and the queues that runs wait in. */
-export function openRunsPart(host: Host, { invoke, publishQueued, flow, secretValues }: RunsNeeds): RunsPart {
-  const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
-  const { leaseMs } = config;
-  const wakes = new Waker();
-  const matches = new Waker();
-  const looks = new Waker();
-  const childMoves = new Waker();
-  const fires = new Waker();
-  const closes = new Waker();
+type Wakers = Record<"wake" | "matcher" | "states" | "children" | "debounce" | "batches", Waker>;
 
-  const onQueued = (hints: readonly QueueHint[]) => {
-    for (const { inMs } of hints) if (inMs !== undefined) wakes.wakeIn(inMs);
-    const queues = hints.filter(({ inMs }) => inMs === undefined);
-    if (queues.length === 0) return;
-    dispatcher.queued(queues);
-    publishQueued(queues);
-    changes.ofPlatform("capacity");
+/** Functions, their runs, and the queues that runs wait in. */
+export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: RunsNeeds): RunsPart {
+  const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
+  const wakers: Wakers = {
+    ...{ wake: new Waker(), matcher: new Waker(), states: new Waker() },
+    ...{ children: new Waker(), debounce: new Waker(), batches: new Waker() },
   };
+  const observers = new RunObservers();
+  const onQueued = observers.queued;
+  const definitionAt = openDefinitionAt(store);
   const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
   const runFrames = tellingCapacity(openRunFrames({ store, clock, log, frames }), () =>
     changes.ofPlatform("capacity"),
   );
-  const publishWorker = workerFrames(frames, clock);
-  const onCreated: RunsPart["onCreated"] = (created, at) => {
-    flow.started(created);
-    runFrames.created(created, at);
-  };
   const stepFrames = openStepFrames({ store, clock, log, frames });
   const spans = openRunSpans({ store, log, tracer: watch.tracer });
+  observers.add({ ended: (runs) => ends.ended(runs.map(({ runId }) => runId)) });
+  observers.add({ ...runFrames, ended: (runs) => runFrames.ended(runs.map(({ runId }) => runId)) });
+  observers.add({ created: flow.started, ended: flow.ended, awaited: flow.awaited });
+  observers.add({ ended: (runs) => spans.ended(runs.map(({ runId }) => runId)) });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
-    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names, onQueued },
-    ...{ invoke, secretValues },
-    definitionOf: (environmentId, functionId, version) =>
-      functions.definitionAt(environmentId, functionId, version),
-    onSilent(worker) {
+    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names },
+    ...{ observers, wakers, secretValues, steps: stepFrames, definitionOf: definitionAt },
+  });
+  const back = openGiveBack({ runs, log, onQueued });
+  const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
+  const dispatcher = openDispatcher({
+    ...{ runs, clock, ids, log, back, onUnsent, tracer: watch.tracer },
+    ...{ leaseMs: config.leaseMs, mayClaim: knowsTime },
+  });
+  const publishWorker = workerFrames(frames, clock);
+  observers.add({
+    queued(hints) {
+      for (const { inMs } of hints) if (inMs !== undefined) wakers.wake.wakeIn(inMs);
+      const queues = hints.filter(({ inMs }) => inMs === undefined);
+      if (queues.length === 0) return;
+      dispatcher.queued(queues);
+      publishQueued(queues);
+      changes.ofPlatform("capacity");
+    },
+    silent(worker) {
       dispatcher.distrust(worker);
       publishWorker({ ...worker, change: "health", healthy: false, draining: false });
     },
-    onEnded(over) {
-      const runIds = over.map(({ runId }) => runId);
-      ends.ended(runIds);
-      runFrames.ended(runIds);
-      flow.ended(over);
-      spans.ended(runIds);
-    },
-    onAwaited: flow.awaited,
-    onClaimed: runFrames.claimed,
-    onMoved: runFrames.moved,
-    steps: stepFrames,
-    onWakePlanned: (at) => wakes.wakeIn(at - clock.now()),
-    wakeMatcher: matches.wake,
-    wakeStates: looks.wake,
-    wakeChildren: childMoves.wake,
   });
+  const starts = openLateStarts({ store, clock, ids, log, newRun, definitionOf: definitionAt });
+  const quotas = openQuotas({ store, clock, raiseDefinitions });
+  const later = { store, clock, log, starts, quotas, onQueued, onCreated: observers.created, knowsTime };
+  const debounce = openDebounce({ ...later, fireIn: wakers.debounce.wakeIn });
+  const batches = openBatchStarts({ ...later, wake: wakers.batches.wake });
   const serving = new ConnectedWorkers({
     ...{ store, clock, log, metrics: watch.metrics },
     announce: unservedFrames(frames, clock),
@@ -160,23 +157,11 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow, secretVa
       onQueued([target]);
     },
   });
-  const back = openGiveBack({ runs, log, onQueued });
-  const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
-  const { tracer } = watch;
-  const dispatcher = openDispatcher({
-    ...{ runs, clock, ids, log, leaseMs, back, onUnsent, mayClaim: knowsTime, tracer },
-  });
-  const definitionOf = functions.definitionAt;
-  const starts = openLateStarts({ store, clock, ids, log, newRun, definitionOf });
-  const quotas = openQuotas({ store, clock, raiseDefinitions });
-  const later = { store, clock, log, starts, quotas, onQueued, onCreated, knowsTime };
-  const debounce = openDebounce({ ...later, fireIn: fires.wakeIn });
-  const batches = openBatchStarts({ ...later, wake: closes.wake });
 
   return {
-    ...{ runs, functions, definitions, dispatcher, back, onUnsent, onQueued },
-    ...{ debounce, batches, quotas, ends, names },
-    ...{ runFrames, onCreated, stepFrames, publishWorker, serving },
+    ...{ runs, functions, definitions, definitionAt, dispatcher, back, onUnsent, observers },
+    ...{ debounce, batches, quotas, ends, names, runFrames, stepFrames, publishWorker, serving },
+    childWaker: wakers.children,
     operations: [
       ...debounceOperations(debounce),
       ...batchesOperations(batches),
@@ -184,10 +169,7 @@ export function openRunsPart(host: Host, { invoke, publishQueued, flow, secretVa
       ...runsOperations(runs, serving),
       ...quotasOperations(quotas),
     ],
-    loops: loopsOf(
-      { runs, debounce, batches, ends, dispatcher },
-      { wakes, fires, closes, matches, looks, childMoves },
-    ),
+    loops: loopsOf({ runs, debounce, batches, ends, dispatcher }, wakers),
     ...upkeepOf(host, runs, definitions),
     async settled() {
       await Promise.all([runs.drain(), dispatcher.drain()]);
@@ -227,8 +209,6 @@ function upkeepOf(
 }
 
 type Looked = Pick<RunsPart, "runs" | "debounce" | "batches" | "ends" | "dispatcher">;
-type Wakers = Record<"wakes" | "fires" | "closes" | "matches" | "looks" | "childMoves", Waker>;
-
 function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
   return [
     {
@@ -236,7 +216,7 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       about:
         "Moves runs whose lease, sleep, retry or timeout is due; woken early for what this node planned.",
       everyMs: 1_000,
-      waker: wakers.wakes,
+      waker: wakers.wake,
       tick: runs.wakeOnce,
     },
     {
@@ -244,7 +224,7 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       about:
         "Starts the runs of debounced functions whose quiet time is over; woken early for what this node armed.",
       everyMs: 1_000,
-      waker: wakers.fires,
+      waker: wakers.debounce,
       tick: debounce.fireOnce,
     },
     {
@@ -252,7 +232,7 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       about:
         "Starts the runs of batches that are full or whose time is over; woken early for what joined here.",
       everyMs: 500,
-      waker: wakers.closes,
+      waker: wakers.batches,
       tick: batches.closeOnce,
     },
     {
@@ -272,7 +252,7 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       about:
         "Reads the log of every environment to its head and wakes runs that wait for its events; woken by what is logged here.",
       everyMs: 1_000,
-      waker: wakers.matches,
+      waker: wakers.matcher,
       tick: runs.matcher.matchOnce,
     },
     {
@@ -280,16 +260,8 @@ function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: 
       about:
         "Wakes runs that wait for versions of entities, changes of keys and ends of children; woken by what is written here.",
       everyMs: 1_000,
-      waker: wakers.looks,
+      waker: wakers.states,
       tick: runs.states.lookOnce,
-    },
-    {
-      name: "runs.children",
-      about:
-        "Starts child runs and tells parent runs how their children ended; woken by what is settled here.",
-      everyMs: 1_000,
-      waker: wakers.childMoves,
-      tick: runs.childrenOnce,
     },
     {
       name: "workers.dispatch",

@@ -19,12 +19,12 @@ export interface StartsNeeds {
 }
 
 /**
- * What starts runs besides events: cron triggers, and callers who wait for the end; and whether there is room
- * for more.
+ * What starts runs besides events: cron triggers, parent runs, and callers who wait for the end; and whether there
+ * is room for more.
  */
 export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining, watch } = host;
-  const { definitions, dispatcher, ends, serving } = runsPart;
+  const { definitions, dispatcher, ends, serving, runs, childWaker } = runsPart;
   const publishCron = cronFrames(frames);
   const schedules = openSchedules({
     ...{ store, clock, log, definitions, events },
@@ -48,7 +48,16 @@ export function openStartsPart(host: Host, { runsPart, events, steering }: Start
       ...schedulesOperations(schedules),
       ...capacityOperations(capacity),
     ],
-    loops: [],
+    loops: [
+      {
+        name: "runs.children",
+        about:
+          "Starts child runs and tells parent runs how their children ended; woken by what is settled here.",
+        everyMs: 1_000,
+        waker: childWaker,
+        tick: runs.openChildren(events.invoke).moveOnce,
+      },
+    ],
     duties: [
       {
         duty: "cron",

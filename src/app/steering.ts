@@ -26,7 +26,7 @@ export interface SteeringPart extends Part {
  */
 export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
   const { store, clock, log, bus } = host;
-  const { runs, functions, quotas, onQueued, runFrames, stepFrames } = needs.runsPart;
+  const { runs, definitionAt, quotas, observers, runFrames, stepFrames } = needs.runsPart;
   const control = controlChannel(bus);
   const controls = openControls({ clock, send: control.publish });
   control.listen(controls.receive);
@@ -35,12 +35,13 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart
   });
   const steeringOn = (through: Store) =>
     openSteering({
-      ...{ store: publishingSteps(through, stepFrames), clock, log, controls, runs, onQueued },
+      ...{ store: publishingSteps(through, stepFrames), clock, log, controls, runs },
+      onQueued: observers.queued,
       enqueue: needs.outbox.enqueueControl,
       onPatched: stepFrames.patched,
       onResumed: runFrames.resumed,
       onMoved: runFrames.moved,
-      definitionOf: functions.definitionAt,
+      definitionOf: definitionAt,
       noteRevived: quotas.noteRevived,
     });
   const steering = steeringOn(store);

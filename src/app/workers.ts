@@ -56,10 +56,9 @@ export function openWorkersPart(
   const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
-  const { runs, functions, definitions, dispatcher, back, onUnsent, serving } = runsPart;
+  const { runs, definitions, definitionAt, dispatcher, back, onUnsent, serving } = runsPart;
   const registered = host.bus.channel("worker.registered", WorkerRegistered);
   registered.listen(({ environmentId }) => serving.changed(environmentId));
-  const { definitionAt } = functions;
 
   const secrets = openSecrets({
     ...{ store, clock, ids, keyring, definitions, shareEnvironment, values: secretValues },

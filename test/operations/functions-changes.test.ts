@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { FunctionFrame } from "../../src/domain/engine/functions/definition.ts";
+import { type DefinitionAt, openDefinitionAt } from "../../src/domain/engine/functions/pinned.ts";
 import { type Functions, openFunctions } from "../../src/domain/engine/functions/service.ts";
 import { cancelQueued } from "../../src/domain/engine/runs/wakes/due.ts";
 import { systemClock } from "../../src/kit/clock.ts";
@@ -10,6 +11,7 @@ import { engines, startTestServer, type TestServer } from "../support/server.ts"
 
 describe.each(engines)("what a change of a function brings about on %s", (engine) => {
   let server: TestServer;
+  let definitionAt: DefinitionAt;
   let functions: Functions;
   let now = 1_000;
   const frames: FunctionFrame[] = [];
@@ -20,6 +22,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
+    definitionAt = openDefinitionAt(server.running.domain.store);
     functions = openFunctions({
       store: server.running.domain.store,
       clock: { now: () => now },
@@ -110,11 +113,11 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
     await functions.register(env, { id: "pinned", name: "One" }, "ak_1");
     await functions.register(env, { id: "pinned", name: "Two" }, "ak_1");
     await functions.delete(env, "pinned", "ak_1");
-    const names = [1, 2].map(async (version) => (await functions.definitionAt(env, "pinned", version)).name);
+    const names = [1, 2].map(async (version) => (await definitionAt(env, "pinned", version)).name);
     expect(await Promise.all(names)).toEqual(["One", "Two"]);
     const again = await functions.register(env, { id: "pinned", name: "Three" }, "ak_1");
     expect([again.created, again.record.version]).toEqual([true, 3]);
-    await expect(functions.definitionAt(env, "pinned", 4)).rejects.toThrow("never recorded");
+    await expect(definitionAt(env, "pinned", 4)).rejects.toThrow("never recorded");
   });
 
   test("many of one name at once all get a slug, and each function one version", async () => {

@@ -5,6 +5,7 @@ import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engi
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
 import { openDeadlines } from "../../src/domain/engine/runs/deadlines.ts";
 import { openLateStarts } from "../../src/domain/engine/runs/late-start.ts";
+import { RunObservers } from "../../src/domain/engine/runs/observer.ts";
 import { nextWakeAt } from "../../src/domain/engine/runs/rows.ts";
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
@@ -51,9 +52,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       clock: { ...clock, now },
       log: silentLog,
       ...{ matcher: comparedNow, states: comparedNow },
-      onQueued: nothing,
-      onFailed: nothing,
-      onSilent: nothing,
+      ...{ observers: new RunObservers(), onFailed: nothing },
     });
   };
   const starts = openLateStarts({

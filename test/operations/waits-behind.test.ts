@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { RunObservers } from "../../src/domain/engine/runs/observer.ts";
 import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { compareAgain } from "../../src/domain/engine/runs/waits/compare-again.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
@@ -67,7 +68,7 @@ describe.each(engines)("a wait, and what is not compared with it yet, on %s", (e
     const matcher = openMatcher({ store, clock: waits, ...queued });
     const asked = new Set<string>();
     const wakes = openWakes({
-      ...{ store, clock, log: silentLog, onQueued: nothing, onFailed: nothing, onSilent: nothing },
+      ...{ store, clock, log: silentLog, observers: new RunObservers(), onFailed: nothing },
       states: openStates({ store, clock, ...queued }),
       matcher: {
         async catchUp(environments) {

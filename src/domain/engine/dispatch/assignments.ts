@@ -2,6 +2,7 @@ import type { Log } from "../../../kit/log.ts";
 import { traceIn, traceOfRun } from "../../../kit/trace-context.ts";
 import type { LogSequences } from "../../log/log/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
+import type { DefinitionAt } from "../functions/pinned.ts";
 import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
@@ -11,8 +12,7 @@ import { cannotCompensate, definitionUnread, eventDenied, secretsDenied, UnsentJ
 export interface AssignmentsDeps {
   dispatcher: Pick<Dispatcher, "poll">;
   definitions: DefinitionsCache;
-  /** The definition that a run is pinned to. */
-  definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  definitionAt: DefinitionAt;
   /** All events of a run that a batch began; none for another run. */
   eventsOfRun: (runId: string) => Promise<readonly JobEvent[]>;
   secrets: Pick<Secrets, "valuesOf">;

@@ -1,11 +1,9 @@
 import { invalid, missing } from "../../../kit/fault.ts";
 import { countedPage, type PageQuery, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
-import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Session } from "../../../store/store.ts";
-import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FunctionRecord, FunctionStatus } from "./definition.ts";
 import { holdFunction, noteChange, raiseDefinitions } from "./held-function.ts";
 import { changeAt, changesOf, type FunctionChange } from "./history.ts";
-import { definitionsKeptMax } from "./limits.ts";
 import { type RegisterDeps, registerFunction } from "./register.ts";
 import { type RollbackDeps, type RollbackTarget, rollbackFunction } from "./rollback.ts";
 import * as rows from "./rows.ts";
@@ -79,8 +77,6 @@ export interface Functions {
     target: RollbackTarget,
     actorId: string,
   ): Promise<FunctionRecord>;
-  /** The definition a run is pinned to. */
-  definitionAt(environmentId: string, functionId: string, version: number): Promise<FunctionDefinition>;
 }
 
 export interface FunctionsDeps extends RegisterDeps, RollbackDeps {
@@ -94,15 +90,8 @@ export interface FunctionsDeps extends RegisterDeps, RollbackDeps {
   onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
 }
 
-/** JSON text of pinned definitions that a node keeps in memory. */
-const pinnedCharsMax = 32 * 1024 * 1024;
-
 export function openFunctions(deps: FunctionsDeps): Functions {
   const { store, clock, cancelQueued, cancelled, announce } = deps;
-  const pinned = sizedCache<FunctionDefinition>({
-    entriesMax: definitionsKeptMax,
-    charsMax: pinnedCharsMax,
-  });
 
   async function holding<T>(
     { environmentId, id, actorId, status }: HeldTarget,
@@ -187,17 +176,6 @@ export function openFunctions(deps: FunctionsDeps): Functions {
 
     rollback: (environmentId, id, target, actorId) =>
       rollbackFunction(deps, environmentId, id, target, actorId),
-
-    async definitionAt(environmentId, functionId, version) {
-      const key = `${environmentId}\n${functionId}\n${version}`;
-      const known = pinned.get(key);
-      if (known) return known;
-      const found = await rows.readVersion(store, environmentId, functionId, version);
-      if (!found)
-        throw new Error(`run pinned to version ${version} of ${functionId}, which was never recorded`);
-      pinned.set(key, found.definition, found.chars);
-      return found.definition;
-    },
   };
 }
 

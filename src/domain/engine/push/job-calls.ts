@@ -5,6 +5,7 @@ import { traceparentOf } from "../../../kit/trace-context.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
+import type { DefinitionAt } from "../functions/pinned.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
 import type { CallEndpoint } from "./endpoint-call.ts";
@@ -17,7 +18,7 @@ const reportTriesMax = 5;
 
 export interface JobCallsDeps extends Basics<"clock" | "log" | "metrics"> {
   breakers: Breakers;
-  definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  definitionAt: DefinitionAt;
   call: CallEndpoint;
   /** Jobs that are not to be called now return to the queue. */
   giveBack: (jobs: readonly Job[]) => void;

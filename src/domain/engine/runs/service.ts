@@ -8,12 +8,12 @@ import {
   laneLookMax,
   purgeSliceMax,
 } from "../../../kit/limits.ts";
+import type { Waker } from "../../../kit/loop.ts";
 import { unranked } from "../../../kit/step-id.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
-import { notifyingTally } from "./children/run-ends.ts";
 import { openDeadlines } from "./deadlines.ts";
 import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
@@ -21,7 +21,6 @@ import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./executio
 import { claimPacedFlush } from "./execution/claim-paced.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import { noteDeviations, type ReportedDeviations } from "./execution/deviations.ts";
-import type { ExecutionChange } from "./execution/execution-change.ts";
 import {
   adoptRuns,
   forgetLanes,
@@ -50,8 +49,9 @@ import { whyRefused } from "./execution/why-refused.ts";
 import { forgetGates } from "./gates.ts";
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
+import type { RunObservers } from "./observer.ts";
 import * as rows from "./rows.ts";
-import type { CompletedStep, Fence, QueueHint, Run, Step } from "./run.ts";
+import type { CompletedStep, Fence, QueueHint, Run, Step, TerminalStatus } from "./run.ts";
 import { openStates, type States } from "./states/states.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { openStory, type RunStory } from "./story.ts";
@@ -162,66 +162,51 @@ export interface Runs extends RunStory {
   states: States;
   /** The tick of loop `runs.deadlines`. */
   deadlinesOnce: ReturnType<typeof openDeadlines>;
-  /** The tick of loop `runs.children`. */
-  childrenOnce: Children["moveOnce"];
+  /** Opens what starts child runs, once there is a log to start them by. */
+  openChildren(invoke: ChildrenDeps["invoke"]): Children;
 }
 
 export interface RunsDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   names: Pick<AttributeNames, "require" | "requireTypes" | "forget">;
   definitionOf: ReportsDeps["definitionOf"];
   secretValues: ReportsDeps["secretValues"];
-  /** Called after the commit with queues that got work. */
-  onQueued: (lanes: readonly QueueHint[]) => void;
-  /** Called when a worker's lease ended without a report. */
-  onSilent: (worker: { environmentId: string; workerId: string }) => void;
-  /** Called after the commit with runs that ended on this node. */
-  onEnded: (runs: readonly EndedRun[]) => void;
-  /** Called after the commit with claimed runs, and with reported changes. */
-  onClaimed?: (runs: readonly ClaimedRow[]) => void;
-  onMoved?: (settlements: readonly ExecutionChange[]) => void;
+  observers: RunObservers;
   /** Receives the steps of committed reports. */
-  steps?: StepMoves;
-  /** Called with a planned wake: the wake loop must tick by then. */
-  onWakePlanned: (at: Instant) => void;
-  /** Called after the commit with a run's function and the event that the run began to wait for. */
-  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
-  /** Starts a child (see `Children`). */
-  invoke: ChildrenDeps["invoke"];
-  /** Ask for a tick of `matcher.matchOnce`, of `states.lookOnce` and of `childrenOnce` now. */
-  wakeMatcher: () => void;
-  wakeStates: () => void;
-  wakeChildren: () => void;
+  steps: StepMoves;
+  /** Of the loops that tick `wakeOnce`, `matcher.matchOnce`, `states.lookOnce` and `Children.moveOnce`. */
+  wakers: Record<"wake" | "matcher" | "states" | "children", Waker>;
 }
 
 export function openRuns(deps: RunsDeps): Runs {
-  const { store, clock, log, onQueued } = deps;
-  const { metrics } = deps.watch;
-  const tally = notifyingTally(openTally(metrics), deps.onEnded, deps.onMoved, (settlements, now) => {
-    if (deps.steps) publishReportedSteps(deps.steps, settlements, now);
-  });
-  const onChildren = deps.wakeChildren;
+  const { store, clock, log, observers, wakers } = deps;
+  const onQueued = observers.queued;
+  observers.add(openTally(deps.watch.metrics) ?? {});
+  observers.add({ reported: (changes, now) => publishReportedSteps(deps.steps, changes, now) });
+  const onChildren = wakers.children.wake;
+  const tellEnded = (ends: TerminalStatus, runs: readonly Omit<EndedRun, "ends">[]) => {
+    if (runs.length === 0) return;
+    observers.ended(
+      runs.map(({ runId, environmentId }) => ({ runId, environmentId, ends })),
+      clock.now(),
+    );
+    onChildren();
+  };
   const matcher = openMatcher({
     store,
     clock,
     onQueued,
-    onCancelled(environmentId, runIds) {
-      tally.ended("cancelled", runsIn(environmentId, runIds), clock.now());
-      onChildren();
-    },
-    wakeLoop: deps.wakeMatcher,
+    onCancelled: (environmentId, runIds) => tellEnded("cancelled", runsIn(environmentId, runIds)),
+    wakeLoop: wakers.matcher.wake,
   });
-  const onFailed = (runs: readonly { runId: string; environmentId: string }[]) => {
-    if (runs.length === 0) return;
-    tally.ended("failed", runs, clock.now());
-    onChildren();
-  };
-  const states = openStates({ store, clock, onQueued, wakeLoop: deps.wakeStates });
-  const onEnded = deps.wakeStates;
-  const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed, onEnded });
-  const onWaiting = { onWaiting: matcher.wake, onWaitingStates: states.awaited };
-  const reports = openReports({ ...deps, ...onWaiting, onChildren }, tally);
+  const onFailed = (runs: readonly Omit<EndedRun, "ends">[]) => tellEnded("failed", runs);
+  const states = openStates({ store, clock, onQueued, wakeLoop: wakers.states.wake });
+  const reports = openReports({
+    ...deps,
+    ...{ onWaiting: matcher.wake, onWaitingStates: states.awaited, onChildren },
+    onWakePlanned: (at) => wakers.wake.wakeIn(at - clock.now()),
+  });
   gaugeActive(deps);
-  const wakes = openWakes({ ...deps, matcher, states, onFailed });
+  const wakes = openWakes({ store, clock, log, matcher, states, observers, onFailed });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -235,18 +220,16 @@ export function openRuns(deps: RunsDeps): Runs {
     endSilent: wakes.endSilent,
     matcher,
     states,
-    childrenOnce: children.moveOnce,
+    openChildren: (invoke) =>
+      openChildren({ store, clock, log, invoke, onQueued, onFailed, onEnded: wakers.states.wake }),
     deadlinesOnce: openDeadlines({
       ...{ store, clock, onQueued },
-      onCancelled(runs) {
-        tally.ended("cancelled", runs, clock.now());
-        onChildren();
-      },
+      onCancelled: (runs) => tellEnded("cancelled", runs),
     }),
     async claim(input) {
       const rows = await store.flush(claimFlush, input);
       const runs = rows.filter(isRun);
-      deps.onClaimed?.(runs);
+      observers.claimed(runs);
       return { runs, limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
     },
     async claimLimited(input) {
@@ -255,7 +238,7 @@ export function openRuns(deps: RunsDeps): Runs {
         input,
       );
       const runs = rows.filter(isRun);
-      deps.onClaimed?.(runs);
+      observers.claimed(runs);
       return {
         runs,
         lanes: rows.filter((row): row is LaneFound & { rank: 0 } => row.rank === 0),
@@ -300,10 +283,7 @@ export function openRuns(deps: RunsDeps): Runs {
     compareAgain: (session, runId) => compareAgain(session, runId, { at: clock.now() }),
     neverWakesAt,
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
-    cancelled(environmentId, runIds) {
-      tally.ended("cancelled", runsIn(environmentId, runIds), clock.now());
-      if (runIds.length > 0) onChildren();
-    },
+    cancelled: (environmentId, runIds) => tellEnded("cancelled", runsIn(environmentId, runIds)),
 
     wakeOnce: openWakeLooks({ store, clock }, wakes),
   };

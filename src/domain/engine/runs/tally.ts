@@ -1,26 +1,17 @@
-import type { Instant } from "../../../kit/clock.ts";
 import { timeOfId } from "../../../kit/ids.ts";
 import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/metrics.ts";
-import type { ExecutionChange } from "./execution/execution-change.ts";
+import type { RunObserver } from "./observer.ts";
 import type { TerminalStatus } from "./run.ts";
 
-interface CountedRun {
+/** A run that is over, and how it ended. */
+export interface EndedRun {
   runId: string;
   environmentId: string;
-}
-
-/** A run that is over, and how it ended. */
-export interface EndedRun extends CountedRun {
   ends: TerminalStatus;
 }
 
-/** Metrics of ended runs and steps, counted after the commit of each flush. */
-export interface Tally {
-  reported(changes: readonly ExecutionChange[], now: Instant): void;
-  ended(status: TerminalStatus, runs: readonly CountedRun[], now: Instant): void;
-}
-
-export function openTally(metrics: Metrics): Tally | undefined {
+/** Metrics of ended runs and steps. */
+export function openTally(metrics: Metrics): Pick<RunObserver, "reported" | "ended"> | undefined {
   if (!metrics.on) return undefined;
   const ends = metrics.counter({
     name: "svc_runs_total",
@@ -43,25 +34,18 @@ export function openTally(metrics: Metrics): Tally | undefined {
     buckets: longSecondsBuckets,
   })();
 
-  const ended = (status: TerminalStatus, runs: readonly CountedRun[], now: Instant) => {
-    endsBy[status].add(runs.length);
-    for (const { runId } of runs) {
-      // The id holds the time of creation: no row must be read for it.
-      const createdAt = timeOfId(runId);
-      if (createdAt !== undefined) runSeconds.observe(Math.max(0, now - createdAt) / 1000);
-    }
-  };
   return {
-    ended,
-    reported(changes, now) {
-      const by: Record<TerminalStatus, ExecutionChange[]> = { completed: [], failed: [], cancelled: [] };
-      for (const change of changes) {
-        const { ends, steps } = change;
-        if (ends !== null) by[ends].push(change);
-        for (const { durationMs } of steps) if (durationMs !== null) stepSeconds.observe(durationMs / 1000);
+    ended(runs, now) {
+      for (const { runId, ends: status } of runs) {
+        endsBy[status].add(1);
+        // The id holds the time of creation: no row must be read for it.
+        const createdAt = timeOfId(runId);
+        if (createdAt !== undefined) runSeconds.observe(Math.max(0, now - createdAt) / 1000);
       }
-      for (const status of ["completed", "failed", "cancelled"] as const)
-        if (by[status].length > 0) ended(status, by[status], now);
+    },
+    reported(changes) {
+      for (const { steps } of changes)
+        for (const { durationMs } of steps) if (durationMs !== null) stepSeconds.observe(durationMs / 1000);
     },
   };
 }

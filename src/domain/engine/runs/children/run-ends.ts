@@ -1,11 +1,8 @@
 import type { Bus } from "../../../../bus/bus.ts";
-import type { Instant } from "../../../../kit/clock.ts";
 import { openHolderLimit } from "../../../../kit/holder-limit.ts";
 import type { Basics } from "../../../../store/store.ts";
-import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
 import type { RunResult } from "../run.ts";
-import type { EndedRun, Tally } from "../tally.ts";
 import { openEndHints } from "./end-hints.ts";
 import { endedOf, resultsOf } from "./run-results.ts";
 
@@ -133,24 +130,3 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
     },
   };
 }
-
-/** A tally that also tells `ended`, `moved` and `committed` what it counts. */
-export const notifyingTally = (
-  tally: Tally | undefined,
-  ended: (runs: readonly EndedRun[]) => void,
-  moved: (changes: readonly ExecutionChange[]) => void = () => {},
-  committed: (changes: readonly ExecutionChange[], now: Instant) => void = () => {},
-): Tally => ({
-  ended(status, runs, now) {
-    tally?.ended(status, runs, now);
-    if (runs.length > 0)
-      ended(runs.map(({ runId, environmentId }) => ({ runId, environmentId, ends: status })));
-  },
-  reported(changes, now) {
-    tally?.reported(changes, now);
-    const over = changes.filter((change): change is ExecutionChange & EndedRun => change.ends !== null);
-    if (over.length > 0) ended(over);
-    if (over.length < changes.length) moved(changes);
-    committed(changes, now);
-  },
-});

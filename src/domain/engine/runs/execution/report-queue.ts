@@ -9,7 +9,6 @@ import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.t
 import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
 import { type LogsDeps, linesToStore } from "../logs/lines-to-store.ts";
 import type { Fence, PutOff, RunError } from "../run.ts";
-import type { Tally } from "../tally.ts";
 import { afterReports } from "./after-reports.ts";
 import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
@@ -98,8 +97,8 @@ async function changesOf(deps: ReportsDeps, items: readonly ReportItem[]): Promi
 }
 
 /** Combines reports of all workers into flushes. */
-export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
-  const { store, clock, onWakePlanned, onQueued, watch } = deps;
+export function openReports(deps: ReportsDeps) {
+  const { store, clock, onWakePlanned, observers, watch } = deps;
   const refused = watch.metrics.counter({
     name: "svc_attributes_refused_total",
     help: "Runs that failed because a report gave them attributes that cannot be stored.",
@@ -124,8 +123,8 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     for (const at of wakes) onWakePlanned(at);
     for (const wait of waits) noteWait(deps, wait);
     if (hasChildren) deps.onChildren();
-    tally?.reported(done, now);
-    if (queued.length > 0) onQueued(queued);
+    observers.reported(done, now);
+    if (queued.length > 0) observers.queued(queued);
     if (late.length > 0) await store.write((session) => handIn(session, late, now));
     if (gone.length > 0) {
       const why = await whyRefused(
@@ -158,7 +157,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     () => refused.add(1),
   );
 
-  const submitWaits = openSubmitWaits(deps, tally, named.submit);
+  const submitWaits = openSubmitWaits(deps, named.submit);
 
   return {
     submit: (report: RunReport) => (report.waits ? submitWaits(report) : named.submit(report)),

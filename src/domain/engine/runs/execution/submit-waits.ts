@@ -1,7 +1,6 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { QueueHint } from "../run.ts";
-import type { Tally } from "../tally.ts";
+import type { RunObservers } from "../observer.ts";
 import type { PendingStep } from "./execution-change.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { refusedWaits, triggersFor } from "./report-reads.ts";
@@ -17,12 +16,9 @@ export interface SubmitWaitsDeps {
   onWaiting: (environmentId: string) => void;
   /** The same of runs that wait for anything else than events, too. */
   onWaitingStates: (environmentId: string) => void;
-  /** Called after the commit with a run's function and the event that the run began to wait for. */
-  onAwaited?: (environmentId: string, functionId: string, eventName: string) => void;
   /** Called when children are to be started, or parents wait for a run that ended. */
   onChildren: () => void;
-  /** Called with concurrency queues whose leases were given up. */
-  onQueued: (lanes: readonly QueueHint[]) => void;
+  observers: Pick<RunObservers, "queued" | "reported" | "awaited">;
 }
 
 /** A run began to wait for an event or a state; null for a function that the commit did not say. */
@@ -34,24 +30,24 @@ export interface BegunWait {
 
 /** Tells of a wait that was committed. */
 export function noteWait(
-  { onWaiting, onWaitingStates, onAwaited }: SubmitWaitsDeps,
+  { onWaiting, onWaitingStates, observers }: SubmitWaitsDeps,
   { environmentId, functionId, awaited }: BegunWait,
 ): void {
   onWaiting(environmentId);
   const conditions = "conditions" in awaited ? awaited.conditions : [];
   if (conditions.some((one) => "state" in one)) onWaitingStates(environmentId);
-  if (functionId === null || !onAwaited) return;
-  if (awaited.kind === "event") onAwaited(environmentId, functionId, awaited.name);
-  for (const one of conditions) if ("eventName" in one) onAwaited(environmentId, functionId, one.eventName);
+  if (functionId === null) return;
+  if (awaited.kind === "event") observers.awaited(environmentId, functionId, awaited.name);
+  for (const one of conditions)
+    if ("eventName" in one) observers.awaited(environmentId, functionId, one.eventName);
 }
 
 /** Takes reports of all that a handler waits for; `submit` takes what came with them. */
 export function openSubmitWaits(
   deps: SubmitWaitsDeps,
-  tally: Tally | undefined,
   submit: (report: RunReport) => Promise<void>,
 ): (report: RunReport) => Promise<void> {
-  const { store, clock, onWakePlanned, onQueued } = deps;
+  const { store, clock, onWakePlanned, observers } = deps;
   /** All that a handler waits for, in a transaction of its own: what came with it is stored before. */
   return async function submitWaits({ waits = [], ...report }: RunReport): Promise<void> {
     const { steps, attributes, undo, logs } = report;
@@ -101,9 +97,9 @@ export function openSubmitWaits(
     }
     deps.onChildren();
     onWakePlanned(wakeAt);
-    tally?.reported([{ ...toRelease(own, now), next: isQueued ? "queued" : "waiting" }], now);
+    observers.reported([{ ...toRelease(own, now), next: isQueued ? "queued" : "waiting" }], now);
     if (isQueued || laneId !== null)
-      onQueued([
+      observers.queued([
         {
           ...{ environmentId, functionId },
           ...(laneId !== null && { laneId, freed: true, queued: isQueued }),

@@ -4,7 +4,7 @@ import type { Basics } from "../../../../store/store.ts";
 import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
 import { wakeSliceMax } from "../limits.ts";
-import type { QueueHint } from "../run.ts";
+import type { RunObservers } from "../observer.ts";
 import type { States } from "../states/states.ts";
 import type { Matcher } from "../waits/matcher.ts";
 import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
@@ -13,9 +13,8 @@ import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
 export interface WakesDeps extends Basics<"store" | "clock" | "log"> {
   matcher: Pick<Matcher, "catchUp">;
   states: Pick<States, "catchUp">;
-  onQueued: (lanes: readonly QueueHint[]) => void;
+  observers: Pick<RunObservers, "queued" | "silent">;
   onFailed: (runs: readonly { runId: string; environmentId: string }[]) => void;
-  onSilent: (worker: { environmentId: string; workerId: string }) => void;
 }
 
 const isPending = ({ state }: WakeQueue): boolean => state === "waiting" || state === "invoking";
@@ -32,7 +31,7 @@ export type Wakes = ReturnType<typeof openWakes>;
 
 /** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
 export function openWakes(deps: WakesDeps) {
-  const { store, clock, log, matcher, states, onQueued, onFailed, onSilent } = deps;
+  const { store, clock, log, matcher, states, observers, onFailed } = deps;
   const startedAt = clock.now();
   const isPardoning = () => clock.now() < startedAt + leasePardonMs;
 
@@ -40,13 +39,13 @@ export function openWakes(deps: WakesDeps) {
     for (const run of lost) log.warn("run.workers_lost", run);
     for (const run of refused) log.warn("run.report_refused", run);
     onFailed([...lost, ...refused]);
-    if (lanes.length > 0) onQueued(lanes);
+    if (lanes.length > 0) observers.queued(lanes);
   }
 
   async function wake(now: Instant, slice: Slice<WakeQueue>) {
     const pardon = isPardoning() ? startedAt : undefined;
     const woken = await store.write((session) => wakeDue(session, now, slice, pardon));
-    for (const worker of woken.silent) onSilent(worker);
+    for (const worker of woken.silent) observers.silent(worker);
     tell(woken);
     return woken;
   }
@@ -65,7 +64,7 @@ export function openWakes(deps: WakesDeps) {
     });
     for (const run of moved.failed) log.debug("run.wait_timed_out", run);
     onFailed(moved.failed);
-    if (moved.lanes.length > 0) onQueued(moved.lanes);
+    if (moved.lanes.length > 0) observers.queued(moved.lanes);
     return moved.counts;
   }
 
@@ -96,7 +95,7 @@ export function openWakes(deps: WakesDeps) {
     const { ended, counts } = await store.write((session) => endTimedOut(session, clock.now(), slice));
     for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
     const hints = ended.flatMap((run) => run.hint ?? []);
-    if (hints.length > 0) onQueued(hints);
+    if (hints.length > 0) observers.queued(hints);
     onFailed(ended.filter((run) => !run.isUndone));
     return "turns" in slice ? counts : [ended.length];
   }

@@ -1,0 +1,67 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { ClaimedRow } from "./execution/claim.ts";
+import type { ExecutionChange } from "./execution/execution-change.ts";
+import type { NewRun, QueueHint } from "./run.ts";
+import type { EndedRun } from "./tally.ts";
+
+/** What is told of runs at this node, after the commit that changed them. */
+export interface RunObserver {
+  /** Queues that got work, or room. */
+  queued(queues: readonly QueueHint[]): void;
+  created(runs: readonly NewRun[], at: Instant): void;
+  claimed(runs: readonly ClaimedRow[]): void;
+  /** All changes of a flush of reports. */
+  reported(changes: readonly ExecutionChange[], now: Instant): void;
+  /** The same, when not all of them are ends. */
+  moved(changes: readonly ExecutionChange[]): void;
+  ended(runs: readonly EndedRun[], now: Instant): void;
+  /** A run of the function began to wait for the event. */
+  awaited(environmentId: string, functionId: string, eventName: string): void;
+  /** A worker's lease ended without a report. */
+  silent(worker: { environmentId: string; workerId: string }): void;
+}
+
+/** Tells all observers. It is made before the runs; a part that takes something adds itself when it is open. */
+export class RunObservers implements RunObserver {
+  readonly #all: Partial<RunObserver>[] = [];
+
+  add(observer: Partial<RunObserver>): void {
+    this.#all.push(observer);
+  }
+
+  readonly queued: RunObserver["queued"] = (queues) => {
+    for (const one of this.#all) one.queued?.(queues);
+  };
+
+  readonly created: RunObserver["created"] = (runs, at) => {
+    for (const one of this.#all) one.created?.(runs, at);
+  };
+
+  readonly claimed: RunObserver["claimed"] = (runs) => {
+    for (const one of this.#all) one.claimed?.(runs);
+  };
+
+  /** Tells of ends and moves, too. */
+  readonly reported: RunObserver["reported"] = (changes, now) => {
+    for (const one of this.#all) one.reported?.(changes, now);
+    const over = changes.filter((change): change is ExecutionChange & EndedRun => change.ends !== null);
+    this.ended(over, now);
+    if (over.length < changes.length) this.moved(changes);
+  };
+
+  readonly moved: RunObserver["moved"] = (changes) => {
+    for (const one of this.#all) one.moved?.(changes);
+  };
+
+  readonly ended: RunObserver["ended"] = (runs, now) => {
+    if (runs.length > 0) for (const one of this.#all) one.ended?.(runs, now);
+  };
+
+  readonly awaited: RunObserver["awaited"] = (environmentId, functionId, eventName) => {
+    for (const one of this.#all) one.awaited?.(environmentId, functionId, eventName);
+  };
+
+  readonly silent: RunObserver["silent"] = (worker) => {
+    for (const one of this.#all) one.silent?.(worker);
+  };
+}
