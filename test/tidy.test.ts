@@ -11,6 +11,7 @@ import { givenUpLaw } from "./support/tidy-given-up.ts";
 import type { Law } from "./support/tidy-law.ts";
 import { logLaw } from "./support/tidy-logs.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
+import { partsLaw } from "./support/tidy-parts.ts";
 import {
   assignBreaches,
   clockBreaches,
@@ -341,6 +342,7 @@ const laws: (Law & { over: Source[] })[] = [
     good: [["test/unit/runs.test.ts", "test('x', () => {}); test.each([1])('y', () => {});"]],
   },
   { ...givenUpLaw, over: src },
+  { ...partsLaw, over: src },
   ...cliLaws.map((law) => ({ ...law, over: src })),
 ];
 

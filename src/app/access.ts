@@ -1,6 +1,3 @@
-import { type Action, impersonated, knownActions } from "../access/actions.ts";
-import { type Gate, openGate, platformOrgId } from "../access/gate.ts";
-import { ungranted } from "../access/gated-call.ts";
 import { typesOf } from "../access/subject.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
 import { keysOperations } from "../domain/access/keys/operations.ts";
@@ -22,11 +19,7 @@ import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
 import type { RoleScope } from "../domain/access/roles/service.ts";
 import { openSessionManagement } from "../domain/access/sessions/manage.ts";
 import { sessionManagementOperations } from "../domain/access/sessions/manage-operations.ts";
-import {
-  cookieValue,
-  type GrantedActions,
-  sessionsOperations,
-} from "../domain/access/sessions/operations.ts";
+import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
 import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
@@ -35,6 +28,7 @@ import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 import { openTenancyPart, type TenancyNeeds } from "./tenancy.ts";
 
 export interface AccessPart extends Part {
@@ -43,21 +37,11 @@ export interface AccessPart extends Part {
     looksLikeToken: typeof looksLikeToken;
     cookieOf: typeof cookieValue;
   };
-  /**
-   * Whether the caller's roles grant the action in the org that it acts in, and no deny policy keeps the
-   * thing from it.
-   */
-  may(call: Call, action: Action, thing: { type: string; id: string }): Promise<boolean>;
-  /** The same; throws why not. */
-  require(call: Call, action: Action, thing: { type: string; id: string }): Promise<void>;
-  /** Whether the caller runs the installation, or an org of it. */
-  seesDetails(call: Call): Promise<boolean>;
-  /** What every call passes before it is handled. */
-  gate: Gate;
 }
 
 export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   identity: IdentityPart;
+  rights: Pick<AppRights, "require" | "granted">;
   /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
   /** Audited calls of the org, newest first. */
@@ -75,10 +59,10 @@ function keyScope({ caller }: Call, platform: boolean): RoleScope {
   return platform ? platformScope(caller) : tenantScope({ caller });
 }
 
-/** Who may do what: keys, roles, policies, sessions, tenancy, and the gate that obeys them. */
+/** Who may do what: keys, roles, policies, sessions and tenancy. */
 export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   const { store, clock, ids } = host;
-  const { forgetEnvironment, forgetKey, pastDecisions, identity } = needs;
+  const { forgetEnvironment, forgetKey, pastDecisions, identity, rights } = needs;
   const { tenancy, keys, users, register, keyring, platformAudit, platformUsers, roles, snapshots } =
     identity;
   const policies = openPolicies({
@@ -111,37 +95,17 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
       platformAudit.record(session, { type: "platform.session.ended", by, payload }),
   });
 
-  /**
-   * For a second right that an operation needs; a caller that impersonates needed the right to do so already.
-   */
-  const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
-    caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
-  const refusalOf = async (call: Call, action: Action, { type, id }: { type: string; id: string }) => {
-    if (!(await grants(call, action))) return ungranted(await snapshots.of(call.caller.orgId), call, action);
-    const screen = await call.screen(action, type);
-    return screen?.refusalOf([id]);
-  };
-  const may: AccessPart["may"] = async (...asked) => (await refusalOf(...asked)) === undefined;
-  const require: AccessPart["require"] = async (...asked) => {
-    const refused = await refusalOf(...asked);
-    if (refused) throw refused;
-  };
-  const granted: GrantedActions = async ({ caller }) => {
-    const isPlatform = caller.kind === "platform";
-    const snapshot = await snapshots.of(isPlatform ? platformOrgId : caller.orgId);
-    const own = knownActions.filter((action) => snapshot.grants(caller.roles, action));
-    return caller.impersonates === true ? [...own, ...impersonated(own)] : own;
-  };
-  const requireReadUser = (call: Call, id: string) => require(call, "users:read", { type: "user", id });
-
   const own: Part = {
     operations: [
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, tenantRoles),
       ...policiesOperations(policies, roles, tenantPolicies),
       ...policyToolsOperations(policies),
       ...keysOperations({ manage, scopeOf: keyScope }),
-      ...usersOperations(users, { requireRead: requireReadUser, throttle }),
-      ...sessionsOperations(sessions, granted),
+      ...usersOperations(users, {
+        requireRead: (call, id) => rights.require(call, "users:read", { type: "user", id }),
+        throttle,
+      }),
+      ...sessionsOperations(sessions, rights.granted),
       ...sessionManagementOperations(sessionManagement),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
@@ -167,8 +131,5 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   return {
     ...foldParts([own, tenancyPart]),
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
-    ...{ may, require },
-    seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
-    gate: openGate({ snapshots, scopeOf: tenancy.findEnvironment, clock }),
   };
 }

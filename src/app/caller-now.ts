@@ -1,10 +1,10 @@
 import { Fault } from "../kit/fault.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import type { Starter } from "../kit/starter.ts";
-import type { AccessPart } from "./access.ts";
 import { developer } from "./developer.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { Host } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 
 type Identity = Pick<IdentityPart, "keys" | "users" | "platformUsers">;
 
@@ -46,14 +46,14 @@ export async function refusalIn(ask: () => void | Promise<void>): Promise<Fault 
 export const openEmitRights =
   (
     host: Host,
-    needs: { identity: Identity; gate: () => AccessPart["gate"]; registry: () => readonly Operation[] },
+    needs: { identity: Identity; gate: AppRights["gate"]; registry: () => readonly Operation[] },
   ) =>
   async (sender: Starter, environmentId: string, event: string): Promise<Fault | undefined> => {
     const caller = await callerNow(host, needs.identity, sender, environmentId);
     if (!caller) return new Fault("permission_denied", `its sender ${sender.id} is gone`);
     const operation = needs.registry().find(({ name }) => name === "events.emit")!;
     const call = { caller, environmentId };
-    const gate = needs.gate();
+    const { gate } = needs;
     return (
       (await refusalIn(() => gate.gate(call, operation))) ??
       (await refusalIn(() => gate.guard(call, operation, { event })))

@@ -3,14 +3,14 @@ import { leadership } from "../cluster/leader.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import { clusterOperations } from "../domain/cluster/nodes/operations.ts";
 import { openCluster } from "../domain/cluster/nodes/service.ts";
-import type { AccessPart } from "./access.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { MembersPart } from "./members.ts";
 import type { Host, PartShape } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 
 export interface ClusterNeeds {
   identity: IdentityPart;
-  access: Pick<AccessPart, "seesDetails">;
+  rights: Pick<AppRights, "seesDetails">;
   members: MembersPart;
   time: Pick<TimeBase, "uncertaintyMs">;
   /** Of every other part: run here while this node leads them. */
@@ -24,10 +24,23 @@ export type ClusterPart = ReturnType<typeof openClusterPart>;
  */
 export function openClusterPart(host: Host, needs: ClusterNeeds) {
   const { store, bus, clock, ids, log, nodeId } = host;
-  const { members, access, identity, time } = needs;
+  const { members, rights, identity, time } = needs;
   const { nodes, announce } = members;
   const { keys, keyring, tenancy, platformAudit, platformUsers, register } = identity;
   const { uncertaintyMs } = time;
+  const names = [...new Set([...needs.duties.map(({ duty }) => duty), "retention"])];
+  const lead = leadership({ store, bus, clock, log, nodeId, duties: names, uncertaintyMs });
+  const cluster = openCluster({
+    ...{ store, clock, ids, log, nodeId, bus, nodes, keyring, keys, tenancy, announce },
+    anyPlatformUser: platformUsers.anyHeld,
+    leaders: lead.leaders,
+    recordRotated: (session, keyId, by) =>
+      platformAudit.record(session, {
+        type: "platform.key.revoked",
+        by,
+        payload: { change: "rotated", key_id: keyId },
+      }),
+  });
   const duties: DutyLoop[] = [
     ...needs.duties,
     {
@@ -43,22 +56,9 @@ export function openClusterPart(host: Host, needs: ClusterNeeds) {
       },
     },
   ];
-  const names = [...new Set(duties.map(({ duty }) => duty))];
-  const lead = leadership({ store, bus, clock, log, nodeId, duties: names, uncertaintyMs });
-  const cluster = openCluster({
-    ...{ store, clock, ids, log, nodeId, bus, nodes, keyring, keys, tenancy, announce },
-    anyPlatformUser: platformUsers.anyHeld,
-    leaders: lead.leaders,
-    recordRotated: (session, keyId, by) =>
-      platformAudit.record(session, {
-        type: "platform.key.revoked",
-        by,
-        payload: { change: "rotated", key_id: keyId },
-      }),
-  });
   return {
     health: cluster.health,
-    operations: clusterOperations(cluster, access.seesDetails),
+    operations: clusterOperations(cluster, rights.seesDetails),
     loops: [
       {
         name: "cluster.lead",

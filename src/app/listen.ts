@@ -27,7 +27,10 @@ import { explained } from "./start-failure.ts";
 const buildDocs = async () => (await import("../docs/site.ts")).buildDocs();
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
-function openEdge(host: ServerHost, { identity, audit, access, debug, realtime, sequences }: Parts): Edge {
+function openEdge(
+  host: ServerHost,
+  { identity, audit, access, rights, debug, realtime, sequences }: Parts,
+): Edge {
   const { config, clock, ids, log, watch, installation } = host;
   const { keys, tenancy, platformAudit } = identity;
   const authenticate = authenticator({
@@ -39,7 +42,7 @@ function openEdge(host: ServerHost, { identity, audit, access, debug, realtime, 
   return {
     ...{ clock, ids, log, authenticate, installation },
     unknownFields: openUnknownFields({ log, ...watch, strict: config.strictInput }),
-    ...access.gate,
+    ...rights.gate,
     sequences,
     reauthorizer: realtime.reauthorizer,
     loopbackOnly: config.dev,

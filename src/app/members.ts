@@ -24,7 +24,6 @@ export interface MembersNeeds {
   /** Where this node listens; empty before it does. */
   url: () => string;
   loopProgress: () => NodeFacts["loops"];
-  unbalanced: () => readonly string[];
 }
 
 const RotatedMessage = Type.Union([
@@ -40,12 +39,13 @@ export function openMembers(host: Host, needs: MembersNeeds) {
   const { clock, time, keys, keyring, url } = needs;
   const usage = processUsage(clock);
   const heartbeats = new Waker();
+  let unbalanced: () => readonly string[] = () => [];
   const nodes = openNodes({
     ...{ store, clock, bus, log, nodeId, version, url },
     facts: () => ({
       ...usage(),
       loops: needs.loopProgress(),
-      unbalanced: needs.unbalanced(),
+      unbalanced: unbalanced(),
       clock_offset_ms: clock.offset(),
       clock_uncertainty_ms: time.uncertaintyMs(),
       bus_connected: bus.connected(),
@@ -79,6 +79,10 @@ export function openMembers(host: Host, needs: MembersNeeds) {
 
   return {
     nodes,
+    /** What the heartbeat says of the balance of stored counts. */
+    balancedBy(troubles: () => readonly string[]) {
+      unbalanced = troubles;
+    },
     operations: [],
     loops: [
       {

@@ -4,9 +4,9 @@ import { openPast } from "../domain/log/log/past.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { outboxChecks } from "../domain/record/outbox/invariants.ts";
 import { outboxSendMs } from "../domain/record/outbox/limits.ts";
-import { openMirror } from "../domain/record/outbox/mirror.ts";
+import { mirrorAgain, openMirror } from "../domain/record/outbox/mirror.ts";
 import { outboxOperations } from "../domain/record/outbox/operations.ts";
-import { type OutboxDeps, openOutbox } from "../domain/record/outbox/service.ts";
+import { openOutbox } from "../domain/record/outbox/service.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, PartShape } from "./part.ts";
@@ -22,28 +22,27 @@ export const mirrorLoop = {
 } as const;
 
 /** The outbox, and the mirror of every event log for readers outside. */
-export function openOutboxPart(host: Host, { again }: Pick<OutboxDeps, "again">) {
+export function openOutboxPart(host: Host) {
   const { config, store, bus, clock, ids, log, frames } = host;
   const relay = new Waker();
   const { metrics } = host.watch;
   const payloadBytesMax = config.busPayloadMax;
   const past = openPast(store);
   const control = controlChannel(bus);
+  const target = config.natsMirror ? bus.mirror : undefined;
   const outbox = openOutbox({
     ...{ store, clock, ids, log, metrics, payloadBytesMax },
     attemptsMax: config.outboxAttempts,
     announce: outboxFrames(frames),
     relayIn: relay.wakeIn,
-    again,
     senders: {
       control: (entry) => control.send(entry.payload, outboxSendMs),
       async mirror(entry) {
-        if (!mirror) throw new Error("the mirror is switched off");
-        await mirror.send(entry);
+        if (!target) throw new Error("the mirror is switched off");
+        await mirrorAgain(target, entry);
       },
     },
   });
-  const target = config.natsMirror ? bus.mirror : undefined;
   const mirror =
     target &&
     openMirror({
@@ -99,7 +98,7 @@ export function openOutboxPart(host: Host, { again }: Pick<OutboxDeps, "again">)
           },
         })),
       ),
-    bury: outbox.bury,
+    ...{ bury: outbox.bury, redoneBy: outbox.redoneBy },
     settled: outbox.settled,
   } satisfies PartShape;
 }

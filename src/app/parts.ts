@@ -13,7 +13,7 @@ import { type EnginePart, openEngine } from "./engine.ts";
 import { openExportsPart } from "./exports.ts";
 import { openFlowPart } from "./flow.ts";
 import type { IdentityNeeds, IdentityPart } from "./identity.ts";
-import { type IntegrationsPart, openIntegrationsPart } from "./integrations.ts";
+import { openIntegrationsPart } from "./integrations.ts";
 import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
 import { openOverviewPart } from "./overview.ts";
@@ -23,6 +23,7 @@ import { openQueryPart } from "./query.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
 import { openRepairsPart } from "./repairs.ts";
+import { type AppRights, openRights } from "./rights.ts";
 import { openSchemasPart } from "./schemas.ts";
 import { openSequences } from "./sequences.ts";
 import { openStatePart } from "./state.ts";
@@ -36,6 +37,7 @@ export interface Parts extends IdentityNeeds {
   realtime: RealtimePart;
   members: MembersPart;
   access: AccessPart;
+  rights: AppRights;
   debug: DebugPart;
   record: RecordPart;
   sequences: Sequences;
@@ -68,35 +70,27 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   open("identity", identity);
   const { keyring, tenancy, keys } = identity;
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
-  const outbox = open(
-    "outbox",
-    openOutboxPart(host, {
-      again: {
-        delayed: ({ payload, metadata }) => engine.requeueDelayed(payload, metadata),
-        group: (...asked) => realtime.redeliver(...asked),
-      },
-    }),
-  );
+  const rights = openRights(host, identity);
+  const outbox = open("outbox", openOutboxPart(host));
   const schemasPart = open("schemas", openSchemasPart(host));
   const { schemas } = schemasPart;
   const { flow } = open("flow", openFlowPart(host));
-  const engine: EnginePart = open(
+  const engine = open(
     "engine",
     openEngine(host, {
       ...{ keyring, outbox, schemas, flow },
-      emitRights: openEmitRights(host, { identity, gate: () => access.gate, registry }),
+      emitRights: openEmitRights(host, { identity, gate: rights.gate, registry }),
     }),
   );
-  open(
-    "streams",
-    openStreamsPart(host, engine, schemasPart, (...asked) => access.may(...asked)),
-  );
+  outbox.redoneBy("delayed", ({ payload, metadata }) => engine.requeueDelayed(payload, metadata));
+  open("streams", openStreamsPart(host, engine, schemasPart, rights.may));
   const topics = open("topics", openTopicsPart(host, flow, engine.quotas));
   const { feeds } = engine;
-  const realtime: RealtimePart = open(
+  const realtime = open(
     "realtime",
     openRealtime(host, { feeds, topicFeeds: topics.topicFeeds, tenancy, bury: outbox.bury }),
   );
+  outbox.redoneBy("group", realtime.redeliver);
   const query = open("query", openQueryPart(host, identity));
   const { waits } = open("projections", openProjectionsPart(host, { ...engine, ...query }));
   const sequences = openSequences({
@@ -104,18 +98,12 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
     waits,
   });
   open("state", openStatePart(host, engine));
-  const integrations: IntegrationsPart = open(
-    "integrations",
-    openIntegrationsPart(host, { keyring, engine, may: (...asked) => access.may(...asked) }),
-  );
-  const members = open(
-    "members",
-    openMembers(host, { clock, time, keys, keyring, url, loopProgress, unbalanced: () => record.troubles() }),
-  );
+  const integrations = open("integrations", openIntegrationsPart(host, { keyring, engine, may: rights.may }));
+  const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(
     "access",
     openAccess(host, {
-      ...{ identity, registry },
+      ...{ identity, rights, registry },
       forgetEnvironment: engine.forgetEnvironment,
       forgetKey: members.forgetKey,
       pastDecisions: audit.audit.pastDecisions,
@@ -123,16 +111,17 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   );
   const debug = open("debug", openDebugPart(host));
   open("exports", openExportsPart(host));
-  open("repairs", openRepairsPart(host, { engine, identity, access, registry }));
+  open("repairs", openRepairsPart(host, { engine, identity, rights, registry }));
   // The last ones look at what all others have opened.
-  const callTrail = audit.callTrail((call) => access.require(call, "orgs:read", { type: "org", id: "*" }));
+  const callTrail = audit.callTrail((call) => rights.require(call, "orgs:read", { type: "org", id: "*" }));
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
+  members.balancedBy(record.troubles);
   const { duties } = foldParts(opened);
-  const cluster = open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
-  open("overview", openOverviewPart(host, { flow, record, cluster, engine, access }));
+  const cluster = open("cluster", openClusterPart(host, { identity, rights, members, time, duties }));
+  open("overview", openOverviewPart(host, { flow, record, cluster, engine, rights }));
   const all = foldParts(opened);
   return {
-    ...{ identity, audit, engine, realtime, members, access, debug, record, sequences, all },
+    ...{ identity, audit, engine, realtime, members, access, rights, debug, record, sequences, all },
     async reseal(session, again) {
       await engine.secrets.reseal(session, again);
       await integrations.reseal(session, again);

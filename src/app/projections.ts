@@ -4,7 +4,7 @@ import type { Feeds } from "../domain/log/log/feed.ts";
 import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
 import { type Delivered, StoredDeliveries } from "../domain/state/projections/deliveries.ts";
 import { projectionChecks } from "../domain/state/projections/invariants.ts";
-import { meterProjections } from "../domain/state/projections/meters.ts";
+import { meterProjections, meterReaders } from "../domain/state/projections/meters.ts";
 import { openNotices } from "../domain/state/projections/notices.ts";
 import { projectionsOperations } from "../domain/state/projections/operations.ts";
 import { rebuildOperations } from "../domain/state/projections/rebuilds/operations.ts";
@@ -42,6 +42,7 @@ export function openProjectionsPart(
   const onChanged = notices.changed;
   const batches = openBatches({ store, clock, log });
   const deliveries = new StoredDeliveries({ store, clock, batches });
+  const meters = meterProjections({ store, clock, metrics: watch.metrics });
   const projections = openProjections({
     ...{ store, clock, onChanged },
     async onTablesLeft(generations) {
@@ -80,10 +81,7 @@ export function openProjectionsPart(
       return hasMoved;
     },
   });
-  const meters = meterProjections(
-    { store, clock, metrics: watch.metrics },
-    { waits: waits.size, streams: streams.size },
-  );
+  meterReaders(watch, { waits: waits.size, streams: streams.size });
   return {
     waits,
     operations: [

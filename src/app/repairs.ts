@@ -14,16 +14,16 @@ import { newRun } from "../domain/log/events/new-runs.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
-import type { AccessPart } from "./access.ts";
 import { callerNow, refusalIn } from "./caller-now.ts";
 import type { EnginePart } from "./engine.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 
 export interface RepairsNeeds {
   engine: Pick<EnginePart, "runs" | "steeringOn" | "functions" | "definitions" | "names" | "observers">;
   identity: Pick<IdentityPart, "keys" | "users" | "platformUsers">;
-  access: Pick<AccessPart, "gate">;
+  rights: Pick<AppRights, "gate">;
   /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
 }
@@ -35,7 +35,7 @@ const operationOf: Record<RepairAction | typeof replayAction, string> = {
 };
 
 /** Actions on many runs, with the rights that who started them has when they act. */
-export function openRepairsPart(host: Host, { engine, identity, access, registry }: RepairsNeeds): Part {
+export function openRepairsPart(host: Host, { engine, identity, rights, registry }: RepairsNeeds): Part {
   const { store, clock, ids, log, nodeId, shareEnvironment, knowsTime } = host;
   const waker = new Waker();
   const repairs = openRepairs({
@@ -58,7 +58,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
       const operation = registry().find(({ name }) => name === wanted)!;
       const input =
         action === replayAction ? { function_id: (request as ReplayRequest).functionId } : undefined;
-      return rightsNow(access.gate, { caller, environmentId }, operation, input);
+      return rightsNow(rights.gate, { caller, environmentId }, operation, input);
     },
   });
   return {
@@ -88,7 +88,7 @@ export function openRepairsPart(host: Host, { engine, identity, access, registry
 
 /** Undefined when no role of the caller grants the operation any more, or a policy denies it this input. */
 async function rightsNow(
-  gate: AccessPart["gate"],
+  gate: AppRights["gate"],
   call: { caller: Caller; environmentId: string },
   operation: Operation,
   input: object | undefined,

@@ -2,9 +2,9 @@ import { streamsCheck } from "../domain/log/streams/invariants.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
 import { openStreams } from "../domain/log/streams/service.ts";
 import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import type { AccessPart } from "./access.ts";
 import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 import type { SchemasPart } from "./schemas.ts";
 
 /** Entities as streams of versioned events in the event log. */
@@ -12,7 +12,7 @@ export function openStreamsPart(
   host: Host,
   { events, runs, quotas }: Pick<EnginePart, "events" | "runs" | "quotas">,
   { schemas }: SchemasPart,
-  may: AccessPart["may"],
+  may: AppRights["may"],
 ): Part {
   const { store, clock, ids, log, shareEnvironment, frames } = host;
   const streams = openStreams({

@@ -53,7 +53,6 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       senders: { control: send, mirror: send },
-      again: { delayed: async () => {}, group: async () => {} },
       attemptsMax: 10,
       payloadBytesMax: 1_000,
       announce: nothing,

@@ -79,7 +79,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
     knowsTime: () => true,
     isDraining: () => false,
   };
-  const outbox = openOutboxPart(host, { again: { delayed: async () => {}, group: async () => {} } });
+  const outbox = openOutboxPart(host);
   const schemasPart = openSchemasPart(host);
   const engine = openEngine(host, {
     ...{ keyring: noKeyring, outbox, ...schemasPart },

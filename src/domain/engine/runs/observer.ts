@@ -1,8 +1,14 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { ClaimedRow } from "./execution/claim.ts";
 import type { ExecutionChange } from "./execution/execution-change.ts";
-import type { NewRun, QueueHint } from "./run.ts";
-import type { EndedRun } from "./tally.ts";
+import type { NewRun, QueueHint, TerminalStatus } from "./run.ts";
+
+/** A run that is over, and how it ended. */
+export interface EndedRun {
+  runId: string;
+  environmentId: string;
+  ends: TerminalStatus;
+}
 
 /** What is told of runs at this node, after the commit that changed them. */
 export interface RunObserver {

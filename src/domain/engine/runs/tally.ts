@@ -3,13 +3,6 @@ import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/met
 import type { RunObserver } from "./observer.ts";
 import type { TerminalStatus } from "./run.ts";
 
-/** A run that is over, and how it ended. */
-export interface EndedRun {
-  runId: string;
-  environmentId: string;
-  ends: TerminalStatus;
-}
-
 /** Metrics of ended runs and steps. */
 export function openTally(metrics: Metrics): Pick<RunObserver, "reported" | "ended"> | undefined {
   if (!metrics.on) return undefined;

@@ -27,6 +27,13 @@ const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorAddress) 
   payload,
 });
 
+/** Sends an event that the bus had refused. */
+export async function mirrorAgain(target: BusMirror, entry: OutboxEntry): Promise<void> {
+  const place = JSON.parse(entry.metadata) as MirrorAddress;
+  const [error] = await target.publish([messageOf(entry, place)]);
+  if (error) throw error;
+}
+
 /**
  * Sends every event to external subscribers of the bus. It reads the logs from a cursor, so that an emit
  * never waits for it. An event that the bus refuses becomes an outbox entry, and the mirror continues with
@@ -145,10 +152,5 @@ export function openMirror(deps: MirrorDeps) {
     },
 
     /** Sends an event again that was refused. */
-    async send(entry: OutboxEntry) {
-      const place = JSON.parse(entry.metadata) as MirrorAddress;
-      const [error] = await target.publish([messageOf(entry, place)]);
-      if (error) throw error;
-    },
   };
 }

@@ -49,6 +49,8 @@ export interface Outbox {
    * once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
    */
   requeue(environmentId: string, eventId: string, permit: PermitName): Promise<void>;
+  /** Who does again what was given up, from its dead letter; asked by `requeue`. */
+  redoneBy(kind: GivenUpKind, redo: Redo): void;
   discard(environmentId: string, eventId: string): Promise<void>;
   /** The tick of `outbox.relay`, on the node that leads `outbox`. */
   relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
@@ -58,13 +60,13 @@ export interface Outbox {
   settled(): Promise<void>;
 }
 
+export type Redo = (letter: rows.OutboxRow, permit: PermitName) => Promise<void>;
+
 /** Throws where the caller may not do this to what has the name. */
 export type PermitName = (name: string) => Promise<void>;
 
 export interface OutboxDeps extends Basics<"store" | "clock" | "ids" | "log" | "metrics"> {
   senders: Record<EntryKind, Send>;
-  /** Does again what was given up, from its dead letter. */
-  again: Record<GivenUpKind, (letter: rows.OutboxRow, permit: PermitName) => Promise<void>>;
   attemptsMax: number;
   /** The largest message that the bus accepts, in bytes. */
   payloadBytesMax: number;
@@ -76,6 +78,7 @@ export interface OutboxDeps extends Basics<"store" | "clock" | "ids" | "log" | "
 
 export function openOutbox(deps: OutboxDeps): Outbox {
   const { store, clock, ids, log, announce } = deps;
+  const redos = new Map<string, Redo>();
   const growing = backoff({ minMs: outboxRetryMsMin, maxMs: outboxRetryMsMax, chance: ids.chance });
   const pauseMs = (attempts: number) => Math.round(growing(attempts));
   const meters = openOutboxMeters(deps);
@@ -155,7 +158,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       const givenUp = await rows.givenUpLetters(store, environmentId, eventId);
       for (const letter of givenUp) {
         await permit(letter.topic);
-        await deps.again[letter.kind as GivenUpKind](letter, permit);
+        await redos.get(letter.kind)!(letter, permit);
         await store.write((session) => rows.deleteLetter(session, letter.id));
       }
       const count = await store.write((session) => rows.requeue(session, environmentId, eventId, at));
@@ -163,6 +166,8 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       deps.relayIn(0);
       announce({ change: "requeued", environmentId, eventId, at });
     },
+
+    redoneBy: (kind, redo) => void redos.set(kind, redo),
 
     async discard(environmentId, eventId) {
       const count = await store.write((session) => rows.discard(session, environmentId, eventId));

@@ -11,11 +11,11 @@ interface LagRow {
   lag: number;
 }
 
-/** Metrics of projections, by mode and status, never by name. */
-export function meterProjections(
-  { store, clock, metrics }: Basics<"clock" | "metrics"> & { store: Pick<Store, "all"> },
+/** Who reads projections at this node. */
+export function meterReaders(
+  { metrics }: Basics<"metrics">,
   sizes: { waits: () => number; streams: () => number },
-) {
+): void {
   const waits = metrics.gauge({
     name: "svc_projection_waits",
     help: "Callers that wait for projections at this node.",
@@ -24,6 +24,18 @@ export function meterProjections(
     name: "svc_projection_streams_open",
     help: "Streams of projection runners at this node.",
   })();
+  metrics.beforeReading(async () => {
+    waits.set(sizes.waits());
+    streams.set(sizes.streams());
+  });
+}
+
+/** Metrics of projections, by mode and status, never by name. */
+export function meterProjections({
+  store,
+  clock,
+  metrics,
+}: Basics<"clock" | "metrics"> & { store: Pick<Store, "all"> }) {
   const count = metrics.gauge({
     name: "svc_projections",
     help: "Registered projections.",
@@ -58,8 +70,6 @@ export function meterProjections(
         GROUP BY p.mode, p.status`),
   });
   metrics.beforeReading(async () => {
-    waits.set(sizes.waits());
-    streams.set(sizes.streams());
     const rows = await query();
     for (const mode of projectionModes) {
       const own = rows?.filter((row) => row.mode === mode) ?? [];

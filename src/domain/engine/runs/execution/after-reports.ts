@@ -29,13 +29,11 @@ export interface ReportFacts {
   queued: readonly QueueHint[];
 }
 
-type Committed = Pick<CommittedReport, "lane_id" | "function_id">;
-
 /** Notes by queue what a report that was done leaves to hand out. */
 function noteQueue(
   queued: Map<string, QueueHint>,
   { environmentId, runId, ends, next, undo }: ExecutionChange,
-  { lane_id, function_id }: Committed,
+  { lane_id, function_id }: Pick<CommittedReport, "lane_id" | "function_id">,
 ): void {
   const undoneBy = undo?.functionId ?? null;
   if (undoneBy !== null) queued.set(runId, { environmentId, functionId: undoneBy });
