@@ -1,4 +1,3 @@
-import { typesOf } from "../access/subject.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
 import { keysOperations } from "../domain/access/keys/operations.ts";
 import {
@@ -24,6 +23,7 @@ import { openSessions, type Sessions } from "../domain/access/sessions/service.t
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
+import { typesOf } from "../gate/subject.ts";
 import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";

@@ -1,12 +1,12 @@
 import { hash } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { platformOrgId } from "../access/gate.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { auditOperations, callTrailOf } from "../domain/record/audit/operations.ts";
 import { auditSettingsOf, openAuthAudit } from "../domain/record/audit/service.ts";
 import type { CallTrail } from "../domain/record/history/operations.ts";
+import { platformOrgId } from "../gate/gate.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Call } from "../kit/operation.ts";
 import type { Config } from "../settings/settings.ts";

@@ -1,8 +1,8 @@
-import { type DutyLoop, dutyLoop } from "../cluster/duties.ts";
-import { leadership } from "../cluster/leader.ts";
-import type { TimeBase } from "../cluster/time-base.ts";
 import { clusterOperations } from "../domain/cluster/nodes/operations.ts";
 import { openCluster } from "../domain/cluster/nodes/service.ts";
+import { type DutyLoop, dutyLoop } from "../nodes/duties.ts";
+import { leadership } from "../nodes/leader.ts";
+import type { TimeBase } from "../nodes/time-base.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { MembersPart } from "./members.ts";
 import type { Host, PartShape } from "./part.ts";

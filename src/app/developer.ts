@@ -1,5 +1,5 @@
-import { roleIdOf } from "../access/actions.ts";
 import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
+import { roleIdOf } from "../gate/actions.ts";
 import type { Caller } from "../kit/operation.ts";
 
 /** Everyone, with `--dev`. */

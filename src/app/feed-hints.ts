@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { hasOthers } from "../bus/bus.ts";
-import type { FeedsDeps, LogEntry, LogHint } from "../domain/log/log/feed-reader.ts";
+import type { FeedsDeps, LogEntry, LogHint } from "../domain/log/core/feed-reader.ts";
 import type { Host } from "./part.ts";
 
 /** What every log's entries have; older nodes may lack what a newer log adds to them. */

@@ -1,5 +1,4 @@
 import { openBus } from "../bus/open.ts";
-import { clockUncertaintyMsMax, type TimeBase, timeBase } from "../cluster/time-base.ts";
 import { shareEnvironment } from "../domain/access/tenancy/service.ts";
 import { openListChanges } from "../domain/realtime/pubsub/changes.ts";
 import { openFrames } from "../domain/realtime/pubsub/frames.ts";
@@ -11,6 +10,7 @@ import type { LoopOptions } from "../kit/loop.ts";
 import { secretFiles } from "../kit/secret-files.ts";
 import type { KeyPair } from "../kit/tls-files.ts";
 import { version } from "../kit/version.ts";
+import { clockUncertaintyMsMax, type TimeBase, timeBase } from "../nodes/time-base.ts";
 import type { Config } from "../settings/settings.ts";
 import { installationOf } from "../store/installation.ts";
 import { type OpenStoreOptions, openStore } from "../store/open.ts";

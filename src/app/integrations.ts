@@ -9,7 +9,7 @@ import { ingestOperations } from "../domain/integrations/webhooks/ingest/operati
 import { deliveriesCheck } from "../domain/integrations/webhooks/invariants.ts";
 import { webhooksOperations } from "../domain/integrations/webhooks/operations.ts";
 import { openWebhooks } from "../domain/integrations/webhooks/service.ts";
-import { openPast } from "../domain/log/log/past.ts";
+import { openPast } from "../domain/log/core/past.ts";
 import { deliveriesOf } from "../domain/realtime/pubsub/delivery.ts";
 import { endpointFrames, sourceFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { Waker } from "../kit/loop.ts";

@@ -1,9 +1,9 @@
-import type { NodeFacts } from "../cluster/nodes.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { failedRoundsMax, type Loop, type LoopFacts, type LoopOptions, loop } from "../kit/loop.ts";
 import type { Metrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
+import type { NodeFacts } from "../nodes/nodes.ts";
 
 /** Every background loop of one server. Its parts add them; the server starts and stops them all at once. */
 export class Loops {

@@ -1,6 +1,4 @@
 import { Type } from "@sinclair/typebox";
-import { type NodeFacts, openNodes, processUsage } from "../cluster/nodes.ts";
-import type { TimeBase } from "../cluster/time-base.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Keys } from "../domain/access/keys/service.ts";
 import type { Rotated } from "../domain/cluster/nodes/service.ts";
@@ -10,6 +8,8 @@ import type { SystemClock } from "../kit/clock.ts";
 import { confirmMs, keyLeaseMs } from "../kit/limits.ts";
 import { Waker } from "../kit/loop.ts";
 import { version } from "../kit/version.ts";
+import { type NodeFacts, openNodes, processUsage } from "../nodes/nodes.ts";
+import type { TimeBase } from "../nodes/time-base.ts";
 import type { Host, PartShape } from "./part.ts";
 
 const nodesMax = 100;

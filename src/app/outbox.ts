@@ -1,6 +1,6 @@
+import type { RefusedEvent } from "../domain/engine/emit/delayed-due.ts";
 import { type ControlMessage, controlChannel, controlSubject } from "../domain/engine/steering/controls.ts";
-import type { RefusedEvent } from "../domain/log/events/delayed-due.ts";
-import { openPast } from "../domain/log/log/past.ts";
+import { openPast } from "../domain/log/core/past.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { outboxChecks } from "../domain/record/outbox/invariants.ts";
 import { outboxSendMs } from "../domain/record/outbox/limits.ts";

@@ -1,11 +1,11 @@
 import type { Bus } from "../bus/bus.ts";
-import type { DutyLoop } from "../cluster/duties.ts";
 import type { ListChanges } from "../domain/realtime/pubsub/changes.ts";
 import type { Frames } from "../domain/realtime/pubsub/frames.ts";
 import type { IntegrityCheck } from "../domain/record/integrity/service.ts";
 import type { FloorGuard } from "../domain/record/retention/service.ts";
 import type { LoopOptions } from "../kit/loop.ts";
 import type { Operation } from "../kit/operation.ts";
+import type { DutyLoop } from "../nodes/duties.ts";
 import type { Config } from "../settings/settings.ts";
 import type { DatabaseTls } from "../store/postgres-client.ts";
 import type { Primary } from "../store/postgres-primary.ts";

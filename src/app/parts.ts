@@ -1,9 +1,9 @@
-import type { NodeFacts } from "../cluster/nodes.ts";
-import type { TimeBase } from "../cluster/time-base.ts";
 import type { Sequences } from "../edge/call.ts";
 import type { SystemClock } from "../kit/clock.ts";
 import type { Closing } from "../kit/closing.ts";
 import type { Operation } from "../kit/operation.ts";
+import type { NodeFacts } from "../nodes/nodes.ts";
+import type { TimeBase } from "../nodes/time-base.ts";
 import { type AccessPart, openAccess } from "./access.ts";
 import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openEmitRights } from "./caller-now.ts";

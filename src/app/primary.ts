@@ -1,5 +1,5 @@
-import { watchPrimary } from "../cluster/primary.ts";
 import { type LoopFacts, type LoopOptions, Waker } from "../kit/loop.ts";
+import { watchPrimary } from "../nodes/primary.ts";
 import { OldPrimary } from "../store/postgres-lineage.ts";
 import { recordServer } from "../store/primary-record.ts";
 import type { Store } from "../store/store.ts";

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { hasOthers } from "../bus/bus.ts";
-import type { Feeds } from "../domain/log/log/feed.ts";
+import type { Feeds } from "../domain/log/core/feed.ts";
 import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
 import { type Delivered, StoredDeliveries } from "../domain/state/projections/deliveries.ts";
 import { projectionChecks } from "../domain/state/projections/invariants.ts";

@@ -1,6 +1,6 @@
 import type { Tenancy } from "../domain/access/tenancy/service.ts";
-import type { Feeds } from "../domain/log/log/feed.ts";
-import { openPast } from "../domain/log/log/past.ts";
+import type { Feeds } from "../domain/log/core/feed.ts";
+import { openPast } from "../domain/log/core/past.ts";
 import { openTopicsPast, type TopicMessage } from "../domain/log/topics/past.ts";
 import { groupCheck } from "../domain/realtime/groups/invariants.ts";
 import { groupRefreshMs } from "../domain/realtime/groups/limits.ts";

@@ -1,4 +1,4 @@
-import { hiderOfEvents } from "../access/things.ts";
+import { newRun } from "../domain/engine/emit/new-runs.ts";
 import { triggersAlone } from "../domain/engine/functions/definitions.ts";
 import type { StarterRights } from "../domain/engine/repairs/act.ts";
 import { replayHoldsMs } from "../domain/engine/repairs/limits.ts";
@@ -10,8 +10,8 @@ import type { RepairAction } from "../domain/engine/repairs/rules.ts";
 import { openRepairs } from "../domain/engine/repairs/service.ts";
 import { insertStartedRuns } from "../domain/engine/runs/create.ts";
 import { openSelectRuns } from "../domain/engine/runs/select-runs.ts";
-import { newRun } from "../domain/log/events/new-runs.ts";
-import { openPast } from "../domain/log/log/past.ts";
+import { openPast } from "../domain/log/core/past.ts";
+import { hiderOfEvents } from "../gate/things.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import { callerNow, refusalIn } from "./caller-now.ts";

@@ -1,7 +1,7 @@
-import { type Action, impersonated, knownActions } from "../access/actions.ts";
-import { openGate, platformOrgId } from "../access/gate.ts";
-import { ungranted } from "../access/gated-call.ts";
 import type { GrantedActions } from "../domain/access/sessions/operations.ts";
+import { type Action, impersonated, knownActions } from "../gate/actions.ts";
+import { openGate, platformOrgId } from "../gate/gate.ts";
+import { ungranted } from "../gate/gated-call.ts";
 import type { Call } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { Host } from "./part.ts";

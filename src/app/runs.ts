@@ -9,6 +9,7 @@ import { type Debounce, openDebounce } from "../domain/engine/debounce/service.t
 import { type Dispatcher, openDispatcher } from "../domain/engine/dispatch/dispatcher.ts";
 import { type GiveBack, openGiveBack } from "../domain/engine/dispatch/give-back.ts";
 import { openUnsent } from "../domain/engine/dispatch/unsent.ts";
+import { newRun } from "../domain/engine/emit/new-runs.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
 import { openDefinitions } from "../domain/engine/functions/definitions.ts";
 import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers.ts";
@@ -20,6 +21,7 @@ import { type Functions, openFunctions } from "../domain/engine/functions/servic
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
 import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
 import { type AttributeNames, openAttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
+import { statesCheck } from "../domain/engine/runs/awaited/invariants.ts";
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
@@ -27,13 +29,11 @@ import { type RunObserver, RunObservers } from "../domain/engine/runs/observer.t
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
-import { statesCheck } from "../domain/engine/runs/states/invariants.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
-import { newRun } from "../domain/log/events/new-runs.ts";
 import { readSchemas } from "../domain/log/schemas/governed.ts";
 import { tellingCapacity } from "../domain/realtime/pubsub/changes.ts";
 import { functionFrames, unservedFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";

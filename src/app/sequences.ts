@@ -1,4 +1,4 @@
-import type { LogSequences } from "../domain/log/log/sequences.ts";
+import type { LogSequences } from "../domain/log/core/sequences.ts";
 import type { Waits } from "../domain/state/projections/waits.ts";
 import type { Sequences, SequenceWait } from "../edge/call.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";

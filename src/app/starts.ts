@@ -1,13 +1,13 @@
 import { openAskNodes } from "../domain/engine/capacity/node-requests.ts";
 import { capacityOperations } from "../domain/engine/capacity/operations.ts";
 import { openCapacity } from "../domain/engine/capacity/service.ts";
+import type { Events } from "../domain/engine/emit/service.ts";
 import { scheduleChecks } from "../domain/engine/schedules/invariants.ts";
 import { schedulesOperations } from "../domain/engine/schedules/operations.ts";
 import { openSchedules } from "../domain/engine/schedules/service.ts";
 import { startsOperations } from "../domain/engine/starts/operations.ts";
 import { openStarts } from "../domain/engine/starts/service.ts";
 import type { Steering } from "../domain/engine/steering/service.ts";
-import type { Events } from "../domain/log/events/service.ts";
 import { cronFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";

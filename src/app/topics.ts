@@ -1,6 +1,6 @@
 import type { Quotas } from "../domain/engine/quotas/service.ts";
-import { openFeeds } from "../domain/log/log/feed.ts";
-import { openLogSequences } from "../domain/log/log/sequences.ts";
+import { openFeeds } from "../domain/log/core/feed.ts";
+import { openLogSequences } from "../domain/log/core/sequences.ts";
 import { openExpiry } from "../domain/log/topics/expire.ts";
 import { topicChecks } from "../domain/log/topics/invariants.ts";
 import { topicsOperations } from "../domain/log/topics/operations.ts";

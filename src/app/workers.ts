@@ -1,6 +1,5 @@
 import { Type } from "@sinclair/typebox";
 import { hasOthers } from "../bus/bus.ts";
-import { everyNodeSays } from "../cluster/every-node.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import { eventsOfRun } from "../domain/engine/batches/rows.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
@@ -19,10 +18,11 @@ import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
 import { mendErrors } from "../domain/engine/workers/texts.ts";
 import { sendersMax } from "../domain/integrations/deliveries/limits.ts";
 import { toolCallsOfAllMax } from "../domain/integrations/tools/limits.ts";
-import type { LogSequences } from "../domain/log/log/sequences.ts";
+import type { LogSequences } from "../domain/log/core/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
 import { reportBytesMax } from "../kit/limits.ts";
+import { everyNodeSays } from "../nodes/every-node.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 

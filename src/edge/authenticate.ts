@@ -1,4 +1,4 @@
-import { platformOrgId } from "../access/gate.ts";
+import { platformOrgId } from "../gate/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
 import { namedEnvironment } from "../kit/named-environment.ts";

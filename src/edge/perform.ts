@@ -1,5 +1,5 @@
 import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
-import { AccessRefusal } from "../access/gate.ts";
+import { AccessRefusal } from "../gate/gate.ts";
 import { compiled } from "../kit/compiled.ts";
 import { explain } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";

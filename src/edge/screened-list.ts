@@ -1,5 +1,5 @@
-import { subjectOf } from "../access/subject.ts";
-import { actionsThatShowType, asksOfAll, screenOfAsks } from "../access/things.ts";
+import { subjectOf } from "../gate/subject.ts";
+import { actionsThatShowType, asksOfAll, screenOfAsks } from "../gate/things.ts";
 import type { UnaryOperation } from "../kit/operation.ts";
 import type { RequestCall } from "./call.ts";
 

@@ -1,4 +1,4 @@
-import type { EventDraft } from "../../src/domain/log/events/rules.ts";
+import type { EventDraft } from "../../src/domain/engine/emit/rules.ts";
 import { joinGroup, type TestMember } from "../support/group-member.ts";
 import { type Assignment, pullWorker } from "../support/pull-worker.ts";
 import type { TestServer } from "../support/server.ts";

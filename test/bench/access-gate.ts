@@ -2,8 +2,8 @@
  * `bun run bench:access gate`: the CPU that three roles and twenty policies add to a call, at the gate itself: one org without
  * policies (A), one with them (B), and the first again (A), in one process, turn about.
  */
-import { type EnvironmentScope, openGate } from "../../src/access/gate.ts";
-import { snapshotOf } from "../../src/access/snapshot.ts";
+import { type EnvironmentScope, openGate } from "../../src/gate/gate.ts";
+import { snapshotOf } from "../../src/gate/snapshot.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import type { Caller, Operation } from "../../src/kit/operation.ts";
 import { startTestServer } from "../support/server.ts";

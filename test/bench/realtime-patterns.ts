@@ -1,4 +1,4 @@
-import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
+import type { LoggedEvent } from "../../src/domain/log/core/service.ts";
 import { deliveriesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
 import type { Frames } from "../../src/domain/realtime/pubsub/frames.ts";
 import { Hub } from "../../src/domain/realtime/pubsub/hub.ts";

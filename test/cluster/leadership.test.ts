@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { BusTransport, Hold } from "../../src/bus/bus.ts";
 import { localNetwork } from "../../src/bus/local.ts";
-import { dutyLoop } from "../../src/cluster/duties.ts";
-import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/cluster/leader.ts";
+import { dutyLoop } from "../../src/nodes/duties.ts";
+import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/nodes/leader.ts";
 import { systemClock, type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";

@@ -1,4 +1,4 @@
-import { roleIdOf } from "../../src/access/actions.ts";
+import { roleIdOf } from "../../src/gate/actions.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";

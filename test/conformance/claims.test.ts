@@ -8,8 +8,8 @@ import { claimLimitedFlush, type LaneFound } from "../../src/domain/engine/runs/
 import { adoptRuns, forgetLanes, lookAtLanes } from "../../src/domain/engine/runs/execution/lane-rows.ts";
 import type { NewRun } from "../../src/domain/engine/runs/run.ts";
 import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
-import { type EmittedRow, emitFlush } from "../../src/domain/log/events/flush.ts";
-import type { NewEvent } from "../../src/domain/log/events/new-event.ts";
+import { type EmittedRow, emitFlush } from "../../src/domain/engine/emit/flush.ts";
+import type { NewEvent } from "../../src/domain/engine/emit/new-event.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { column, sql } from "../../src/kit/sql.ts";

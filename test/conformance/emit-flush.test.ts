@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { emitFlush, staleDefinitions } from "../../src/domain/log/events/flush.ts";
-import type { NewEvent } from "../../src/domain/log/events/new-event.ts";
+import { emitFlush, staleDefinitions } from "../../src/domain/engine/emit/flush.ts";
+import type { NewEvent } from "../../src/domain/engine/emit/new-event.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { lostKeys } from "../../src/kit/key-claims.ts";
 import { silentLog } from "../../src/kit/log.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { builtInRoles } from "../../src/access/actions.ts";
+import { builtInRoles } from "../../src/gate/actions.ts";
 import { askEverywhere, askers, entryOf, matrixPath, matrixText } from "../support/auth-matrix.ts";
 import { everyWay } from "../support/every-route.ts";
 import { isNight } from "../support/night.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isAction } from "../../src/access/actions.ts";
+import { isAction } from "../../src/gate/actions.ts";
 import { socketOf } from "../../src/edge/openapi.ts";
 import { everyFrame } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";

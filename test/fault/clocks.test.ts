@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { clockUncertaintyMsMax } from "../../src/cluster/time-base.ts";
+import { clockUncertaintyMsMax } from "../../src/nodes/time-base.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, createFunction, createWorker, type Worker } from "../../src/sdk/index.ts";

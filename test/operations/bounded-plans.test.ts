@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { countEvents, eventsOf } from "../../src/domain/access/platform/audit-rows.ts";
 import { dueLetters, listLetters } from "../../src/domain/integrations/deliveries/letter-rows.ts";
 import { listDeliveries } from "../../src/domain/integrations/webhooks/rows.ts";
-import { openEventLog } from "../../src/domain/log/log/service.ts";
+import { openEventLog } from "../../src/domain/log/core/service.ts";
 import { listStreams } from "../../src/domain/log/streams/rows.ts";
 import { countRows, listRows } from "../../src/domain/record/audit/rows.ts";
 import { trailRuns } from "../../src/domain/record/history/rows.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { firstSince, lastUntil } from "../../src/domain/engine/repairs/replays/rows.ts";
-import { openLook } from "../../src/domain/log/log/look.ts";
-import { namesScanCap } from "../../src/domain/log/log/rows.ts";
+import { openLook } from "../../src/domain/log/core/look.ts";
+import { namesScanCap } from "../../src/domain/log/core/rows.ts";
 import { positionBefore } from "../../src/domain/record/export/rows.ts";
 import { positionAt } from "../../src/domain/record/retention/rows.ts";
 import { render, type Sql, sql } from "../../src/kit/sql.ts";

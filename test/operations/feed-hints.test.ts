@@ -3,7 +3,7 @@ import { feedHints } from "../../src/app/feed-hints.ts";
 import type { BusTransport } from "../../src/bus/bus.ts";
 import { busOver } from "../../src/bus/channel.ts";
 import { openNatsTransport } from "../../src/bus/nats.ts";
-import type { LogHint } from "../../src/domain/log/log/feed-reader.ts";
+import type { LogHint } from "../../src/domain/log/core/feed-reader.ts";
 import { systemClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sharedNats } from "../support/nats.ts";

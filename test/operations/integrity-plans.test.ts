@@ -11,7 +11,7 @@ import { findRuns } from "../../src/domain/engine/runs/attributes/find-runs.ts";
 import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/engine/runs/invariants.ts";
 import { pageOfRuns } from "../../src/domain/engine/runs/lists/page-of-runs.ts";
 import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
-import { openEventLog } from "../../src/domain/log/log/service.ts";
+import { openEventLog } from "../../src/domain/log/core/service.ts";
 import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
 import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
+import { statesCheck } from "../../src/domain/engine/runs/awaited/invariants.ts";
 import { runChecks } from "../../src/domain/engine/runs/invariants.ts";
-import { statesCheck } from "../../src/domain/engine/runs/states/invariants.ts";
 import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
 import { openSweep } from "../../src/domain/engine/runs/wakes/sweep.ts";
 import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";

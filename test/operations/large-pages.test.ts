@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openLook } from "../../src/domain/log/log/look.ts";
-import { pageCharsMax } from "../../src/domain/log/log/service.ts";
+import { openLook } from "../../src/domain/log/core/look.ts";
+import { pageCharsMax } from "../../src/domain/log/core/service.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

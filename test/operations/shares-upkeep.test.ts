@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openPurge } from "../../src/domain/access/tenancy/purge.ts";
+import { openDelayedEvents } from "../../src/domain/engine/emit/delayed-events.ts";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { raiseDefinitions } from "../../src/domain/engine/functions/held-function.ts";
 import { pushFunctionsMax } from "../../src/domain/engine/push/rows.ts";
 import { openPush, type PushDeps } from "../../src/domain/engine/push/service.ts";
 import { openQuotas } from "../../src/domain/engine/quotas/service.ts";
-import { openDelayedEvents } from "../../src/domain/log/events/delayed-events.ts";
-import { openPast } from "../../src/domain/log/log/past.ts";
+import { openPast } from "../../src/domain/log/core/past.ts";
 import { openStreams, type StreamsDeps } from "../../src/domain/log/streams/service.ts";
 import { openExpiry } from "../../src/domain/log/topics/expire.ts";
 import { openGroups } from "../../src/domain/realtime/groups/service.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isFull } from "../../src/domain/engine/runs/states/state-rows.ts";
-import { openStates } from "../../src/domain/engine/runs/states/states.ts";
+import { isFull } from "../../src/domain/engine/runs/awaited/state-rows.ts";
+import { openStates } from "../../src/domain/engine/runs/awaited/states.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { openStates } from "../../src/domain/engine/runs/awaited/states.ts";
 import { RunObservers } from "../../src/domain/engine/runs/observer.ts";
-import { openStates } from "../../src/domain/engine/runs/states/states.ts";
 import { compareAgain } from "../../src/domain/engine/runs/waits/compare-again.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes, type Wakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";

@@ -1,5 +1,5 @@
-import type { Emitted } from "../../src/domain/log/events/answers.ts";
-import { draftOf } from "../../src/domain/log/events/rules.ts";
+import type { Emitted } from "../../src/domain/engine/emit/answers.ts";
+import { draftOf } from "../../src/domain/engine/emit/rules.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import type { Chance } from "../support/chance.ts";
 import { childInput, type Program, signalKey } from "../support/run-program.ts";

@@ -6,7 +6,7 @@ import {
   builtInRoles,
   isAction,
   roleGrants,
-} from "../../src/access/actions.ts";
+} from "../../src/gate/actions.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { everyWay, go, isLetIn, logoutLast, type Visited, type Visitor, type Way } from "./every-route.ts";

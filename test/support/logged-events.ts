@@ -1,4 +1,4 @@
-import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
+import type { LoggedEvent } from "../../src/domain/log/core/service.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 

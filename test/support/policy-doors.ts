@@ -1,7 +1,7 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
-import { subjectOf } from "../../src/access/subject.ts";
 import { rpcBindings } from "../../src/edge/rpc.ts";
+import { subjectOf } from "../../src/gate/subject.ts";
 import type { Operation, UnaryOperation } from "../../src/kit/operation.ts";
 import { everyWay, go, type Way } from "./every-route.ts";
 

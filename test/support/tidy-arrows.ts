@@ -12,8 +12,8 @@ type Room =
   | "store port"
   | "bus"
   | "bus port"
-  | "cluster"
-  | "access"
+  | "nodes"
+  | "gate"
   | "rules"
   | "rows"
   | "service"
@@ -34,7 +34,7 @@ type When = "yes" | "type" | "own" | "own, type";
 
 const domainBelow: Partial<Record<Room, When>> = {
   kit: "yes",
-  access: "yes",
+  gate: "yes",
   "store port": "yes",
   "bus port": "yes",
   rules: "yes",
@@ -56,13 +56,13 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   store: { kit: "yes", store: "yes", "store port": "yes" },
   "bus port": { kit: "yes", "bus port": "yes" },
   bus: { kit: "yes", bus: "yes", "bus port": "yes" },
-  cluster: { kit: "yes", cluster: "yes", "store port": "yes", "bus port": "yes" },
-  access: { kit: "yes", access: "yes" },
-  // Access is pure, as rules are: what a policy is, it says.
-  rules: { kit: "yes", access: "yes", rules: "own, type", part: "own, type", rows: "type", service: "type" },
+  nodes: { kit: "yes", nodes: "yes", "store port": "yes", "bus port": "yes" },
+  gate: { kit: "yes", gate: "yes" },
+  // The gate is pure, as rules are: what a policy is, it says.
+  rules: { kit: "yes", gate: "yes", rules: "own, type", part: "own, type", rows: "type", service: "type" },
   rows: {
     kit: "yes",
-    access: "type",
+    gate: "type",
     "store port": "yes",
     rows: "own",
     rules: "own",
@@ -83,13 +83,13 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   operations: {
     kit: "yes",
     gen: "yes",
-    access: "yes",
+    gate: "yes",
     wire: "yes",
     rules: "yes",
     part: "own, type",
     service: "own, type",
   },
-  edge: { edge: "yes", kit: "yes", access: "yes", gen: "yes", operations: "type" },
+  edge: { edge: "yes", kit: "yes", gate: "yes", gen: "yes", operations: "type" },
   gen: { gen: "yes" },
   sdk: { sdk: "yes" },
   demo: { demo: "yes", sdk: "yes" },
@@ -116,8 +116,8 @@ const topRooms = [
   "kit",
   "store",
   "bus",
-  "cluster",
-  "access",
+  "nodes",
+  "gate",
   "edge",
   "gen",
   "sdk",
@@ -151,21 +151,21 @@ export function roomOf(path: string): Room | undefined {
  * so the flush takes the insert fragments of runs.
  */
 const exceptions = new Set([
-  "src/domain/log/events/flush.ts -> src/domain/engine/runs/create.ts",
+  "src/domain/engine/emit/flush.ts -> src/domain/engine/runs/create.ts",
   // An event arms its debounce entries and joins its batches; what these start is a run: one statement each.
-  "src/domain/log/events/late-starts.ts -> src/domain/engine/debounce/arm.ts",
+  "src/domain/engine/emit/late-starts.ts -> src/domain/engine/debounce/arm.ts",
   "src/domain/engine/debounce/fire.ts -> src/domain/engine/runs/create.ts",
-  "src/domain/log/events/late-starts.ts -> src/domain/engine/batches/join.ts",
+  "src/domain/engine/emit/late-starts.ts -> src/domain/engine/batches/join.ts",
   "src/domain/engine/batches/close.ts -> src/domain/engine/runs/create.ts",
   // What events ask of quotas is taken by the statement that writes them.
-  "src/domain/log/events/metering.ts -> src/domain/engine/quotas/charge.ts",
-  "src/domain/log/events/delayed-rows.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/engine/emit/metering.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/engine/emit/delayed-rows.ts -> src/domain/engine/quotas/charge.ts",
   "src/domain/log/topics/flush.ts -> src/domain/engine/quotas/charge.ts",
   "src/domain/log/topics/rows.ts -> src/domain/engine/quotas/charge.ts",
   "src/domain/state/kv/change-rows.ts -> src/domain/engine/quotas/charge.ts",
   // Events and topics append to their logs in the same steps.
-  "src/domain/log/events/flush.ts -> src/domain/log/log/append.ts",
-  "src/domain/log/topics/flush.ts -> src/domain/log/log/append.ts",
+  "src/domain/engine/emit/flush.ts -> src/domain/log/core/append.ts",
+  "src/domain/log/topics/flush.ts -> src/domain/log/core/append.ts",
 ]);
 
 const capabilityOf = (path: string) => path.match(/^src\/domain\/([^/]+\/[^/]+)\//)?.[1];

@@ -85,7 +85,7 @@ export const clockBreaches: Rule = (sources) => {
 };
 
 /** Copying what was sent onto an object lets a name of its own become that object's prototype. */
-const takesInput = within("src/edge/", "src/domain/", "src/kit/", "src/access/");
+const takesInput = within("src/edge/", "src/domain/", "src/kit/", "src/gate/");
 
 export const assignBreaches: Rule = (sources) =>
   matches(

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "@sinclair/typebox";
 import fc from "fast-check";
-import { type Action, actions, builtInRoles, roleGrants, roleIdOf } from "../../src/access/actions.ts";
-import { openGate, requireKnownActions } from "../../src/access/gate.ts";
-import { compilePolicy, type PolicyError, type PolicyText } from "../../src/access/policy.ts";
+import { type Action, actions, builtInRoles, roleGrants, roleIdOf } from "../../src/gate/actions.ts";
+import { openGate, requireKnownActions } from "../../src/gate/gate.ts";
+import { compilePolicy, type PolicyError, type PolicyText } from "../../src/gate/policy.ts";
 import {
   irnOf,
   overlap,
@@ -12,8 +12,8 @@ import {
   type Resource,
   typeOfAction,
   typeOfPath,
-} from "../../src/access/resource.ts";
-import { type AccessSnapshot, type SnapshotRows, snapshotOf } from "../../src/access/snapshot.ts";
+} from "../../src/gate/resource.ts";
+import { type AccessSnapshot, type SnapshotRows, snapshotOf } from "../../src/gate/snapshot.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { type Caller, unary } from "../../src/kit/operation.ts";

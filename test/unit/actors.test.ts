@@ -2,8 +2,8 @@ import { expect, test } from "bun:test";
 import { assignToActors, nearest } from "../../src/domain/engine/dispatch/actors.ts";
 import type { IdleWorker } from "../../src/domain/engine/dispatch/idle-workers.ts";
 import type { ClaimSlot } from "../../src/domain/engine/dispatch/queues.ts";
+import { actorOf } from "../../src/domain/engine/emit/actor.ts";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
-import { actorOf } from "../../src/domain/log/events/actor.ts";
 import { silentLog } from "../../src/kit/log.ts";
 
 const workers = (...ids: string[]) => ids.map((workerId) => ({ workerId }));

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { isSubject } from "../../src/bus/subject.ts";
-import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
+import type { LoggedEvent } from "../../src/domain/log/core/service.ts";
 import { mirrorDrafts } from "../../src/domain/record/outbox/rules.ts";
 import { tooLarge } from "../../src/domain/record/outbox/service.ts";
 import { parseSettings } from "../../src/settings/settings.ts";

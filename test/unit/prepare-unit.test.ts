@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
+import { prepareUnit } from "../../src/domain/engine/emit/prepare.ts";
 import type { Definitions } from "../../src/domain/engine/functions/definition.ts";
 import { definitionOf } from "../../src/domain/engine/functions/rules.ts";
-import { prepareUnit } from "../../src/domain/log/events/prepare.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { systemIds } from "../../src/kit/ids.ts";

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { openSequences, sequenceWaitsOfHolderMax } from "../../src/app/sequences.ts";
-import type { FeedReader } from "../../src/domain/log/log/feed-reader.ts";
-import type { LoggedEvent } from "../../src/domain/log/log/rows.ts";
-import { openLogSequences, sequenceWaitsMax } from "../../src/domain/log/log/sequences.ts";
+import type { FeedReader } from "../../src/domain/log/core/feed-reader.ts";
+import type { LoggedEvent } from "../../src/domain/log/core/rows.ts";
+import { openLogSequences, sequenceWaitsMax } from "../../src/domain/log/core/sequences.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { type LogName, lastPosition, readSequence, sequenceText } from "../../src/kit/sequence.ts";
 import { until } from "../support/until.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import type { Events } from "../../src/domain/engine/emit/service.ts";
 import { openRunEnds } from "../../src/domain/engine/runs/children/run-ends.ts";
 import type { RunResult } from "../../src/domain/engine/runs/run.ts";
 import { openStarts } from "../../src/domain/engine/starts/service.ts";
-import type { Events } from "../../src/domain/log/events/service.ts";
 
 const result = (runId: string, isOver: boolean): RunResult => ({
   runId,

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { timeBase } from "../../src/cluster/time-base.ts";
 import { systemClock } from "../../src/kit/clock.ts";
+import { timeBase } from "../../src/nodes/time-base.ts";
 
 const hour = 3_600_000;
 const near = (at: number, wanted: number) => expect(Math.abs(at - wanted)).toBeLessThan(1_000);

@@ -1,5 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import type { EventRecord } from "../../domain/log/events/wire.ts";
+import type { EventRecord } from "../../domain/engine/emit/wire.ts";
 import { rest } from "./api.ts";
 import { cutsOf } from "./cuts.ts";
 import { instantOf } from "./format.ts";

@@ -1,4 +1,4 @@
-import { roleIdOf } from "../../../access/actions.ts";
+import { roleIdOf } from "../../../gate/actions.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import type { Basics } from "../../../store/store.ts";
 import { defaultEnvironmentId, defaultOrgId } from "../tenancy/rules.ts";

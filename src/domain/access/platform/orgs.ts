@@ -1,4 +1,4 @@
-import { platformOrgId } from "../../../access/gate.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";

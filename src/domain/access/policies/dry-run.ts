@@ -1,6 +1,6 @@
-import type { ConditionFacts } from "../../../access/condition.ts";
-import { compilePolicy, deniesAlone } from "../../../access/policy.ts";
-import type { Resource } from "../../../access/resource.ts";
+import type { ConditionFacts } from "../../../gate/condition.ts";
+import { compilePolicy, deniesAlone } from "../../../gate/policy.ts";
+import type { Resource } from "../../../gate/resource.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Policy } from "./rows.ts";
 

@@ -1,11 +1,11 @@
-import { roleIdOf } from "../../../access/actions.ts";
+import { roleIdOf } from "../../../gate/actions.ts";
 import {
   type ConditionFacts,
   compileCondition,
   conditionContext,
   evaluateCondition,
-} from "../../../access/condition.ts";
-import { actionsMatching, splitList } from "../../../access/policy.ts";
+} from "../../../gate/condition.ts";
+import { actionsMatching, splitList } from "../../../gate/policy.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";

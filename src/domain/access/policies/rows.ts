@@ -1,4 +1,4 @@
-import type { SnapshotRows } from "../../../access/snapshot.ts";
+import type { SnapshotRows } from "../../../gate/snapshot.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";

@@ -1,4 +1,4 @@
-import { compilePolicy, PolicyError } from "../../../access/policy.ts";
+import { compilePolicy, PolicyError } from "../../../gate/policy.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { policyNameCharsMax } from "./limits.ts";
 

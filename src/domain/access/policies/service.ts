@@ -1,4 +1,4 @@
-import { policyWarnings } from "../../../access/policy.ts";
+import { policyWarnings } from "../../../gate/policy.ts";
 import { missing } from "../../../kit/fault.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";

@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { resourceNameCharsMax } from "../../../access/judge.ts";
+import { resourceNameCharsMax } from "../../../gate/judge.ts";
 import { described } from "../../../kit/described.ts";
 import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 

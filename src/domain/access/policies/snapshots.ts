@@ -1,5 +1,5 @@
-import type { Snapshots } from "../../../access/gate.ts";
-import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../../access/snapshot.ts";
+import type { Snapshots } from "../../../gate/gate.ts";
+import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../../gate/snapshot.ts";
 import { breather } from "../../../kit/breather.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";

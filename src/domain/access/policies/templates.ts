@@ -1,4 +1,4 @@
-import type { BuiltInRole } from "../../../access/actions.ts";
+import type { BuiltInRole } from "../../../gate/actions.ts";
 
 /** Deny policies that come with svc, installed together for the roles they name. */
 export interface PolicyTemplate {

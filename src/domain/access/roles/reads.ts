@@ -1,4 +1,4 @@
-import { roleIdOf } from "../../../access/actions.ts";
+import { roleIdOf } from "../../../gate/actions.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";

@@ -1,5 +1,5 @@
-import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../access/actions.ts";
-import { platformOrgId } from "../../../access/gate.ts";
+import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../gate/actions.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Call, Caller } from "../../../kit/operation.ts";
 import type { Role, RoleScope } from "./role.ts";

@@ -1,4 +1,4 @@
-import { platformOrgId } from "../../../access/gate.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import type { Session } from "../../../store/store.ts";

@@ -1,4 +1,4 @@
-import { platformOrgId } from "../../../access/gate.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";

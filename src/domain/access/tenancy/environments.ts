@@ -1,4 +1,4 @@
-import { roleIdOf } from "../../../access/actions.ts";
+import { roleIdOf } from "../../../gate/actions.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";

@@ -1,5 +1,5 @@
-import { roleIdOf } from "../../../access/actions.ts";
-import { platformOrgId } from "../../../access/gate.ts";
+import { roleIdOf } from "../../../gate/actions.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";

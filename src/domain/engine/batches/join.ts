@@ -1,5 +1,5 @@
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { FlowNotice } from "../functions/flow.ts";
+import type { FlowNotice } from "../functions/start-options.ts";
 import { batchBytesMax } from "./limits.ts";
 
 /** An event that waits in a batch, stored by the flush that logs it. */

@@ -1,6 +1,6 @@
 import type { Log } from "../../../kit/log.ts";
 import { traceIn, traceOfRun } from "../../../kit/trace-context.ts";
-import type { LogSequences } from "../../log/log/sequences.ts";
+import type { LogSequences } from "../../log/core/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
 import type { DefinitionAt } from "../functions/pinned.ts";
 import type { Job, JobEvent } from "../jobs/rules.ts";

@@ -1,4 +1,4 @@
-import { actionsThatShow, allThingsOf, namesOfEvent, thingsOf } from "../../../access/things.ts";
+import { actionsThatShow, allThingsOf, namesOfEvent, thingsOf } from "../../../gate/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 
 /** A pattern asks for all events that it matches. */

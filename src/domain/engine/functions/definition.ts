@@ -2,7 +2,7 @@ import type { CelBudget } from "../../../kit/cel/cel.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
 import type { DeclaredAttribute } from "../attributes/rules.ts";
-import type { FlowOptions } from "./flow.ts";
+import type { FlowOptions } from "./start-options.ts";
 
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
 export interface FunctionDefinition extends FlowOptions {

@@ -11,10 +11,10 @@ import type {
   Trigger,
   TriggerDefinition,
 } from "./definition.ts";
-import { flowExpressions } from "./flow.ts";
 import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
+import { flowExpressions } from "./start-options.ts";
 import { isPattern, openPatternIndex } from "./trigger-patterns.ts";
 
 /**

@@ -6,10 +6,10 @@ import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { DeclaredAttribute } from "../attributes/rules.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./definition.ts";
-import { changesClaims, laneLimitOf } from "./flow.ts";
 import { noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, noticesOf, type RegisterInput, sameDefinition } from "./rules.ts";
+import { changesClaims, laneLimitOf } from "./start-options.ts";
 
 export interface RegisterDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "now">;

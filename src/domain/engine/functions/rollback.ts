@@ -1,10 +1,10 @@
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { FunctionDefinition, FunctionRecord } from "./definition.ts";
-import { changesClaims, laneLimitOf } from "./flow.ts";
 import { holdFunction, noteChange, placeSlug, raiseWith } from "./held-function.ts";
 import { changeAt } from "./history.ts";
 import type { RegisterDeps } from "./register.ts";
 import * as rows from "./rows.ts";
+import { changesClaims, laneLimitOf } from "./start-options.ts";
 
 export interface RollbackTarget {
   entityVersion: number;

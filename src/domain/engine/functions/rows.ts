@@ -5,8 +5,8 @@ import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
-import { isPaced, laneLimitOf, throttleGapUs } from "./flow.ts";
 import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
+import { isPaced, laneLimitOf, throttleGapUs } from "./start-options.ts";
 
 interface FunctionRow {
   environment_id: string;

@@ -18,7 +18,6 @@ import type {
   RetryPolicy,
   TriggerDefinition,
 } from "./definition.ts";
-import { type FlowInput, flowOf, laneKeyOf, laneLimitOf } from "./flow.ts";
 import {
   concurrencyMax,
   functionNameBytesMax,
@@ -27,10 +26,11 @@ import {
   runAttemptsMax,
   runTimeoutMsMax,
 } from "./limits.ts";
+import { type FlowInput, flowOf, laneKeyOf, laneLimitOf } from "./start-options.ts";
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 import { readCompensateOn } from "./undo-on.ts";
 
-export { batchOf, flowValue, gateOf, headStartOf, laneLimitOf } from "./flow.ts";
+export { batchOf, flowValue, gateOf, headStartOf, laneLimitOf } from "./start-options.ts";
 
 /**
  * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and

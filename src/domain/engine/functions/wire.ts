@@ -7,9 +7,9 @@ import {
 } from "../../../gen/svc/v1/types_pb.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
-import type { FlowInput, FlowOptions } from "./flow.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
+import type { FlowInput, FlowOptions } from "./start-options.ts";
 
 const statusWire: Record<FunctionStatus, FunctionStatusWire> = {
   active: FunctionStatusWire.ACTIVE,

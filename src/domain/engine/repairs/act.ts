@@ -1,4 +1,4 @@
-import type { HidesEvent } from "../../../access/things.ts";
+import type { HidesEvent } from "../../../gate/things.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";

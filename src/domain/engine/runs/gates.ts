@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, SyncSession } from "../../../store/store.ts";
-import type { NewGate } from "../functions/flow.ts";
+import type { NewGate } from "../functions/start-options.ts";
 import { ofSingleton } from "./deadlines.ts";
 import type { NewRun } from "./run.ts";
 

@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { withoutHiddenInputs } from "../../../access/things.ts";
+import { withoutHiddenInputs } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { NewAttribute, RunAttribute } from "../attributes/rules.ts";
-import type { FlowNotice, NewGate } from "../functions/flow.ts";
+import type { FlowNotice, NewGate } from "../functions/start-options.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
 /** Run statuses, as clients see them. */

@@ -3,7 +3,7 @@ import { Fault } from "../../../kit/fault.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
-import type { Events } from "../../log/events/service.ts";
+import type { Events } from "../emit/service.ts";
 import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";

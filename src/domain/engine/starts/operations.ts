@@ -2,8 +2,8 @@ import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rpc, unary } from "../../../kit/operation.ts";
 import { dataOf } from "../../../kit/wkt.ts";
-import type { EmitInput } from "../../log/events/rules.ts";
-import { fromBody, fromMessage } from "../../log/events/wire.ts";
+import type { EmitInput } from "../emit/rules.ts";
+import { fromBody, fromMessage } from "../emit/wire.ts";
 import {
   type InvokeInput,
   type Starts,

@@ -2,8 +2,8 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
-import { draftOf, type EmitInput, noteStarts } from "../../log/events/rules.ts";
-import type { Emitted, Events, InvokeDraft } from "../../log/events/service.ts";
+import { draftOf, type EmitInput, noteStarts } from "../emit/rules.ts";
+import type { Emitted, Events, InvokeDraft } from "../emit/service.ts";
 import type { RunEnds } from "../runs/children/run-ends.ts";
 import type { RunResult } from "../runs/run.ts";
 

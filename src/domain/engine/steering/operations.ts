@@ -1,6 +1,6 @@
 import type { Value } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
-import { withoutHiddenInputs } from "../../../access/things.ts";
+import { withoutHiddenInputs } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";

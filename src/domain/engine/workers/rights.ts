@@ -4,7 +4,7 @@ import {
   type ThingScreen,
   thingsOf,
   thingsOfEvent,
-} from "../../../access/things.ts";
+} from "../../../gate/things.ts";
 import type { Call, Permit, Thing } from "../../../kit/operation.ts";
 import type { JobRights } from "../dispatch/queues.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow, namesOfEvent, thingsOfEvent } from "../../../access/things.ts";
+import { actionsThatShow, namesOfEvent, thingsOfEvent } from "../../../gate/things.ts";
 import { WebhookEndpointService } from "../../../gen/svc/v1/webhook_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { listed, listedById, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";

@@ -4,7 +4,7 @@ import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { eventText, keyField } from "../../../kit/stored-event.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import { endpointGraceSecondsMax, endpointNameCharsMax, endpointUrlBytesMax } from "./limits.ts";
 
 export const endpointStatuses = ["active", "paused", "disabled"] as const;

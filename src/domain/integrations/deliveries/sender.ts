@@ -5,7 +5,7 @@ import { TransportFailure } from "../../../kit/outward-call.ts";
 import type { Tracer } from "../../../kit/trace.ts";
 import { traceIn, traceparentOf } from "../../../kit/trace-context.ts";
 import type { Breakers } from "../../engine/breakers/service.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import type { TopicDelivery } from "../../realtime/pubsub/delivery.ts";
 import {
   matchesTokens,

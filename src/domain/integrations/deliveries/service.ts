@@ -3,7 +3,7 @@ import { purgeSliceMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import type { Past } from "../../log/log/past.ts";
+import type { Past } from "../../log/core/past.ts";
 import { type EndpointChange, openEndpoints } from "./endpoints.ts";
 import * as letters from "./letter-rows.ts";
 import { deadLetterKeptMs, stoppedKeepsMs } from "./limits.ts";

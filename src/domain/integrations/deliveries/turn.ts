@@ -5,8 +5,8 @@ import type { Ids } from "../../../kit/ids.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import type { Past } from "../../log/log/past.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { Past } from "../../log/core/past.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import { type EndpointChange, placeOf } from "./endpoints.ts";
 import * as letters from "./letter-rows.ts";
 import {

@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
-import type { Action } from "../../../access/actions.ts";
-import { typeOfAction } from "../../../access/resource.ts";
+import type { Action } from "../../../gate/actions.ts";
+import { typeOfAction } from "../../../gate/resource.ts";
 import { AgentToolsService } from "../../../gen/svc/v1/agent_tools_pb.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { qualifiedNameBytesMax } from "./limits.ts";

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { type Action, isAction } from "../../../access/actions.ts";
+import { type Action, isAction } from "../../../gate/actions.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { requireEventName, requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";

@@ -3,7 +3,7 @@ import type { Fault } from "../../../kit/fault.ts";
 import type { Counter, Family } from "../../../kit/metrics.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { Basics, Session } from "../../../store/store.ts";
-import type { Arrival } from "../../log/events/arrival.ts";
+import type { Arrival } from "../../engine/emit/arrival.ts";
 import type { WebhookContent } from "./content.ts";
 import type { HeldSource } from "./held-sources.ts";
 import {

@@ -3,7 +3,7 @@ import { storedKey } from "../../../kit/idempotency-key.ts";
 import { tokenBuckets } from "../../../kit/token-buckets.ts";
 import type { TtlCache } from "../../../kit/ttl-cache.ts";
 import type { Basics, StoreReader } from "../../../store/store.ts";
-import type { Events } from "../../log/events/service.ts";
+import type { Events } from "../../engine/emit/service.ts";
 import { bodyOf, textAt, type WebhookContent } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import type { HeldSource } from "./held-sources.ts";

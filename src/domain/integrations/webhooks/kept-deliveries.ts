@@ -5,7 +5,7 @@ import { purgeSliceMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import type { Basics, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import type { Events } from "../../log/events/service.ts";
+import type { Events } from "../../engine/emit/service.ts";
 import { bodyOf, storedDataOf } from "./content.ts";
 import { eventDraft, nameIn } from "./event-draft.ts";
 import { configIn, type HeldSource, secretsOf } from "./held-sources.ts";

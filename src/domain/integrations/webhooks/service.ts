@@ -1,6 +1,6 @@
 import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import type { Events } from "../../log/events/service.ts";
+import type { Events } from "../../engine/emit/service.ts";
 import { openHeldSources } from "./held-sources.ts";
 import { openIngest } from "./ingest.ts";
 import { openKeptDeliveries } from "./kept-deliveries.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow, namesOfEvent, thingsOf } from "../../../access/things.ts";
+import { actionsThatShow, namesOfEvent, thingsOf } from "../../../gate/things.ts";
 import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
@@ -9,7 +9,7 @@ import { timeBound } from "../../../kit/page.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
-import { draftNamed, type EventDraft, noteStarts } from "../events/rules.ts";
+import { draftNamed, type EventDraft, noteStarts } from "../../engine/emit/rules.ts";
 import type { Upcasts } from "../schemas/service.ts";
 import {
   type AppendInput,

@@ -1,5 +1,5 @@
 import { invalid } from "../../../kit/fault.ts";
-import type { EntityDraft, EventInput } from "../events/rules.ts";
+import type { EntityDraft, EventInput } from "../../engine/emit/rules.ts";
 
 /** What callers expect who take the stream at any version. */
 export const anyVersion = -1;

@@ -1,4 +1,4 @@
-import { screenOfKinds, thingsOf, thingsOfEvent } from "../../../access/things.ts";
+import { screenOfKinds, thingsOf, thingsOfEvent } from "../../../gate/things.ts";
 import type { Call } from "../../../kit/operation.ts";
 import type { HistoryPage, StreamPage } from "./service.ts";
 

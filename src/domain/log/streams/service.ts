@@ -3,10 +3,10 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { Basics, LeaderWrite, Session, Store } from "../../../store/store.ts";
+import type { EventDraft } from "../../engine/emit/rules.ts";
+import type { EmitOrigin, Emitted, Events } from "../../engine/emit/service.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
-import type { EventDraft } from "../events/rules.ts";
-import type { EmitOrigin, Emitted, Events } from "../events/service.ts";
 import * as rows from "./rows.ts";
 import { isEntityId } from "./rules.ts";
 import {

@@ -18,7 +18,7 @@ import {
   timestampOf,
   withNumbers,
 } from "../../../kit/wkt.ts";
-import { fromBody } from "../events/wire.ts";
+import { fromBody } from "../../engine/emit/wire.ts";
 import type { AppendInput, AppendTarget, StreamAppend } from "./rules.ts";
 import type {
   Emitted,

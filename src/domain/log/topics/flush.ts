@@ -15,7 +15,7 @@ import {
   refuseLostKeys,
   survivors,
   takeKeys,
-} from "../log/append.ts";
+} from "../core/append.ts";
 import { topicPrefix } from "./rules.ts";
 
 /** One message on its way into the log of topics. */

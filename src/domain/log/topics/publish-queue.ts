@@ -2,7 +2,7 @@ import type { ItemOutcome } from "../../../kit/combine.ts";
 import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import { claimKeys, contended, lostKeys } from "../../../kit/key-claims.ts";
 import { type Basics, isMarked, isOfItem, isStuck } from "../../../store/store.ts";
-import type { Feeds } from "../log/feed.ts";
+import type { Feeds } from "../core/feed.ts";
 import { answersOf, type PreparedMessage, type Published, usedKeys } from "./answers.ts";
 import { type NewMessage, type PublishedRow, publishFlush, useOf } from "./flush.ts";
 import type { TopicMessage } from "./past.ts";

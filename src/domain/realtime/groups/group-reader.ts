@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import type { Basics } from "../../../store/store.ts";
-import type { Following } from "../../log/log/feed.ts";
+import type { Following } from "../../log/core/feed.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { Acks } from "./ack.ts";
 import { type ClaimResult, claimDeliveries } from "./claim.ts";

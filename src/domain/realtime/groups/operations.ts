@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow } from "../../../access/things.ts";
+import { actionsThatShow } from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
 import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";

@@ -1,4 +1,4 @@
-import { platformOrgId } from "../../../access/gate.ts";
+import { platformOrgId } from "../../../gate/gate.ts";
 import { type Clock, rfc3339 } from "../../../kit/clock.ts";
 import type { Caller, Operation } from "../../../kit/operation.ts";
 import { pacedAtOnce } from "../../../kit/paced.ts";

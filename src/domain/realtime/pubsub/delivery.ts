@@ -1,7 +1,7 @@
 import { type CelBudget, type CelProgram, itemsToRead } from "../../../kit/cel/cel.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { eventText } from "../../../kit/stored-event.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import type { TopicMessage } from "../../log/topics/past.ts";
 import { tokensOf } from "./rules.ts";
 

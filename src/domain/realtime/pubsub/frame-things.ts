@@ -1,4 +1,4 @@
-import { type ThingKind, thingsOf, thingsOfEvent, thingsOfMessage } from "../../../access/things.ts";
+import { type ThingKind, thingsOf, thingsOfEvent, thingsOfMessage } from "../../../gate/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 
 /** What a frame is about, by the part of its topic behind the kind, and by what it carries where that says more. */

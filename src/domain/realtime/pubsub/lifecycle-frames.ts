@@ -1,9 +1,9 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { NewEvent } from "../../engine/emit/new-event.ts";
 import type { FunctionFrame } from "../../engine/functions/definition.ts";
 import type { CronFrame } from "../../engine/schedules/rules.ts";
 import type { SecretFrame } from "../../engine/secrets/service.ts";
 import type { WorkerFrame } from "../../engine/workers/frames.ts";
-import type { NewEvent } from "../../log/events/new-event.ts";
 import type { StreamFrame } from "../../log/streams/service.ts";
 import type { OutboxFrame } from "../../record/outbox/service.ts";
 import type { Frames } from "./frames.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow } from "../../../access/things.ts";
+import { actionsThatShow } from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
 import { changedListActions, listThingsOf, readsOf } from "./changed-lists.ts";

@@ -1,4 +1,4 @@
-import { allThingsOf, namesOfEvent, thingsOf } from "../../../access/things.ts";
+import { allThingsOf, namesOfEvent, thingsOf } from "../../../gate/things.ts";
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";

@@ -4,7 +4,7 @@ import {
   type ThingScreen,
   thingsOf,
   thingsOfEvent,
-} from "../../../access/things.ts";
+} from "../../../gate/things.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Call, Thing } from "../../../kit/operation.ts";

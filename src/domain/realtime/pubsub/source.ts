@@ -1,8 +1,8 @@
 import type { LogName } from "../../../kit/sequence.ts";
-import type { Feeds, Following } from "../../log/log/feed.ts";
-import type { LogEntry } from "../../log/log/feed-reader.ts";
-import type { Past } from "../../log/log/past.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { Feeds, Following } from "../../log/core/feed.ts";
+import type { LogEntry } from "../../log/core/feed-reader.ts";
+import type { Past } from "../../log/core/past.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import type { TopicMessage } from "../../log/topics/past.ts";
 import { deliveriesOf, messageDelivery, type TopicDelivery } from "./delivery.ts";
 

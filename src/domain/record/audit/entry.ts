@@ -1,4 +1,4 @@
-import { subjectOf } from "../../../access/subject.ts";
+import { subjectOf } from "../../../gate/subject.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { redactPayload } from "./redaction.ts";
 import type { AuditEntry, AuditedCall } from "./rules.ts";

@@ -1,4 +1,4 @@
-import { irnOf } from "../../../access/resource.ts";
+import { irnOf } from "../../../gate/resource.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { StoredRow } from "./rows.ts";
 import type { AuditEntry, AuditHead } from "./rules.ts";

@@ -1,4 +1,4 @@
-import type { ConditionFacts } from "../../../access/condition.ts";
+import type { ConditionFacts } from "../../../gate/condition.ts";
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";

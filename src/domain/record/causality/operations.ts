@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { actionsThatShow, asksOf, screenOfAsks, thingsOf } from "../../../access/things.ts";
+import { actionsThatShow, asksOf, screenOfAsks, thingsOf } from "../../../gate/things.ts";
 import { CausalityService } from "../../../gen/svc/v1/causality_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { type Call, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";

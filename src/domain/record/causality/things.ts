@@ -1,4 +1,4 @@
-import { thingsOf, thingsOfEvent } from "../../../access/things.ts";
+import { thingsOf, thingsOfEvent } from "../../../gate/things.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import * as rows from "./rows.ts";

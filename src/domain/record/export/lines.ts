@@ -1,4 +1,4 @@
-import type { ThingKind } from "../../../access/things.ts";
+import type { ThingKind } from "../../../gate/things.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { type ExportedTable, type ExportSection, exportSections } from "../../../store/exported-tables.ts";
 import type { Row } from "../../../store/store.ts";

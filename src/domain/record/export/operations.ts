@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow, allThingsOf } from "../../../access/things.ts";
+import { actionsThatShow, allThingsOf } from "../../../gate/things.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";

@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { withoutHiddenInputs } from "../../../access/things.ts";
+import { withoutHiddenInputs } from "../../../gate/things.ts";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";

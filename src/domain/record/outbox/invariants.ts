@@ -1,7 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { integrityRowsMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
-import type { Past } from "../../log/log/past.ts";
+import type { Past } from "../../log/core/past.ts";
 import { violationsOf } from "../integrity/rules.ts";
 import type { IntegrityCheck } from "../integrity/service.ts";
 import { outboxOverdueMs, unmirroredListedMax } from "./limits.ts";

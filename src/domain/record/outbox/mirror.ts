@@ -3,7 +3,7 @@ import { cachedQuery } from "../../../kit/cached-query.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Basics, LeaderWrite } from "../../../store/store.ts";
-import type { Past } from "../../log/log/past.ts";
+import type { Past } from "../../log/core/past.ts";
 import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";

@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { thingsOfMessage } from "../../../access/things.ts";
+import { thingsOfMessage } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { eventText } from "../../../kit/stored-event.ts";
-import type { LoggedEvent } from "../../log/log/service.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 
 /**
  * `control`: a message to the worker that holds a run. `mirror`: an event for external subscribers of the

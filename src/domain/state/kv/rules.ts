@@ -1,4 +1,4 @@
-import { part } from "../../../access/resource.ts";
+import { part } from "../../../gate/resource.ts";
 import type { Expected } from "../../../kit/expected.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { bucketNameCharsMax, keyBytesMax, ownPrefix } from "./limits.ts";

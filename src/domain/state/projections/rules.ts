@@ -1,4 +1,4 @@
-import { allThingsOf, namesOfEvent } from "../../../access/things.ts";
+import { allThingsOf, namesOfEvent } from "../../../gate/things.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";

@@ -1,5 +1,5 @@
 import type { Basics } from "../../../store/store.ts";
-import type { Feeds } from "../../log/log/feed.ts";
+import type { Feeds } from "../../log/core/feed.ts";
 import { type Delivered, type Deliveries, definitionText } from "./deliveries.ts";
 import { projectionHeldPollsMax, projectionLeaseMs } from "./limits.ts";
 import type { ProjectionKey } from "./rows.ts";

@@ -1,4 +1,4 @@
-import type { ThingKind } from "../../../access/things.ts";
+import type { ThingKind } from "../../../gate/things.ts";
 import type { StoreEngine } from "../../../store/store.ts";
 
 /** What a function is called in each dialect; left out where it has none that does the same. */

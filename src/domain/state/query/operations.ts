@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { actionsThatShow } from "../../../access/things.ts";
+import { actionsThatShow } from "../../../gate/things.ts";
 import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
 import { described } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";

@@ -1,4 +1,4 @@
-import { allThingsOf } from "../../../access/things.ts";
+import { allThingsOf } from "../../../gate/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import { isOwnTable, ownTables } from "./names.ts";
 import type { Cell } from "./service.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { hiderOfEvents } from "../../../../access/things.ts";
+import { hiderOfEvents } from "../../../../gate/things.ts";
 import { type ReplayEvents as EventsMessage, RepairService } from "../../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";

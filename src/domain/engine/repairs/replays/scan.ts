@@ -1,9 +1,9 @@
-import type { HidesEvent } from "../../../../access/things.ts";
+import type { HidesEvent } from "../../../../gate/things.ts";
 import { type Breathe, breather } from "../../../../kit/breather.ts";
 import { CelBudget } from "../../../../kit/cel/cel.ts";
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { LoggedEvent } from "../../../log/log/service.ts";
+import type { LoggedEvent } from "../../../log/core/service.ts";
 import type { Definitions, FunctionRecord, TriggerDefinition } from "../../functions/definition.ts";
 import { replayItemsMax, replayPieceCharsMax, replayPieceMax, replayPieceMin } from "../limits.ts";
 import * as rows from "./rows.ts";

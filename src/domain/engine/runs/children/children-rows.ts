@@ -11,7 +11,7 @@ import {
 import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import { noteEnds } from "../states/state-rows.ts";
+import { noteEnds } from "../awaited/state-rows.ts";
 import { stepKey } from "../step-moves.ts";
 import {
   isHeld,

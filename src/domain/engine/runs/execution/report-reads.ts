@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { type Basics, type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { runPlace, type StateCondition } from "../../waits/rules.ts";
+import { isFull, notStartedBy } from "../awaited/state-rows.ts";
 import { groupsOf } from "../error-groups.ts";
 import { compensatingMsMax, compensationTriesMax, stateWaitsMax } from "../limits.ts";
 import { type AttemptRow, attemptsOf, triggersOf } from "../rows.ts";
@@ -14,7 +15,6 @@ import {
   unresolvedMatch,
 } from "../rules.ts";
 import type { RunError } from "../run.ts";
-import { isFull, notStartedBy } from "../states/state-rows.ts";
 import type { ExecutionChange } from "./execution-change.ts";
 import type { ReportedUndo, RetryDecision, RunReport } from "./report.ts";
 import type { ReportOutcome } from "./report-outcome.ts";

@@ -1,11 +1,11 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { roundRobin, type SharedWork, type Slice } from "../../../../kit/round-robin.ts";
 import type { Basics } from "../../../../store/store.ts";
+import type { States } from "../awaited/states.ts";
 import { timeOutPending } from "../children/invokes.ts";
 import type { Silence } from "../execution/leases.ts";
 import { wakeSliceMax } from "../limits.ts";
 import type { RunObservers } from "../observer.ts";
-import type { States } from "../states/states.ts";
 import type { Matcher } from "../waits/matcher.ts";
 import { endSilent, endTimedOut, timeoutEnvironments, type WakeOutcome, wakeDue } from "./due.ts";
 import { type WakeQueue, wakeQueues } from "./wake-queues.ts";

@@ -1,6 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow } from "../../../../access/things.ts";
+import { actionsThatShow } from "../../../../gate/things.ts";
 import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow, screenOfKinds } from "../../../../access/things.ts";
+import { actionsThatShow, screenOfKinds } from "../../../../gate/things.ts";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import {

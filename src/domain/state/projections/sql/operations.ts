@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { actionsThatShow } from "../../../../access/things.ts";
+import { actionsThatShow } from "../../../../gate/things.ts";
 import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { namedProjection } from "../../../../kit/waits-for.ts";

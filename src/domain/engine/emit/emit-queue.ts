@@ -5,9 +5,9 @@ import { flushQueue, weightChars, weightOfPayloads } from "../../../kit/flush-qu
 import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store, type StoreError } from "../../../store/store.ts";
-import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
-import { quotaSpent } from "../../engine/quotas/rules.ts";
-import type { ConnectedWorkers } from "../../engine/serving/service.ts";
+import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
+import { quotaSpent } from "../quotas/rules.ts";
+import type { ConnectedWorkers } from "../serving/service.ts";
 import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";

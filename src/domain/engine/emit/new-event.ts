@@ -1,9 +1,9 @@
 import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { NewJoin } from "../../engine/batches/join.ts";
-import type { NewArm } from "../../engine/debounce/arm.ts";
-import type { NewRun } from "../../engine/runs/run.ts";
-import type { SchemaMark } from "../schemas/service.ts";
+import type { SchemaMark } from "../../log/schemas/service.ts";
+import type { NewJoin } from "../batches/join.ts";
+import type { NewArm } from "../debounce/arm.ts";
+import type { NewRun } from "../runs/run.ts";
 import type { Arrival } from "./arrival.ts";
 import { type EntityPlace, entityColumns } from "./stream-flush.ts";
 

@@ -2,10 +2,10 @@ import { breather } from "../../../kit/breather.ts";
 import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
-import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
-import type { FlowValue } from "../../engine/functions/flow.ts";
-import { flowValue } from "../../engine/functions/rules.ts";
-import type { EventSchemas, SchemaMark } from "../schemas/service.ts";
+import type { EventSchemas, SchemaMark } from "../../log/schemas/service.ts";
+import type { Definitions, DefinitionsCache, Trigger } from "../functions/definition.ts";
+import { flowValue } from "../functions/rules.ts";
+import type { FlowValue } from "../functions/start-options.ts";
 import type { EventDraft } from "./rules.ts";
 
 /**

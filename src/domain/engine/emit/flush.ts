@@ -4,6 +4,21 @@ import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import {
+  type Appended,
+  type AppendLog,
+  append,
+  boundColumn,
+  isKeyed,
+  lockHeads,
+  moveHead,
+  moveHeads,
+  onlyEnvironment,
+  refuseLostKeys,
+  survivors,
+  takeKeys,
+} from "../../log/core/append.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
+import {
   gateColumns,
   holdRoom,
   insertNewRuns,
@@ -17,23 +32,8 @@ import {
   skippedRuns,
   wantedLaneColumns,
   wantedLanes,
-} from "../../engine/runs/create.ts";
-import type { NewRun } from "../../engine/runs/run.ts";
-import {
-  type Appended,
-  type AppendLog,
-  append,
-  boundColumn,
-  isKeyed,
-  lockHeads,
-  moveHead,
-  moveHeads,
-  onlyEnvironment,
-  refuseLostKeys,
-  survivors,
-  takeKeys,
-} from "../log/append.ts";
-import type { LoggedEvent } from "../log/service.ts";
+} from "../runs/create.ts";
+import type { NewRun } from "../runs/run.ts";
 import { arrivalsInserted, arrivedIn, insertArrivals } from "./arrival.ts";
 import { lateStarts, lateStartsSync } from "./late-starts.ts";
 import { chargedFor, chargeSync, meteredColumns } from "./metering.ts";

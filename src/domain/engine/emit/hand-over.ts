@@ -1,9 +1,9 @@
 import type { Instant } from "../../../kit/clock.ts";
-import type { NewArm } from "../../engine/debounce/arm.ts";
-import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
-import type { NewRun, QueueHint } from "../../engine/runs/run.ts";
-import type { Matcher } from "../../engine/runs/waits/matcher.ts";
-import type { Feeds } from "../log/feed.ts";
+import type { Feeds } from "../../log/core/feed.ts";
+import type { NewArm } from "../debounce/arm.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { NewRun, QueueHint } from "../runs/run.ts";
+import type { Matcher } from "../runs/waits/matcher.ts";
 import { type EmittedRow, loggedEvent } from "./flush.ts";
 import type { ReservedEvent } from "./prepare.ts";
 

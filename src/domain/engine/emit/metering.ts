@@ -3,9 +3,9 @@ import type { Fault } from "../../../kit/fault.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Seams, StoreError, SyncSession } from "../../../store/store.ts";
-import { chargeQuotas, chargeQuotasSync } from "../../engine/quotas/charge.ts";
-import { charged, type Demand, overrun, quotaFault, quotaSpent } from "../../engine/quotas/rules.ts";
-import type { Quotas } from "../../engine/quotas/service.ts";
+import { chargeQuotas, chargeQuotasSync } from "../quotas/charge.ts";
+import { charged, type Demand, overrun, quotaFault, quotaSpent } from "../quotas/rules.ts";
+import type { Quotas } from "../quotas/service.ts";
 
 /** What a flush takes out of the quotas of its environments. */
 

@@ -10,7 +10,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { noteGrown } from "../../engine/quotas/charge.ts";
+import { noteGrown } from "../quotas/charge.ts";
 
 export interface DelayedRow {
   id: string;

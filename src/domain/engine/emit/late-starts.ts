@@ -1,8 +1,8 @@
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
-import { insertBatchEvents, insertBatches, joinColumns, type NewJoin } from "../../engine/batches/join.ts";
-import { armColumns, insertArms, type NewArm, placedArms } from "../../engine/debounce/arm.ts";
-import type { Appended } from "../log/append.ts";
+import type { Appended } from "../../log/core/append.ts";
+import { insertBatchEvents, insertBatches, joinColumns, type NewJoin } from "../batches/join.ts";
+import { armColumns, insertArms, type NewArm, placedArms } from "../debounce/arm.ts";
 
 /** The part of an event that says what it starts later. */
 interface LateStarter {

@@ -1,5 +1,5 @@
 import { pageSize } from "../../../kit/page.ts";
-import type { EventLog, EventsPage, ListEventsQuery, LoggedEvent } from "../log/service.ts";
+import type { EventLog, EventsPage, ListEventsQuery, LoggedEvent } from "../../log/core/service.ts";
 
 /** Events read for one page at most. */
 const scannedMax = 5_000;

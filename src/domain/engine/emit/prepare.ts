@@ -2,13 +2,13 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Starter } from "../../../kit/starter.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
-import type { NewJoin } from "../../engine/batches/join.ts";
-import type { NewArm } from "../../engine/debounce/arm.ts";
-import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
-import type { Reservation } from "../../engine/dispatch/reservations.ts";
-import type { Definitions, FunctionRecord } from "../../engine/functions/definition.ts";
-import { laneLimitOf } from "../../engine/functions/rules.ts";
-import type { NewRun } from "../../engine/runs/run.ts";
+import type { NewJoin } from "../batches/join.ts";
+import type { NewArm } from "../debounce/arm.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { Reservation } from "../dispatch/reservations.ts";
+import type { Definitions, FunctionRecord } from "../functions/definition.ts";
+import { laneLimitOf } from "../functions/rules.ts";
+import type { NewRun } from "../runs/run.ts";
 import { keyedOf, type PreparedEvent } from "./answers.ts";
 import {
   addGate,

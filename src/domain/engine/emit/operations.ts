@@ -5,7 +5,7 @@ import {
   namesOfEvent,
   screenOfKinds,
   thingsOfEvent,
-} from "../../../access/things.ts";
+} from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
@@ -15,8 +15,8 @@ import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { starterOf } from "../../../kit/starter.ts";
-import type { EventLog } from "../log/service.ts";
-import type { Upcasts } from "../schemas/service.ts";
+import type { EventLog } from "../../log/core/service.ts";
+import type { Upcasts } from "../../log/schemas/service.ts";
 import type { DelayedEvents } from "./delayed-events.ts";
 import { type DelayedEvent, draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";

@@ -5,7 +5,7 @@ import { CutValueRecord, cutValues } from "../../../kit/cut-values.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import { type DataMessage, dataOf, withNumbers } from "../../../kit/wkt.ts";
-import type { LoggedEvent } from "../log/service.ts";
+import type { LoggedEvent } from "../../log/core/service.ts";
 import type { EmitInput } from "./rules.ts";
 
 /** `TriggerRequest`, `TriggerSyncRequest` and `EmitRequest`, as messages. */

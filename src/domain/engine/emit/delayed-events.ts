@@ -8,7 +8,7 @@ import { storedJson } from "../../../kit/stored-json.ts";
 import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
-import type { RequireRoom } from "../../engine/quotas/service.ts";
+import type { RequireRoom } from "../quotas/service.ts";
 import { type DueDeps, openDueEmits } from "./delayed-due.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
