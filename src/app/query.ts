@@ -1,5 +1,5 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
-import { ownersOfTables } from "../domain/state/projections/sql-rows.ts";
+import { ownersOfTables } from "../domain/state/projections/sql/rows.ts";
 import { meterQueries } from "../domain/state/query/meters.ts";
 import { queryOperations } from "../domain/state/query/operations.ts";
 import { openQueries } from "../domain/state/query/service.ts";

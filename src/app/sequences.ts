@@ -1,5 +1,5 @@
 import type { LogSequences } from "../domain/log/core/sequences.ts";
-import type { Waits } from "../domain/state/projections/waits.ts";
+import type { Waits } from "../domain/state/projections/waits/service.ts";
 import type { Sequences, SequenceWait } from "../edge/call.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";
 import type { LogName, Sequence } from "../kit/sequence.ts";

@@ -1,6 +1,6 @@
-import type { Delivered } from "../../src/domain/state/projections/deliveries.ts";
+import type { Delivered } from "../../src/domain/state/projections/runners/deliveries.ts";
 import type { ReadProjection } from "../../src/domain/state/projections/service.ts";
-import type { WaitResult } from "../../src/domain/state/projections/waits.ts";
+import type { WaitResult } from "../../src/domain/state/projections/waits/service.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -23,6 +23,9 @@ const slowUnits = new Set(
 const filesIn = (folder: string) =>
   [...new Bun.Glob(`test/${folder}/*.test.ts`).scanSync({ cwd: root })].sort();
 
+/** Capabilities that callers know by another word. */
+const words: Record<string, string> = { emit: "events" };
+
 /** Tests of operations that are called as a changed capability is, and those that were changed themselves. */
 function operationsChanged(): string[] {
   const changed = changedSince(root, "HEAD");
@@ -30,7 +33,7 @@ function operationsChanged(): string[] {
     changed.flatMap((path) => {
       const [, wing, folder] = /^src\/domain\/([\w-]+)\/([\w-]+)\//.exec(path) ?? [];
       const [, room] = /^src\/(sdk|cli)\//.exec(path) ?? [];
-      return [wing && folder, room].filter((one) => one !== undefined);
+      return [wing && folder, folder && words[folder], room].filter((one) => one !== undefined);
     }),
   );
   return filesIn("operations").filter((path) => {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { projectionFrameMs } from "../../src/domain/state/projections/limits.ts";
 import { openNotices } from "../../src/domain/state/projections/notices.ts";
-import { openSignals } from "../../src/domain/state/projections/signals.ts";
+import { openSignals } from "../../src/domain/state/projections/runners/signals.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import type { Store } from "../../src/store/store.ts";

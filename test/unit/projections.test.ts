@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
 import { BuildPace } from "../../src/domain/state/projections/build-pace.ts";
-import { standingOf, takeLease } from "../../src/domain/state/projections/leases.ts";
 import {
   buildNearerMs,
   buildRestBusy,
@@ -10,8 +9,9 @@ import {
 } from "../../src/domain/state/projections/limits.ts";
 import { newGeneration } from "../../src/domain/state/projections/rows.ts";
 import { definitionOf, eventNamesOf, runnerOf } from "../../src/domain/state/projections/rules.ts";
-import { openSignals, Rest } from "../../src/domain/state/projections/signals.ts";
-import { openWaits } from "../../src/domain/state/projections/waits.ts";
+import { standingOf, takeLease } from "../../src/domain/state/projections/runners/leases.ts";
+import { openSignals, Rest } from "../../src/domain/state/projections/runners/signals.ts";
+import { openWaits } from "../../src/domain/state/projections/waits/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { silentLog } from "../../src/kit/log.ts";

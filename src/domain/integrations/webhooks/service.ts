@@ -2,13 +2,13 @@ import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../engine/emit/service.ts";
 import { openHeldSources } from "./held-sources.ts";
-import { openIngest } from "./ingest.ts";
+import { openIngest } from "./ingest/service.ts";
 import { openKeptDeliveries } from "./kept-deliveries.ts";
 import type { SourceChange } from "./source-changes.ts";
 import { openSources } from "./sources.ts";
 import { openTrial } from "./trial.ts";
 
-export type { Received } from "./ingest.ts";
+export type { Received } from "./ingest/service.ts";
 export type { DeliveryRow } from "./kept-deliveries.ts";
 
 export interface WebhooksDeps extends Basics<"store" | "clock" | "ids" | "log" | "metrics"> {

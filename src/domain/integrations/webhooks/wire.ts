@@ -1,7 +1,7 @@
 import type { WebhookVerifyConfig } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
-import type { Received } from "./ingest.ts";
+import type { Received } from "./ingest/service.ts";
 import type { DeliveryList, DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
 import { listedBodyCharsMax } from "./limits.ts";
 import type { VerifyConfig } from "./presets.ts";

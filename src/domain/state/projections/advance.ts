@@ -1,7 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Session } from "../../../store/store.ts";
-import { endLease, touch } from "./leases.ts";
-import { completeRebuild, noteProcessed } from "./rebuild-rows.ts";
+import { completeRebuild, noteProcessed } from "./rebuilds/rows.ts";
 import {
   dropGeneration,
   type GenerationRow,
@@ -10,6 +9,7 @@ import {
   updateGeneration,
   updateProjection,
 } from "./rows.ts";
+import { endLease, touch } from "./runners/leases.ts";
 import { clearPending, firstStopped, firstUnsaved } from "./state-rows.ts";
 
 export interface Advanced {

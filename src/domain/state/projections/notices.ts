@@ -6,11 +6,11 @@ import type { Basics } from "../../../store/store.ts";
 import type { Frames } from "../../realtime/pubsub/frames.ts";
 import { namesOf } from "./event-rows.ts";
 import { projectionFrameMs } from "./limits.ts";
-import { getRebuild } from "./rebuild-rows.ts";
+import { getRebuild } from "./rebuilds/rows.ts";
 import { getProjection, type ProjectionKey, type ProjectionRow, readProjection } from "./rows.ts";
-import type { Saved } from "./saves.ts";
+import type { Saved } from "./runners/saves.ts";
+import { type Signals, textOf } from "./runners/signals.ts";
 import { lagOf, type ProjectionChange, readGeneration } from "./service.ts";
-import { type Signals, textOf } from "./signals.ts";
 
 /** What nodes tell each other: something of this projection changed. */
 export interface Moved {

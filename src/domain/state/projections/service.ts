@@ -7,9 +7,8 @@ import { clearError, noError } from "./advance.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
 import { stateAt } from "./history.ts";
 import { eventsBehind } from "./lag.ts";
-import { endLease, touch } from "./leases.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
-import { getRebuild, type RebuildRow } from "./rebuild-rows.ts";
+import { getRebuild, type RebuildRow } from "./rebuilds/rows.ts";
 import {
   carryOn,
   countListed,
@@ -46,7 +45,8 @@ import {
   unknownProjection,
   wrongStatus,
 } from "./rules.ts";
-import { getSqlProjection, type SqlProjectionRow, sqlProjectionsOf } from "./sql-rows.ts";
+import { endLease, touch } from "./runners/leases.ts";
+import { getSqlProjection, type SqlProjectionRow, sqlProjectionsOf } from "./sql/rows.ts";
 import {
   clearErrors,
   clearPending,
@@ -59,7 +59,7 @@ import {
 } from "./state-rows.ts";
 
 export type { GenerationRow, HeldProjection, ListedProjection, ProjectionKey } from "./rows.ts";
-export type { SqlProjectionRow } from "./sql-rows.ts";
+export type { SqlProjectionRow } from "./sql/rows.ts";
 export type { StateRow } from "./state-rows.ts";
 
 export interface ListProjectionsQuery {

@@ -4,8 +4,8 @@ import { actionsThatShow } from "../../../../gate/things.ts";
 import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";
-import type { Rebuilds, RebuildView } from "../rebuilds.ts";
 import { projectionThings } from "../rules.ts";
+import type { Rebuilds, RebuildView } from "./service.ts";
 
 /** Of the projection that is rebuilt, whatever its own name says. */
 const Definition = Type.Object({

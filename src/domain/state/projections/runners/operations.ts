@@ -24,10 +24,10 @@ import {
   runnerOf,
   timeOf,
 } from "../rules.ts";
-import type { Runners } from "../runners.ts";
-import type { SavedState } from "../saves.ts";
-import type { ProjectionStreams } from "../streams.ts";
 import { fromRunner, fromSaveBody, fromSavesBody, fromState, runnerFields } from "../wire.ts";
+import type { SavedState } from "./saves.ts";
+import type { Runners } from "./service.ts";
+import type { ProjectionStreams } from "./streams.ts";
 import { toPolled, toPolledBody, toStreamed } from "./wire.ts";
 
 const text = Type.Optional(Type.String());

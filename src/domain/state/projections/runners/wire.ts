@@ -8,10 +8,10 @@ import { rfc3339 } from "../../../../kit/clock.ts";
 import { storedJson } from "../../../../kit/payload-json.ts";
 import { payload, timestampOf } from "../../../../kit/wkt.ts";
 import type { PartitionedEvent } from "../batches.ts";
-import type { Delivered } from "../deliveries.ts";
 import { buildingOf } from "../rules.ts";
-import type { RunnerMessage } from "../streams.ts";
 import { plainPayload } from "../wire.ts";
+import type { Delivered } from "./deliveries.ts";
+import type { RunnerMessage } from "./streams.ts";
 
 /** The event's own metadata, and its partition where runners look for it. */
 const metadataOf = ({ metadata, partition }: PartitionedEvent): JsonObject => ({

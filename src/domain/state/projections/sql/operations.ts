@@ -4,7 +4,7 @@ import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { namedProjection } from "../../../../kit/waits-for.ts";
 import { projectionThings } from "../rules.ts";
-import type { SqlProjections } from "../sql-projections.ts";
+import type { SqlProjections } from "./service.ts";
 import { toPage } from "./wire.ts";
 
 const Create = Type.Object({

@@ -2,7 +2,7 @@ import { fromJson, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { QuerySQLProjectionResponseSchema } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Cell, textOf } from "../../query/rules.ts";
-import type { SqlProjections } from "../sql-projections.ts";
+import type { SqlProjections } from "./service.ts";
 
 function valueFrom(cell: Cell): Value {
   const isJson = typeof cell === "object" && cell !== null;

@@ -7,8 +7,8 @@ import {
 } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
 import { safeCount } from "../../../../kit/wkt.ts";
-import type { WaitFrame, WaitResult, Waits } from "../waits.ts";
 import { millisOf } from "../wire.ts";
+import type { WaitFrame, WaitResult, Waits } from "./service.ts";
 
 const Item = Type.Object({ name: Type.String(), minPosition: Type.Integer(), partition: Type.String() });
 const timeout = { timeoutMs: Type.Optional(Type.Number()) };

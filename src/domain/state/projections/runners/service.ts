@@ -1,9 +1,9 @@
-import type { Basics } from "../../../store/store.ts";
-import type { Feeds } from "../../log/core/feed.ts";
+import type { Basics } from "../../../../store/store.ts";
+import type { Feeds } from "../../../log/core/feed.ts";
+import { projectionHeldPollsMax, projectionLeaseMs } from "../limits.ts";
+import type { ProjectionKey } from "../rows.ts";
+import { eventNamesOf, type NameMatcher, type Runner } from "../rules.ts";
 import { type Delivered, type Deliveries, definitionText } from "./deliveries.ts";
-import { projectionHeldPollsMax, projectionLeaseMs } from "./limits.ts";
-import type { ProjectionKey } from "./rows.ts";
-import { eventNamesOf, type NameMatcher, type Runner } from "./rules.ts";
 import { type Failure, type ProjectionAck, type Save, type Saved, StoredSaves } from "./saves.ts";
 import { Rest, type Signals } from "./signals.ts";
 

@@ -1,5 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { ProjectionKey } from "./rows.ts";
+import type { Clock } from "../../../../kit/clock.ts";
+import type { ProjectionKey } from "../rows.ts";
 
 /** Tells waits, held polls and streams of this node that something of a projection may have changed. */
 export type Signals = ReturnType<typeof openSignals>;

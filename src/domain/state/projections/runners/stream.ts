@@ -1,16 +1,14 @@
-import { Fault, tryAgain } from "../../../kit/fault.ts";
-import type { Basics, Session } from "../../../store/store.ts";
-import type { PartitionedEvent } from "./batches.ts";
-import { BuildPace } from "./build-pace.ts";
-import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
-import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
+import { Fault, tryAgain } from "../../../../kit/fault.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import type { PartitionedEvent } from "../batches.ts";
+import { BuildPace } from "../build-pace.ts";
 import {
   projectionDrainMs,
   projectionHeartbeatMs,
   projectionLeaseMs,
   projectionStuckMs,
   projectionWindowMax,
-} from "./limits.ts";
+} from "../limits.ts";
 import {
   type GenerationRow,
   type HeldProjection,
@@ -18,10 +16,12 @@ import {
   type ProjectionKey,
   updateGeneration,
   updateProjection,
-} from "./rows.ts";
-import { buildingOf, type Runner, unknownProjection } from "./rules.ts";
+} from "../rows.ts";
+import { buildingOf, type Runner, unknownProjection } from "../rules.ts";
+import { clearPending, firstUnsaved } from "../state-rows.ts";
+import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
+import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
 import type { Rest } from "./signals.ts";
-import { clearPending, firstUnsaved } from "./state-rows.ts";
 
 /** One message of a runner's stream: an event, or a heartbeat. */
 export interface RunnerMessage {

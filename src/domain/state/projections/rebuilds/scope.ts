@@ -1,9 +1,9 @@
-import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Store } from "../../../store/store.ts";
-import { countEvents, findEvent, type SteppedReads } from "./event-rows.ts";
-import { rebuildCountMax } from "./limits.ts";
-import { getHead, type ProjectionRow } from "./rows.ts";
-import { eventNamesOf } from "./rules.ts";
+import { Fault, invalid } from "../../../../kit/fault.ts";
+import type { Store } from "../../../../store/store.ts";
+import { countEvents, findEvent, type SteppedReads } from "../event-rows.ts";
+import { rebuildCountMax } from "../limits.ts";
+import { getHead, type ProjectionRow } from "../rows.ts";
+import { eventNamesOf } from "../rules.ts";
 
 /** Where a rebuild begins and ends. */
 export interface RebuildScope {

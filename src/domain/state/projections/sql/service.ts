@@ -1,19 +1,23 @@
 import { createHash } from "node:crypto";
-import { Fault, invalid } from "../../../kit/fault.ts";
-import type { EnvironmentDatabases, FoldTable, QueryAnswer } from "../../../store/environment-databases.ts";
-import type { Basics, Session } from "../../../store/store.ts";
-import type { Queries } from "../query/service.ts";
-import { descriptionBytesMax, foldRowsDefault, foldTableNameMax, handlersMax } from "./limits.ts";
-import { type GenerationKey, getGenerations, getProjection, type ProjectionKey } from "./rows.ts";
-import { definitionOf, type ProjectionStatus, unknownProjection } from "./rules.ts";
-import { type ProjectionChange, registerProjection } from "./service.ts";
+import { Fault, invalid } from "../../../../kit/fault.ts";
+import type {
+  EnvironmentDatabases,
+  FoldTable,
+  QueryAnswer,
+} from "../../../../store/environment-databases.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import type { Queries } from "../../query/service.ts";
+import { descriptionBytesMax, foldRowsDefault, foldTableNameMax, handlersMax } from "../limits.ts";
+import { type GenerationKey, getGenerations, getProjection, type ProjectionKey } from "../rows.ts";
+import { definitionOf, type ProjectionStatus, unknownProjection } from "../rules.ts";
+import { type ProjectionChange, registerProjection } from "../service.ts";
 import {
   type AdmittedProjection,
   getSqlProjection,
   ownerOfTable,
   putSqlProjection,
   type SqlProjectionRow,
-} from "./sql-rows.ts";
+} from "./rows.ts";
 
 export interface SqlDefinition {
   name: string;

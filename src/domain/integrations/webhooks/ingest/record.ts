@@ -1,11 +1,11 @@
-import type { Instant } from "../../../kit/clock.ts";
-import type { Fault } from "../../../kit/fault.ts";
-import type { Counter, Family } from "../../../kit/metrics.ts";
-import { tokenBuckets } from "../../../kit/token-buckets.ts";
-import type { Basics, Session } from "../../../store/store.ts";
-import type { Arrival } from "../../engine/emit/arrival.ts";
-import type { WebhookContent } from "./content.ts";
-import type { HeldSource } from "./held-sources.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import type { Fault } from "../../../../kit/fault.ts";
+import type { Counter, Family } from "../../../../kit/metrics.ts";
+import { tokenBuckets } from "../../../../kit/token-buckets.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import type { Arrival } from "../../../engine/emit/arrival.ts";
+import type { WebhookContent } from "../content.ts";
+import type { HeldSource } from "../held-sources.ts";
 import {
   deliveryErrorCharsMax,
   keptBodyBytesMax,
@@ -13,11 +13,11 @@ import {
   refusalsPerSecond,
   refusedBodyBytesMax,
   sourcesCachedMax,
-} from "./limits.ts";
-import * as rows from "./rows.ts";
-import * as rules from "./rules.ts";
-import type { SourceChange } from "./source-changes.ts";
-import type { SignatureKey } from "./verify.ts";
+} from "../limits.ts";
+import * as rows from "../rows.ts";
+import * as rules from "../rules.ts";
+import type { SourceChange } from "../source-changes.ts";
+import type { SignatureKey } from "../verify.ts";
 
 /** What the provider is answered. */
 export interface Received {

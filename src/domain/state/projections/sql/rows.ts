@@ -1,9 +1,9 @@
-import type { Instant } from "../../../kit/clock.ts";
-import { sql } from "../../../kit/sql.ts";
-import type { FoldDefinition } from "../../../store/environment-databases.ts";
-import type { Session, Store } from "../../../store/store.ts";
-import { type ProjectionKey, type SessionReads, whereProjection } from "./rows.ts";
-import { isStorable } from "./rules.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import { sql } from "../../../../kit/sql.ts";
+import type { FoldDefinition } from "../../../../store/environment-databases.ts";
+import type { Session, Store } from "../../../../store/store.ts";
+import { type ProjectionKey, type SessionReads, whereProjection } from "../rows.ts";
+import { isStorable } from "../rules.ts";
 
 /** What a projection of mode `sql` was made from. */
 export interface SqlProjectionRow extends ProjectionKey {

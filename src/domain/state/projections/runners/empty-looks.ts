@@ -1,6 +1,6 @@
-import { sizedCache } from "../../../kit/sized-cache.ts";
-import type { GenerationKey } from "./rows.ts";
-import { noState, type StateRow } from "./state-rows.ts";
+import { sizedCache } from "../../../../kit/sized-cache.ts";
+import type { GenerationKey } from "../rows.ts";
+import { noState, type StateRow } from "../state-rows.ts";
 
 /** Partitions of which a node knows where a look found nothing, and characters of what it knows them by. */
 const looksMax = 10_000;

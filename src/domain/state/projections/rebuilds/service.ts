@@ -1,19 +1,7 @@
-import type { Instant } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Basics, Session } from "../../../store/store.ts";
-import { advance, clearError, takeErrorOf } from "./advance.ts";
-import { endLease } from "./leases.ts";
-import {
-  cancelRebuild,
-  completeRebuild,
-  getRebuild,
-  putRebuild,
-  type RebuildRow,
-  type RebuildStrategy,
-  reportRebuild,
-  strategies,
-} from "./rebuild-rows.ts";
-import { type RebuildScope, scopeOf } from "./rebuild-scope.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import { Fault, invalid } from "../../../../kit/fault.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import { advance, clearError, takeErrorOf } from "../advance.ts";
 import {
   dropGeneration,
   type GenerationRow,
@@ -29,7 +17,7 @@ import {
   updateDefinition,
   updateGeneration,
   updateProjection,
-} from "./rows.ts";
+} from "../rows.ts";
 import {
   type DefinitionInput,
   definitionOf,
@@ -39,9 +27,21 @@ import {
   partitionOf,
   unknownProjection,
   wrongStatus,
-} from "./rules.ts";
-import { type ProjectionChange, readGeneration } from "./service.ts";
-import { clearPending, deleteState } from "./state-rows.ts";
+} from "../rules.ts";
+import { endLease } from "../runners/leases.ts";
+import { type ProjectionChange, readGeneration } from "../service.ts";
+import { clearPending, deleteState } from "../state-rows.ts";
+import {
+  cancelRebuild,
+  completeRebuild,
+  getRebuild,
+  putRebuild,
+  type RebuildRow,
+  type RebuildStrategy,
+  reportRebuild,
+  strategies,
+} from "./rows.ts";
+import { type RebuildScope, scopeOf } from "./scope.ts";
 
 export interface RebuildRequest {
   name: string;

@@ -1,12 +1,12 @@
-import { breather } from "../../../kit/breather.ts";
-import { Fault } from "../../../kit/fault.ts";
-import type { Basics } from "../../../store/store.ts";
-import { eventsBehind } from "./lag.ts";
-import { projectionCountersMax, projectionLookMax, projectionPassMax } from "./limits.ts";
-import { getHead, getProjection, type ProjectionKey } from "./rows.ts";
-import { unknownProjection } from "./rules.ts";
-import type { Rest } from "./signals.ts";
-import { progressOf, type WaitProgress, type WaitTarget } from "./wait-rows.ts";
+import { breather } from "../../../../kit/breather.ts";
+import { Fault } from "../../../../kit/fault.ts";
+import type { Basics } from "../../../../store/store.ts";
+import { eventsBehind } from "../lag.ts";
+import { projectionCountersMax, projectionLookMax, projectionPassMax } from "../limits.ts";
+import { getHead, getProjection, type ProjectionKey } from "../rows.ts";
+import { unknownProjection } from "../rules.ts";
+import type { Rest } from "../runners/signals.ts";
+import { progressOf, type WaitProgress, type WaitTarget } from "./rows.ts";
 
 /** One caller that waits. */
 export interface OpenWait extends WaitTarget {

@@ -1,7 +1,7 @@
-import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
-import { openHolderLimit } from "../../../kit/holder-limit.ts";
-import type { Store } from "../../../store/store.ts";
-import { findEvent } from "./event-rows.ts";
+import { Fault, invalid, missing, tryAgain } from "../../../../kit/fault.ts";
+import { openHolderLimit } from "../../../../kit/holder-limit.ts";
+import type { Store } from "../../../../store/store.ts";
+import { findEvent } from "../event-rows.ts";
 import {
   projectionHeartbeatMs,
   projectionWaitItemsMax,
@@ -9,20 +9,12 @@ import {
   projectionWaitMsMax,
   projectionWaitStreamMsMax,
   projectionWaitsMax,
-} from "./limits.ts";
-import { getProjection } from "./rows.ts";
-import { isStorable, partitionOf, unknownProjection } from "./rules.ts";
-import { Rest, type Signals } from "./signals.ts";
-import {
-  currentOf,
-  gone,
-  isFolded,
-  type OpenWait,
-  stateOf,
-  WaitBoard,
-  type WaitBoardDeps,
-} from "./wait-board.ts";
-import { partitionText, progressOf, type WaitTarget } from "./wait-rows.ts";
+} from "../limits.ts";
+import { getProjection } from "../rows.ts";
+import { isStorable, partitionOf, unknownProjection } from "../rules.ts";
+import { Rest, type Signals } from "../runners/signals.ts";
+import { currentOf, gone, isFolded, type OpenWait, stateOf, WaitBoard, type WaitBoardDeps } from "./board.ts";
+import { partitionText, progressOf, type WaitTarget } from "./rows.ts";
 
 /** What a caller waits for. */
 export interface WaitRequest {

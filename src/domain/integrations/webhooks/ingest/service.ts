@@ -1,20 +1,20 @@
-import { Fault, missing } from "../../../kit/fault.ts";
-import { storedKey } from "../../../kit/idempotency-key.ts";
-import { tokenBuckets } from "../../../kit/token-buckets.ts";
-import type { TtlCache } from "../../../kit/ttl-cache.ts";
-import type { Basics, StoreReader } from "../../../store/store.ts";
-import type { Events } from "../../engine/emit/service.ts";
-import { bodyOf, textAt, type WebhookContent } from "./content.ts";
-import { eventDraft, nameIn } from "./event-draft.ts";
-import type { HeldSource } from "./held-sources.ts";
-import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./ingest-record.ts";
-import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "./limits.ts";
-import { emptyConfig } from "./presets.ts";
-import { firstEvent } from "./rows.ts";
-import * as rules from "./rules.ts";
-import { dedupIdOf, uncovered, verify } from "./verify.ts";
+import { Fault, missing } from "../../../../kit/fault.ts";
+import { storedKey } from "../../../../kit/idempotency-key.ts";
+import { tokenBuckets } from "../../../../kit/token-buckets.ts";
+import type { TtlCache } from "../../../../kit/ttl-cache.ts";
+import type { Basics, StoreReader } from "../../../../store/store.ts";
+import type { Events } from "../../../engine/emit/service.ts";
+import { bodyOf, textAt, type WebhookContent } from "../content.ts";
+import { eventDraft, nameIn } from "../event-draft.ts";
+import type { HeldSource } from "../held-sources.ts";
+import { burstSeconds, refusalsBurst, refusalsPerSecond, sourcesCachedMax } from "../limits.ts";
+import { emptyConfig } from "../presets.ts";
+import { firstEvent } from "../rows.ts";
+import * as rules from "../rules.ts";
+import { dedupIdOf, uncovered, verify } from "../verify.ts";
+import { arrivalOf, type Ingested, openRecord, type Received, type RecordDeps } from "./record.ts";
 
-export type { Received } from "./ingest-record.ts";
+export type { Received } from "./record.ts";
 
 export interface IngestDeps extends Basics<"ids" | "metrics">, RecordDeps {
   held: Pick<TtlCache<HeldSource>, "get" | "forget">;

@@ -1,8 +1,8 @@
-import type { Instant } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
-import { projectionLeaseMs, projectionWorkMs } from "./limits.ts";
-import type { GenerationRow, HeldProjection, ProjectionRow } from "./rows.ts";
-import type { Runner } from "./rules.ts";
+import type { Instant } from "../../../../kit/clock.ts";
+import { Fault } from "../../../../kit/fault.ts";
+import { projectionLeaseMs, projectionWorkMs } from "../limits.ts";
+import type { GenerationRow, HeldProjection, ProjectionRow } from "../rows.ts";
+import type { Runner } from "../rules.ts";
 
 /** `another`: somebody else may be at work on the generation. */
 export type Standing = "mine" | "free" | "another";

@@ -1,10 +1,8 @@
-import type { Basics, Session } from "../../../store/store.ts";
-import { type Advanced, advance } from "./advance.ts";
-import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
-import { EmptyLooks, type LookBasis, placeText } from "./empty-looks.ts";
-import { stopBelowFloor } from "./floor.ts";
-import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
-import { projectionBatchMax, projectionLiveMs, projectionPartSlicesMax } from "./limits.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import { type Advanced, advance } from "../advance.ts";
+import { type EventBatch, type EventBatches, pendingIn } from "../batches.ts";
+import { stopBelowFloor } from "../floor.ts";
+import { projectionBatchMax, projectionLiveMs, projectionPartSlicesMax } from "../limits.ts";
 import {
   type GenerationRow,
   type HeldProjection,
@@ -14,9 +12,11 @@ import {
   type ProjectionRow,
   readProjection,
   type SessionReads,
-} from "./rows.ts";
-import { globalPartition, type Runner, unknownProjection } from "./rules.ts";
-import { addPending, clearPending, getState, type StateRow } from "./state-rows.ts";
+} from "../rows.ts";
+import { globalPartition, type Runner, unknownProjection } from "../rules.ts";
+import { addPending, clearPending, getState, type StateRow } from "../state-rows.ts";
+import { EmptyLooks, type LookBasis, placeText } from "./empty-looks.ts";
+import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
 
 export interface RunnerAsk {
   key: ProjectionKey;

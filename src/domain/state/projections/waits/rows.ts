@@ -1,7 +1,7 @@
-import { column, sql } from "../../../kit/sql.ts";
-import type { Store } from "../../../store/store.ts";
-import type { ProjectionKey } from "./rows.ts";
-import type { ProjectionMode, ProjectionStatus } from "./rules.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Store } from "../../../../store/store.ts";
+import type { ProjectionKey } from "../rows.ts";
+import type { ProjectionMode, ProjectionStatus } from "../rules.ts";
 
 export interface WaitTarget extends ProjectionKey {
   /** Undefined: the whole projection. */

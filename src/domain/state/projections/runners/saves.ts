@@ -1,10 +1,9 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
-import type { Session, Store } from "../../../store/store.ts";
-import { type Advanced, advance } from "./advance.ts";
-import { record } from "./history.ts";
-import { generationOf, requireLease, touch } from "./leases.ts";
-import { projectionErrorCharsMax, projectionLeaseMs } from "./limits.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
+import { Fault, invalid } from "../../../../kit/fault.ts";
+import type { Session, Store } from "../../../../store/store.ts";
+import { type Advanced, advance } from "../advance.ts";
+import { record } from "../history.ts";
+import { projectionErrorCharsMax, projectionLeaseMs } from "../limits.ts";
 import {
   type GenerationRow,
   getHead,
@@ -12,8 +11,8 @@ import {
   holdProjection,
   type ProjectionKey,
   updateProjection,
-} from "./rows.ts";
-import { type Runner, unknownProjection } from "./rules.ts";
+} from "../rows.ts";
+import { type Runner, unknownProjection } from "../rules.ts";
 import {
   firstPending,
   getState,
@@ -23,7 +22,8 @@ import {
   type StateRow,
   settlePartitions,
   settlePending,
-} from "./state-rows.ts";
+} from "../state-rows.ts";
+import { generationOf, requireLease, touch } from "./leases.ts";
 
 /** The state of one partition, folded up to one of its events. */
 export interface SavedState {

@@ -1,19 +1,18 @@
-import { rfc3339 } from "../../../kit/clock.ts";
-import { valueAt } from "../../../kit/data-path.ts";
-import { matchesPattern } from "../../../kit/pattern.ts";
+import { rfc3339 } from "../../../../kit/clock.ts";
+import { valueAt } from "../../../../kit/data-path.ts";
+import { matchesPattern } from "../../../../kit/pattern.ts";
 import type {
   EnvironmentDatabases,
   FoldSlice,
   FoldStep,
   StepValue,
-} from "../../../store/environment-databases.ts";
-import type { Basics, Session } from "../../../store/store.ts";
-import { advance } from "./advance.ts";
-import type { EventBatch, EventBatches } from "./batches.ts";
-import type { FeedEvent } from "./event-rows.ts";
-import { stopBelowFloor } from "./floor.ts";
-import { FoldSizes } from "./fold-sizes.ts";
-import { isFed, takeLease } from "./leases.ts";
+} from "../../../../store/environment-databases.ts";
+import type { Basics, Session } from "../../../../store/store.ts";
+import { advance } from "../advance.ts";
+import type { EventBatch, EventBatches } from "../batches.ts";
+import type { FeedEvent } from "../event-rows.ts";
+import { stopBelowFloor } from "../floor.ts";
+import { FoldSizes } from "../fold-sizes.ts";
 import {
   foldEventsMax,
   foldLeaseMs,
@@ -22,8 +21,8 @@ import {
   foldsMax,
   foldTurnMs,
   projectionErrorCharsMax,
-} from "./limits.ts";
-import { failRebuild } from "./rebuild-rows.ts";
+} from "../limits.ts";
+import { failRebuild } from "../rebuilds/rows.ts";
 import {
   dropGeneration,
   type GenerationRow,
@@ -31,16 +30,11 @@ import {
   holdProjection,
   serverHolder,
   updateProjection,
-} from "./rows.ts";
-import type { ProjectionChange } from "./service.ts";
-import { foldTableOf } from "./sql-projections.ts";
-import {
-  type AdmittedProjection,
-  type DueFold,
-  dueFolds,
-  getSqlProjection,
-  releaseFolds,
-} from "./sql-rows.ts";
+} from "../rows.ts";
+import { isFed, takeLease } from "../runners/leases.ts";
+import type { ProjectionChange } from "../service.ts";
+import { type AdmittedProjection, type DueFold, dueFolds, getSqlProjection, releaseFolds } from "./rows.ts";
+import { foldTableOf } from "./service.ts";
 
 export interface SqlFoldDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   databases: EnvironmentDatabases;

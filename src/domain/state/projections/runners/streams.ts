@@ -1,18 +1,18 @@
-import { tryAgain } from "../../../kit/fault.ts";
-import { openHolderLimit } from "../../../kit/holder-limit.ts";
-import type { Ids } from "../../../kit/ids.ts";
-import { projectionDrainMs, projectionStreamsMax } from "./limits.ts";
-import type { ProjectionKey } from "./rows.ts";
+import { tryAgain } from "../../../../kit/fault.ts";
+import { openHolderLimit } from "../../../../kit/holder-limit.ts";
+import type { Ids } from "../../../../kit/ids.ts";
+import { projectionDrainMs, projectionStreamsMax } from "../limits.ts";
+import type { ProjectionKey } from "../rows.ts";
+import { Rest } from "./signals.ts";
 import {
   mustPoll,
   type RunnerMessage,
   RunnerStream,
   type RunnerStreamDeps,
   type StreamAsk,
-} from "./runner-stream.ts";
-import { Rest } from "./signals.ts";
+} from "./stream.ts";
 
-export type { RunnerMessage } from "./runner-stream.ts";
+export type { RunnerMessage } from "./stream.ts";
 
 export type ProjectionStreams = ReturnType<typeof openProjectionStreams>;
 
