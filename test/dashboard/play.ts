@@ -52,7 +52,9 @@ function watchful(page: Page, hands: Hands, breaches: string[]): Hands {
       breaches.push(...(await breachesOf(page)).map((breach) => `dialog after ${target}: ${breach}`));
       await page.keyboard.press("Escape");
       if ((await dialog.count()) === before) {
-        const isBack = await target.evaluate((element) => element === document.activeElement);
+        const isBack = await until(() => target.evaluate((element) => element === document.activeElement), {
+          ...{ about: "the focus to be back", deadlineMs: 5_000 },
+        }).catch(() => false);
         if (!isBack) breaches.push(`the focus is not back at ${target}`);
         await hands.press(target);
       }
