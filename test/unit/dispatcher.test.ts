@@ -235,6 +235,30 @@ describe("dispatcher", () => {
     expect(told).toEqual(["f"]);
   });
 
+  test("a kept job goes back, and not to its worker, before another node may end its lease", async () => {
+    const { ask, reserve, clock } = house();
+    const leaseMs = 1_500;
+    await ask("w", { reports: true, holdMs: 0, leaseMs });
+    const slow = reserve("run_slow")!;
+    // The commit takes until the lease is no longer young.
+    await clock.advance(99);
+    const quick = reserve("run_quick")!;
+    await clock.advance(60);
+    slow.deliver();
+    quick.deliver();
+    expect(idsOf(await ask("w", { holdMs: 0, leaseMs }))).toEqual(["run_quick"]);
+    await settle();
+    // What went back was claimed anew, under a lease of its own.
+    const again = await ask("w", { reports: true, holdMs: 0, leaseMs });
+    expect(again.map(({ runId, executionSeq }) => [runId, executionSeq])).toEqual([["run_slow", 2]]);
+    const other = house();
+    await other.ask("w", { reports: true, holdMs: 0, leaseMs });
+    other.reserve("run_kept")!.deliver();
+    await other.clock.advance(160);
+    await settle();
+    expect(other.queue.map((run) => run.runId)).toEqual(["run_kept"]);
+  });
+
   test("a worker that came back without the function does not get the job", async () => {
     const { ask, reserve, queue } = house();
     await ask("w", { reports: true, holdMs: 0 });

@@ -9,7 +9,7 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} };
 interface Sent {
   jobs: string[];
   available: number;
-  answer: (jobs?: number) => void;
+  answer: (jobs?: number, trouble?: true) => void;
   fail: () => void;
 }
 
@@ -26,9 +26,12 @@ function courier({ isStrict = true, jobsMax = 8, busy = 8 } = {}) {
     (jobs.length > 0 ? exchanges : polls).push({
       jobs,
       available: body.available,
-      answer: (count = 0) =>
+      answer: (count = 0, trouble) =>
         resolve({
-          results: jobs.map((job_id) => ({ job_id, status: "ok" })),
+          results: jobs.map((job_id) => ({
+            job_id,
+            ...(trouble ? { status: 503, error: "later" } : { status: "ok" }),
+          })),
           jobs: Array.from({ length: count }, () => ({})),
         }),
       fail: () => reject(new SvcError("unreachable", "gone", { retryable: true })),
@@ -58,7 +61,7 @@ function courier({ isStrict = true, jobsMax = 8, busy = 8 } = {}) {
   const turn = async () => {
     for (let round = 0; round < 3; round++) await new Promise((done) => setImmediate(done));
   };
-  return { made, exchanges, polls, report, left, turn };
+  return { made, exchanges, polls, report, left, turn, arrived: () => arrived };
 }
 
 test("a strict run does not wait until others' steps are stored; beyond four exchanges reports gather", async () => {
@@ -171,6 +174,18 @@ test("a strict worker with much room polls beside its exchanges", async () => {
   await left(2, polls);
   expect(polls[1]!.available).toBe(5);
   made.stop(new SvcError("worker_stopped", "over"));
+});
+
+test("jobs that came beside a report that could not be stored do not wait until it is sent again", async () => {
+  const { exchanges, report, left, turn, arrived } = courier({ busy: 4 });
+  const done = report("a");
+  await left(1);
+  exchanges[0]!.answer(1, true);
+  await turn();
+  expect([arrived(), exchanges.length]).toEqual([1, 1]);
+  await left(2);
+  exchanges[1]!.answer();
+  expect(await done).toBe("stored");
 });
 
 test("while the server is in trouble one exchange at a time asks, and nothing is lost", async () => {

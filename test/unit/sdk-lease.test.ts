@@ -30,6 +30,24 @@ test("either clock will do: one may have stood still, the other may have been se
     expect(createLease(late, 30_000, async () => {}).sure()).toBeInstanceOf(Promise);
 });
 
+test("a job that was long on its way is asked about before its first step", async () => {
+  let asked = 0;
+  const lease = createLease(stamp(), 8_000, async () => void asked++, 3_000, false);
+  await lease.sure();
+  expect([asked, lease.sure()]).toEqual([1, undefined]);
+});
+
+test("a confirmation that comes when the lease may be over again does not count", async () => {
+  let asked = 0;
+  const confirm = async () => {
+    if (asked++ === 0) await until(() => performance.now() > began + 100, { about: "a slow answer" });
+  };
+  const began = performance.now();
+  const lease = createLease(ago(60_000), 30_000, confirm, 50);
+  await lease.sure();
+  expect(asked).toBe(2);
+});
+
 test("what the server refuses is lost, and asked about again", async () => {
   let asked = 0;
   const lease = createLease(ago(60_000), 30_000, () => Promise.reject(new Error(`lost ${++asked}`)));

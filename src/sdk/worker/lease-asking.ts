@@ -25,3 +25,5 @@ export const renewalMs = (leaseMs: number): number => leaseMs / 4;
 export const loopSilenceMs = (leaseMs: number): number => leaseMs * 0.26;
 /** Where there is a sign that the process is gone, the server waits for a renewal for this long. */
 export const patienceMs = (leaseMs: number): number => leaseMs * 0.3;
+/** Of a job that arrives: the server may end a lease of that age when a poll of this process broke. */
+export const youngMs = (leaseMs: number): number => leaseMs * 0.15;

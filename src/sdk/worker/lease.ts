@@ -20,6 +20,9 @@ export interface Lease {
   renewed(askedAt: Stamp): void;
 }
 
+/** Where every answer is late, a step begins all the same: a server that is so slow ends leases as slowly. */
+const askTriesMax = 5;
+
 export function createLease(
   askedAt: Stamp,
   /** Undefined from servers that do not tell it: the lease then counts as held. */
@@ -28,16 +31,18 @@ export function createLease(
   confirm: () => Promise<void>,
   /** How long the server waits for a renewal when this process seems to be gone. */
   patienceMs = Number.POSITIVE_INFINITY,
+  /** The lease was made just now: otherwise it may have been ended on the job's way here. */
+  isYoung = true,
 ): Lease {
   let since = askedAt;
-  /** When the server has last heard of this process, or sent it the job. */
-  let seen = stamp();
+  /** When the server has last heard of this process, or sent it the job; undefined before it is asked about an old one. */
+  let seen = isYoung ? stamp() : undefined;
   let asking: Promise<void> | undefined;
   const holds = () => {
     if (leaseMs === undefined) return true;
     const now = stamp();
     if (msBetween(since, now) >= leaseMs) return false;
-    return msBetween(seen, now) < patienceMs;
+    return seen !== undefined && msBetween(seen, now) < patienceMs;
   };
   const note = (at: Stamp) => {
     since = at;
@@ -45,9 +50,12 @@ export function createLease(
   };
 
   async function ask(): Promise<void> {
-    const at = stamp();
-    await confirm();
-    note(at);
+    // What comes late was said of a lease that may be over by now.
+    for (let tries = 1; tries === 1 || (tries <= askTriesMax && !holds()); tries++) {
+      const at = stamp();
+      await confirm();
+      note(at);
+    }
   }
 
   return {

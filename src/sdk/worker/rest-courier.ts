@@ -190,9 +190,14 @@ export class RestCourier implements Courier {
     try {
       const { outcomes, jobs } = await this.#wire.exchange(batch, askedCount);
       const trouble = this.#settle(batch, outcomes);
-      if (trouble) await this.#recovery.recover(trouble, registrations);
-      else this.#recovery.succeeded();
-      return { jobs, askedAt };
+      if (!trouble) {
+        this.#recovery.succeeded();
+        return { jobs, askedAt };
+      }
+      // Their leases are not renewed before they are known here: they do not wait for the pause.
+      this.#bring({ jobs, askedAt });
+      await this.#recovery.recover(trouble, registrations);
+      return nothing;
     } catch (thrown) {
       await this.#exchangeFailed(batch, thrown as SvcError, registrations);
       return nothing;

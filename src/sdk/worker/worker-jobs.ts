@@ -5,6 +5,7 @@ import type { Assignment } from "../wire/wire.ts";
 import type { Courier } from "./courier.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
+import { patienceMs, youngMs } from "./lease-asking.ts";
 import type { LeaseThread } from "./lease-thread.ts";
 
 export interface WorkerJobsOptions
@@ -28,8 +29,8 @@ export class WorkerJobs {
   readonly #active = new Map<string, { job: RunningJob; lease: Lease }>();
   /** Renews leases beside this thread, where there is one. */
   thread: LeaseThread | undefined;
-  /** How long the server waits for a renewal; undefined from servers that do not tell how long leases last. */
-  patienceMs: number | undefined;
+  /** How long a lease lasts that was made just now; undefined from servers that do not tell it. */
+  leaseMs: number | undefined;
   /** The server takes all that a handler waits for. */
   takesWaits = false;
   /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
@@ -63,8 +64,11 @@ export class WorkerJobs {
     if (assignment.sequence !== undefined) last.note(assignment.sequence);
     this.#busyCount++;
     let hasRoom = false;
-    const { patienceMs, thread } = this;
-    const lease = createLease(askedAt, assignment.lease_ms, confirm, patienceMs);
+    const { leaseMs, thread } = this;
+    const { lease_ms: leftMs } = assignment;
+    const isYoung = leaseMs === undefined || leftMs === undefined || leaseMs - leftMs < youngMs(leaseMs);
+    const patience = leaseMs && patienceMs(leaseMs);
+    const lease = createLease(askedAt, leftMs, confirm, patience, isYoung);
     const place = thread?.hold(assignment.job_id);
     const job = startJob({
       assignment,

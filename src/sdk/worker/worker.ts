@@ -18,7 +18,7 @@ import type { Assignment } from "../wire/wire.ts";
 import { deploymentOf } from "./deployment.ts";
 import { Heartbeats } from "./heartbeats.ts";
 import { type Stamp, stamp } from "./lease.ts";
-import { askFor, loopSilenceMs, newLeaseAsking, patienceMs, renewalMs } from "./lease-asking.ts";
+import { askFor, loopSilenceMs, newLeaseAsking, renewalMs } from "./lease-asking.ts";
 import { startLeaseThread } from "./lease-thread.ts";
 import { handleEndSignals } from "./signals.ts";
 import { WorkerJobs } from "./worker-jobs.ts";
@@ -349,7 +349,7 @@ class RunningWorker<Events extends EventMap> {
       return;
     }
     this.#heartbeats.renewEvery(renewalMs(leaseMs));
-    this.jobs.patienceMs = patienceMs(leaseMs);
+    this.jobs.leaseMs = leaseMs;
     this.jobs.thread?.mind(loopSilenceMs(leaseMs));
   }
 

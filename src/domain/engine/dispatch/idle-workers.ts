@@ -1,5 +1,5 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import type { Job } from "../jobs/rules.ts";
+import { type Job, leaseDoubtShare } from "../jobs/rules.ts";
 
 /**
  * What this node keeps for a worker between two of its polls. For a moment after an answer the worker is
@@ -41,13 +41,19 @@ const comeBackMs = 100;
 /** A job that is not fetched within this returns to its queue. */
 const unfetchedKeptMs = 500;
 
+/**
+ * A kept job is on no list of its worker, which renews none that it does not know: it goes back well before another node
+ * may end its lease, or the worker would begin a run that a newer lease of it has brought further meanwhile.
+ */
+const youngMsOf = (leaseMs: number): number => (leaseMs * leaseDoubtShare * 2) / 3;
+
 export interface IdleWorkers {
   of(worker: { environmentId: string; workerId: string; holder?: string | undefined }): IdleWorker;
   /** The worker was answered and has `spare` free slots left. */
   expectBack(worker: IdleWorker, spare: number): void;
   /**
    * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return to
-   * their queues, because the worker no longer serves them.
+   * their queues, because the worker no longer serves them; so do those with leases that are no longer young.
    */
   fetch(worker: IdleWorker, polled: { most: number; functionIds: readonly string[] }): Job[];
   /** Slots that no claim, reservation or kept job holds. */
@@ -103,9 +109,12 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
     },
     fetch(worker, { most, functionIds }) {
       worker.spare = 0;
-      const others = worker.unfetched.filter((job) => !functionIds.includes(job.functionId));
+      const since = clock.now() + worker.leaseMs - youngMsOf(worker.leaseMs);
+      const { kept = [], others = [] } = Object.groupBy(worker.unfetched, (job) =>
+        functionIds.includes(job.functionId) && job.leaseExpiresAt > since ? "kept" : "others",
+      );
       if (others.length > 0) {
-        worker.unfetched = worker.unfetched.filter((job) => functionIds.includes(job.functionId));
+        worker.unfetched = kept;
         giveBack(others);
       }
       const jobs = worker.unfetched.splice(0, most);
@@ -120,7 +129,9 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
     expects: (worker) => creditOf(worker) > 0 && clock.now() < worker.until,
     keepFor(worker, job) {
       worker.unfetched.push(job);
-      worker.cancelReturn ??= clock.after(unfetchedKeptMs, () => returnUnfetched(worker));
+      worker.cancelReturn ??= clock.after(Math.min(unfetchedKeptMs, youngMsOf(worker.leaseMs)), () =>
+        returnUnfetched(worker),
+      );
     },
     tidy(all) {
       const now = clock.now();

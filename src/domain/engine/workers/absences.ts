@@ -1,14 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
-import { holderEnding, jobIdOf } from "../jobs/rules.ts";
+import { holderEnding, jobIdOf, leaseDoubtShare } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
 import { lostJobsMax, onTheWayMs } from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 
-/** A worker whose held poll ended without an answer may be silent for this share of its lease. */
-const pollEndShare = 0.15;
 /** When polls of three workers end within a second, the network broke, and no worker counts as dead. */
 const crowdMin = 3;
 const crowdMs = 1_000;
@@ -118,7 +116,7 @@ export class Absences {
     this.#doubts.get(own)?.();
     const forget = this.#suspect(
       worker,
-      { ...terms, patienceMs: terms.leaseMs * pollEndShare },
+      { ...terms, patienceMs: terms.leaseMs * leaseDoubtShare },
       {
         ...{ at: clock.now() + 1, ending: endingOf(terms) },
         unless: () => {
