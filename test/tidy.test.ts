@@ -11,7 +11,7 @@ import { givenUpLaw } from "./support/tidy-given-up.ts";
 import type { Law } from "./support/tidy-law.ts";
 import { logLaw } from "./support/tidy-logs.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
-import { partsLaw } from "./support/tidy-parts.ts";
+import { idleParts, partsLaw } from "./support/tidy-parts.ts";
 import {
   assignBreaches,
   clockBreaches,
@@ -369,4 +369,5 @@ describe.each(laws)("$name", ({ rule, over, together, bad, good }) => {
 test("exceptions are listed only while there are such", () => {
   expect(idleHints(src, hints)).toEqual([]);
   expect(oneSided(src)).toEqual([]);
+  expect(idleParts(src)).toEqual([]);
 });

@@ -174,8 +174,8 @@ test("a worker says what it holds once a request has failed, until it was said a
 test("a lease is sure only for as long as the server waits for a renewal when its process seems to be gone", async () => {
   let asked = 0;
   const confirm = async () => void asked++;
-  expect(createLease(stamp(), 60_000, confirm, 60_000).sure()).toBeUndefined();
-  const silent = createLease(stamp(), 60_000, confirm, 50);
+  expect(createLease(stamp(), { leftMs: 60_000, leaseMs: 200_000 }, confirm).sure()).toBeUndefined();
+  const silent = createLease(stamp(), { leftMs: 60_000, leaseMs: 160 }, confirm);
   const overAt = performance.now() + 60;
   await until(() => performance.now() > overAt, { about: "the patience to be over" });
   await silent.sure();

@@ -1,3 +1,5 @@
+import { patienceMs, youngMs } from "./lease-asking.ts";
+
 /** An instant on two clocks: the monotonic one may stop while the machine sleeps, the wall clock may be set. */
 export interface Stamp {
   monotonicMs: number;
@@ -18,36 +20,53 @@ export interface Lease {
   sure(): Promise<void> | undefined;
   /** The server has answered a renewal that was sent at `askedAt`. */
   renewed(askedAt: Stamp): void;
+  /** A poll or the stream of this process broke: the server may take it for dead, and end what it does not renew soon. */
+  doubt(): void;
 }
 
 /** Where every answer is late, a step begins all the same: a server that is so slow ends leases as slowly. */
-const askTriesMax = 5;
+const askTriesMax = 2;
+
+const longAgo: Stamp = { monotonicMs: Number.NEGATIVE_INFINITY, wallMs: Number.NEGATIVE_INFINITY };
+
+export interface LeaseTimes {
+  /** How long the lease lasts from when it was asked for; undefined from servers that do not tell it: it then counts as held. */
+  leftMs: number | undefined;
+  /** How long one lasts that is renewed; undefined where that is not known. */
+  leaseMs?: number | undefined;
+  /** The lease may have been ended on the job's way here. */
+  isDoubted?: boolean;
+}
 
 export function createLease(
   askedAt: Stamp,
-  /** Undefined from servers that do not tell it: the lease then counts as held. */
-  leaseMs: number | undefined,
+  { leftMs, leaseMs, isDoubted = false }: LeaseTimes,
   /** Throws SvcError when the job is lost. */
   confirm: () => Promise<void>,
-  /** How long the server waits for a renewal when this process seems to be gone. */
-  patienceMs = Number.POSITIVE_INFINITY,
-  /** The lease was made just now: otherwise it may have been ended on the job's way here. */
-  isYoung = true,
 ): Lease {
+  /** How long the server waits for a renewal when this process seems to be gone. */
+  const patience = leaseMs === undefined ? Number.POSITIVE_INFINITY : patienceMs(leaseMs);
+  let lastsMs = leftMs;
   let since = askedAt;
-  /** When the server has last heard of this process, or sent it the job; undefined before it is asked about an old one. */
-  let seen = isYoung ? stamp() : undefined;
+  /** When the server has last heard of this process, or sent it the job. */
+  let seen = stamp();
+  let doubtedAt = isDoubted ? longAgo : undefined;
   let asking: Promise<void> | undefined;
   const holds = () => {
-    if (leaseMs === undefined) return true;
+    if (lastsMs === undefined) return true;
     const now = stamp();
-    if (msBetween(since, now) >= leaseMs) return false;
-    return seen !== undefined && msBetween(seen, now) < patienceMs;
+    if (doubtedAt || msBetween(since, now) >= lastsMs) return false;
+    return msBetween(seen, now) < patience;
   };
   const note = (at: Stamp) => {
     since = at;
     seen = at;
+    doubtedAt = undefined;
+    lastsMs = leaseMs ?? leftMs;
   };
+  /** A renewal of before the server could act on its doubt. */
+  const endsDoubt = (doubted: Stamp, at: Stamp) =>
+    leaseMs !== undefined && msBetween(doubted, at) >= 0 && msBetween(doubted, stamp()) < youngMs(leaseMs);
 
   async function ask(): Promise<void> {
     // What comes late was said of a lease that may be over by now.
@@ -68,7 +87,10 @@ export function createLease(
     },
     renewed(at) {
       // Answered after the lease could have ended, a renewal may have come too late for this job.
-      if (holds()) note(at);
+      if (doubtedAt ? endsDoubt(doubtedAt, at) : holds()) note(at);
+    },
+    doubt() {
+      doubtedAt ??= stamp();
     },
   };
 }

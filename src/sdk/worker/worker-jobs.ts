@@ -5,7 +5,7 @@ import type { Assignment } from "../wire/wire.ts";
 import type { Courier } from "./courier.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
-import { patienceMs, youngMs } from "./lease-asking.ts";
+import { youngMs } from "./lease-asking.ts";
 import type { LeaseThread } from "./lease-thread.ts";
 
 export interface WorkerJobsOptions
@@ -35,6 +35,7 @@ export class WorkerJobs {
   takesWaits = false;
   /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
   #busyCount = 0;
+  #doubtedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: WorkerJobsOptions) {
     this.#options = options;
@@ -47,6 +48,19 @@ export class WorkerJobs {
   /** How many jobs could be started now. */
   get room(): number {
     return this.#options.concurrentMax - this.#busyCount;
+  }
+
+  /** A poll or the stream broke: see `Lease.doubt`. */
+  doubt(): void {
+    this.#doubtedAt = performance.now();
+    for (const { lease } of this.#active.values()) lease.doubt();
+  }
+
+  /** An old lease, or one from before a break, may have been ended before the job came here. */
+  #isDoubted(leftMs: number | undefined): boolean {
+    const { leaseMs } = this;
+    if (leaseMs === undefined || leftMs === undefined) return false;
+    return leaseMs - leftMs >= youngMs(leaseMs) || performance.now() - this.#doubtedAt < youngMs(leaseMs);
   }
 
   has(jobId: string): boolean {
@@ -66,9 +80,7 @@ export class WorkerJobs {
     let hasRoom = false;
     const { leaseMs, thread } = this;
     const { lease_ms: leftMs } = assignment;
-    const isYoung = leaseMs === undefined || leftMs === undefined || leaseMs - leftMs < youngMs(leaseMs);
-    const patience = leaseMs && patienceMs(leaseMs);
-    const lease = createLease(askedAt, leftMs, confirm, patience, isYoung);
+    const lease = createLease(askedAt, { leftMs, leaseMs, isDoubted: this.#isDoubted(leftMs) }, confirm);
     const place = thread?.hold(assignment.job_id);
     const job = startJob({
       assignment,

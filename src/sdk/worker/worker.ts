@@ -230,7 +230,10 @@ class RunningWorker<Events extends EventMap> {
       onTakesWaits: (takes) => {
         this.jobs.takesWaits = takes;
       },
-      onReopened: () => this.#heartbeats.hurry(),
+      onReopened: () => {
+        this.jobs.doubt();
+        this.#heartbeats.hurry();
+      },
       isStrict,
       room: () => this.jobs.room,
       onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),

@@ -173,7 +173,7 @@ const headMoved = (
 };
 
 /**
- * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
+ * Appends events of any number of callers in one round trip (see `log/core/append.ts`), with what each of them
  * starts: runs, their executions and history, and debounce entries.
  */
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {

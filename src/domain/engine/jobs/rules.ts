@@ -50,10 +50,10 @@ export interface AssignedJob extends Job {
   leaseMs: number;
 }
 
-/** `job_{run}_{execution}`: a report finds its run by the id of the job alone. */
 /** Of a lease that is not renewed: behind this share another node may end it, when a held poll of its worker broke. */
 export const leaseDoubtShare = 0.15;
 
+/** `job_{run}_{execution}`: a report finds its run by the id of the job alone. */
 export const jobIdOf = (runId: string, executionSeq: number): string =>
   `job_${runId.slice("run_".length)}_${executionSeq}`;
 

@@ -49,10 +49,10 @@ export class RunObservers implements RunObserver {
 
   /** Tells of ends and moves, too. */
   readonly reported: RunObserver["reported"] = (changes, now) => {
-    for (const one of this.#all) one.reported?.(changes, now);
     const over = changes.filter((change): change is ExecutionChange & EndedRun => change.ends !== null);
     this.ended(over, now);
     if (over.length < changes.length) this.moved(changes);
+    for (const one of this.#all) one.reported?.(changes, now);
   };
 
   readonly moved: RunObserver["moved"] = (changes) => {

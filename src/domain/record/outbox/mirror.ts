@@ -150,7 +150,5 @@ export function openMirror(deps: MirrorDeps) {
     async leastUnmirrored(environmentId: string): Promise<number> {
       return ((await rows.mirrorProgressOf(store, environmentId))?.position ?? 0) + 1;
     },
-
-    /** Sends an event again that was refused. */
   };
 }
