@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { BusTransport, Hold } from "../../src/bus/bus.ts";
 import { localNetwork } from "../../src/bus/local.ts";
-import { dutyLoop } from "../../src/nodes/duties.ts";
-import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/nodes/leader.ts";
 import { systemClock, type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { dutyLoop } from "../../src/nodes/duties.ts";
+import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/nodes/leader.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { sharedPostgres } from "../support/postgres.ts";

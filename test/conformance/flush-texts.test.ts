@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { emitFlush } from "../../src/domain/engine/emit/flush.ts";
+import type { NewEvent } from "../../src/domain/engine/emit/new-event.ts";
 import { claimFlush, type FunctionDemand } from "../../src/domain/engine/runs/execution/claim.ts";
 import { claimLimitedFlush } from "../../src/domain/engine/runs/execution/claim-limited.ts";
 import { commitReportsFlush } from "../../src/domain/engine/runs/execution/commit-reports.ts";
 import type { ExecutionChange } from "../../src/domain/engine/runs/execution/execution-change.ts";
 import type { NewRun } from "../../src/domain/engine/runs/run.ts";
-import { emitFlush } from "../../src/domain/engine/emit/flush.ts";
-import type { NewEvent } from "../../src/domain/engine/emit/new-event.ts";
 import { type NewMessage, publishFlush } from "../../src/domain/log/topics/flush.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { subjectOf } from "../../src/gate/subject.ts";
 import { changingOperations } from "../../src/domain/realtime/pubsub/changed-by.ts";
 import { changedLists } from "../../src/domain/realtime/pubsub/changed-lists.ts";
+import { subjectOf } from "../../src/gate/subject.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 type Lists = typeof changedLists;

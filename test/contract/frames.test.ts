@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isAction } from "../../src/gate/actions.ts";
 import { socketOf } from "../../src/edge/openapi.ts";
+import { isAction } from "../../src/gate/actions.ts";
 import { everyFrame } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { declaredFrame, openSocket } from "../support/sockets.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { clockUncertaintyMsMax } from "../../src/nodes/time-base.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { clockUncertaintyMsMax } from "../../src/nodes/time-base.ts";
 import { createClient, createFunction, createWorker, type Worker } from "../../src/sdk/index.ts";
 import { kvOf, pathOf } from "../support/kv.ts";
 import { sharedNats } from "../support/nats.ts";
