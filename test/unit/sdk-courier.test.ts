@@ -52,6 +52,7 @@ function courier({ isStrict = true, jobsMax = 8, busy = 8 } = {}) {
     },
     onDenied: () => {},
     onReopened: () => {},
+    onBroken: () => {},
     log: silent,
   });
   const report = (jobId: string) => made.send({ jobId, text: JSON.stringify({ job_id: jobId }) }).done;

@@ -283,6 +283,7 @@ export class RestCourier implements Courier {
       if (jobs.length > 0) this.#options.onJobs(jobs, askedAt);
       else if (performance.now() - askedAt.monotonicMs < heldMsMin) await pause(unheldPollMs, signal);
     } catch (thrown) {
+      this.#options.onBroken();
       this.#options.onReopened();
       this.#held.lost();
       this.#polledCount = 0;

@@ -181,6 +181,7 @@ export class StreamCourier implements Courier {
     if (error) this.#reports.ended(error);
     this.#refreshes.rejectAll(error ?? cutError());
     if (this.#stopped) return;
+    this.#options.onBroken();
     if (error && isDenial(error)) {
       onDenied(error);
       return;

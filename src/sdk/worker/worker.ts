@@ -230,10 +230,8 @@ class RunningWorker<Events extends EventMap> {
       onTakesWaits: (takes) => {
         this.jobs.takesWaits = takes;
       },
-      onReopened: () => {
-        this.jobs.doubt();
-        this.#heartbeats.hurry();
-      },
+      onReopened: () => this.#heartbeats.hurry(),
+      onBroken: () => this.jobs.doubt(),
       isStrict,
       room: () => this.jobs.room,
       onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),
