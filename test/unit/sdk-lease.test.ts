@@ -65,6 +65,26 @@ test("a lease is doubted when the way to the server breaks, until it says in tim
   expect(lease.sure()).toBeUndefined();
 });
 
+test("a renewal from before the last break ends no doubt, nor does one long behind the first", async () => {
+  const times = { leftMs: 60_000, leaseMs: 1_000 };
+  const asked: string[] = [];
+  const between = createLease(stamp(), times, async () => void asked.push("between"));
+  between.doubt();
+  const sentAt = stamp();
+  const later = performance.now() + 2;
+  await until(() => performance.now() > later, { about: "another instant", everyMs: 1 });
+  between.doubt();
+  between.renewed(sentAt);
+  const late = createLease(stamp(), times, async () => void asked.push("late"));
+  late.doubt();
+  const overAt = performance.now() + 160;
+  await until(() => performance.now() > overAt, { about: "a node to end the lease" });
+  late.doubt();
+  late.renewed(stamp());
+  await Promise.all([between.sure(), late.sure()]);
+  expect(asked).toEqual(["between", "late"]);
+});
+
 test("a confirmed lease lasts as long as any, and not what was left of it", async () => {
   let asked = 0;
   const lease = createLease(ago(60_000), { leftMs: 20, leaseMs: 60_000 }, async () => void asked++);

@@ -50,23 +50,24 @@ export function createLease(
   let since = askedAt;
   /** When the server has last heard of this process, or sent it the job. */
   let seen = stamp();
-  let doubtedAt = isDoubted ? longAgo : undefined;
+  /** When the way to the server first broke since the lease was sure, and when it broke last. */
+  let doubt = isDoubted ? { first: longAgo, last: longAgo } : undefined;
   let asking: Promise<void> | undefined;
   const holds = () => {
     if (lastsMs === undefined) return true;
     const now = stamp();
-    if (doubtedAt || msBetween(since, now) >= lastsMs) return false;
+    if (doubt || msBetween(since, now) >= lastsMs) return false;
     return msBetween(seen, now) < patience;
   };
   const note = (at: Stamp) => {
     since = at;
     seen = at;
-    doubtedAt = undefined;
+    doubt = undefined;
     lastsMs = leaseMs ?? leftMs;
   };
-  /** A renewal of before the server could act on its doubt. */
-  const endsDoubt = (doubted: Stamp, at: Stamp) =>
-    leaseMs !== undefined && msBetween(doubted, at) >= 0 && msBetween(doubted, stamp()) < youngMs(leaseMs);
+  /** Whether a renewal that was sent at `at` is answered now before any node could end the lease. */
+  const endsDoubt = ({ first, last }: NonNullable<typeof doubt>, at: Stamp) =>
+    leaseMs !== undefined && msBetween(last, at) >= 0 && msBetween(first, stamp()) < youngMs(leaseMs);
 
   async function ask(): Promise<void> {
     // What comes late was said of a lease that may be over by now.
@@ -87,10 +88,11 @@ export function createLease(
     },
     renewed(at) {
       // Answered after the lease could have ended, a renewal may have come too late for this job.
-      if (doubtedAt ? endsDoubt(doubtedAt, at) : holds()) note(at);
+      if (doubt ? endsDoubt(doubt, at) : holds()) note(at);
     },
     doubt() {
-      doubtedAt ??= stamp();
+      const last = stamp();
+      doubt = { first: doubt?.first ?? last, last };
     },
   };
 }
