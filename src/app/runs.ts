@@ -92,10 +92,14 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   );
   const stepFrames = openStepFrames({ store, clock, log, frames });
   const spans = openRunSpans({ store, log, tracer: watch.tracer });
-  observers.add({ ended: (runs) => ends.ended(runs.map(({ runId }) => runId)) });
-  observers.add({ ...runFrames, ended: (runs) => runFrames.ended(runs.map(({ runId }) => runId)) });
+  observers.add({
+    ...{ created: runFrames.created, claimed: runFrames.claimed, moved: runFrames.moved },
+    ended(over) {
+      const runIds = over.map(({ runId }) => runId);
+      for (const one of [ends, runFrames, spans]) one.ended(runIds);
+    },
+  });
   observers.add({ created: flow.started, ended: flow.ended, awaited: flow.awaited });
-  observers.add({ ended: (runs) => spans.ended(runs.map(({ runId }) => runId)) });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names },

@@ -109,6 +109,7 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
     },
     fetch(worker, { most, functionIds }) {
       worker.spare = 0;
+      if (worker.unfetched.length === 0) return [];
       const since = clock.now() + worker.leaseMs - youngMsOf(worker.leaseMs);
       const { kept = [], others = [] } = Object.groupBy(worker.unfetched, (job) =>
         functionIds.includes(job.functionId) && job.leaseExpiresAt > since ? "kept" : "others",
