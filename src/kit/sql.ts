@@ -54,6 +54,16 @@ sql.join = (parts: readonly Sql[], separator: string): Sql =>
     ? sql.empty
     : { strings: ["", ...parts.slice(1).map(() => separator), ""], values: [...parts] };
 
+/** Expressions of a `WITH` in their order, by what stands before their parenthesis: `known AS MATERIALIZED`. */
+export type Ctes = Readonly<Record<string, Sql>>;
+
+/** `a AS (…), b AS (…)`: all of the groups that are there. */
+sql.ctes = (...groups: readonly (Ctes | false | undefined)[]): Sql => {
+  const parts = groups.flatMap((group) => Object.entries(group || {}));
+  const strings = parts.map(([name], place) => `${place === 0 ? "" : "),\n    "}${name} (`);
+  return { strings: [...strings, ")"], values: parts.map(([, query]) => query) };
+};
+
 /** `WHERE a AND b`, or nothing when there is no condition. */
 sql.where = (conditions: readonly Sql[]): Sql =>
   conditions.length === 0 ? sql.empty : sql`WHERE ${sql.join(conditions, " AND ")}`;

@@ -43,40 +43,39 @@ export const closeFlush: Flush<CloseInput, { ord: number }> = {
 
   postgres({ closes, now }, seams) {
     const runs = closes.flatMap((close) => close.runs.map(({ run }) => run));
-    const started =
-      runs.length === 0
-        ? sql.empty
-        : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", runColumns(closes))} JOIN held ON held.id = r.batch_id ORDER BY r.id),
-    ${newRunsInserted(seams, runs, now)}place AS MATERIALIZED (
-      SELECT n.id AS run_id, x.ctid AS at FROM run n CROSS JOIN LATERAL (
-        SELECT b.ctid FROM batch_events b WHERE b.environment_id = n.environment_id AND b.batch_id = n.batch_id
-          AND b.position >= n.from_position AND b.position <= n.position ORDER BY b.position) x),
-    given AS (
-      UPDATE batch_events b SET run_id = p.run_id FROM place p
-      WHERE b.ctid = p.at AND b.ctid = ANY (ARRAY(SELECT at FROM place))),
-    `;
-    const dropped = closes.some(({ isDropped }) => isDropped)
-      ? sql`dropped AS (
-      DELETE FROM batch_events WHERE ctid = ANY (ARRAY(
-        SELECT x.ctid FROM held h CROSS JOIN LATERAL (
-          SELECT b.ctid FROM batch_events b WHERE h.is_dropped = 1 AND b.environment_id = h.environment_id
-            AND b.batch_id = h.id AND b.run_id IS NULL ORDER BY b.position) x))),
-    `
-      : sql.empty;
-    return sql`WITH held AS MATERIALIZED (
-      SELECT i.*, i.is_dropped = 1 OR d.count = i.taken AS is_over
-      FROM (SELECT * FROM ${seams.rowsFrom("f", closeColumns(closes))} ORDER BY id) i CROSS JOIN LATERAL (
-        SELECT d.count FROM batches d WHERE d.id = i.id AND d.first_position + 0 = i.first_position
-        FOR UPDATE SKIP LOCKED) d),
-    ${started}${dropped}over AS (DELETE FROM batches WHERE id = ANY (ARRAY(SELECT id FROM held WHERE is_over))),
-    moved AS (
-      UPDATE batches d SET count = d.count - h.taken, bytes = d.bytes - h.taken_bytes, first_position = h.next_position,
-        closes_at = GREATEST(h.not_before, CASE
-          WHEN d.count - h.taken >= d.size OR d.bytes - h.taken_bytes >= ${batchBytesMax} THEN ${now}::bigint
-          ELSE h.next_at + d.timeout_ms END)
-      FROM held h WHERE d.id || '' = h.id AND d.id = ANY (ARRAY(SELECT id FROM held WHERE NOT is_over)))
-    SELECT ord FROM held`;
+    const parts = sql.ctes(
+      {
+        "held AS MATERIALIZED": sql`SELECT i.*, i.is_dropped = 1 OR d.count = i.taken AS is_over
+          FROM (SELECT * FROM ${seams.rowsFrom("f", closeColumns(closes))} ORDER BY id) i CROSS JOIN LATERAL (
+            SELECT d.count FROM batches d WHERE d.id = i.id AND d.first_position + 0 = i.first_position
+            FOR UPDATE SKIP LOCKED) d`,
+      },
+      runs.length > 0 && {
+        "run AS MATERIALIZED": sql`SELECT r.* FROM ${seams.rowsFrom("r", runColumns(closes))}
+          JOIN held ON held.id = r.batch_id ORDER BY r.id`,
+        ...newRunsInserted(seams, runs, now),
+        "place AS MATERIALIZED": sql.raw(`SELECT n.id AS run_id, x.ctid AS at FROM run n CROSS JOIN LATERAL (
+          SELECT b.ctid FROM batch_events b WHERE b.environment_id = n.environment_id AND b.batch_id = n.batch_id
+            AND b.position >= n.from_position AND b.position <= n.position ORDER BY b.position) x`),
+        "given AS": sql.raw(`UPDATE batch_events b SET run_id = p.run_id FROM place p
+          WHERE b.ctid = p.at AND b.ctid = ANY (ARRAY(SELECT at FROM place))`),
+      },
+      closes.some(({ isDropped }) => isDropped) && {
+        "dropped AS": sql.raw(`DELETE FROM batch_events WHERE ctid = ANY (ARRAY(
+          SELECT x.ctid FROM held h CROSS JOIN LATERAL (
+            SELECT b.ctid FROM batch_events b WHERE h.is_dropped = 1 AND b.environment_id = h.environment_id
+              AND b.batch_id = h.id AND b.run_id IS NULL ORDER BY b.position) x))`),
+      },
+      {
+        "over AS": sql.raw("DELETE FROM batches WHERE id = ANY (ARRAY(SELECT id FROM held WHERE is_over))"),
+        "moved AS": sql`UPDATE batches d SET count = d.count - h.taken, bytes = d.bytes - h.taken_bytes,
+          first_position = h.next_position, closes_at = GREATEST(h.not_before, CASE
+            WHEN d.count - h.taken >= d.size OR d.bytes - h.taken_bytes >= ${batchBytesMax} THEN ${now}::bigint
+            ELSE h.next_at + d.timeout_ms END)
+        FROM held h WHERE d.id || '' = h.id AND d.id = ANY (ARRAY(SELECT id FROM held WHERE NOT is_over))`,
+      },
+    );
+    return sql`WITH ${parts} SELECT ord FROM held`;
   },
 
   libsql(session, { closes, now }) {

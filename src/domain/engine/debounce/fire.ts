@@ -29,19 +29,21 @@ export const fireFlush: Flush<FireInput, { ord: number }> = {
 
   postgres({ fires, now }, seams) {
     const runs = fires.flatMap(({ run }) => run ?? []);
-    const started =
-      runs.length === 0
-        ? sql.empty
-        : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", runColumns(fires))} JOIN held ON held.event_id = r.event_id
-        AND held.run_id = r.id ORDER BY r.id),
-    ${newRunsInserted(seams, runs, now)}`;
-    return sql`WITH held AS MATERIALIZED (
-      SELECT i.* FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
-        SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at + 0 <= ${now}::bigint
-        FOR UPDATE SKIP LOCKED) d),
-    ${started}gone AS (DELETE FROM debounces WHERE id = ANY (ARRAY(SELECT id FROM held)))
-    SELECT ord FROM held`;
+    const parts = sql.ctes(
+      {
+        "held AS MATERIALIZED": sql`SELECT i.*
+          FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
+            SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at + 0 <= ${now}::bigint
+            FOR UPDATE SKIP LOCKED) d`,
+      },
+      runs.length > 0 && {
+        "run AS MATERIALIZED": sql`SELECT r.* FROM ${seams.rowsFrom("r", runColumns(fires))}
+          JOIN held ON held.event_id = r.event_id AND held.run_id = r.id ORDER BY r.id`,
+        ...newRunsInserted(seams, runs, now),
+      },
+      { "gone AS": sql.raw("DELETE FROM debounces WHERE id = ANY (ARRAY(SELECT id FROM held))") },
+    );
+    return sql`WITH ${parts} SELECT ord FROM held`;
   },
 
   libsql(session, { fires, now }) {

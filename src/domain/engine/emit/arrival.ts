@@ -1,5 +1,5 @@
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
 
 /** The delivery that brought an event: written in the transaction of the event. */
@@ -72,21 +72,16 @@ const proofsFrom = (
 export const arrivalsInserted = (
   seams: Seams,
   events: readonly (ArrivedEvent & { arrival: Arrival })[],
-): Sql =>
-  sql`arrived AS (${insertFrom(sql`${seams.rowsFrom("w", columnsOf(events))}
-      ${written("w")}`)}),
-    ${proofs(seams, events)}`;
+): Ctes => {
+  const proven = proofsOf(events);
+  return {
+    "arrived AS": insertFrom(sql`${seams.rowsFrom("w", columnsOf(events))} ${written("w")}`),
+    ...(proven.length > 0 && { "proven AS": proofsFrom(seams, proven, written("p")) }),
+  };
+};
 
 const written = (of: string): Sql =>
   sql`JOIN alive a ON a.id = ${sql.raw(of)}.event_id JOIN moved m ON m.environment_id = a.environment_id`;
-
-const proofs = (seams: Seams, events: readonly (ArrivedEvent & { arrival: Arrival })[]): Sql => {
-  const proven = proofsOf(events);
-  return proven.length === 0
-    ? sql.empty
-    : sql`proven AS (${proofsFrom(seams, proven, written("p"))}),
-    `;
-};
 
 export const insertArrivals = (
   session: SyncSession,

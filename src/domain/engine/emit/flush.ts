@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import {
   type Appended,
@@ -143,28 +143,30 @@ const unlessStale = (isCurrent: Sql, moved: Sql, environment: string): Sql =>
   sql`CASE WHEN ${isCurrent} THEN ${moved} ELSE ${raiseMark(staleDefinitions, sql.raw(environment))} END`;
 
 /** The heads of the survivors' environments, on PostgreSQL. */
-const headsMoved = (seams: Seams, { definitions, before, now }: Moving): Sql =>
-  sql`known AS (SELECT * FROM ${seams.rowsFrom("k", {
+const headsMoved = (seams: Seams, { definitions, before, now }: Moving): Ctes => ({
+  "known AS": sql`SELECT * FROM ${seams.rowsFrom("k", {
     environment_id: column.text([...definitions.keys()]),
     definitions_version: column.bigint([...definitions.values()]),
-  })}),
-    ${lockHeads(eventLog, {
-      further: ["definitions_version"],
-      ...(before && { after: sql`WHERE ${before}` }),
-    })}${moveHeads(eventLog, now, {
-      join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
-      position: unlessStale(
-        sql.raw("head.definitions_version = known.definitions_version"),
-        sql.raw("head.position + n.count"),
-        "head.environment_id",
-      ),
-    })}`;
+  })}`,
+  ...lockHeads(eventLog, {
+    further: ["definitions_version"],
+    ...(before && { after: sql`WHERE ${before}` }),
+  }),
+  ...moveHeads(eventLog, now, {
+    join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
+    position: unlessStale(
+      sql.raw("head.definitions_version = known.definitions_version"),
+      sql.raw("head.position + n.count"),
+      "head.environment_id",
+    ),
+  }),
+});
 
 /** The same where all of them are of environment `only`; `count` is of the survivors, undefined where keys decide. */
 const headMoved = (
   { definitions, before, now }: Moving,
   { only, count }: { only: string; count: number | undefined },
-): Sql => {
+): Ctes => {
   const isCurrent = sql`h.definitions_version = ${sql.bigint(definitions.get(only)!)}`;
   return moveHead(eventLog, now, {
     ...{ environmentId: only, count, after: before },
@@ -188,10 +190,8 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const arrived = arrivedIn(events);
     const lanes = wantedLanes(runs);
     const limited = lanes.length > 0;
-    const room = limited
-      ? sql`${holdRoom(sql`${seams.rowsFrom("w", wantedLaneColumns(lanes))} ${appends ? sql`WHERE ${afterStreams}` : sql.empty}`, now)},
-    `
-      : sql.empty;
+    const wanted = () =>
+      sql`${seams.rowsFrom("w", wantedLaneColumns(lanes))} ${appends ? sql`WHERE ${afterStreams}` : sql.empty}`;
     // Lanes are locked before heads: a flush that holds a head must not wait for a lane.
     const before = limited ? sql`(SELECT count(*) FROM open) >= 0` : appends ? afterStreams : undefined;
     const denied = limited
@@ -200,29 +200,38 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const gated = isGated(runs);
     const skipped = gated ? sql`, ${skippedRuns}` : sql.empty;
     const unanswered = sql.raw(", NULL".repeat((limited ? 1 : 0) + (gated ? 1 : 0)));
-    const started = runs.length === 0 ? sql.empty : runsStarted(seams, runs, { limited, gated, now });
-    const charge =
-      metered.length === 0 ? sql.empty : chargedFor(seams, metered, { hasRuns: runs.length > 0, now });
-    return sql`WITH item AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("i", {
-        ...eventColumns(events, further),
-        ...(keyed && keyColumns(events)),
-        ...(metered.length > 0 && meteredColumns(events)),
-        ...boundColumn(events, bound),
-      })}),
-    ${appends ? moveStreams(seams, streams, now) : sql.empty}${keyed ? takeKeys(eventLog, now, appends ? afterStreams : undefined) : sql.empty}${room}${survivors(keyed, only !== undefined)}${
+    const columns = {
+      ...eventColumns(events, further),
+      ...(keyed && keyColumns(events)),
+      ...(metered.length > 0 && meteredColumns(events)),
+      ...boundColumn(events, bound),
+    };
+    const parts = sql.ctes(
+      { "item AS MATERIALIZED": sql`SELECT * FROM ${seams.rowsFrom("i", columns)}` },
+      appends && moveStreams(seams, streams, now),
+      keyed && takeKeys(eventLog, now, appends ? afterStreams : undefined),
+      limited && holdRoom(wanted(), now),
+      survivors(keyed, only !== undefined),
       only === undefined
         ? headsMoved(seams, { definitions, before, now })
-        : headMoved({ definitions, before, now }, { only, count: keyed ? undefined : events.length })
-    }
-    logged AS (
-      INSERT INTO ${eventTarget(further)}
-      SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
-        ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
-      FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${appends && hasRuns(events) ? linkRuns : sql.empty}${arrived.length > 0 ? arrivalsInserted(seams, arrived) : sql.empty}${started}${charge}${lateStarts(seams, events)}place AS (
-      SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}${skipped}
-      FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
+        : headMoved({ definitions, before, now }, { only, count: keyed ? undefined : events.length }),
+      {
+        "logged AS": sql`INSERT INTO ${eventTarget(further)}
+          SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
+            ${shownKey(events)}, a.run_id${furtherNames(further, "a.")}
+          FROM alive a JOIN moved m ON m.environment_id = a.environment_id`,
+      },
+      appends && hasRuns(events) && linkRuns,
+      arrived.length > 0 && arrivalsInserted(seams, arrived),
+      runs.length > 0 && runsStarted(seams, runs, { limited, gated, now }),
+      metered.length > 0 && chargedFor(seams, metered, { hasRuns: runs.length > 0, now }),
+      lateStarts(seams, events),
+      {
+        "place AS": sql`SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}${skipped}
+          FROM alive a JOIN moved m ON m.environment_id = a.environment_id`,
+      },
+    );
+    return sql`WITH ${parts}
     SELECT ${sql.raw(`ord, position, at${limited ? ", denied" : ""}${gated ? ", skipped" : ""}`)} FROM place
     ${refuseLostKeys(eventLog, bound, unanswered)} ${appends ? refuseStaleStreams(unanswered) : sql.empty}`;
   },
@@ -260,17 +269,19 @@ function runsStarted(
   seams: Seams,
   runs: readonly NewRun[],
   { limited, gated, now }: { limited: boolean; gated: boolean; now: Instant },
-): Sql {
+): Ctes {
   const columns = newRunColumns(runs);
   const names = [...Object.keys(columns), "position"];
   const passed = limited ? "new_run" : "run";
-  return sql`${sql.raw(gated ? "asked_run" : passed)} AS MATERIALIZED (
-      SELECT r.*, m.base + a.place AS position
+  return {
+    [`${gated ? "asked_run" : passed} AS MATERIALIZED`]: sql`SELECT r.*, m.base + a.place AS position
       FROM ${seams.rowsFrom("r", gated ? { ...columns, ...gateColumns(runs) } : columns)}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
-      ORDER BY r.id),
-    ${gated ? passGates(passed, names, now) : sql.empty}${limited ? sql`${leaseInRoom(names, now)},` : sql.empty}
-    ${newRunsInserted(seams, runs, now)}`;
+      ORDER BY r.id`,
+    ...(gated && passGates(passed, names, now)),
+    ...(limited && leaseInRoom(names, now)),
+    ...newRunsInserted(seams, runs, now),
+  };
 }
 
 interface HeldBack {

@@ -1,4 +1,4 @@
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
 import type { Appended } from "../../log/core/append.ts";
 import { insertBatchEvents, insertBatches, joinColumns, type NewJoin } from "../batches/join.ts";
@@ -18,25 +18,26 @@ const placed = sql.raw(
 );
 
 /** What events start later, as further expressions of their flush: debounce entries, and events of batches. */
-export function lateStarts(seams: Seams, events: readonly LateStarter[]): Sql {
+export function lateStarts(seams: Seams, events: readonly LateStarter[]): Ctes {
   const arms = events.flatMap((e) => e.arms);
   const joins = events.flatMap((e) => e.joins ?? noJoins);
-  return sql`${arms.length === 0 ? sql.empty : armed(seams, arms)}${joins.length === 0 ? sql.empty : joined(seams, joins)}`;
+  return { ...(arms.length > 0 && armed(seams, arms)), ...(joins.length > 0 && joined(seams, joins)) };
 }
 
 /** A debounce entry takes the last surviving event. */
-const armed = ({ rowsFrom }: Seams, arms: readonly NewArm[]): Sql => sql`arm AS MATERIALIZED (
-      SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
+const armed = ({ rowsFrom }: Seams, arms: readonly NewArm[]): Ctes => ({
+  "arm AS MATERIALIZED": sql`SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
       FROM ${placedArms(rowsFrom("r", armColumns(arms)), arms)} r ${placed}
-      ORDER BY r.id, a.place DESC),
-    armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
-    `;
+      ORDER BY r.id, a.place DESC`,
+  "armed AS": insertArms(sql.raw("arm n"), "LEAST"),
+});
 
-const joined = ({ rowsFrom }: Seams, joins: readonly NewJoin[]): Sql => sql`waiting AS MATERIALIZED (
-      SELECT r.*, m.base + a.place AS position, m.last_at AS at FROM ${rowsFrom("r", joinColumns(joins))} ${placed}),
-    counted AS (${insertBatches(sql.raw("waiting n"), "LEAST")}),
-    joined AS (${insertBatchEvents(sql.raw("waiting n"))}),
-    `;
+const joined = ({ rowsFrom }: Seams, joins: readonly NewJoin[]): Ctes => ({
+  "waiting AS MATERIALIZED": sql`SELECT r.*, m.base + a.place AS position, m.last_at AS at
+      FROM ${rowsFrom("r", joinColumns(joins))} ${placed}`,
+  "counted AS": insertBatches(sql.raw("waiting n"), "LEAST"),
+  "joined AS": insertBatchEvents(sql.raw("waiting n")),
+});
 
 /** The same for libSQL. */
 export function lateStartsSync(session: SyncSession, logged: readonly Appended<LateStarter>[]): void {

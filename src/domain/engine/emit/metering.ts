@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Seams, StoreError, SyncSession } from "../../../store/store.ts";
 import { chargeQuotas, chargeQuotasSync } from "../quotas/charge.ts";
@@ -36,17 +36,17 @@ export const chargedFor = (
   { among }: Pick<Seams, "among">,
   environmentIds: readonly string[],
   { hasRuns, now }: { hasRuns: boolean; now: Instant },
-): Sql => {
+): Ctes => {
   const runs = hasRuns
     ? "(SELECT count(*) FROM run n WHERE n.environment_id = a.environment_id)"
     : "CAST(0 AS BIGINT)";
-  return sql`demand AS MATERIALIZED (
-      SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, CAST(sum(a.accepted) AS BIGINT) AS accepted,
+  return {
+    "demand AS MATERIALIZED": sql`SELECT a.environment_id, CAST(sum(a.bytes) AS BIGINT) AS bytes, CAST(sum(a.accepted) AS BIGINT) AS accepted,
         ${sql.raw(runs)} AS runs
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id
-      WHERE a.environment_id ${among(column.text(environmentIds))} GROUP BY a.environment_id ORDER BY a.environment_id),
-    charged AS (${chargeQuotas(now)}),
-    `;
+      WHERE a.environment_id ${among(column.text(environmentIds))} GROUP BY a.environment_id ORDER BY a.environment_id`,
+    "charged AS": chargeQuotas(now),
+  };
 };
 
 /** The same for libSQL: `events` were written, `runs` passed their gates. */

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import type { EntityDraft } from "./rules.ts";
 
@@ -57,10 +57,10 @@ const moveFrom = (source: Sql, now: Sql): Sql => sql`INSERT INTO streams
       RETURNING environment_id, entity_id, version, deleted_at`;
 
 /** `streamed`: the streams, moved and locked, before any other lock of the flush. */
-export const moveStreams = (seams: Seams, streams: readonly StreamMove[], now: Instant): Sql =>
-  sql`wanted AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("w", moveColumns(streams))}),
-    streamed AS (${moveFrom(sql.raw("wanted w"), sql`${now}::bigint`)}),
-    `;
+export const moveStreams = (seams: Seams, streams: readonly StreamMove[], now: Instant): Ctes => ({
+  "wanted AS MATERIALIZED": sql`SELECT * FROM ${seams.rowsFrom("w", moveColumns(streams))}`,
+  "streamed AS": moveFrom(sql.raw("wanted w"), sql`${now}::bigint`),
+});
 
 /** A condition that is computed once the streams are locked. */
 export const afterStreams = sql.raw("(SELECT count(*) FROM streamed) >= 0");
@@ -103,11 +103,12 @@ const linkFrom = (
       ON CONFLICT (run_id, entity_id) DO NOTHING`;
 
 /** On PostgreSQL, from `item`: executions are found by their key, where a join would read all of them. */
-export const linkRuns = sql`linked AS (${linkFrom(
-  sql.raw("item i"),
-  sql.raw("e.run_id || '' = i.run_id AND e.run_id = ANY (ARRAY(SELECT x.run_id FROM item x))"),
-)}),
-    `;
+export const linkRuns: Ctes = {
+  "linked AS": linkFrom(
+    sql.raw("item i"),
+    sql.raw("e.run_id || '' = i.run_id AND e.run_id = ANY (ARRAY(SELECT x.run_id FROM item x))"),
+  ),
+};
 
 export function linkRunsSync(session: SyncSession, events: readonly PlacedEvent[]): void {
   session.run(

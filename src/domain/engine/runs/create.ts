@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, SyncSession } from "../../../store/store.ts";
 import { firstAttributes, insertFirstAttributes } from "./attributes/attribute-rows.ts";
 import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
@@ -121,44 +121,33 @@ const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO r
   FROM ${source} CROSS JOIN (SELECT 1 AS sequence, 'run.created' AS type UNION ALL SELECT 2, 'run.started') note
   WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
 
-/**
- * The runs of `run` with all that belongs to them, as further expressions of the statement. Each ends with a comma.
- */
+/** The runs of `run` with all that belongs to them, as further expressions of the statement. */
 export function newRunsInserted(
   { rowsFrom }: Pick<Seams, "rowsFrom">,
   runs: readonly NewRun[],
   now: Instant,
-): Sql {
+): Ctes {
   const run = sql.raw("run n");
-  const parents = withParents(runs);
   const cancels = newCancelColumns(runs);
   const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
-  const watched = cancels
-    ? sql`cancel AS MATERIALIZED (SELECT * FROM ${rowsFrom("l", cancels)}),
-    watched AS (${insertCancels(cancel, now)}),
-    matched AS (${insertMatchers(cancel)}),
-    `
-    : sql.empty;
-  const late = hasDeadlines(runs)
-    ? sql`late AS (${insertDeadlines({ rowsFrom }, runs, run)}),
-    `
-    : sql.empty;
-  return sql`created AS (${insertRuns(run, now, parents)}),
-    queued AS (${insertExecutions(run, now, hasOf(runs))}),
-    noted AS (${insertFirstHistory(run, now)}),
-    ${watched}${late}${attributesInserted({ rowsFrom }, runs, now)}`;
-}
-
-function attributesInserted(
-  { rowsFrom }: Pick<Seams, "rowsFrom">,
-  runs: readonly NewRun[],
-  now: Instant,
-): Sql {
   const attributes = firstAttributes(runs);
-  if (!attributes) return sql.empty;
-  const source = sql`${rowsFrom("a", attributes)} JOIN run n ON n.id = a.run_id`;
-  return sql`marked AS (${insertFirstAttributes(source, now)}),
-    `;
+  return {
+    "created AS": insertRuns(run, now, withParents(runs)),
+    "queued AS": insertExecutions(run, now, hasOf(runs)),
+    "noted AS": insertFirstHistory(run, now),
+    ...(cancels && {
+      "cancel AS MATERIALIZED": sql`SELECT * FROM ${rowsFrom("l", cancels)}`,
+      "watched AS": insertCancels(cancel, now),
+      "matched AS": insertMatchers(cancel),
+    }),
+    ...(hasDeadlines(runs) && { "late AS": insertDeadlines({ rowsFrom }, runs, run) }),
+    ...(attributes && {
+      "marked AS": insertFirstAttributes(
+        sql`${rowsFrom("a", attributes)} JOIN run n ON n.id = a.run_id`,
+        now,
+      ),
+    }),
+  };
 }
 
 /** The same as statements of their own, from rows `n`. */
@@ -231,13 +220,13 @@ export function wantedLanes(runs: readonly NewRun[]): WantedLane[] {
  * `room` (lane_id, free): leases left in each queue of `asked` without older queued runs, locked until the
  * commit.
  */
-export const holdRoom = (source: Sql, now: Instant): Sql => sql`asked AS MATERIALIZED (
-      SELECT * FROM ${source} ORDER BY lane_id),
-    ${holdLanes(now)},
-    room AS MATERIALIZED (
-      SELECT a.lane_id, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free FROM asked a
+export const holdRoom = (source: Sql, now: Instant): Ctes => ({
+  "asked AS MATERIALIZED": sql`SELECT * FROM ${source} ORDER BY lane_id`,
+  ...holdLanes(now),
+  "room AS MATERIALIZED": sql`SELECT a.lane_id, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free FROM asked a
       WHERE a.lane_id IN (SELECT lane_id FROM open) AND (
-        SELECT q.run_id FROM executions q WHERE q.lane_id = a.lane_id AND q.state = 'queued' LIMIT 1) IS NULL)`;
+        SELECT q.run_id FROM executions q WHERE q.lane_id = a.lane_id AND q.state = 'queued' LIMIT 1) IS NULL`,
+});
 
 export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
   lane_id: column.text(lanes.map((lane) => lane.laneId)),
@@ -259,16 +248,17 @@ const leasedColumns = (columns: readonly string[]) =>
 /**
  * The rows of `new_run` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
  */
-export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
-      SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
+export const leaseInRoom = (columns: readonly string[], now: Instant): Ctes => ({
+  "run AS MATERIALIZED": sql`SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
       FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM new_run r) b
         LEFT JOIN room m ON m.lane_id = b.lane_id
         CROSS JOIN LATERAL (SELECT b.lane_id IS NULL OR b.place <= COALESCE(m.free, 0) AS given) o
-      ORDER BY b.id),
-    leased AS (${noteLeases(
-      sql.raw("SELECT lane_id FROM run WHERE lane_id IS NOT NULL AND lease_hash IS NOT NULL"),
-      now,
-    )})`;
+      ORDER BY b.id`,
+  "leased AS": noteLeases(
+    sql.raw("SELECT lane_id FROM run WHERE lane_id IS NOT NULL AND lease_hash IS NOT NULL"),
+    now,
+  ),
+});
 
 /** The same for libSQL: answers the runs, those without room stripped of their lease. */
 export function leaseInRoomSync(session: SyncSession, runs: readonly NewRun[], now: Instant): NewRun[] {

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, SyncSession } from "../../../store/store.ts";
 import type { NewGate } from "../functions/start-options.ts";
 import { ofSingleton } from "./deadlines.ts";
@@ -25,17 +25,16 @@ export const isGated = (runs: readonly NewRun[]): boolean => runs.some(({ gate }
  * of its slice of time, so that no window of the period ever has more than its limit. A singleton's run whose row
  * changed since the snapshot was started a moment ago: it counts as running.
  */
-export const passGates = (into: "run" | "new_run", columns: readonly string[], now: Instant): Sql => {
+export const passGates = (into: "run" | "new_run", columns: readonly string[], now: Instant): Ctes => {
   const at = sql.bigint(now);
-  return sql`gate AS MATERIALIZED (
-      SELECT gate_id AS id, min(environment_id) AS environment_id, min(function_id) AS function_id,
+  return {
+    "gate AS MATERIALIZED": sql`SELECT gate_id AS id, min(environment_id) AS environment_id, min(function_id) AS function_id,
         min(gate_kind) AS kind, count(*) AS asked, max(gate_most) AS most, max(gate_period_ms) AS period_ms,
         ${at} + max(gate_slice_ms) - 1 - (${at} + max(gate_slice_ms) - 1) % max(gate_slice_ms) AS slice_at,
         CASE min(gate_kind) WHEN 'skip' THEN (array_agg(id ORDER BY position, id))[1]
           WHEN 'cancel' THEN (array_agg(id ORDER BY position DESC, id DESC))[1] END AS run_id
-      FROM asked_run WHERE gate_id IS NOT NULL GROUP BY gate_id ORDER BY gate_id),
-    passed AS (
-      INSERT INTO start_gates AS g
+      FROM asked_run WHERE gate_id IS NOT NULL GROUP BY gate_id ORDER BY gate_id`,
+    "passed AS": sql`INSERT INTO start_gates AS g
         (id, environment_id, function_id, starts_at, starts, run_id, replaced, granted, expires_at)
       SELECT id, environment_id, function_id, '{' || slice_at || '}', '{' || LEAST(asked, most) || '}', run_id, NULL,
         LEAST(asked, most), slice_at + period_ms
@@ -56,15 +55,14 @@ export const passGates = (into: "run" | "new_run", columns: readonly string[], n
             OR g.run_id IS DISTINCT FROM (SELECT s.run_id FROM start_gates s WHERE s.id = g.id)) THEN 0
           ELSE 1 END AS count) give
         WHERE x.id = g.id)
-      RETURNING g.id, g.environment_id, g.granted, g.replaced),
-    replaced AS (${insertReplaced(sql.raw("passed p"), now)}),
-    ${sql.raw(into)} AS MATERIALIZED (
-      SELECT ${sql.raw(columns.map((name) => `b.${name}`).join(", "))} FROM (
+      RETURNING g.id, g.environment_id, g.granted, g.replaced`,
+    "replaced AS": insertReplaced(sql.raw("passed p"), now),
+    [`${into} AS MATERIALIZED`]: sql`SELECT ${sql.raw(columns.map((name) => `b.${name}`).join(", "))} FROM (
         SELECT r.*, row_number() OVER (PARTITION BY r.gate_id
           ORDER BY CASE WHEN r.gate_kind = 'cancel' THEN -r.position ELSE r.position END, r.id) AS turn
         FROM asked_run r) b LEFT JOIN passed p ON p.id = b.gate_id
-      WHERE b.gate_id IS NULL OR b.turn <= p.granted ORDER BY b.id),
-    `;
+      WHERE b.gate_id IS NULL OR b.turn <= p.granted ORDER BY b.id`,
+  };
 };
 
 /** `source`: rows `p` of gates that were passed. A run that is over by then is left alone. */

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { lostKeys } from "../../../kit/key-claims.ts";
-import { column, type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
+import { type Ctes, column, type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
 import { raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
 
 /**
@@ -78,12 +78,14 @@ const keepFirst = sql.raw("ON CONFLICT (environment_id, key) DO NOTHING RETURNIN
  * Step 1: `fresh`, the entries that got their keys. An environment without a head takes none. `after` is a
  * condition that must be computed before the first key is taken.
  */
-export const takeKeys = <Entry>(log: AppendLog<Entry>, now: Instant, after?: Sql): Sql =>
-  sql`fresh AS (
-      ${takeKeysFrom(log, sql.raw("item"), { alias: "item", now: sql`${now}::bigint`, ...(after && { after: sql`AND ${after}` }) })}
+export const takeKeys = <Entry>(log: AppendLog<Entry>, now: Instant, after?: Sql): Ctes => ({
+  "fresh AS": sql`${takeKeysFrom(log, sql.raw("item"), {
+    ...{ alias: "item", now: sql`${now}::bigint` },
+    ...(after && { after: sql`AND ${after}` }),
+  })}
       ORDER BY environment_id, key, ord
-      ${keepFirst}),
-    `;
+      ${keepFirst}`,
+});
 
 /** The environment of all entries; undefined where they are of several. */
 export function onlyEnvironment(entries: readonly AppendEntry[]): string | undefined {
@@ -92,14 +94,14 @@ export function onlyEnvironment(entries: readonly AppendEntry[]): string | undef
 }
 
 /** Step 1: `alive`, the surviving entries, numbered by environment in `place`. */
-export const survivors = (keyed: boolean, isOfOne: boolean): Sql => {
+export const survivors = (keyed: boolean, isOfOne: boolean): Ctes => {
   if (isOfOne && !keyed)
-    return sql.raw(`alive AS NOT MATERIALIZED (SELECT item.*, ord AS place FROM item),
-    `);
+    return { "alive AS NOT MATERIALIZED": sql.raw("SELECT item.*, ord AS place FROM item") };
   const survives = keyed ? sql.raw("WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)") : sql.empty;
-  return sql`alive AS MATERIALIZED (
-      SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
-    `;
+  return {
+    "alive AS MATERIALIZED": sql`SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place
+      FROM item ${survives}`,
+  };
 };
 
 /**
@@ -109,15 +111,15 @@ export const survivors = (keyed: boolean, isOfOne: boolean): Sql => {
 export const lockHeads = (
   { heads }: Pick<AppendLog<never>, "heads">,
   { further = [], after = sql.empty }: { further?: readonly string[]; after?: Sql } = {},
-): Sql => {
+): Ctes => {
   const columns = ["environment_id", "position", "last_at", ...further];
   const of = (alias: string) => sql.raw(columns.map((name) => `${alias}.${name}`).join(", "));
-  return sql`head AS MATERIALIZED (
-      SELECT ${of("h")}
+  return {
+    "head AS MATERIALIZED": sql`SELECT ${of("h")}
       FROM (SELECT DISTINCT environment_id FROM alive ${after} ORDER BY environment_id) a CROSS JOIN LATERAL (
         SELECT ${of("x")} FROM ${sql.raw(heads)} x
-        WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
-    `;
+        WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h`,
+  };
 };
 
 const byCount = sql.raw("head.position + n.count");
@@ -130,13 +132,13 @@ export const moveHeads = (
   { heads }: Pick<AppendLog<never>, "heads">,
   now: Instant,
   { join = sql.empty, position = byCount }: { join?: Sql; position?: Sql } = {},
-): Sql => sql`moved AS (
-      UPDATE ${sql.raw(heads)} h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = ${position}
+): Ctes => ({
+  "moved AS": sql`UPDATE ${sql.raw(heads)} h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = ${position}
       FROM head ${join} JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
         ON n.environment_id = head.environment_id
       WHERE h.environment_id || '' = head.environment_id AND h.environment_id = ANY (ARRAY(SELECT environment_id FROM head))
-      RETURNING h.environment_id, head.position AS base, h.last_at),
-    `;
+      RETURNING h.environment_id, head.position AS base, h.last_at`,
+});
 
 interface MovedHead {
   environmentId: string;
@@ -157,19 +159,20 @@ export const moveHead = (
   { heads }: Pick<AppendLog<never>, "heads">,
   now: Instant,
   { environmentId, count, position = (moved) => moved, after }: MovedHead,
-): Sql => {
-  const tally = sql.raw(`tally AS MATERIALIZED (SELECT count(*) AS count FROM alive),
-    `);
+): Ctes => {
+  const tally = { "tally AS MATERIALIZED": sql.raw("SELECT count(*) AS count FROM alive") };
   const by = count === undefined ? sql.raw("(SELECT count FROM tally)") : sql.bigint(count);
   const conditions = [
     sql`h.environment_id = ${environmentId}`,
     ...(count === undefined ? [sql`${by} > 0`] : []),
     ...(after ? [after] : []),
   ];
-  return sql`${count === undefined ? tally : sql.empty}moved AS (
-      UPDATE ${sql.raw(heads)} h SET last_at = GREATEST(h.last_at, ${now}::bigint), position = ${position(sql`h.position + ${by}`)}
-      ${sql.where(conditions)} RETURNING h.environment_id, h.position - ${by} AS base, h.last_at),
-    `;
+  const moved = position(sql`h.position + ${by}`);
+  return {
+    ...(count === undefined && tally),
+    "moved AS": sql`UPDATE ${sql.raw(heads)} h SET last_at = GREATEST(h.last_at, ${now}::bigint), position = ${moved}
+      ${sql.where(conditions)} RETURNING h.environment_id, h.position - ${by} AS base, h.last_at`,
+  };
 };
 
 /**

@@ -96,31 +96,31 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
   postgres({ messages, bound, now }, seams) {
     const keyed = isKeyed(messages);
     const ofRuns = runColumn(messages);
-    const item = sql`item AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("i", {
-      ...messageColumns(messages),
-      ...ofRuns,
-      ...boundColumn(messages, bound),
-    })})`;
+    const columns = { ...messageColumns(messages), ...ofRuns, ...boundColumn(messages, bound) };
     const only = onlyEnvironment(messages);
-    return sql`WITH ${item},
-    ${keyed ? takeKeys(topicLog, now) : sql.empty}${survivors(keyed, only !== undefined)}${
-      only === undefined
-        ? sql`${lockHeads(topicLog)}${moveHeads(topicLog, now)}`
-        : moveHead(topicLog, now, { environmentId: only, count: keyed ? undefined : messages.length })
-    }placed AS MATERIALIZED (
-      SELECT a.*, m.base + a.place AS position, m.last_at AS at
-      FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    logged AS (${insertMessages(ofRuns)} placed),
-    noted AS (${noteBytes(
-      seams,
-      [...new Set(messages.map((m) => m.environmentId))],
-      sql`SELECT CAST(sum(octet_length(p.data) + COALESCE(octet_length(p.metadata), 0)) AS BIGINT)
-        FROM placed p WHERE p.environment_id = q.environment_id`,
-    )}),
-    counted AS (
-      INSERT INTO ${countTarget}
-      SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
-      GROUP BY environment_id, topic ORDER BY environment_id, topic ${countAgain})
+    const parts = sql.ctes(
+      { "item AS MATERIALIZED": sql`SELECT * FROM ${seams.rowsFrom("i", columns)}` },
+      keyed && takeKeys(topicLog, now),
+      survivors(keyed, only !== undefined),
+      ...(only === undefined
+        ? [lockHeads(topicLog), moveHeads(topicLog, now)]
+        : [moveHead(topicLog, now, { environmentId: only, count: keyed ? undefined : messages.length })]),
+      {
+        "placed AS MATERIALIZED": sql`SELECT a.*, m.base + a.place AS position, m.last_at AS at
+          FROM alive a JOIN moved m ON m.environment_id = a.environment_id`,
+        "logged AS": sql`${insertMessages(ofRuns)} placed`,
+        "noted AS": noteBytes(
+          seams,
+          [...new Set(messages.map((m) => m.environmentId))],
+          sql`SELECT CAST(sum(octet_length(p.data) + COALESCE(octet_length(p.metadata), 0)) AS BIGINT)
+            FROM placed p WHERE p.environment_id = q.environment_id`,
+        ),
+        "counted AS": sql`INSERT INTO ${countTarget}
+          SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
+          GROUP BY environment_id, topic ORDER BY environment_id, topic ${countAgain}`,
+      },
+    );
+    return sql`WITH ${parts}
     SELECT ord, position, at FROM placed ${refuseLostKeys(topicLog, bound)}`;
   },
 

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../../store/store.ts";
 import { type AttributeChange, attributesMax, isSet, type NewAttribute } from "../../attributes/rules.ts";
 import type { NewRun } from "../run.ts";
@@ -38,26 +38,19 @@ const target = sql.raw("run_attributes (environment_id, run_id, name, value, cre
 const conflict = sql.raw(`ON CONFLICT (run_id, name) DO UPDATE SET value = excluded.value
     WHERE run_attributes.value <> excluded.value`);
 
-/** Sets what the reports `valid` bring, as further expressions of their statement; each ends with a comma. */
+/** Sets what the reports `valid` bring, as further expressions of their statement; undefined where they bring nothing. */
 export function attributesSet(
   changes: readonly SetsAttributes[],
   { rowsFrom }: Pick<Seams, "rowsFrom">,
-): Sql {
+): Ctes | undefined {
   const columns = settingColumns(changes);
-  if (columns === undefined) return sql.empty;
+  if (columns === undefined) return undefined;
   const own = sql.raw("SELECT b.name FROM attributed b WHERE b.report = a.report");
-  const taken = changes.some(({ attributes }) => attributes?.some((one) => !isSet(one)))
-    ? sql.raw(`unmarked AS (
-      DELETE FROM run_attributes x USING attributed a, valid v
-      WHERE a.value IS NULL AND v.ord = a.report AND x.run_id || '' = v.run_id AND x.name = a.name
-        AND x.run_id = ANY (ARRAY(SELECT run_id FROM valid)) AND x.environment_id || '' = v.environment_id),
-    `)
-    : sql.empty;
-  return sql`attributed AS MATERIALIZED (
-      SELECT a.report, a.name, a.value, ${standing(sql.raw("a.environment_id"))} AS standing
-      FROM ${rowsFrom("a", columns)}),
-    marked AS (
-      INSERT INTO ${target}
+  const takes = changes.some(({ attributes }) => attributes?.some((one) => !isSet(one)));
+  return {
+    "attributed AS MATERIALIZED": sql`SELECT a.report, a.name, a.value, ${standing(sql.raw("a.environment_id"))} AS standing
+      FROM ${rowsFrom("a", columns)}`,
+    "marked AS": sql`INSERT INTO ${target}
       SELECT v.environment_id, v.run_id, a.name, a.value, CASE
         WHEN a.standing IS NULL THEN ${raiseMark(attributeUnnamed, sql.raw("v.run_id"))}
         WHEN (SELECT count(*) FROM run_attributes x WHERE x.run_id = v.run_id
@@ -68,8 +61,13 @@ export function attributesSet(
         CROSS JOIN LATERAL (SELECT n.created_at FROM runs n WHERE n.id = v.run_id LIMIT 1) r
       WHERE a.value IS NOT NULL AND COALESCE(a.standing, 1) = 1
       ORDER BY v.run_id, a.name
-      ${conflict}),
-    ${taken}`;
+      ${conflict}`,
+    ...(takes && {
+      "unmarked AS": sql.raw(`DELETE FROM run_attributes x USING attributed a, valid v
+      WHERE a.value IS NULL AND v.ord = a.report AND x.run_id || '' = v.run_id AND x.name = a.name
+        AND x.run_id = ANY (ARRAY(SELECT run_id FROM valid)) AND x.environment_id || '' = v.environment_id`),
+    }),
+  };
 }
 
 /** The same for libSQL, of reports whose fences hold. */

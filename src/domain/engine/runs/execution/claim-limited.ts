@@ -88,7 +88,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
     asked AS MATERIALIZED (
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
-    ${holdLanes(now)},
+    ${sql.ctes(holdLanes(now))},
     free AS MATERIALIZED (
       SELECT a.*, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free
       FROM asked a WHERE a.lane_id IN (SELECT lane_id FROM open)),

@@ -44,7 +44,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit, b.gap_us,
         b.burst
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
-    ${holdLanes(now)},
+    ${sql.ctes(holdLanes(now))},
     free AS MATERIALIZED (
       SELECT n.*, CASE WHEN n.gap_us IS NULL THEN n.most
         ELSE GREATEST(LEAST(n.most, (n.burst * n.gap_us - n.owed_us) / n.gap_us), 0) END AS starts

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
@@ -38,23 +38,33 @@ export interface CommitReportsInput {
   changes: readonly ExecutionChange[];
 }
 
-const reportColumns = (list: readonly ExecutionChange[]) => ({
-  run_id: column.text(list.map((s) => s.runId)),
-  environment_id: column.text(list.map((s) => s.environmentId)),
-  execution_seq: column.bigint(list.map((s) => s.executionSeq)),
-  lease_hash: column.text(list.map((s) => s.leaseHash)),
-  ends: column.text(list.map((s) => s.ends)),
-  next: column.text(list.map((s) => s.next)),
-  wake_at: column.bigint(list.map((s) => s.wakeAt)),
-  output: column.text(list.map((s) => s.output)),
-  error: column.text(list.map((s) => s.error)),
-  history_type: column.text(list.map((s) => s.historyType)),
-  history_detail: column.text(list.map((s) => s.historyDetail)),
-  steps_top: column.bigint(list.map((s) => s.stepsTop)),
-  waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
-  appended: column.bigint(list.map(appendedCount)),
-  pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
-});
+const texts = (of: (change: ExecutionChange) => string | null) => (list: readonly ExecutionChange[]) =>
+  column.text(list.map(of));
+const numbers = (of: (change: ExecutionChange) => number | null) => (list: readonly ExecutionChange[]) =>
+  column.bigint(list.map(of));
+
+const reportColumns = {
+  run_id: texts((s) => s.runId),
+  environment_id: texts((s) => s.environmentId),
+  execution_seq: numbers((s) => s.executionSeq),
+  lease_hash: texts((s) => s.leaseHash),
+  ends: texts((s) => s.ends),
+  next: texts((s) => s.next),
+  wake_at: numbers((s) => s.wakeAt),
+  output: texts((s) => s.output),
+  error: texts((s) => s.error),
+  history_type: texts((s) => s.historyType),
+  history_detail: texts((s) => s.historyDetail),
+  steps_top: numbers((s) => s.stepsTop),
+  waiting_step_id: texts((s) => s.waitingStepId),
+  appended: numbers(appendedCount),
+  pausable: numbers((s) => (mayPause(s) ? 1 : null)),
+};
+
+type ReportColumn = keyof typeof reportColumns;
+
+const columnsOf = (list: readonly ExecutionChange[], names: readonly ReportColumn[]) =>
+  Object.fromEntries(names.map((name) => [name, reportColumns[name](list)]));
 
 /**
  * A requested pause takes effect with a report that brings steps or gives the lease up, not with a heartbeat.
@@ -128,10 +138,7 @@ const setEnded = (now: Instant, { isUndone, hasFailed }: Ended): Sql => sql`${
         attempt = v.attempt, worker_id = v.worker_id, started_at = v.started_at, ended_at = ${sql.bigint(now)},
         updated_at = ${sql.bigint(now)}, execution_seq = v.execution_seq, lease_hash = v.lease_hash`;
 
-const counted = (now: Instant): Sql => sql`counted AS (${countFailures(sql.raw("valid v"), now)}),
-    `;
-
-/** Parts of `setStaying` that only such reports need. */
+/** Ctes of `setStaying` that only such reports need. */
 const setUndo = sql.raw(`undo_count = COALESCE(v.undo_count, e.undo_count),
         ending = COALESCE(v.ending, e.ending), timeout_at = COALESCE(v.undo_until, e.timeout_at),`);
 const returned = (isUndone: boolean): Sql => (isUndone ? sql.raw("AND v.ending IS NULL") : sql.empty);
@@ -157,6 +164,29 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolea
         started_at = CASE WHEN v.next = 'queued' ${returned(isUndone)} AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
 
+const heldReports =
+  sql.raw(`SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count,
+        e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
+        CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
+      FROM report r CROSS JOIN LATERAL (
+        SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
+          CASE WHEN x.lane_id IS NOT NULL OR r.waiting_step_id IS NOT NULL THEN x.function_id END AS function_id
+        FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
+        ORDER BY x.run_id FOR UPDATE) e`);
+
+const endingRuns = sql.raw("SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL");
+
+const runsEnded = (now: Instant, how: Ended): Ctes => ({
+  "closed AS": sql`DELETE FROM executions WHERE run_id = ANY (ARRAY(${endingRuns}))`,
+  "unwatched AS": sql`DELETE FROM waits WHERE run_id = ANY (ARRAY(${endingRuns} AND v.watched_at IS NOT NULL))`,
+  "parted AS": sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
+      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`,
+  "ended AS": sql`UPDATE runs AS r SET ${setEnded(now, how)}
+      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(${endingRuns}))`,
+});
+
 /**
  * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and
  * steps, run, execution and history change together or not at all. Locks: executions, sorted by run.
@@ -168,70 +198,49 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     const steps = stepsOfReports(changes);
     const isUndone = hasUndo(changes);
     const failed = hasFailed(changes);
-    const plain = reportColumns(changes);
-    const reports =
-      isUndone || failed
-        ? { ...plain, ...(isUndone && undoColumns(changes)), ...(failed && groupColumns(changes)) }
-        : plain;
-    const stored =
-      steps.length === 0
-        ? sql.empty
-        : sql`, stored AS (
-      INSERT INTO ${stepTarget}
-      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type,
-        CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
-        v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint, ${seenBySleep}
-      FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
-      ORDER BY s.run_id, s.step_id
-      ${stepConflict})`;
-    // A part that no report needs is left out: it would still join all of them.
-    const ending = changes.every(({ ends }) => ends === null)
-      ? sql.empty
-      : sql`closed AS (
-      DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
-    unwatched AS (
-      DELETE FROM waits WHERE run_id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
-    parted AS (
-      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
-      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
-      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
-      ON CONFLICT DO NOTHING),
-    ended AS (
-      UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed })}
-      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
-    `;
-    const staying = changes.every(({ ends }) => ends !== null)
-      ? sql.empty
-      : sql`moved AS (
-      UPDATE executions AS e SET ${setStaying(now, "GREATEST", isUndone)}
-      FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
-    `;
+    const reports = {
+      ...columnsOf(changes, Object.keys(reportColumns) as ReportColumn[]),
+      ...(isUndone && undoColumns(changes)),
+      ...(failed && groupColumns(changes)),
+    };
     // `id || ''` hides a column from the planner, `= ANY (ARRAY(...))` offers the primary key: with old
     // statistics the planner would scan a whole index instead. Reports are sorted first, so that locks are
-    // taken in the order of run ids.
-    return sql`WITH report AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("item", reports)} ORDER BY run_id),
-    held AS MATERIALIZED (
-      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
-        e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
-        CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
-      FROM report r CROSS JOIN LATERAL (
-        SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
-          CASE WHEN x.lane_id IS NOT NULL OR r.waiting_step_id IS NOT NULL THEN x.function_id END AS function_id
-        FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
-        ORDER BY x.run_id FOR UPDATE) e),
-    valid AS MATERIALIZED (
-      SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
-    ${stored}${pendingParts(changes, now, seams)},
-    ${ending}${staying}${attributesSet(changes, seams)}${linesStored(changes, now, seams)}${failed ? counted(now) : sql.empty}noted AS (
-      INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
-        ELSE 'run.paused' END, ${now}::bigint, v.history_detail
-      FROM valid v WHERE v.history_type IS NOT NULL)
+    // taken in the order of run ids. A part that no report needs is left out: it would still join all of them.
+    const parts = sql.ctes(
+      {
+        "report AS MATERIALIZED": sql`SELECT * FROM ${seams.rowsFrom("item", reports)} ORDER BY run_id`,
+        "held AS MATERIALIZED": heldReports,
+        "valid AS MATERIALIZED": sql.raw(
+          "SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash",
+        ),
+      },
+      steps.length > 0 && {
+        "stored AS": sql`INSERT INTO ${stepTarget}
+          SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type,
+            CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
+            v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint, ${seenBySleep}
+          FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
+          ORDER BY s.run_id, s.step_id
+          ${stepConflict}`,
+      },
+      pendingParts(changes, now, seams),
+      changes.some(({ ends }) => ends !== null) && runsEnded(now, { isUndone, hasFailed: failed }),
+      changes.some(({ ends }) => ends === null) && {
+        "moved AS": sql`UPDATE executions AS e SET ${setStaying(now, "GREATEST", isUndone)}
+          FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
+            SELECT v.run_id FROM valid v WHERE v.ends IS NULL))`,
+      },
+      attributesSet(changes, seams),
+      linesStored(changes, now, seams),
+      failed && { "counted AS": countFailures(sql.raw("valid v"), now) },
+      {
+        "noted AS": sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+          SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
+            ELSE 'run.paused' END, ${now}::bigint, v.history_detail
+          FROM valid v WHERE v.history_type IS NOT NULL`,
+      },
+    );
+    return sql`WITH ${parts}
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
       WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
       CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id
@@ -243,10 +252,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       session.all<LockedExecution>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
         e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
         e.lane_id, e.function_id
-      FROM ${session.seams.rowsFrom("i", {
-        run_id: column.text(changes.map((s) => s.runId)),
-        environment_id: column.text(changes.map((s) => s.environmentId)),
-      })} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
+      FROM ${session.seams.rowsFrom("i", columnsOf(changes, ["run_id", "environment_id"]))} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
     const byOrd = new Map(locked.map((row) => [row.ord, row]));
     const answers: CommittedReport[] = [];
     const valid: Valid[] = [];
@@ -326,74 +332,59 @@ function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant
   storeLines(session, valid, now);
 
   const ending = valid.filter((v) => v.change.ends !== null);
-  if (ending.length > 0) {
-    const isUndone = hasUndo(ending.map((v) => v.change));
-    const watched = ending.filter((v) => v.row.watched_at !== null);
-    if (watched.length > 0)
-      session.run(
-        sql`DELETE FROM waits WHERE run_id ${session.seams.among(column.text(watched.map((v) => v.change.runId)))}`,
-      );
-    const children = ending.filter((v) => v.row.parent_run_id !== null);
-    if (children.length > 0)
-      session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
-        SELECT run_id, environment_id, ${now} FROM ${rowsFrom("c", {
-          run_id: column.text(children.map((v) => v.change.runId)),
-          environment_id: column.text(children.map((v) => v.change.environmentId)),
-        })} WHERE true ON CONFLICT DO NOTHING`);
-    const list = ending.map((v) => v.change);
-    session.run(sql`DELETE FROM executions WHERE run_id IN (
-      SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
-    const failed = list.filter(({ errorGroup }) => errorGroup !== null);
-    if (failed.length > 0) {
-      const failures = {
-        ...groupColumns(failed),
-        run_id: column.text(failed.map((s) => s.runId)),
-        environment_id: column.text(failed.map((s) => s.environmentId)),
-      };
-      session.run(countFailures(rowsFrom("v", failures), now));
-    }
-    session.run(sql`UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed.length > 0 })}
-      FROM ${rowsFrom("v", {
-        ...(isUndone && undoColumns(list)),
-        ...(failed.length > 0 && { error_group: column.text(list.map((s) => s.errorGroup?.id ?? null)) }),
-        run_id: column.text(list.map((s) => s.runId)),
-        ends: column.text(list.map((s) => s.ends)),
-        output: column.text(list.map((s) => s.output)),
-        error: column.text(list.map((s) => s.error)),
-        attempt: column.bigint(ending.map((v) => v.row.attempt)),
-        worker_id: column.text(ending.map((v) => v.row.worker_id)),
-        started_at: column.bigint(ending.map((v) => v.row.started_at)),
-        execution_seq: column.bigint(list.map((s) => s.executionSeq)),
-        lease_hash: column.text(list.map((s) => s.leaseHash)),
-      })} WHERE r.id = v.run_id`);
-  }
+  if (ending.length > 0) endRuns(session, ending, now);
 
   const stayingRows = valid.filter((v) => v.change.ends === null);
   const staying = stayingRows.map((v) => v.change);
-  const isStayingUndone = hasUndo(staying);
+  const isUndone = hasUndo(staying);
   if (staying.length > 0)
-    session.run(sql`UPDATE executions AS e SET ${setStaying(now, "MAX", isStayingUndone)}
+    session.run(sql`UPDATE executions AS e SET ${setStaying(now, "MAX", isUndone)}
       FROM ${rowsFrom("v", {
-        ...(isStayingUndone && undoColumns(staying)),
-        run_id: column.text(staying.map((s) => s.runId)),
-        next: column.text(staying.map((s) => s.next)),
-        wake_at: column.bigint(staying.map((s) => s.wakeAt)),
-        steps_top: column.bigint(staying.map((s) => s.stepsTop)),
-        waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
-        history_type: column.text(staying.map((s) => s.historyType)),
-        appended: column.bigint(staying.map(appendedCount)),
+        ...(isUndone && undoColumns(staying)),
+        ...columnsOf(staying, ["run_id", "next", "wake_at", "steps_top", "waiting_step_id"]),
+        ...columnsOf(staying, ["history_type", "appended"]),
         paused_at: column.bigint(stayingRows.map((v) => (isPaused(v) ? v.row.pause_requested_at : null))),
       })} WHERE e.run_id = v.run_id`);
 
   const noted = valid.filter((v) => v.change.historyType !== null);
   if (noted.length > 0)
     session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT v.run_id, v.sequence, v.environment_id, v.type, ${now}, v.detail
+      SELECT v.run_id, v.sequence, v.environment_id, v.type, ${now}, v.history_detail
       FROM ${rowsFrom("v", {
-        run_id: column.text(noted.map((v) => v.change.runId)),
+        ...columnsOf(
+          noted.map((v) => v.change),
+          ["run_id", "environment_id", "history_detail"],
+        ),
         sequence: column.bigint(noted.map((v) => v.row.history_count + 1)),
-        environment_id: column.text(noted.map((v) => v.change.environmentId)),
         type: column.text(noted.map((v) => (isPaused(v) ? "run.paused" : v.change.historyType))),
-        detail: column.text(noted.map((v) => v.change.historyDetail)),
       })}`);
+}
+
+function endRuns(session: SyncSession, ending: readonly Valid[], now: Instant): void {
+  const { rowsFrom, among } = session.seams;
+  const ids = (some: readonly Valid[]) => among(column.text(some.map((v) => v.change.runId)));
+  const list = ending.map((v) => v.change);
+  const isUndone = hasUndo(list);
+  const watched = ending.filter((v) => v.row.watched_at !== null);
+  if (watched.length > 0) session.run(sql`DELETE FROM waits WHERE run_id ${ids(watched)}`);
+  const children = ending.filter((v) => v.row.parent_run_id !== null).map((v) => v.change);
+  if (children.length > 0)
+    session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT run_id, environment_id, ${now} FROM ${rowsFrom("c", columnsOf(children, ["run_id", "environment_id"]))}
+      WHERE true ON CONFLICT DO NOTHING`);
+  session.run(sql`DELETE FROM executions WHERE run_id ${ids(ending)}`);
+  const failed = list.filter(({ errorGroup }) => errorGroup !== null);
+  if (failed.length > 0) {
+    const failures = { ...groupColumns(failed), ...columnsOf(failed, ["run_id", "environment_id"]) };
+    session.run(countFailures(rowsFrom("v", failures), now));
+  }
+  session.run(sql`UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed.length > 0 })}
+    FROM ${rowsFrom("v", {
+      ...(isUndone && undoColumns(list)),
+      ...(failed.length > 0 && { error_group: column.text(list.map((s) => s.errorGroup?.id ?? null)) }),
+      ...columnsOf(list, ["run_id", "ends", "output", "error", "execution_seq", "lease_hash"]),
+      attempt: column.bigint(ending.map((v) => v.row.attempt)),
+      worker_id: column.text(ending.map((v) => v.row.worker_id)),
+      started_at: column.bigint(ending.map((v) => v.row.started_at)),
+    })} WHERE r.id = v.run_id`);
 }

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { type Sql, sql } from "../../../../kit/sql.ts";
+import { type Ctes, type Sql, sql } from "../../../../kit/sql.ts";
 import type { SyncSession } from "../../../../store/store.ts";
 
 /**
@@ -11,19 +11,17 @@ import type { SyncSession } from "../../../../store/store.ts";
  * shows as another number than the snapshot's, and the lane is left out. Leases that ended since then only
  * make the count too high. Locks are never waited for, but for a row that another statement is inserting.
  */
-export const holdLanes = (now: Instant): Sql => sql`seen AS MATERIALIZED (
-      SELECT id AS lane_id, claims FROM lanes WHERE id = ANY (ARRAY(SELECT lane_id FROM asked))),
-    held AS MATERIALIZED (
-      SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
-        SELECT l.claims FROM lanes l WHERE l.id = a.lane_id FOR UPDATE SKIP LOCKED) x),
-    opened AS (
-      INSERT INTO lanes (id, environment_id, function_id, claims, created_at, last_used_at)
+export const holdLanes = (now: Instant): Ctes => ({
+  "seen AS MATERIALIZED": sql`SELECT id AS lane_id, claims FROM lanes WHERE id = ANY (ARRAY(SELECT lane_id FROM asked))`,
+  "held AS MATERIALIZED": sql`SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
+        SELECT l.claims FROM lanes l WHERE l.id = a.lane_id FOR UPDATE SKIP LOCKED) x`,
+  "opened AS": sql`INSERT INTO lanes (id, environment_id, function_id, claims, created_at, last_used_at)
       SELECT a.lane_id, a.environment_id, a.function_id, 1, ${now}::bigint, ${now}::bigint FROM asked a
       WHERE a.lane_id NOT IN (SELECT lane_id FROM seen) AND (SELECT count(*) FROM held) >= 0
-      ORDER BY a.lane_id ON CONFLICT (id) DO NOTHING RETURNING id),
-    open AS MATERIALIZED (
-      SELECT h.lane_id FROM held h JOIN seen s ON s.lane_id = h.lane_id AND s.claims = h.claims
-      UNION ALL SELECT id FROM opened)`;
+      ORDER BY a.lane_id ON CONFLICT (id) DO NOTHING RETURNING id`,
+  "open AS MATERIALIZED": sql`SELECT h.lane_id FROM held h JOIN seen s ON s.lane_id = h.lane_id AND s.claims = h.claims
+      UNION ALL SELECT id FROM opened`,
+});
 
 /** Leases of a lane, in the statement's snapshot. */
 export const leasedIn = (lane: Sql): Sql =>

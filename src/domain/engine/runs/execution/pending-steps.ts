@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../../store/store.ts";
 import { anyPath } from "../../waits/rules.ts";
 import { type ExecutionChange, nameOfCondition, type PendingStep } from "./execution-change.ts";
@@ -122,10 +122,14 @@ const inserts = (source: Sql, place: Sql, now: Instant, conditions: Sql) => {
   };
 };
 
-/** Parts of `commitReportsFlush` behind its `valid`; empty when no step is pending. */
-export function pendingParts(changes: readonly ExecutionChange[], now: Instant, seams: Seams): Sql {
+/** Ctes of `commitReportsFlush` behind its `valid`; undefined when no step is pending. */
+export function pendingParts(
+  changes: readonly ExecutionChange[],
+  now: Instant,
+  seams: Seams,
+): Ctes | undefined {
   const list = pendingOf(changes);
-  if (list.length === 0) return sql.empty;
+  if (list.length === 0) return undefined;
   const parts = inserts(
     sql.raw("asked a"),
     sql.raw(
@@ -134,14 +138,15 @@ export function pendingParts(changes: readonly ExecutionChange[], now: Instant, 
     now,
     list.some(manyOf) ? seams.rowsFrom("c", conditionColumns(list)) : sql.empty,
   );
-  const one = list.some(eventOf) ? sql`, asked_waits AS (${parts.waits})` : sql.empty;
-  const many = list.some(manyOf) ? sql`, asked_many AS (${parts.many})` : sql.empty;
-  const waits = list.every(invokeOf) ? sql.empty : sql`${one}${many}, asked_matchers AS (${parts.matchers})`;
-  const invocations = list.some(invokeOf) ? sql`, asked_invocations AS (${parts.invocations})` : sql.empty;
-  return sql`, asked AS MATERIALIZED (
-      SELECT p.*, v.run_id, v.environment_id, v.attempt, v.step_count, v.steps_top, v.seen_position
-      FROM ${seams.rowsFrom("p", pendingColumns(list))} JOIN valid v ON v.ord = p.report ORDER BY v.run_id),
-    asked_steps AS (${parts.steps})${waits}${invocations}`;
+  return {
+    "asked AS MATERIALIZED": sql`SELECT p.*, v.run_id, v.environment_id, v.attempt, v.step_count, v.steps_top, v.seen_position
+      FROM ${seams.rowsFrom("p", pendingColumns(list))} JOIN valid v ON v.ord = p.report ORDER BY v.run_id`,
+    "asked_steps AS": parts.steps,
+    ...(list.some(eventOf) && { "asked_waits AS": parts.waits }),
+    ...(list.some(manyOf) && { "asked_many AS": parts.many }),
+    ...(!list.every(invokeOf) && { "asked_matchers AS": parts.matchers }),
+    ...(list.some(invokeOf) && { "asked_invocations AS": parts.invocations }),
+  };
 }
 
 interface PlacedStep {

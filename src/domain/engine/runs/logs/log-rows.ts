@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, Session, Store, SyncSession } from "../../../../store/store.ts";
 import type { LogRoom } from "../../logs/rules.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
@@ -35,22 +35,22 @@ const lineColumns = (list: readonly { change: ExecutionChange; report: number }[
 const withLines = <One extends { change: ExecutionChange }>(list: readonly One[]) =>
   list.flatMap((one, at) => (one.change.logs ? { ...one, report: at + 1 } : []));
 
-/** Stores the lines of the reports `valid`, as a further expression of their statement; it ends with a comma. */
+/** Stores the lines of the reports `valid`, as a further expression of their statement; undefined where they bring none. */
 export function linesStored(
   changes: readonly ExecutionChange[],
   now: Instant,
   { rowsFrom }: Pick<Seams, "rowsFrom">,
-): Sql {
+): Ctes | undefined {
   const list = withLines(changes.map((change) => ({ change })));
-  if (list.length === 0) return sql.empty;
-  return sql`written AS (
-      INSERT INTO ${target}
+  if (list.length === 0) return undefined;
+  return {
+    "written AS": sql`INSERT INTO ${target}
       SELECT v.run_id, v.execution_seq, l.place, v.environment_id, v.attempt, v.worker_id, ${sql.bigint(now)}, l.line_count,
         l.total, l.seen, l.bytes, l.lines
       FROM ${rowsFrom("l", lineColumns(list))} JOIN valid v ON v.ord = l.report
       ORDER BY v.run_id
-      ${conflict}),
-    `;
+      ${conflict}`,
+  };
 }
 
 interface WithLines {
