@@ -53,8 +53,8 @@ export function attributesSet(
     "marked AS": sql`INSERT INTO ${target}
       SELECT v.environment_id, v.run_id, a.name, a.value, CASE
         WHEN a.standing IS NULL THEN ${raiseMark(attributeUnnamed, sql.raw("v.run_id"))}
-        WHEN (SELECT count(*) FROM run_attributes x WHERE x.run_id = v.run_id
-            AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}))
+        WHEN (SELECT count(*) FROM (SELECT x.name FROM run_attributes x WHERE x.run_id = v.run_id
+            AND x.environment_id || '' = v.environment_id AND x.name NOT IN (${own}) ORDER BY x.run_id, x.name LIMIT ${sql.bigint(attributesMax + 1)}) x)
           + (SELECT count(*) FROM attributed b WHERE b.report = a.report AND b.value IS NOT NULL) > ${sql.bigint(attributesMax)}
         THEN ${raiseMark(attributesFull, sql.raw("v.run_id"))} ELSE r.created_at END
       FROM attributed a JOIN valid v ON v.ord = a.report
