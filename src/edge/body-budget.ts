@@ -33,6 +33,7 @@ export function openBodyBudget(what = "request bodies"): BodyBudget {
   let total = 0;
 
   function change(holder: string, bytes: number): void {
+    if (bytes === 0) return;
     total += bytes;
     const left = (held.get(holder) ?? 0) + bytes;
     if (left > 0) held.set(holder, left);

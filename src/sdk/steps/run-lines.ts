@@ -74,9 +74,10 @@ export class RunLines {
       },
       ...(step !== undefined && { step: this.#masked(step) }),
     });
-    const given = fields && this.#masked(jsonOf(fields) ?? "");
-    const fits = given !== undefined && given !== "" && head.length + given.length <= lineCharsMax;
-    this.#unsent.push(fits && isJson(given) ? `${head.slice(0, -1)},"fields":${given}}` : head);
+    const written = fields && jsonOf(fields);
+    const given = written && this.#masked(written);
+    const fits = given && head.length + given.length <= lineCharsMax && (given === written || isJson(given));
+    this.#unsent.push(fits ? `${head.slice(0, -1)},"fields":${given}}` : head);
   }
 
   #masked(text: string): string {

@@ -78,20 +78,28 @@ export function readLogs(
   };
 }
 
+/** As the SDK writes times, of a day that every month has: it needs no further look. */
+const plainTime = /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
+
+function readTime(at: unknown, now: Instant): string {
+  if (typeof at !== "string") return rfc3339(now);
+  return plainTime.test(at) ? at : rfc3339(parseRfc3339(at) ?? now);
+}
+
 function readLine(line: unknown, now: Instant): LogLine | undefined {
   if (!isObject(line) || typeof line.text !== "string") return undefined;
   const { at, level, text, fields, step } = line;
   const known = logLevels.find((one) => one === level) ?? "info";
   return {
-    at: rfc3339((typeof at === "string" ? parseRfc3339(at) : undefined) ?? now),
-    ...{ level: known, text: storable(text) },
+    ...{ at: readTime(at, now), level: known, text: storable(text) },
     ...(isObject(fields) && Object.keys(fields).length > 0 && { fields: mapTexts(fields, storable) }),
     ...(typeof step === "string" && step !== "" && { step: storable(step) }),
   };
 }
 
 /** PostgreSQL takes no NUL, and replaces half a surrogate. */
-const storable = (text: string): string => text.replaceAll("\0", "\ufffd").toWellFormed();
+const storable = (text: string): string =>
+  text.includes("\0") ? text.replaceAll("\0", "\ufffd").toWellFormed() : text.toWellFormed();
 
 /** Deeper than this a value is written as text. */
 const levelsMax = 8;
@@ -177,7 +185,7 @@ export function maskedLines(given: readonly LogLine[], secrets: readonly string[
 /** Makes room: the fields go first, then the end of the text. */
 function fitting(line: LogLine): string {
   const whole = JSON.stringify(line);
-  if (Buffer.byteLength(whole) <= lineBytesMax) return whole;
+  if (3 * whole.length <= lineBytesMax || Buffer.byteLength(whole) <= lineBytesMax) return whole;
   const { fields: _, text, step, ...rest } = line;
   const cut = (charsMax: number) => {
     const shown = text.length <= charsMax ? text : `${text.slice(0, charsMax).toWellFormed()}…`;
@@ -195,7 +203,9 @@ function fitting(line: LogLine): string {
 /** No more of the lines than may have room, so that none is masked for nothing. */
 export function linesFitting({ lines }: LogChunk, { attemptLines, runBytes }: LogRoom): readonly LogLine[] {
   let charsLeft = runLogBytesMax - runBytes;
-  return lines.slice(0, Math.max(0, attemptLinesMax - attemptLines)).filter((line) => {
+  const some = lines.slice(0, Math.max(0, attemptLinesMax - attemptLines));
+  if (some.length * lineBytesMax <= charsLeft) return some;
+  return some.filter((line) => {
     if (charsLeft <= 0) return false;
     charsLeft -= Math.min(JSON.stringify(line).length, lineBytesMax);
     return true;

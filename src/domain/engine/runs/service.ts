@@ -50,6 +50,7 @@ import { whyRefused } from "./execution/why-refused.ts";
 import { forgetGates } from "./gates.ts";
 import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
+import { FirstRooms } from "./logs/first-rooms.ts";
 import type { EndedRun, RunObservers } from "./observer.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, QueueHint, Run, Step, TerminalStatus } from "./run.ts";
@@ -200,8 +201,10 @@ export function openRuns(deps: RunsDeps): Runs {
   });
   const onFailed = (runs: readonly Omit<EndedRun, "ends">[]) => tellEnded("failed", runs);
   const states = openStates({ store, clock, onQueued, wakeLoop: wakers.states.wake });
+  const firstRooms = new FirstRooms();
+  observers.add(firstRooms);
   const reports = openReports({
-    ...deps,
+    ...{ ...deps, firstRooms },
     ...{ onWaiting: matcher.wake, onWaitingStates: states.awaited, onChildren },
     onWakePlanned: (at) => wakers.wake.wakeIn(at - clock.now()),
   });

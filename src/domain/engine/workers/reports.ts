@@ -10,6 +10,9 @@ import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { knowsFailedSteps } from "./sdk-versions.ts";
 
+/** Nodes of an earlier version would lose all but the first thing that a handler waits for. */
+const withoutWaits = ({ yields: _, ...plain }: ReportBody): ReportBody => plain;
+
 export interface WorkerReportsDeps extends Basics<"clock" | "log"> {
   runs: Pick<Runs, "report" | "ack" | "noteRefusal" | "noteDeviations">;
   leaseMs: number;
@@ -58,8 +61,8 @@ export class WorkerReports {
   ): Promise<void> {
     const { clock, runs } = this.#deps;
     try {
-      const { yields, ...plain } = checkReport(body);
-      const sent = yields && (await this.#deps.takesWaits()) ? { ...plain, yields } : plain;
+      const given = checkReport(body);
+      const sent = given.yields && !(await this.#deps.takesWaits()) ? withoutWaits(given) : given;
       const report = readReport(sent, { environmentId, jobId, now: clock.now(), leaseMs });
       const steps = readDeviations(sent);
       if (steps?.length) await sendable(this.#noteDeviations({ ...report, steps }));

@@ -53,7 +53,7 @@ export interface WorkersDeps extends Basics<"store" | "clock" | "log" | "metrics
 const endpointSdkVersion = "1.0.0";
 
 const pollRequest = (
-  { environmentId, id: workerId, functionIds, compensates, ...worker }: WorkerRecord,
+  { environmentId, id: workerId, functionIds, compensates, holder, deployment }: WorkerRecord,
   options: Pick<PollRequest, "available" | "holdMs" | "reports" | "signal" | "leaseMs" | "holder">,
   rights: Rights | undefined,
 ): PollRequest => ({
@@ -65,7 +65,7 @@ const pollRequest = (
   rights,
   compensates,
   // The process that registered last under this name may be another one than this.
-  ...((options.holder ?? null) === worker.holder && { deployment: worker.deployment ?? undefined }),
+  ...((options.holder ?? null) === holder && { deployment: deployment ?? undefined }),
 });
 
 function requireFew(field: string, list: readonly unknown[]): void {

@@ -64,14 +64,18 @@ export function errorTexts(error: Record<string, unknown>): Omit<RunError, "retr
   return textsOf(error, 0);
 }
 
+/** Most are; nothing is written where nothing changes. */
 function wellFormed(value: unknown): unknown {
   if (typeof value === "string") return value.toWellFormed();
-  if (typeof value === "object" && value !== null)
-    for (const [name, one] of Object.entries(value)) {
-      const known = value as Record<string, unknown>;
-      if (!name.isWellFormed()) delete known[name];
-      known[name.toWellFormed()] = wellFormed(one);
-    }
+  if (typeof value !== "object" || value === null) return value;
+  const known = value as Record<string, unknown>;
+  for (const name of Object.keys(known)) {
+    const one = known[name];
+    const mended = wellFormed(one);
+    const isKept = name.isWellFormed();
+    if (!isKept) delete known[name];
+    if (!isKept || mended !== one) known[name.toWellFormed()] = mended;
+  }
   return value;
 }
 

@@ -57,9 +57,10 @@ export function afterReports(
   const waits: BegunWait[] = [];
   const queued = new Map<string, QueueHint>();
   let hasChildren = false;
-  for (const { ord, outcome, parent_run_id, ...committed } of rows) {
-    if (parent_run_id !== null) hasChildren = true;
-    const at = ord - 1;
+  for (const row of rows) {
+    const { outcome } = row;
+    if (row.parent_run_id !== null) hasChildren = true;
+    const at = row.ord - 1;
     const change = changes[at]!;
     if (outcome === "gone") gone.push({ at, change });
     else if (outcome === "stale") outcomes[at] = { error: staleExecution() };
@@ -69,13 +70,13 @@ export function afterReports(
     } else {
       outcomes[at] = { value: undefined };
       done.push(change);
-      noteQueue(queued, change, committed);
+      noteQueue(queued, change, row);
       if (change.wakeAt !== null && change.ends === null) wakes.push(change.wakeAt);
       const awaited = change.pending?.for;
       if (awaited && "functionId" in awaited) hasChildren = true;
       else if (awaited) {
         const { environmentId } = change;
-        waits.push({ environmentId, functionId: committed.function_id, awaited });
+        waits.push({ environmentId, functionId: row.function_id, awaited });
       }
     }
   }

@@ -2,6 +2,7 @@ import type { Basics } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { boundLines, type LogChunk, linesFitting, maskedLines, type NewLines } from "../../logs/rules.ts";
 import type { RunReport } from "../execution/report.ts";
+import type { FirstRooms, WritingReport } from "./first-rooms.ts";
 import { roomsOf, type WritingRun } from "./log-rows.ts";
 
 export interface LogsDeps extends Basics<"store" | "log"> {
@@ -9,6 +10,7 @@ export interface LogsDeps extends Basics<"store" | "log"> {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Values of the secrets that exist, by name. */
   secretValues: (environmentId: string, names: readonly string[]) => Promise<Record<string, string>>;
+  firstRooms: Pick<FirstRooms, "of">;
 }
 
 /** What reports bring of lines, within the bounds of their runs and without secrets; by run. Undefined where none brings any. */
@@ -16,11 +18,13 @@ export async function linesToStore(
   deps: LogsDeps,
   reports: readonly RunReport[],
 ): Promise<ReadonlyMap<string, NewLines> | undefined> {
-  const writing = reports.flatMap(({ logs, ...report }) => (logs ? { ...report, logs } : []));
+  const writing = reports.filter((report): report is WritingReport => report.logs !== undefined);
   if (writing.length === 0) return undefined;
-  const rooms = await roomsOf(deps.store, writing);
-  const bounded = writing.map(async ({ environmentId, runId, logs }) => {
-    const room = rooms.get(runId);
+  const asked = writing.filter((report) => deps.firstRooms.of(report) === undefined);
+  const stored = asked.length > 0 ? await roomsOf(deps.store, asked) : undefined;
+  const bounded = writing.map(async (report) => {
+    const { environmentId, runId, logs } = report;
+    const room = deps.firstRooms.of(report) ?? stored?.get(runId);
     return room
       ? ([runId, await shownLines(deps, { environmentId, runId, room, logs })] as const)
       : undefined;
