@@ -105,6 +105,11 @@ export const libsqlSeams: Seams = {
   },
   among: (values) => sql`IN (SELECT i.value FROM ${libsqlSeams.rowsFrom("i", { value: values })})`,
   byKey: () => sql.empty,
+  rowOf: (table, alias, on, left) => sql`${sql.raw(`${left ?? ""} JOIN ${table} ${alias}`)} ON ${on}`,
+  chosen(table, key, which) {
+    const names = sql.raw(key.join(", "));
+    return sql`(${names}) IN (SELECT ${names} FROM ${sql.raw(table)} ${which})`;
+  },
   firstOfEach({ places, table, columns, where, order, most }) {
     const of = sql.raw(table);
     // A limit may name no column here: so many at most are read of each, and those beyond its quota left out.

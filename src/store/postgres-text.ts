@@ -61,6 +61,9 @@ export const postgresSeams: Seams = {
   among: (values) =>
     sql`= ANY (ARRAY(SELECT i.value FROM ${postgresSeams.rowsFrom("i", { value: values })}))`,
   byKey: (name, values) => sql`AND ${sql.raw(name)} ${postgresSeams.among(values)}`,
+  rowOf: (table, alias, on, left) => sql`${sql.raw(left ? "LEFT JOIN" : "JOIN")} LATERAL (
+    SELECT ${sql.raw(`${alias}.* FROM ${table} ${alias}`)} WHERE ${on} LIMIT 1) ${sql.raw(alias)} ON true`,
+  chosen: (table, _key, which) => sql`ctid = ANY (ARRAY(SELECT ctid FROM ${sql.raw(table)} ${which}))`,
   firstOfEach: ({ places, table, columns, where, order, lock = sql.empty }) => sql`SELECT d.*, p.ord AS turn
     FROM ${places} CROSS JOIN LATERAL (SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order}
       LIMIT p.quota ${lock}) d`,

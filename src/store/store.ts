@@ -40,6 +40,16 @@ export interface Seams {
    * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
    */
   firstOfEach(of: FirstOfEach): Sql;
+  /**
+   * `… ${seams.rowOf("kv_keys", "e", on)}`: to every row before it the one row of the table that `on` names, looked up row by
+   * row, whatever the statistics say. `JOIN LATERAL (… LIMIT 1)` / `JOIN`. `left` keeps rows without one.
+   */
+  rowOf(table: string, alias: string, on: Sql, left?: "left"): Sql;
+  /**
+   * `DELETE FROM runs WHERE ${seams.chosen("runs", ["id"], which)}`: by way of the rows that `which` chooses alone, whatever the
+   * statistics say. `ctid = ANY (ARRAY(…))` / `(key) IN (…)`.
+   */
+  chosen(table: string, key: readonly string[], which: Sql): Sql;
   /** `json_object_agg` / `json_group_object`: of names and texts. */
   readonly objectOf: Sql;
 }

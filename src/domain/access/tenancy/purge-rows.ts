@@ -15,14 +15,11 @@ export const ownedTables: readonly OwnedTable[] = Object.entries(tables)
   .flatMap(([name, table]) => (table.purge ? [{ name, key: keyOf(table), ...table.purge }] : []))
   .sort((one, other) => one.at - other.at);
 
-/** The rows that a query names by their keys, deleted by way of these alone, whatever the statistics say. */
-function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<number> {
-  const name = sql.raw(table.name);
-  if (session.seams.engine === "postgres")
-    return session.run(sql`DELETE FROM ${name} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ${name} ${which}))`);
-  const key = sql.raw(table.key.join(", "));
-  return session.run(sql`DELETE FROM ${name} WHERE (${key}) IN (SELECT ${key} FROM ${name} ${which})`);
-}
+/** The rows that a query names by their keys. */
+const deleteNamed = (session: Session, table: OwnedTable, which: Sql): Promise<number> =>
+  session.run(
+    sql`DELETE FROM ${sql.raw(table.name)} WHERE ${session.seams.chosen(table.name, table.key, which)}`,
+  );
 
 /** Of one environment, or of some of its runs. */
 export type Owner = { environmentId: string } | { runIds: readonly string[] };

@@ -128,14 +128,8 @@ const toHead = (row: AuditHeadColumns): AuditHead => ({
  */
 export async function holdHeads(session: Session, orgIds: readonly string[]): Promise<AuditHead[]> {
   const ids = column.text([...orgIds].sort());
-  const named = session.seams.rowsFrom("o", { org_id: ids });
-  const rows =
-    session.seams.engine === "postgres"
-      ? await session.all<AuditHeadColumns>(sql`SELECT ${headFields} FROM (SELECT org_id FROM ${named} ORDER BY org_id) n
-          CROSS JOIN LATERAL (SELECT * FROM auth_audit_heads x WHERE x.org_id = n.org_id ORDER BY x.org_id FOR UPDATE) h`)
-      : await session.all<AuditHeadColumns>(
-          sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id IN (SELECT org_id FROM ${named})`,
-        );
+  const rows = await session.all<AuditHeadColumns>(sql`SELECT ${headFields} FROM auth_audit_heads h
+    WHERE h.org_id ${session.seams.among(ids)} ORDER BY h.org_id ${session.seams.holdRow}`);
   return rows.map(toHead);
 }
 

@@ -29,11 +29,8 @@ const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], na
     key: column.text(addresses.map(({ key }) => key)),
   });
 
-/** Rows of `kv_keys`, one for each address: key by key, whatever the statistics say. SQLite has no other way. */
-const eachKey = ({ engine }: Seams): Sql =>
-  engine === "postgres"
-    ? sql`CROSS JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${sameKey} LIMIT 1) e`
-    : sql`JOIN kv_keys e ON ${sameKey}`;
+/** Rows of `kv_keys`, one for each address. */
+const eachKey = ({ rowOf }: Seams): Sql => rowOf("kv_keys", "e", sameKey);
 
 const sameKey = sql.raw(
   "e.environment_id = i.environment_id AND e.bucket_id = i.bucket_id AND e.key = i.key",
@@ -228,15 +225,10 @@ async function dropKeys(
   { environmentId, id }: BucketAddress,
   which: Sql,
 ): Promise<DroppedKey[]> {
-  const own = sql`environment_id = ${environmentId} AND bucket_id = ${id}`;
-  const found = sql`FROM kv_keys WHERE ${own} ${which}`;
-  // By way of these rows alone, whatever the statistics say.
-  const named =
-    session.seams.engine === "postgres"
-      ? sql`ctid = ANY (ARRAY(SELECT ctid ${found}))`
-      : sql`${own} AND key IN (SELECT key ${found})`;
+  const found = sql`WHERE environment_id = ${environmentId} AND bucket_id = ${id} ${which}`;
+  const chosen = session.seams.chosen("kv_keys", ["environment_id", "bucket_id", "key"], found);
   const gone = await session.all<DroppedKey>(
-    sql`DELETE FROM kv_keys WHERE ${named} RETURNING key, operation, revision, bytes`,
+    sql`DELETE FROM kv_keys WHERE ${chosen} RETURNING key, operation, revision, bytes`,
   );
   if (gone.length === 0) return gone;
   await session.run(

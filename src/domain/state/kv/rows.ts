@@ -138,26 +138,20 @@ export function bucketHeads(
   reads: KvReads & Pick<Store, "seams">,
   asked: readonly Omit<ValueAsk, "key">[],
 ): Promise<(BucketHead | { bucket_id: null })[]> {
-  const { engine, rowsFrom } = reads.seams;
+  const { rowOf, rowsFrom } = reads.seams;
   const buckets = rowsFrom("i", {
     environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
     bucket: column.text(asked.map(({ bucket }) => bucket)),
   });
-  const joined =
-    engine === "postgres"
-      ? sql`LEFT JOIN LATERAL (SELECT b.id, b.revision FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true`
-      : sql`LEFT JOIN kv_buckets b ON ${ofBucket}`;
   return reads.all(
-    sql`SELECT b.id AS bucket_id, b.revision AS bucket_revision FROM ${buckets} ${joined} ORDER BY i.ord`,
+    sql`SELECT b.id AS bucket_id, b.revision AS bucket_revision
+      FROM ${buckets} ${rowOf("kv_buckets", "b", ofBucket, "left")} ORDER BY i.ord`,
   );
 }
 
-/**
- * `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value; both are null where there is none. On
- * PostgreSQL key by key, whatever the statistics say.
- */
+/** `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value; both are null where there is none. */
 export function newestOf(
-  { engine, rowsFrom }: Seams,
+  { rowOf, rowsFrom }: Seams,
   asked: readonly ValueAsk[],
   { also, more = {} }: { also?: Sql; more?: Record<string, SqlArray> } = {},
 ): Sql {
@@ -169,10 +163,7 @@ export function newestOf(
   });
   const same = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key`;
   const ofKey = also ? sql`${same} AND ${also}` : same;
-  return engine === "postgres"
-    ? sql`FROM ${keys} LEFT JOIN LATERAL (SELECT b.id, b.revision FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
-        LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
-    : sql`FROM ${keys} LEFT JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
+  return sql`FROM ${keys} ${rowOf("kv_buckets", "b", ofBucket, "left")} ${rowOf("kv_keys", "e", ofKey, "left")}`;
 }
 
 /** Too large to be read with others. */

@@ -95,10 +95,7 @@ async function valuesOf(
   const same = sql`e.environment_id = ${environmentId} AND e.bucket_id = ${id} AND e.key = i.key
     AND e.revision = i.revision`;
   // Change by change, whatever the statistics say: a young table's plan read all values of the bucket.
-  const each = (table: string) =>
-    reads.seams.engine === "postgres"
-      ? sql`${wanted} CROSS JOIN LATERAL (SELECT e.* FROM ${sql.raw(table)} e WHERE ${same} LIMIT 1) e`
-      : sql`${wanted} JOIN ${sql.raw(table)} e ON ${same}`;
+  const each = (table: string) => sql`${wanted} ${reads.seams.rowOf(table, "e", same)}`;
   const rows = await reads.all<{ revision: number; value: string }>(sql`
     SELECT e.revision, e.value FROM ${each("kv_keys")} WHERE e.value IS NOT NULL
     UNION ALL

@@ -216,18 +216,14 @@ const runStates = (
   FROM ${from} JOIN runs r ON r.id = i.subject AND r.environment_id = i.environment_id AND r.parent_run_id = i.run_id`;
 
 /** Key by key, whatever the statistics say; of a bucket without the key, how many deletions it has forgotten. */
-function keyStates({ engine }: Store, from: Sql): Sql {
+function keyStates({ seams: { rowOf } }: Store, from: Sql): Sql {
   const ofBucket = sql.raw(
     "b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL",
   );
   const ofKey = sql.raw("e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.subject");
-  const found =
-    engine === "postgres"
-      ? sql`JOIN LATERAL (SELECT b.id, b.forgotten_revision FROM kv_buckets b WHERE ${ofBucket} LIMIT 1) b ON true
-          LEFT JOIN LATERAL (SELECT e.* FROM kv_keys e WHERE ${ofKey} LIMIT 1) e ON true`
-      : sql`JOIN kv_buckets b ON ${ofBucket} LEFT JOIN kv_keys e ON ${ofKey}`;
   return sql`SELECT i.ord, e.revision, e.operation, e.expires_at, b.forgotten_revision,
-      CASE WHEN e.value = i.wanted THEN 1 END AS is_equal FROM ${from} ${found}`;
+      CASE WHEN e.value = i.wanted THEN 1 END AS is_equal
+    FROM ${from} ${rowOf("kv_buckets", "b", ofBucket)} ${rowOf("kv_keys", "e", ofKey, "left")}`;
 }
 
 /** Whether runs of the environment wait for as many states as they may. */
