@@ -74,7 +74,7 @@ const isTime = /^(?:since|until|from|to|at|\w+Timestamp|\w+Time)$/;
 const localForm = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?)?$/;
 
 /** A day, or a time as lists show it, is read by this machine's zone. */
-function instantOf(text: string): string {
+export function instantOf(text: string): string {
   const [, day, minute = "00:00", second = ":00"] = localForm.exec(text) ?? [];
   if (day === undefined) return text;
   const at = new Date(`${day}T${minute}${second}`);

@@ -172,11 +172,15 @@ export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint
   return `${lines.join("\n")}\n`;
 }
 
+/** A thing is no list, whatever list is one of its fields: a run has attributes. */
+const isThing = (answer: object): boolean => "id" in answer || "name" in answer;
+
 /** The list in an answer: the answer itself, or its only field that is an array. */
 export function itemsOf(answer: unknown, under?: string): readonly unknown[] | undefined {
   if (Array.isArray(answer)) return answer;
   if (typeof answer !== "object" || answer === null) return undefined;
   if (under !== undefined) return ((answer as TableRow)[under] as unknown[] | undefined) ?? [];
+  if (isThing(answer)) return undefined;
   const arrays = Object.values(answer).filter(Array.isArray);
   return arrays.length === 1 ? arrays[0] : undefined;
 }

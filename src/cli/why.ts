@@ -130,6 +130,13 @@ function ofSteps(steps: readonly StepShown[]): string[] {
   });
 }
 
+/** The step to begin again at: that which failed, in the words of a shell. */
+function fromStep(steps: readonly StepShown[]): string {
+  const failed = steps.find(({ status }) => /_(FAILED|DEAD)$/.test(status ?? ""));
+  const name = failed ? nameOf(failed) : "STEP";
+  return /^[\w.:#/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
+}
+
 interface WorkerShown {
   id?: string;
   function_ids?: string[];
@@ -179,7 +186,7 @@ async function ofCapacity(
     };
   return {
     because: [
-      `${serving.length} workers serve ${functionId}, and all are busy or a limit of the function holds`,
+      `${serving.length === 1 ? "one worker serves" : `${serving.length} workers serve`} ${functionId}: it is busy, or a limit (concurrency, throttle) is reached`,
     ],
     next: ["svc worker list", `svc function get ${functionId}`],
   };
@@ -211,7 +218,7 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       because.unshift(
         `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1}${buildOf(run.attemptLog?.at(-1))} failed: ${failedLine(run.error ?? {})}`,
       );
-      next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step STEP`);
+      next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step ${fromStep(steps)}`);
       break;
     case "cancelled":
       because.unshift(

@@ -2,8 +2,10 @@ import { askAndShow, type PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
 import { operationNamed } from "../operations.ts";
 import { repairBar } from "../progress.ts";
+import { attributeFilters } from "../where.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
+const shownRuns = { columns: runColumns, items: "runs" };
 export const stepColumns = [
   "sequence",
   "name",
@@ -13,6 +15,7 @@ export const stepColumns = [
   "startedAt",
   "endedAt",
   "error.message",
+  "stepId",
 ];
 const timelineColumns = ["timestamp", "eventType", "stepName", "summary"];
 
@@ -20,7 +23,16 @@ export const listRuns: PlainCommand = {
   name: "list",
   operation: "runs.list",
   flags: { functionId: "function", eventId: "event" },
-  shows: { columns: runColumns, items: "runs" },
+  flagsToo: [
+    [
+      "--where <condition...>",
+      "Only runs with these attributes: orderId=L22, or with >, >=, < and <= such as total>=100.",
+    ],
+  ],
+  async does(asking, input, { where }) {
+    const own = where ? { attributes: await attributeFilters(asking, where as string[]) } : {};
+    await askAndShow(asking, operationNamed("runs.list"), { ...input, ...own }, shownRuns);
+  },
 };
 
 export const cancelRun: PlainCommand = { name: "cancel", operation: "runs.cancel", takes: ["id"] };
