@@ -3,7 +3,7 @@
  * idle between any two requests, and pays a page fault or two for each of them (Y9). Started anew with these, it keeps free memory for
  * a minute.
  */
-const kept = {
+export const kept = {
   MIMALLOC_PURGE_DELAY: "60000",
   /** A page of which one block is in use keeps all of its free ones. */
   MIMALLOC_PURGE_HOLES: "0",

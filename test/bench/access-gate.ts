@@ -4,8 +4,9 @@
  */
 import { type EnvironmentScope, openGate } from "../../src/gate/gate.ts";
 import { snapshotOf } from "../../src/gate/snapshot.ts";
+import type { Caller } from "../../src/kit/caller.ts";
 import { systemClock } from "../../src/kit/clock.ts";
-import type { Caller, Operation } from "../../src/kit/operation.ts";
+import type { Operation } from "../../src/kit/operation.ts";
 import { startTestServer } from "../support/server.ts";
 import { median } from "./figures.ts";
 

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Subprocess } from "bun";
+import { kept } from "../../src/cli/kept-memory.ts";
 import { nodeProgram } from "../support/node-versions.ts";
 import { freePort } from "../support/process.ts";
 import { until } from "../support/until.ts";
@@ -190,7 +191,12 @@ export async function startBench(
       ...(options.natsUrl ? ["--nats-url", options.natsUrl] : []),
     ],
     "stderr",
-    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0", ...options.env },
+    {
+      ...{ LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32), SVC_WEBHOOK_RATE_LIMIT: "0" },
+      // Bun would lose its profile at the server's second start.
+      ...(options.profile !== undefined && kept),
+      ...options.env,
+    },
     options.profile === undefined ? undefined : profiled(options.profile),
   );
   const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
