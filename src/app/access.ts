@@ -24,6 +24,7 @@ import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
 import { typesOf } from "../gate/subject.ts";
+import { actsForPlatform } from "../kit/caller.ts";
 import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
@@ -54,7 +55,7 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
  */
 function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
-  if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
+  if (actsForPlatform(caller) !== platform)
     throw insufficientPermissions(platform ? "a platform credential is required" : "name an org: X-Svc-Org");
   return platform ? platformScope(caller) : tenantScope({ caller });
 }

@@ -1,5 +1,6 @@
+import type { Caller } from "../kit/caller.ts";
 import { Fault } from "../kit/fault.ts";
-import type { Caller, Operation } from "../kit/operation.ts";
+import type { Operation } from "../kit/operation.ts";
 import type { Starter } from "../kit/starter.ts";
 import { developer } from "./developer.ts";
 import type { IdentityPart } from "./identity.ts";

@@ -1,6 +1,6 @@
 import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
 import { roleIdOf } from "../gate/actions.ts";
-import type { Caller } from "../kit/operation.ts";
+import type { Caller } from "../kit/caller.ts";
 
 /** Everyone, with `--dev`. */
 export const developer: Caller = {

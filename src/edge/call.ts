@@ -1,8 +1,9 @@
+import type { Caller } from "../kit/caller.ts";
 import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation } from "../kit/operation.ts";
+import type { Call, Operation } from "../kit/operation.ts";
 import type { Screen } from "../kit/screen.ts";
 import type { LogName, Sequence } from "../kit/sequence.ts";
 import { passedOn } from "../kit/trace-context.ts";

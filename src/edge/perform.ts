@@ -1,10 +1,11 @@
 import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
 import { AccessRefusal } from "../gate/gate.ts";
+import type { Caller } from "../kit/caller.ts";
 import { compiled } from "../kit/compiled.ts";
 import { explain } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";
 import { isCheckedPerItem } from "../kit/item-check.ts";
-import type { Caller, Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import type { Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
 import { minSequence, sequenceOf } from "./min-sequence.ts";
 import { keepAuthorized, reauthorize } from "./reauthorize.ts";
@@ -121,7 +122,8 @@ export async function perform(
     if (gated) await gated;
     const raw = decode();
     const sent = raw instanceof Promise ? await raw : raw;
-    if (operation.loads) await operation.loads(sent, call);
+    const loaded = operation.special?.loads?.(sent, call);
+    if (loaded) await loaded;
     input = prepared.parse(sent);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;

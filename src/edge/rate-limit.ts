@@ -1,6 +1,6 @@
+import type { Caller } from "../kit/caller.ts";
 import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
-import type { Caller } from "../kit/operation.ts";
 import { tokenBuckets } from "../kit/token-buckets.ts";
 
 /** Keys whose requests one node counts at a time. */

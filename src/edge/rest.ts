@@ -243,7 +243,7 @@ export function restHandler(
   const { edge, room } = surface;
   // The body of an unauthenticated request is limited to what a login needs.
   const isPublic = prepared.operation.action === null;
-  const { onBodyTooLarge, admits, takesReports } = prepared.operation as UnaryOperation;
+  const { takesReports, special: { onBodyTooLarge, admits } = {} } = prepared.operation;
   const bodyBytesMax =
     isPublic && !admits
       ? Math.min(publicBodyBytesMax, surface.bodyBytesMax)

@@ -248,7 +248,7 @@ export async function* countedBytes(
 /** Of a stream that refuses by status: resolves once the operation has accepted it, or with its refusal. */
 function refusalOf(visit: Visit): Promise<Fault | undefined> | undefined {
   const operation = visit.prepared?.operation;
-  if (operation?.mode !== "stream" || !operation.refusesByStatus) return undefined;
+  if (operation?.mode !== "stream" || !operation.special?.refusesByStatus) return undefined;
   const { promise, resolve } = Promise.withResolvers<Fault | undefined>();
   visit.opened = (how) => resolve("refusal" in how ? how.refusal : undefined);
   return promise;

@@ -143,7 +143,7 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
       if (!isAction(action)) throw new Error(`unknown action ${action}`);
       // A tenant's own role may claim a platform action: its credential still is no platform credential.
       const isForbidden = action.startsWith("platform:") && call.caller.kind !== "dev";
-      if (isForbidden && operation.rolesFirst !== true) throw notOfPlatform(call);
+      if (isForbidden && operation.special?.rolesFirst !== true) throw notOfPlatform(call);
       // Built-in roles need nothing from the store.
       const isBuiltIn = roleGrants(call.caller.roles, action);
       if (isBuiltIn && isForbidden) throw notOfPlatform(call);
@@ -157,7 +157,7 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
     },
 
     guard(call, operation, input) {
-      const crosses = operation.crossesOrgs && call.caller.impersonates;
+      const crosses = operation.special?.crossesOrgs && call.caller.impersonates;
       const named = crosses ? operation.environmentOf?.(input as never) : undefined;
       if (!named) return checkPolicies(call, operation, input);
       return moveTo(call, named).then(() => checkPolicies(call, operation, input));

@@ -1,5 +1,5 @@
+import type { Caller } from "../kit/caller.ts";
 import { Fault } from "../kit/fault.ts";
-import type { Caller } from "../kit/operation.ts";
 import { isAction, roleGrants, rolesGranting } from "./actions.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
 

@@ -7,31 +7,13 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import { type Static, type TSchema, Type } from "@sinclair/typebox";
+import type { Caller } from "./caller.ts";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { Screen } from "./screen.ts";
 import type { LogName } from "./sequence.ts";
 import type { SocketBinding } from "./socket-binding.ts";
 import type { WaitsFor } from "./waits-for.ts";
-
-/** The caller: the result of authentication, with nothing left that a handler could forget to check. */
-export interface Caller {
-  kind: "key" | "user" | "platform" | "anonymous" | "dev";
-  /**
-   * `ak_…` or user id, at most 255 bytes; what audit rows and logs name. It stays as long as the key or the
-   * user exists, and nobody gets it again.
-   */
-  id: string;
-  /** The org that the call acts in; a platform credential's own is `org_platform`. */
-  orgId: string;
-  roles: readonly string[];
-  /** A platform credential that acts in a tenant's org by `X-Svc-Org`. */
-  impersonates?: boolean;
-  /** Of a user. */
-  email?: string;
-  /** Of a key, as of its look-up: sessions made with it before are believed no more. A rotation raises it. */
-  tokensAfter?: Instant;
-}
 
 /** What one request carries besides its input. */
 export interface Call {
@@ -217,8 +199,6 @@ interface OperationHead {
   sample?: object;
   /** The operation changes nothing. */
   reads?: boolean;
-  /** Each call leaves a row in the audit, whatever the settings exclude; that of a change with its input. */
-  isAudited?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
   /** Fields of the input whose names say nothing of what is secret in them: audit and captured requests leave them out. */
@@ -236,23 +216,39 @@ interface OperationHead {
    * nothing. Left out, such a credential is refused outside `/api/v1/platform`.
    */
   platformAction?: string;
-  /** The action is the platform's: a tenant's credential without it is told so before it is refused as a tenant's. */
-  rolesFirst?: boolean;
   /**
    * The resources that deny policies are checked for, when they are not the one field that names the input:
    * names of the operation's own type, and things of other types.
    */
   about?: (input: never) => readonly (string | Thing)[];
-  /** Loads what looks at the input, and may refuse to look: awaited before anything else sees the input, as it was sent. */
-  loads?: (sent: unknown, call: Pick<Call, "caller">) => Promise<void>;
   /** Further actions that `about`, `costs` and the handler check; shown in the registry. */
   alsoAsks?: readonly string[];
   /** Further actions that this input needs, by roles and by policies. */
   costs?: (input: never) => readonly string[];
   /** The environment that the input names, when it need not be the call's own: deny policies are asked of it too. */
   environmentOf?: (input: never) => string | undefined;
+  special?: Special;
+}
+
+/** What few operations need. */
+interface Special {
+  /** Each call leaves a row in the audit, whatever the settings exclude; that of a change with its input. */
+  isAudited?: boolean;
+  /** The action is the platform's: a tenant's credential without it is told so before it is refused as a tenant's. */
+  rolesFirst?: boolean;
   /** A platform user who impersonates acts in the org of the environment that the input names. */
   crossesOrgs?: boolean;
+  /** Loads what looks at the input, and may refuse to look: awaited before anything else sees the input, as it was sent. */
+  loads?: (sent: unknown, call: Pick<Call, "caller">) => Promise<void>;
+  /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
+  admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
+  /** Called when the body of an admitted REST call is too large to be read; `head` waits for its first characters. */
+  onBodyTooLarge?: (sent: UnreadRequest, call: Call, fault: Fault) => Promise<void>;
+  /**
+   * Of a stream: a fault before the call is `admitted` is answered by an HTTP status, not at the end of the stream. Existing
+   * clients look at the status alone.
+   */
+  refusesByStatus?: boolean;
 }
 
 /** How to leave out of a list the things that deny policies hide from the caller. */
@@ -288,10 +284,6 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   lists?: Listing<O>;
   /** Its answers carry `X-Svc-Sequence`. */
   writes?: LogWrite<O>;
-  /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
-  admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
-  /** Called when the body of an admitted REST call is too large to be read; `head` waits for its first characters. */
-  onBodyTooLarge?: (sent: UnreadRequest, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**
@@ -332,11 +324,6 @@ export interface StreamOperation<S extends TSchema = TSchema, O = unknown> exten
   input: S;
   rpc: RpcStreamBinding<Static<S>, O>;
   socket?: SocketBinding;
-  /**
-   * A fault before the call is `admitted` is answered by an HTTP status, not at the end of a stream: existing
-   * clients look at the status alone.
-   */
-  refusesByStatus?: boolean;
   handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 

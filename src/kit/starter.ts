@@ -1,4 +1,4 @@
-import type { Caller } from "./operation.ts";
+import type { Caller } from "./caller.ts";
 
 /** Who asked for what is done later: the credential is looked up anew when it is done. */
 export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;

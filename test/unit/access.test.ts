@@ -14,9 +14,10 @@ import {
   typeOfPath,
 } from "../../src/gate/resource.ts";
 import { type AccessSnapshot, type SnapshotRows, snapshotOf } from "../../src/gate/snapshot.ts";
+import type { Caller } from "../../src/kit/caller.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
-import { type Caller, unary } from "../../src/kit/operation.ts";
+import { unary } from "../../src/kit/operation.ts";
 
 const all = Object.keys(actions) as Action[];
 const tenantActions = all.filter((action) => !action.startsWith("platform:"));

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { rateLimit } from "../../src/edge/rate-limit.ts";
+import type { Caller } from "../../src/kit/caller.ts";
 import { testClock } from "../../src/kit/clock.ts";
-import type { Caller } from "../../src/kit/operation.ts";
 
 const caller = (id: string): Caller => ({ kind: "key", id, orgId: "org_a", roles: [] });
 

@@ -2,11 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { Type } from "@sinclair/typebox";
 import { type Edge, RequestCall } from "../../src/edge/call.ts";
 import { keepAuthorized, openReauthorizer } from "../../src/edge/reauthorize.ts";
+import type { Caller } from "../../src/kit/caller.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { type Caller, unary } from "../../src/kit/operation.ts";
+import { unary } from "../../src/kit/operation.ts";
 
 const clock = systemClock();
 const operation = unary({

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { actsForPlatform } from "../../../kit/caller.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
@@ -55,8 +56,7 @@ const change = { action: "apikeys:manage", platformAction: "platform:keys:manage
 
 export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] => {
   /** A route that names a key by id alone means the platform's keys when a platform credential calls. */
-  const own = (call: Call) =>
-    scopeOf(call, call.caller.kind === "platform" && call.caller.impersonates !== true);
+  const own = (call: Call) => scopeOf(call, actsForPlatform(call.caller));
   return [
     unary({
       ...change,

@@ -1,8 +1,8 @@
+import type { Caller } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { LastUsed } from "../../../kit/last-used.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Basics, Session, StoreReader } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";

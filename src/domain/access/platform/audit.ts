@@ -1,6 +1,6 @@
 import { boundedPageOf } from "../../../kit/bounded-look.ts";
+import type { Caller } from "../../../kit/caller.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";

@@ -1,5 +1,5 @@
+import type { Caller } from "../../../kit/caller.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword } from "../../../kit/password.ts";
 import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";

@@ -1,4 +1,5 @@
-import type { Call, Caller } from "../../../kit/operation.ts";
+import type { Caller } from "../../../kit/caller.ts";
+import type { Call } from "../../../kit/operation.ts";
 
 /** A role as callers see it, built in or their own. */
 export interface Role {

@@ -1,7 +1,8 @@
 import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../gate/actions.ts";
 import { platformOrgId } from "../../../gate/gate.ts";
+import type { Caller } from "../../../kit/caller.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import type { Call, Caller } from "../../../kit/operation.ts";
+import type { Call } from "../../../kit/operation.ts";
 import type { Role, RoleScope } from "./role.ts";
 import type { RoleRow } from "./rows.ts";
 

@@ -1,6 +1,6 @@
 import { platformOrgId } from "../../../gate/gate.ts";
+import type { Caller } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import type { Session } from "../../../store/store.ts";
 import type { Keys } from "../keys/service.ts";
 import type { LoggedIn, Users } from "../users/service.ts";

@@ -1,6 +1,8 @@
+import type { Caller } from "../../../kit/caller.ts";
+import { actsForPlatform } from "../../../kit/caller.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Call, Caller } from "../../../kit/operation.ts";
+import type { Call } from "../../../kit/operation.ts";
 import { pageOf, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { SessionRow } from "./rows.ts";
@@ -75,8 +77,8 @@ export function openSessionManagement(deps: SessionManagementDeps) {
   }
 
   /** Own sessions are the platform's also while their user acts in a tenant's org. */
-  const isOfPlatform = ({ kind, impersonates, id }: Caller, subjectId: string) =>
-    kind === "platform" && (impersonates !== true || id === subjectId);
+  const isOfPlatform = (caller: Caller, subjectId: string) =>
+    actsForPlatform(caller) || (caller.kind === "platform" && caller.id === subjectId);
 
   async function endOne(
     { caller }: OfCall,

@@ -1,7 +1,7 @@
+import type { Caller } from "../../../kit/caller.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";

@@ -1,8 +1,8 @@
 import { roleIdOf } from "../../../gate/actions.ts";
+import type { Caller } from "../../../kit/caller.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { environmentsMax } from "./limits.ts";

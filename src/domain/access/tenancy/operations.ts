@@ -37,7 +37,7 @@ const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEn
   updatedAt: timestampOf(updatedAt),
 });
 
-const ofItself = { environmentOf: ({ id }: { id: string }) => id, crossesOrgs: true };
+const ofItself = { environmentOf: ({ id }: { id: string }) => id, special: { crossesOrgs: true } };
 
 const encode = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
 

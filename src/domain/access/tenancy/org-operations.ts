@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { actsForPlatform, requireOperator } from "../../../kit/caller.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
@@ -68,14 +69,12 @@ const encodeProject = (project: Project) => ({ status: 200, body: projectJson(pr
 
 /** Operations across orgs need a platform credential, which outside `/platform` must impersonate an org. */
 function requirePlatform(call: Call): void {
-  const { kind } = call.caller;
-  if (kind !== "dev" && kind !== "platform")
-    throw new Fault("permission_denied", "platform credential required");
+  requireOperator(call.caller);
   requireNamedOrg(call);
 }
 
 function requireNamedOrg({ caller }: Call): void {
-  if (caller.kind === "platform" && !caller.impersonates)
+  if (actsForPlatform(caller))
     throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
 }
 
@@ -149,7 +148,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "orgs.create",
     action: "platform:tenants:manage",
-    rolesFirst: true,
+    special: { rolesFirst: true },
     scope: "none",
     summary: "An org without anything in it; by platform credentials.",
     input: Type.Object({ name: described(text, "Name of the org, at most 200 characters.") }),

@@ -1,7 +1,7 @@
+import type { Caller } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, insufficientPermissions, missing } from "../../../kit/fault.ts";
 import { gatheredReads } from "../../../kit/gathered-reads.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { Tenancy } from "../tenancy/service.ts";

@@ -1,10 +1,11 @@
 import { hash } from "node:crypto";
+import type { Caller } from "../../../kit/caller.ts";
+import { actsForPlatform } from "../../../kit/caller.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { idempotencyKeptMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Keys } from "../../access/keys/service.ts";
@@ -72,8 +73,7 @@ export function openCluster(deps: ClusterDeps) {
     kind: InstallationKind,
     caller: Caller,
   ): Promise<void> {
-    if (caller.kind === "dev") return;
-    if (caller.kind === "platform" && caller.impersonates !== true) return;
+    if (caller.kind === "dev" || actsForPlatform(caller)) return;
     const isFirst = caller.kind !== "platform" && caller.orgId === defaultOrgId;
     if (!isFirst || (await deps.anyPlatformUser(session)))
       throw new Fault("permission_denied", `platform credential required to rotate the ${kind}`);
@@ -88,8 +88,7 @@ export function openCluster(deps: ClusterDeps) {
     if (!input.remote_key_id) throw invalid("remote_key_id", "required with kind api_key");
     await deps.tenancy.shareOrg(session, caller.orgId);
     const before = await keys.rekey(session, input.remote_key_id, caller.orgId, input.new_value);
-    if (caller.kind === "platform" && caller.impersonates !== true)
-      await deps.recordRotated(session, input.remote_key_id, caller);
+    if (actsForPlatform(caller)) await deps.recordRotated(session, input.remote_key_id, caller);
     return { kind: "api_key", hash: before };
   }
 

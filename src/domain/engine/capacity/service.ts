@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
+import type { Caller } from "../../../kit/caller.ts";
+import { requireOperator } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
 import { workerSilenceMsMax } from "../../../kit/limits.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import type { Store } from "../../../store/store.ts";
 import type { BucketFacts, SessionFacts } from "../dispatch/facts.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
@@ -96,24 +96,24 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps) {
 
   return {
     async lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       return rows.listLanes(store, filterOf(input));
     },
 
     async queue(caller: Caller, input: CapacityInput): Promise<QueuedRun[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       const queued = await rows.listQueue(store, filterOf(input));
       await serving.refresh([...new Set(queued.map((row) => row.environment_id))]);
       return queued.map((row) => ({ ...row, unserved: isUnserved(serving, row) }));
     },
 
     async leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       return rows.listLeases(store, { ...filterOf(input), functionId: undefined });
     },
 
     async buckets(caller: Caller, input: CapacityInput): Promise<CapacityBucket[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       const filter = filterOf(input);
       const [nodes, lanes] = await Promise.all([askNodes(filter), rows.listLanes(store, filter)]);
       const byFunction = new Map<string, CapacityBucket>();
@@ -145,12 +145,12 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps) {
     },
 
     async sessions(caller: Caller, input: CapacityInput): Promise<WorkerSession[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       return sessionsOf(filterOf(input));
     },
 
     async credits(caller: Caller, input: CapacityInput): Promise<Credit[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       const filter = { ...filterOf(input), functionId: undefined };
       const [sessions, leases] = await Promise.all([
         sessionsOf({ ...filter, limit: capacityRowsMax }),
@@ -174,7 +174,7 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps) {
     },
 
     async stats(caller: Caller): Promise<Stat[]> {
-      requirePlatform(caller);
+      requireOperator(caller);
       const [nodes, counted] = await Promise.all([askNodes({}), rows.countAll(store)]);
       const reserved = new Map<string, number>();
       for (const bucket of nodes.flatMap((node) => node.buckets)) {
@@ -187,11 +187,6 @@ export function openCapacity({ store, askNodes, serving }: CapacityDeps) {
       }));
     },
   };
-}
-
-function requirePlatform({ kind }: Caller): void {
-  if (kind !== "platform" && kind !== "dev")
-    throw new Fault("permission_denied", "platform credential required");
 }
 
 const filterOf = ({ env, function: functionId, limit }: CapacityInput): rows.CapacityFilter => ({

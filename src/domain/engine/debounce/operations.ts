@@ -89,7 +89,7 @@ export const debounceOperations = (debounce: Debounce) => [
     }),
     about: ({ fnID }: { fnID: string }) => [fnID],
     environmentOf: ({ envID }: { envID: string }) => envID,
-    crossesOrgs: true,
+    special: { crossesOrgs: true },
     // Paths that lack a segment are bad requests, not unknown routes.
     rest: [`${path}/{envID}/{fnID}/{key}`, `${path}/{envID}/{fnID}`, `${path}/{envID}`, path].map(
       (route) => ({

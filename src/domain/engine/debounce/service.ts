@@ -1,6 +1,7 @@
+import type { Caller } from "../../../kit/caller.ts";
+import { operates } from "../../../kit/caller.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { fitting } from "../../../kit/fitting.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
 import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Session } from "../../../store/store.ts";
@@ -110,8 +111,7 @@ export function openDebounce(deps: DebounceDeps) {
      * for the platform.
      */
     async cancel(name: EntryName, caller: Caller, callerEnvironmentId: string) {
-      const anywhere = caller.kind === "platform" || caller.kind === "dev";
-      if (!anywhere && name.environmentId !== callerEnvironmentId)
+      if (!operates(caller) && name.environmentId !== callerEnvironmentId)
         throw new Fault("permission_denied", "environment does not match API key scope");
       if (await store.write((session) => rows.deleteEntry(session, name)))
         log.info("debounce.cancelled", { ...name, by: caller.id });

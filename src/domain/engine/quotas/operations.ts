@@ -16,7 +16,7 @@ const Shown = Type.Object({
 const ofItself = {
   scope: "none" as const,
   environmentOf: ({ id }: { id: string }) => id,
-  crossesOrgs: true,
+  special: { crossesOrgs: true },
   output: Shown,
 };
 

@@ -1,6 +1,7 @@
+import type { Caller } from "../../../kit/caller.ts";
+import { operates } from "../../../kit/caller.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import type { Sql } from "../../../kit/sql.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -166,9 +167,9 @@ export function openQuotas(deps: QuotasDeps): Quotas {
     });
   }
 
-  async function requireShown({ kind, orgId }: Caller, environmentId: string): Promise<void> {
+  async function requireShown(caller: Caller, environmentId: string): Promise<void> {
     const found = await rows.orgOf(store, environmentId);
-    if (!found || !(isOfPlatform(kind) || found.org_id === orgId))
+    if (!found || !(operates(caller) || found.org_id === caller.orgId))
       throw missing("environment", environmentId);
   }
 
@@ -191,7 +192,7 @@ export function openQuotas(deps: QuotasDeps): Quotas {
           platform: JSON.parse(row?.platform ?? "{}") as QuotaLimits,
           own: JSON.parse(row?.own ?? "{}") as QuotaLimits,
         };
-        const limits = isOfPlatform(caller.kind)
+        const limits = operates(caller)
           ? { ...before, platform: changedLimits(before.platform, change, undefined) }
           : { ...before, own: changedLimits(before.own, change, before.platform) };
         if (Object.keys(limits.platform).length + Object.keys(limits.own).length === 0) {
@@ -244,5 +245,3 @@ export function openQuotas(deps: QuotasDeps): Quotas {
     },
   };
 }
-
-const isOfPlatform = (kind: Caller["kind"]): boolean => kind === "platform" || kind === "dev";

@@ -324,9 +324,11 @@ const jobOperations = (workers: Workers) => [
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
-    async onBodyTooLarge({ params: { workerId: id = "", jobId = "" }, headers, head }, call, fault) {
-      const lease = leaseIn(await head(), headers);
-      await workers.reportUnread(call.environmentId, { workerId: id, jobId, lease }, fault);
+    special: {
+      async onBodyTooLarge({ params: { workerId: id = "", jobId = "" }, headers, head }, call, fault) {
+        const lease = leaseIn(await head(), headers);
+        await workers.reportUnread(call.environmentId, { workerId: id, jobId, lease }, fault);
+      },
     },
     async handle(input, call, permit) {
       const rights = rightsOf(call, permit);

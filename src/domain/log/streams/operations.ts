@@ -348,7 +348,7 @@ const keptOperations = (streams: Streams): Operation[] => [
   unary({
     name: "streams.delete",
     action: "entities:append",
-    ...{ isAudited: true, held: true },
+    ...{ special: { isAudited: true }, held: true },
     summary: "Deletes a stream for good; with `purge` its payloads are overwritten.",
     input: Type.Object({ entityId, purge: Type.Optional(Type.Boolean()) }),
     rpc: rpc(
@@ -364,7 +364,7 @@ const keptOperations = (streams: Streams): Operation[] => [
   unary({
     name: "streams.redactEvent",
     action: "entities:append",
-    isAudited: true,
+    special: { isAudited: true },
     summary: "Overwrites the payload of one event of a stream, and drops the snapshots that may hold it.",
     input: Type.Object({ entityId, eventId: Type.String({ minLength: 1, maxLength: 200 }) }),
     rpc: rpc(

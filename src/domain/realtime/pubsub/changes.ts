@@ -1,6 +1,8 @@
 import { platformOrgId } from "../../../gate/gate.ts";
+import type { Caller } from "../../../kit/caller.ts";
+import { actsForPlatform } from "../../../kit/caller.ts";
 import { type Clock, rfc3339 } from "../../../kit/clock.ts";
-import type { Caller, Operation } from "../../../kit/operation.ts";
+import type { Operation } from "../../../kit/operation.ts";
 import { pacedAtOnce } from "../../../kit/paced.ts";
 import { changedBy } from "./changed-by.ts";
 import type { EnvironmentList, OrgList, PlatformList } from "./changed-lists.ts";
@@ -57,7 +59,7 @@ export function openListChanges({ clock, frames }: ListChangesDeps) {
     /** Tells of the lists that the operation changes. */
     observe({ operation, caller, environmentId, input }: ChangingCall) {
       if (operation.reads || !frames.wants("changes")) return;
-      const isForPlatform = caller.kind === "platform" && caller.impersonates !== true;
+      const isForPlatform = actsForPlatform(caller);
       const { environment = [], org = [], platform = [] } = changedBy(operation.name, isForPlatform);
       for (const list of environment)
         changes.ofEnvironment(operation.environmentOf?.(input as never) || environmentId, list);

@@ -28,7 +28,7 @@ export function isRecorded(policy: AuditPolicy, call: AuditedCall): boolean {
   const { operation, caller } = call;
   if (caller.orgId === "") return false;
   if (isDenied(call) || caller.impersonates === true) return true;
-  if (operation.isAudited) return true;
+  if (operation.special?.isAudited) return true;
   if (operation.isRoutine && !(policy.kvCapture && rules.isOfKeys(operation))) return false;
   if (policy.excludedActions.has(operation.action ?? "")) return false;
   return operation.reads !== true || policy.successfulReads;

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import { actsForPlatform } from "../../../kit/caller.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
@@ -39,15 +40,13 @@ function boundsOf(bounds: Bounds) {
   };
 }
 
-const isPlatform = ({ caller }: Call) => caller.kind === "platform" && caller.impersonates !== true;
-
 /**
  * Tenants see their own org; the platform the one it names, else its own. Another's looks like one that is
  * not there.
  */
 function orgOf(call: Call, named: string | undefined): string {
   const own = call.caller.orgId;
-  if (!named || named === own || isPlatform(call)) return named || own;
+  if (!named || named === own || actsForPlatform(call.caller)) return named || own;
   throw missing("org", named);
 }
 

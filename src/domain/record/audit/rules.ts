@@ -1,7 +1,8 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
+import type { Caller } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { FaultKind } from "../../../kit/fault.ts";
-import type { Caller, Operation } from "../../../kit/operation.ts";
+import type { Operation } from "../../../kit/operation.ts";
 import { auditTextCharsMax } from "./limits.ts";
 
 /** A call when it ends; `input` is undefined when the call was refused before its input was read. */
@@ -153,7 +154,7 @@ export const isOfKeys = ({ name }: Operation): boolean => name.startsWith("kv.")
 export const isChange = (operation: Operation, kvCapture: boolean): boolean =>
   operation.reads !== true &&
   operation.action !== null &&
-  (operation.isAudited || !dataActions.has(operation.action)) &&
+  (operation.special?.isAudited || !dataActions.has(operation.action)) &&
   !/:(read|list|subscribe)$/.test(operation.action) &&
   (kvCapture || !isOfKeys(operation));
 

@@ -23,7 +23,7 @@ export const exportOperations = (exports: Exports): Operation[] => [
     action: "org:export",
     scope: "none",
     reads: true,
-    isAudited: true,
+    special: { isAudited: true },
     summary:
       "Everything of the org but secrets, as NDJSON: a line a row, the last with counts and a checksum.",
     input: ExportInput,

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
-import type { Caller, Operation } from "../../../kit/operation.ts";
+import type { Caller } from "../../../kit/caller.ts";
+import type { Operation } from "../../../kit/operation.ts";
 import { redacted, redactText } from "../../../kit/redact.ts";
 import {
   capturedBodyBytesMax,

@@ -37,7 +37,9 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
       ),
       max_rows: count,
     }),
-    loads: (sent, { caller }) => queries.read(caller.id, (sent as { query?: unknown } | null)?.query),
+    special: {
+      loads: (sent, { caller }) => queries.read(caller.id, (sent as { query?: unknown } | null)?.query),
+    },
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: actionsThatShow(...Object.values(ownTables).flat()),
     rest: {

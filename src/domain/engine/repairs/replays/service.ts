@@ -1,8 +1,8 @@
+import type { Caller } from "../../../../kit/caller.ts";
 import type { Clock } from "../../../../kit/clock.ts";
 import { Fault, missing } from "../../../../kit/fault.ts";
 import type { Ids } from "../../../../kit/ids.ts";
 import type { Log } from "../../../../kit/log.ts";
-import type { Caller } from "../../../../kit/operation.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import type { FunctionRecord } from "../../functions/definition.ts";
 import type { Functions } from "../../functions/service.ts";

@@ -56,8 +56,10 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
       },
       encode: (received) => ({ status: 200, body: receivedJson(received) }),
     },
-    admits: ({ params, query }) => ingest.admit(params.id ?? "", tokenIn(query)),
-    onBodyTooLarge: ({ params: { id = "" } }, _call, fault) => ingest.tooLarge(id, fault),
+    special: {
+      admits: ({ params, query }) => ingest.admit(params.id ?? "", tokenIn(query)),
+      onBodyTooLarge: ({ params: { id = "" } }, _call, fault) => ingest.tooLarge(id, fault),
+    },
     handle: ({ id, query, headers, body }, { traceparent }) =>
       ingest.receive(id, { bytes: body, headers, query }, traceparent),
   }),

@@ -120,7 +120,7 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
     action: "projections:manage",
     isRoutine: true,
     summary: "The events of a projection as they happen, for its runner.",
-    refusesByStatus: true,
+    special: { refusesByStatus: true },
     input: Stream,
     about,
     alsoAsks,

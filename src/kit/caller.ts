@@ -1,0 +1,32 @@
+import type { Instant } from "./clock.ts";
+import { Fault } from "./fault.ts";
+
+/** The caller: the result of authentication, with nothing left that a handler could forget to check. */
+export interface Caller {
+  kind: "key" | "user" | "platform" | "anonymous" | "dev";
+  /**
+   * `ak_…` or user id, at most 255 bytes; what audit rows and logs name. It stays as long as the key or the
+   * user exists, and nobody gets it again.
+   */
+  id: string;
+  /** The org that the call acts in; a platform credential's own is `org_platform`. */
+  orgId: string;
+  roles: readonly string[];
+  /** A platform credential that acts in a tenant's org by `X-Svc-Org`. */
+  impersonates?: boolean;
+  /** Of a user. */
+  email?: string;
+  /** Of a key, as of its look-up: sessions made with it before are believed no more. A rotation raises it. */
+  tokensAfter?: Instant;
+}
+
+/** A platform credential that acts for the platform, not in a tenant's org. */
+export const actsForPlatform = ({ kind, impersonates }: Pick<Caller, "kind" | "impersonates">): boolean =>
+  kind === "platform" && impersonates !== true;
+
+/** Those that operate the installation: platform credentials, and the developer of a server in dev mode. */
+export const operates = ({ kind }: Pick<Caller, "kind">): boolean => kind === "platform" || kind === "dev";
+
+export function requireOperator(caller: Pick<Caller, "kind">): void {
+  if (!operates(caller)) throw new Fault("permission_denied", "platform credential required");
+}
