@@ -5,15 +5,15 @@ import { exitCodes, withPointer } from "./cli/io.ts";
 import { keepMemory } from "./cli/kept-memory.ts";
 import { shownText } from "./kit/shown-text.ts";
 
-// Everything else is loaded by what needs it: a server starts this file twice, and takes longer to load than most commands take.
+// All else is loaded where it is needed: a server starts this file twice, and loads longer than commands run.
 
 function say(lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`svc: ${shownText(line)}\n`);
 }
 
 /**
- * `bun PATH/src/main.ts`, typed by hand, has Bun read the `.env` of the folder that one stands in, which may be a stranger's. On
- * Linux the variables that this process was given are known; the others go. A file that `--env-file` names was asked for.
+ * `bun PATH/src/main.ts` typed by hand makes Bun read the current folder's `.env`, maybe a stranger's. On
+ * Linux the variables that this process was given are known; others go. `--env-file` was asked for.
  */
 function forgetEnvFile(): void {
   const file = "/proc/self/environ";
@@ -57,8 +57,8 @@ async function command(words: readonly string[]): Promise<number | undefined> {
 }
 
 /**
- * Without a command, flags are those of `serve`, unless they are those of every other command. Without any word a person looks
- * around, and gets the commands instead of a server in the folder where they stand.
+ * Without a command, flags are those of `serve`, unless they are those of every other command. Without any
+ * word a person looks around, and gets the commands instead of a server in the folder where they stand.
  */
 async function main(argv: readonly string[]): Promise<number | undefined> {
   const [first = "help"] = argv;

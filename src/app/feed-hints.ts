@@ -25,14 +25,14 @@ const FollowedLog = Type.Object({ from: Type.String(), log: Type.String(), envir
 
 /** A node that said that it follows a log gets events with the hints of the next ten seconds. */
 const followedMs = 10_000;
-/** A follower repeats that at the first hint after five seconds, so that a busy log always comes with its events. */
+/** A follower repeats this at the first hint after five seconds: a busy log always sends its events along. */
 const repeatMs = followedMs / 2;
 /** Logs whose followers on other nodes are known; of others a hint names the head alone. */
 const followedMax = 10_000;
 
 /**
- * How nodes hear of each other's commits to one log, on `{log}.{environmentId}`. Most logs have no reader on any other node, and
- * writing the events out would be a third of what a commit costs its sender: a hint has none until a reader asks for them.
+ * Hints between nodes about commits to one log, on `{log}.{environmentId}`. Most logs have no reader on
+ * another node, and writing events out is a third of a commit's cost: a hint has none until a reader asks.
  */
 export function feedHints<Entry extends LogEntry>(
   { bus, clock, nodeId }: Pick<Host, "bus" | "clock" | "nodeId">,
@@ -56,7 +56,7 @@ export function feedHints<Entry extends LogEntry>(
     listen(environmentId, onHint) {
       let saidAt = Number.NEGATIVE_INFINITY;
       return hints.listen(environmentId, ({ from, ...hint }) => {
-        // A node's own hints come back to it. A feed needs them that was still being opened at the commit; no other node has to know.
+        // Own hints come back, too: a feed being opened at the commit needs them. Other nodes need not know.
         if (from !== nodeId && clock.elapsed() - saidAt >= repeatMs) {
           saidAt = clock.elapsed();
           followed.publish({ from: nodeId, log, environmentId });

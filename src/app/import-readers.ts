@@ -187,7 +187,7 @@ export const readerOf = (
       byTable[`${table}.${column}`] ??
       (columns[column] === "number" ? number : byColumn[column]));
 
-/** Reads a row of an export by the rules of the operations that make such rows, and puts what they store into it. */
+/** Reads a row of an export by the rules of the operations that make such rows, and adds what they store. */
 export function requireRow(table: ExportedTable, row: Record<string, unknown>): void {
   for (const [column, value] of Object.entries(row)) {
     if (value === null) continue;

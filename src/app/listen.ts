@@ -76,7 +76,7 @@ export interface Listening extends Pick<ListeningEdge, "url" | "port"> {
   metricsUrl: string | undefined;
 }
 
-/** Without a port of its own gRPC is left away where another program has the usual one: a second server needs no flag. */
+/** gRPC without a port of its own is left out when its usual port is taken: a second server needs no flag. */
 async function listenGrpcAt(
   { log, config: { host } }: Host,
   wanted: number | undefined,

@@ -14,8 +14,8 @@ const steps: readonly (() => Promise<unknown>)[] = [
 ];
 
 /**
- * What stands on the database, loaded while that is opened. In steps: while modules are loaded, nothing that the database
- * answers is heard.
+ * What stands on the database, loaded while that is opened. In steps: while modules are loaded, nothing that
+ * the database answers is heard.
  */
 export async function loadParts() {
   for (const step of steps) {

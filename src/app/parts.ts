@@ -57,7 +57,7 @@ export interface PartsNeeds {
   registry: () => readonly Operation[];
 }
 
-/** Opens every part above the identity, low to high; what was opened is closed again when a later one fails. */
+/** Opens every part above the identity, low to high. When one fails, those that are open are closed again. */
 export function openParts(host: Host, needs: PartsNeeds): Parts {
   const { identity, clock, time, url, loopProgress, registry } = needs;
   const opened: Part[] = [];

@@ -25,7 +25,7 @@ export interface RecordNeeds {
   callTrail?: CallTrail;
 }
 
-/** While a snapshot is held, a look of the sweeper walks over the index entries of all runs that ended since. */
+/** While a snapshot is held, a look of the sweeper walks over index entries of all runs that ended since. */
 const sweepShareMax = 0.1;
 
 /** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */

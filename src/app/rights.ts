@@ -8,7 +8,7 @@ import type { Host } from "./part.ts";
 
 export type AppRights = ReturnType<typeof openRights>;
 
-/** What the roles of callers grant them, and what deny policies keep from them: for the gate, and parts that ask. */
+/** What roles grant to callers, and what deny policies keep from them, for the gate and parts that ask. */
 export function openRights(
   { clock }: Pick<Host, "clock">,
   { snapshots, tenancy }: Pick<IdentityPart, "snapshots" | "tenancy">,

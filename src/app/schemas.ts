@@ -6,7 +6,7 @@ import type { Host, PartShape } from "./part.ts";
 
 export type SchemasPart = ReturnType<typeof openSchemasPart>;
 
-/** The registry of event schemas. What it holds is enforced where the definitions of an environment are read. */
+/** The registry of event schemas. They are enforced where the definitions of an environment are read. */
 export function openSchemasPart({ store, clock, frames, shareEnvironment }: Host) {
   const announce = schemaFrames({ clock, frames });
   const schemas = openSchemas({ store, clock, shareEnvironment, raiseDefinitions, announce });

@@ -19,8 +19,8 @@ export interface StartsNeeds {
 }
 
 /**
- * What starts runs besides events: cron triggers, parent runs, and callers who wait for the end; and whether there
- * is room for more.
+ * What starts runs besides events: cron triggers, parent runs, and callers who wait for the end; and whether
+ * there is room for more.
  */
 export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining, watch } = host;

@@ -1,7 +1,7 @@
 /**
- * `bun run build:binary [FILE]`: the server and its commands as one executable, `dist/svc`, that needs no node_modules and no
- * source tree. What the tree makes or reads while it runs is made here and lies inside. Beside it: what it is made of, as
- * `bun run build:sbom` says it.
+ * `bun run build:binary [FILE]`: the server and its commands as one executable, `dist/svc`, that needs no
+ * node_modules and no source tree. What the tree makes or reads while it runs is made here and lies inside.
+ * Beside it: what it is made of, as `bun run build:sbom` says it.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,7 +32,7 @@ function addonPackage(): string {
   return `@libsql/${name}`;
 }
 
-/** Replaces what stands once in a file; a dependency that changed stops the build instead of the executable. */
+/** Replaces a text that stands once in a file. A changed dependency stops the build, not the executable. */
 function edited(file: string, old: string, next: string): string {
   const parts = readFileSync(file, "utf8").split(old);
   if (parts.length !== 2) throw new Error(`${relative(root, file)} does not have once: ${old}`);

@@ -55,7 +55,7 @@ function placeOf(lock: Lock, name: string, from: string): string | undefined {
   return undefined;
 }
 
-/** What it cannot do without, and what is there for this platform. A peer that only the checks of ours need serves types. */
+/** Packages it cannot do without, or has on this platform. A peer that only our checks need serves types. */
 function needsOf(lock: Lock, place: string): string[] {
   const {
     dependencies,

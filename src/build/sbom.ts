@@ -1,6 +1,6 @@
 /**
- * `bun run build:sbom [FOLDER]`: what ships beside our own code, without a network. `sbom.json` lists the packages (CycloneDX),
- * `LICENSES.txt` has their licences.
+ * `bun run build:sbom [FOLDER]`: what ships beside our own code, without a network. `sbom.json` lists the
+ * packages (CycloneDX), `LICENSES.txt` has their licences.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * `bun run build:sdk [FOLDER]`: the SDK as a package of its own in `dist/sdk`, for `npm pack` and `npm install`. One file an entry and a
- * module form, declarations beside them, no dependencies.
+ * `bun run build:sdk [FOLDER]`: the SDK as a package of its own in `dist/sdk`, for `npm pack` and
+ * `npm install`. One file an entry and a module form, declarations beside them, no dependencies.
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -49,7 +49,7 @@ async function bundle(): Promise<void> {
     }
 }
 
-/** Declarations keep the imports of their sources: `./client.ts` is `./client.js` or `./client.cjs` in a package. */
+/** Declarations keep the imports of their sources: `./client.ts` becomes `./client.js` or `./client.cjs`. */
 function declare(): void {
   const folder = mkdtempSync(join(tmpdir(), "svc-sdk-"));
   const files = entries.map(({ file }) => join(source, `${file}.ts`));

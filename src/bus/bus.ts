@@ -38,8 +38,8 @@ export interface Bus extends BusBase {
   /** Messages of one shape on one subject. */
   channel<Shape extends TSchema>(subject: string, shape: Shape): BusChannel<Static<Shape>>;
   /**
-   * Channels on `{prefix}.{token}`, one for each token; the token is one literal part of a subject. A message of
-   * more than `bytesMax` is not sent.
+   * Channels on `{prefix}.{token}`, one for each token; the token is one literal part of a subject. A message
+   * of more than `bytesMax` is not sent.
    */
   channels<Shape extends TSchema>(
     prefix: string,
@@ -55,8 +55,8 @@ export interface Bus extends BusBase {
 }
 
 /**
- * Messages are hints: one may be lost, come twice or come late. Nothing acknowledged may live on the bus alone,
- * so every reader also polls the store, slowly.
+ * Messages are hints: one may be lost, come twice or come late. Nothing acknowledged may live on the bus
+ * alone, so every reader also polls the store, slowly.
  */
 export interface BusChannel<Message> {
   /** Best effort: never throws, never blocks. Listeners of this node get the message too. */
@@ -80,7 +80,7 @@ export interface BusChannels<Message> {
 }
 
 export interface Requests<Request, Reply> {
-  /** Asks every node that answers, this one included: the replies within `timeoutMs`, at most `repliesMax`. */
+  /** Asks every node that answers, this one too: the replies within `timeoutMs`, at most `repliesMax`. */
   askAll(request: Request, options: { timeoutMs: number; repliesMax: number }): Promise<Reply[]>;
   /** A thrown error becomes an error reply, which `askAll` leaves out. */
   answer(handler: (request: Request) => Promise<Reply>): Unlisten;
@@ -105,7 +105,7 @@ export interface BusTransport extends BusBase {
    * when no node answers this subject, `timeout` after `timeoutMs`.
    */
   request(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<Uint8Array>;
-  /** All replies that arrive within `timeoutMs`, at most `repliesMax`; none when no node answers this subject. */
+  /** All replies that arrive within `timeoutMs`, at most `repliesMax`; none when no node answers there. */
   requestMany(
     subject: string,
     payload: Uint8Array | string,
@@ -131,9 +131,9 @@ export interface Mirrored {
 
 export interface Mirror {
   /**
-   * Sends the messages in their order. The answer has for each message undefined when the bus keeps it, or the
-   * error why the bus never will (`refused`). Rejects with another BusError when the bus cannot keep anything
-   * right now; it may have kept some of the messages then.
+   * Sends the messages in their order. The answer has for each message undefined when the bus keeps it, or
+   * the error why the bus never will (`refused`). Rejects with another BusError when the bus cannot keep
+   * anything right now; it may have kept some of the messages then.
    */
   publish(messages: readonly Mirrored[]): Promise<(BusError | undefined)[]>;
 }

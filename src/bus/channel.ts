@@ -9,7 +9,7 @@ const decoder = new TextDecoder();
 /** Undefined for a malformed message, which the reader has logged. */
 export type MessageReader<Message> = (payload: Uint8Array, subject: string) => Message | undefined;
 
-/** Reads JSON of one shape. The log gets where the message is wrong, never its content, which may be secret. */
+/** Reads JSON of one shape. The log gets the place of a mistake, never the content, which may be secret. */
 export function messageReader<Shape extends TSchema>(
   shape: Shape,
   log: Pick<Log, "warn">,

@@ -56,9 +56,7 @@ export async function request(
   return reply.data;
 }
 
-/**
- * The replies that arrive within `timeoutMs`, without error replies; no replies when no node answers the subject.
- */
+/** The replies within `timeoutMs`, without error replies; no replies when no node answers the subject. */
 export async function requestMany(
   connection: NatsConnection,
   prefix: string,

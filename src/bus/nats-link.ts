@@ -47,8 +47,8 @@ const connectMs = 5_000;
 const encoder = new TextEncoder();
 
 /**
- * Addresses and credentials, as the library takes them. The user part is removed from each URL: the library ignores
- * it, and reads a password of digits as the port.
+ * Addresses and credentials, as the library takes them. The user part is removed from each URL: the library
+ * ignores it, and reads a password of digits as the port.
  */
 function dialOf({ url, credentials, tls }: NatsPlace) {
   const all = url.split(",").map((one) => new URL(one.trim()));
@@ -76,8 +76,8 @@ function dialOf({ url, credentials, tls }: NatsPlace) {
 }
 
 /**
- * The connection to NATS. The server may be unreachable when a node starts, and later at any time: the link tries
- * to connect until it is closed, and subscribes its listeners again at every connection.
+ * The connection to NATS. The server may be unreachable when a node starts, and later at any time: the link
+ * tries to connect until it is closed, and subscribes its listeners again at every connection.
  */
 export class NatsLink {
   readonly #options: NatsLinkOptions;
@@ -159,8 +159,8 @@ export class NatsLink {
     const made = await connect({
       ...this.#dial,
       name: this.#options.nodeId,
-      // After the first connection the library reconnects by itself. It must not stop after some attempts, nor
-      // when the password is refused: an operator may correct it later, and the node would stay without a bus.
+      // After the first connection the library reconnects by itself. It must not stop after some attempts,
+      // nor at a refused password: an operator may correct it later, and the node would stay without a bus.
       maxReconnectAttempts: -1,
       ignoreAuthErrorAbort: true,
       reconnectTimeWait: reconnectWaitMs,

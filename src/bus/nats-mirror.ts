@@ -58,7 +58,7 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       max_age: nanos(mirrorKeptMs),
       duplicate_window: nanos(mirrorRepeatMs),
     };
-    // A cluster with fewer than three reachable servers is waited for: a stream made with fewer copies would keep fewer.
+    // Waits for a cluster to have three reachable servers: a stream made with fewer copies would keep fewer.
     await manager.streams.add({ ...wanted, num_replicas: current.info?.cluster ? 3 : 1 });
     log.info("bus.mirror_made", { stream });
   }

@@ -33,7 +33,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
     try {
       return await buckets.create(bucket, { ...wanted, replicas: 3 });
     } catch (error) {
-      // A single server refuses three replicas, so the bucket gets one. When that fails too, the next `hold` tries again.
+      // A single server refuses three replicas, so the bucket gets one. If that fails, `hold` tries again.
       log.debug("bus.names_alone", { error });
       return buckets.create(bucket, { ...wanted, replicas: 1 });
     }

@@ -46,7 +46,7 @@ export class Presences {
   receive({ nodeId, at, facts }: PresenceHeartbeat): void {
     const seenAt: Instant = this.#options.clock.now();
     this.#seen.set(nodeId, { nodeId, facts, seenAt });
-    // The clocks of nodes differ a little: the lag of a heartbeat that seems to come from the future counts as 0.
+    // The clocks of nodes differ a little: a heartbeat that seems to come from the future has a lag of 0.
     if (at !== undefined && nodeId !== this.#options.nodeId) this.#options.onLag(Math.max(0, seenAt - at));
   }
 

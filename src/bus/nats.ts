@@ -31,8 +31,8 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /**
- * Core NATS. Hints are dropped and counted while the server cannot be reached; listeners are subscribed again at
- * the next connection.
+ * Core NATS. Hints are dropped and counted while the server cannot be reached; listeners are subscribed again
+ * at the next connection.
  */
 export function openNatsTransport(options: NatsTransportOptions): BusTransport & { dropped(): number } {
   const { clock, log, nodeId, prefix = "svc.", facts = () => ({}), metrics = noMetrics } = options;

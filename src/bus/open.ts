@@ -7,8 +7,8 @@ type BusOptions = Omit<LocalTransportOptions, "onError"> &
   Omit<NatsTransportOptions, "url"> & { url: string | undefined };
 
 /**
- * Core NATS with a URL, else the bus of a node that is alone, which loads no client of NATS. A NATS server that cannot be
- * reached does not keep a node from starting.
+ * Core NATS with a URL, else the bus of a node that is alone, which loads no client of NATS. A NATS server
+ * that cannot be reached does not keep a node from starting.
  */
 export async function openBus({ url, ...options }: BusOptions): Promise<Bus> {
   const { log } = options;

@@ -157,7 +157,7 @@ export async function restore(command: Command): Promise<CommandOutcome> {
   });
 }
 
-/** What its operator says of a database that nodes would refuse, or whose positions they would take for others. */
+/** Asks the operator about a database that nodes would refuse, or whose positions they would mistake. */
 async function accept(
   values: Values<typeof restoreSettings>,
   url: string | undefined,

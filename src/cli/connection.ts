@@ -64,8 +64,8 @@ export function profileOf(name: string | undefined, io: Io): Profile {
 }
 
 /**
- * A flag beats a variable, a variable the profile that is chosen; one that the command names beats variables. A profile's key,
- * environment and org go to its own server, and to another only when the command names both.
+ * A flag beats a variable, a variable the profile that is chosen; one that the command names beats variables.
+ * A profile's key, environment and org go to its own server, and to another only when the command names both.
  */
 export function targetOf(flags: ConnectionFlags, io: Io): Target {
   const { SVC_SERVER_URL: servers, SVC_API_KEY, SVC_ENV, SVC_PROFILE } = io.environment;

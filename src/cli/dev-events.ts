@@ -4,7 +4,7 @@ import { devUnheardMs } from "./limits.ts";
 
 const prefix = "events:";
 
-/** Says once of each event name that it started no run: a misspelt name would otherwise look like a worker that hangs. */
+/** Says once for each event name that it started no run: a misspelt name looks like a worker that hangs. */
 export async function tellUnheard(url: string, io: Io, signal: AbortSignal): Promise<void> {
   const client = createClient({ url, apiKey: "" });
   const seen = new Set<string>();

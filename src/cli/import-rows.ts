@@ -26,8 +26,8 @@ const numberOf = (digits: string): bigint =>
   [...digits].reduce((sum, digit) => (sum << 5n) | BigInt(alphabet.indexOf(digit)), 0n);
 
 /**
- * Other ids for another import: no two orgs of an installation share one. The time in an id stays, and its tail
- * moves by the same amount everywhere, so that ids of one millisecond keep their order.
+ * Other ids for another import: no two orgs of an installation share one. The time in an id stays, and its
+ * tail moves by the same amount everywhere, so that ids of one millisecond keep their order.
  */
 export function idsFor(seed: string): (id: string) => string | undefined {
   const digest = (text: string) => createHash("sha256").update(`${seed}\n${text}`).digest();

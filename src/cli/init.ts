@@ -5,7 +5,7 @@ import { version } from "../kit/version.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { sdkPackage } from "./sdk-package.ts";
 
-/** How a script of a project calls these commands. The executable is found by its name, wherever a project is checked out. */
+/** How a project's script calls these commands. The executable is found by name, wherever the project is. */
 const ownCommand = Bun.isStandaloneExecutable ? "svc" : `bun "${join(import.meta.dir, "../main.ts")}"`;
 
 /** The same where a person types it, in a project whose npm has installed Bun. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../kit/clock.ts";
 
-/** What a command reads and writes. Nothing in it but `processIo` knows a process, so that tests need none. */
+/** What a command reads and writes. Only `processIo` of it knows a process, so that tests need none. */
 export interface Io {
   environment: Readonly<Record<string, string | undefined>>;
   /** Where relative names of files begin. */
@@ -10,7 +10,7 @@ export interface Io {
   out: (text: string | Uint8Array) => void | Promise<void>;
   /** Problems, questions and notices, for people. */
   note: (text: string) => void;
-  /** How far a long command is: a line on a terminal that the next one replaces, and an empty text removes. */
+  /** Progress of a long command: a line on a terminal that the next one replaces and an empty text clears. */
   status: (text: string) => void;
   /** Standard output is a terminal: colours, and lists that redraw themselves. */
   isTerminal: boolean;

@@ -1,7 +1,7 @@
 /**
- * Bun's allocator gives free memory back to the system at each idle moment, and again whenever some has been free for 100 ms. A server is
- * idle between any two requests, and pays a page fault or two for each of them (Y9). Started anew with these, it keeps free memory for
- * a minute.
+ * Bun's allocator gives free memory back to the system at each idle moment, and again whenever some has been
+ * free for 100 ms. A server is idle between any two requests, and pays a page fault or two for each of them
+ * (Y9). Started anew with these, it keeps free memory for a minute.
  */
 export const kept = {
   MIMALLOC_PURGE_DELAY: "60000",
@@ -9,7 +9,7 @@ export const kept = {
   MIMALLOC_PURGE_HOLES: "0",
 };
 
-/** The runtime reads this, too, only at its start. Its own bound is 256 calls outward at a time, for all tenants together. */
+/** The runtime reads this at its start only. Its own bound is 256 outgoing calls at once for all tenants. */
 const calls = { BUN_CONFIG_MAX_HTTP_REQUESTS: "400" };
 
 export interface Program {
@@ -22,7 +22,7 @@ export interface Program {
   isExecutable: boolean;
 }
 
-/** What to start in place of this program; undefined where somebody has already set what the allocator keeps. */
+/** What to start in place of this program; undefined where the allocator's memory is already configured. */
 export function keepingMemory({ execPath, execArgv, argv, env, isExecutable }: Program) {
   if (Object.keys(kept).some((name) => env[name] !== undefined)) return undefined;
   const args = isExecutable ? argv.slice(2) : [...execArgv, ...argv.slice(1)];
@@ -30,8 +30,8 @@ export function keepingMemory({ execPath, execArgv, argv, env, isExecutable }: P
 }
 
 /**
- * Starts this program anew in this process, for its allocator reads its settings only then. Does nothing the second time, and where the
- * system cannot.
+ * Starts this program anew in this process, for its allocator reads its settings only then. Does nothing the
+ * second time, and where the system cannot.
  */
 export function keepMemory(): void {
   const { execPath, execArgv, argv, env } = process;

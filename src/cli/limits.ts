@@ -29,7 +29,7 @@ export const clockOffMsMax = 1_000;
 /** Functions of connected workers that `svc doctor` looks up. */
 export const doctorFunctionsMax = 100;
 export const freeBytesMin = 1_000_000_000;
-/** Time between the last change of a source file and the restart of the worker. Editors write a file in several steps. */
+/** Time from a source file's last change to the worker's restart. Editors write a file in several steps. */
 export const devReloadMs = 150;
 export const devSkipMs = 300;
 export const devSkipRunsMax = 100;

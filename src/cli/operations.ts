@@ -1,6 +1,6 @@
 import list from "./operations.json" with { type: "json" };
 
-/** `json`: any value, `texts`: any number of texts, `words`: any number of `choices`, `bytes`: as they are. */
+/** `json`: any value, `texts`: any number of texts, `words`: any number of `choices`, `bytes`: as they are */
 export type FieldKind =
   | "bytes"
   | "text"

@@ -50,7 +50,7 @@ interface RepairShown {
   toPosition?: Count;
 }
 
-/** How far a repair is: a replay by its window of the log, any other by its runs, once all of them are selected. */
+/** Progress of a repair: a replay by its window of the log, others by their runs once all are selected. */
 export function repairBar(answer: unknown): string | undefined {
   const { phase, counts = {}, position = 0, fromPosition = 0, toPosition = 0 } = answer as RepairShown;
   if (Number(toPosition) > 0) {

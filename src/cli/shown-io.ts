@@ -9,7 +9,7 @@ const styled = (text: string): string =>
     .map((piece, at) => (at % 2 === 0 ? shownText(piece) : piece))
     .join("");
 
-/** What every command writes with: a terminal obeys nothing in it. Bytes that are piped or kept stay what they are. */
+/** What every command writes with: a terminal obeys nothing in it. Piped or stored bytes stay as they are. */
 export function shownIo(io: Io): Io {
   const decoder = new TextDecoder();
   const { isTerminal, input } = io;

@@ -176,7 +176,7 @@ async function follow(
   return { code: isUnreachable(failed) ? 3 : 1, reasons: [failed.message] };
 }
 
-/** The flags that other commands have as well; `--url` is what `--server` was called here. A profile is looked up before. */
+/** Flags that other commands share; `--url` is the old name of `--server`. The profile is taken out first. */
 function shared(argv: readonly string[]): { profile?: string; rest: string[] } {
   const rest = argv.map((word) =>
     word === "-s" || word === "--url" ? "--server" : word.replace(/^--url=/, "--server="),

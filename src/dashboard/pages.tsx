@@ -242,7 +242,7 @@ export const pages: readonly PageEntry[] = [
   ...platformPages.map((page): PageEntry => ({ ...page, group: "Platform", area: "platform" })),
 ];
 
-/** Whether the viewer may see it where it looks: at home, a user of the platform has the platform's pages alone. */
+/** Whether the viewer may see it there: at home, a user of the platform has only the platform's pages. */
 export function isOffered({ needs, area }: PageEntry): boolean {
   return (needs === "" || may(needs)) && (area === "platform") === isAtHome();
 }

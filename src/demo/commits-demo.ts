@@ -20,7 +20,7 @@ export interface CommitFlags {
   "server-kill": boolean;
 }
 
-/** Emits every commit once, however often it has to ask: the hash is the idempotency key. Answers event ids by hash. */
+/** Emits each commit once, even if called again: the hash is the idempotency key. Answers ids by hash. */
 async function feed(client: Client, commits: readonly Commit[]): Promise<Map<string, string>> {
   const events = commits.map((commit) => ({ event: eventName, data: commit, idempotencyKey: commit.hash }));
   const emitted = await patiently("the server to take the commits", () => client.emitMany(events));
@@ -69,7 +69,7 @@ export async function commitsDemo(stage: Stage, flags: CommitFlags): Promise<boo
       { msMax },
     );
 
-  // With a server that knows these commits from an earlier demo there is nothing left to do, and nothing to kill.
+  // A server that knows these commits from an earlier demo leaves nothing to do, and nothing to kill.
   const wanted = new Set(events.values());
   const completed = async () => {
     const found = await patiently("the list of runs", () => runsByEvent(client, wanted));
@@ -99,7 +99,7 @@ export async function commitsDemo(stage: Stage, flags: CommitFlags): Promise<boo
   await until(
     "all commits to be handled",
     async () => {
-      // The server decides: a worker killed between a step's acknowledgement and its own note of it never wrote that down.
+      // The server decides: a worker killed right after a step was acknowledged has no note of that step.
       const done = await completed();
       progress.show(done, total, "commits handled");
       return done >= total ? true : undefined;

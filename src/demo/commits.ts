@@ -8,7 +8,7 @@ export interface CommitHistory {
   source: string;
 }
 
-/** Those of `folder`; the record that comes with svc where that is no repository, or has fewer and was not asked for. */
+/** The commits of `folder`, else the record that comes with svc: unless asked for, the longer of the two. */
 export function historyOf(folder: string, limit: number, asked: boolean): CommitHistory {
   const kept = (bundled as Commit[]).slice(-limit);
   try {

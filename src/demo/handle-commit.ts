@@ -16,7 +16,7 @@ export interface CommitResult {
   lines: number;
 }
 
-// Each step takes about as long as asking another service would, so that a person can watch, and a kill can hit.
+// Each step takes about as long as a call to another service, so that a person can watch and a kill can hit.
 const workMsMin = 10;
 const workMsSpread = 32;
 const pause = (hash: string) =>

@@ -1,8 +1,8 @@
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 
 /**
- * What a worker did, one JSON line each, written before it goes on: a SIGKILL loses nothing of it. `enter`: the handler
- * began; `start`: a step's work begins; `stored`: the server has acknowledged the step.
+ * What a worker did, one JSON line each, written before it goes on: a SIGKILL loses nothing of it. `enter`:
+ * the handler began; `start`: a step's work begins; `stored`: the server has acknowledged the step.
  */
 export interface JournalEntry {
   what: "enter" | "start" | "stored";

@@ -110,7 +110,7 @@ export async function startServer(folder: string, settings: Record<string, strin
     );
   }
 
-  // However the demo ends, unless it was told to leave it: an interrupt while it starts, a start that takes too long.
+  // However the demo ends, if it is not to stay: an interrupt while it starts, a start that takes too long.
   const end = () => void child?.kill("SIGKILL");
   process.once("exit", end);
   await start();

@@ -76,7 +76,7 @@ export async function verify(
 
   for (const step of journal.repeatedAfterStored)
     complaints.push(`acknowledged step was started again: ${step}`);
-  // A kill between the line and its acknowledgement writes it twice: that is what 'at least once' means for a file.
+  // A kill between the line and its acknowledgement writes it twice: for a file, 'at least once' means that.
   const recorded = new Set(results.map((result) => result.hash));
   for (const { hash } of handled) {
     if (journal.runs.size > 0 && !recorded.has(hash)) complaints.push(`commit ${hash} is not in the results`);

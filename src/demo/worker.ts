@@ -1,7 +1,7 @@
 import { createWorker } from "../sdk/index.ts";
 import { commitFunction } from "./handle-commit.ts";
 
-// The worker process of the demo: `worker.ts JOURNAL RESULTS`, server and key by SVC_SERVER_URL and SVC_API_KEY.
+// The demo's worker process: `worker.ts JOURNAL RESULTS`, server and key by SVC_SERVER_URL and SVC_API_KEY.
 const [journal, results] = process.argv.slice(2);
 if (!journal || !results) throw new Error("usage: worker.ts JOURNAL RESULTS");
 

@@ -1,6 +1,6 @@
 import { tryAgain } from "../kit/fault.ts";
 
-/** Memory for request bodies that are being read, or for answers that are not taken yet: of a node in all, and for one key or user. */
+/** Memory for request bodies being read, or answers not taken yet: of a node, and of one key or user. */
 export const bodiesBytesMax = 128 * 1024 * 1024;
 export const bodiesOfCallerBytesMax = 64 * 1024 * 1024;
 /** The same for all unauthenticated callers together. */

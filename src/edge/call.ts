@@ -106,9 +106,7 @@ export interface Edge {
   authenticate: Authenticate;
   /** Every caller is admitted (`--dev`), so only this machine's own pages and programs are answered. */
   loopbackOnly?: boolean;
-  /**
-   * Throws Fault("permission_denied", "Insufficient permissions: …") unless the caller's roles grant the action.
-   */
+  /** Throws Fault("permission_denied", "Insufficient permissions: …") unless a role grants the action. */
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
   /** Throws `resource_exhausted` when this caller sends too many requests. */
   limit?: ((caller: Caller) => void) | undefined;

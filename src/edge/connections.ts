@@ -8,7 +8,7 @@ import type { Metrics } from "../kit/metrics.ts";
 import type { IdleTimer } from "./rest.ts";
 
 const filesFolder = "/proc/self/fd";
-/** A flood may bring hundreds of connections between two looks, which the files left to the store must outlast. */
+/** A flood may bring hundreds of connections between two looks; files left to the store must outlast them. */
 const lookEveryMs = 50;
 /** A look over very many takes long: others compute meanwhile. */
 const lookShareMax = 0.05;
@@ -63,8 +63,8 @@ const inOrderOfWorth = (a: ClientConnection, b: ClientConnection): number =>
   a.silentMs - b.silentMs;
 
 /**
- * Those that go: unused ones of the network that has the most, the longest silent first, until all networks have as many.
- * Used ones go in such an order too, the newest first, and only as many as there are above `most`.
+ * Those to close: unused ones of the largest network, the longest silent first, until all networks have as
+ * many. Then used ones, the newest first, but only as many as are above `most`.
  */
 export function firstToGo(all: readonly ClientConnection[], most: number): ClientConnection[] {
   const counts = new Map<string, number>();
@@ -86,7 +86,7 @@ const nameOf = ({ address, port }: RemoteEnd) =>
   endOf(Buffer.from(ipv6Bytes(isIPv4(address) ? `::ffff:${address}` : address) ?? []), port);
 const mapped = (address: Uint8Array) => Buffer.concat([Buffer.alloc(10), Buffer.from([255, 255]), address]);
 
-/** Asked once there are too many: Bun tells of no connection before its first request, and closes none for us. */
+/** Asked once there are too many: Bun shows no connection before its first request, and closes none. */
 async function openSockets() {
   const { dlopen, ptr } = await import("bun:ffi");
   const named = { args: ["i32", "ptr", "ptr"], returns: "i32" } as const;
@@ -104,7 +104,7 @@ async function openSockets() {
     length[0] = buffer.length;
     return ptr(buffer);
   };
-  /** An unnamed socket, such as one to a database on this machine, writes no port, nor any family but its own. */
+  /** An unnamed socket, such as one to a local database, writes no port, and no family but its own. */
   const portOf = (end: "getsockname" | "getpeername", file: number) => {
     address.fill(0);
     const isNamed = symbols[end](file, into(address), ptr(length)) === 0;
@@ -164,7 +164,7 @@ export interface ConnectionsHost {
   most: number | undefined;
 }
 
-/** Counts the connections of clients, and closes the silent ones before they use up the files of the process. */
+/** Counts client connections, and closes the silent ones before they use up the files of the process. */
 export interface Connections {
   /** Those of the port are clients'. */
   listensAt(port: number): void;

@@ -1,7 +1,7 @@
 import type { StaticPage } from "./http.ts";
 import { answer, careful, immutable, type OwnFile, served } from "./own-files.ts";
 
-/** The documentation as it is sent: pages by name, of which the empty one is the first, and what they load. */
+/** The documentation as it is sent: pages by name, the first one empty, and the files that they load. */
 export interface DocsSite {
   pages: ReadonlyMap<string, string>;
   notFound: string;

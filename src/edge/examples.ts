@@ -10,7 +10,7 @@ const otherForm = /(Value|_value|Full|_full)$/;
 const typeOf = (value: unknown): string =>
   Array.isArray(value) ? "array" : Number.isInteger(value) ? "integer" : typeof value;
 
-/** Whether a value that is kept for a name is one of the schema: of its type, and no object whose fields it names. */
+/** Whether a value kept for a name fits the schema: its type, and no object whose fields are named there. */
 function fits(value: unknown, schema: JsonSchema, itemOf: (schema: JsonSchema) => JsonSchema): boolean {
   const isDigits = typeof value === "string" && /^\d+$/.test(value);
   if (value === undefined || ("format" in schema && !isDigits && typeof value === "string")) return false;
@@ -21,7 +21,7 @@ function fits(value: unknown, schema: JsonSchema, itemOf: (schema: JsonSchema) =
   return schema.properties === undefined;
 }
 
-/** What a description of a text names: an id's kind (`run_…`), the only word or the first of some, or what it is such as. */
+/** A text named by a description: an id's kind (`run_…`), the only or first choice, or what it is such as. */
 function toldText({ type, description, ...rest }: JsonSchema): string | undefined {
   if (type !== "string" || typeof description !== "string") return undefined;
   if ("format" in rest || "contentEncoding" in rest) return undefined;

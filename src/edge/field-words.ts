@@ -1,6 +1,6 @@
 /**
- * Fields that mean the same wherever they stand, by their snake_case names: the OpenAPI document takes these words where
- * a schema says nothing. Names with several meanings (`id`, `name`, `status`) stay out: their schemas describe them.
+ * Fields that mean the same everywhere, by snake_case name: the OpenAPI document takes these words where a
+ * schema has none. Names with several meanings (`id`, `name`, `status`) are described by their schemas.
  */
 export const fieldWords: Readonly<Record<string, string>> = {
   // Ids.

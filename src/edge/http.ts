@@ -175,7 +175,7 @@ function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRou
   };
 }
 
-/** The route's handler, reporting each arrival and answer to `follow`. Callers who are known use their connection. */
+/** The route's handler, reporting arrivals and answers to `follow`. Known callers use their connection. */
 function followed(
   { edge }: Surface,
   route: ServedRoute,

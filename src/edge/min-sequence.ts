@@ -26,8 +26,8 @@ function leastOf({ headers, url }: Pick<Request, "headers" | "url">): Sequence |
 }
 
 /**
- * What a read that was sent a position has to wait for before it begins; undefined where nothing is missing. A
- * malformed position throws.
+ * What a read that was sent a position has to wait for before it begins; undefined where nothing is missing.
+ * A malformed position throws.
  */
 export function minSequence(
   { sequences }: Edge,

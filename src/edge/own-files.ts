@@ -31,8 +31,8 @@ export const careful = {
 export const immutable = "public, max-age=31536000, immutable";
 
 /**
- * A file of the server's own pages, as it is sent. A blob is shared by all answers; of bytes Bun makes a copy for each,
- * which anybody may leave untaken.
+ * A file of the server's own pages, as it is sent. A blob is shared by all answers; of bytes Bun makes a copy
+ * for each, which anybody may leave untaken.
  */
 export interface OwnFile {
   contentType: string;

@@ -22,8 +22,8 @@ const nobody: Authenticated = { caller: anonymous, environmentId: "" };
 
 /**
  * The schema with every object that says nothing about unknown fields closed to them. Parts of an
- * intersection stay open: each would refuse the fields of the others. What handlers check themselves takes any value,
- * save in a schema that is only shown.
+ * intersection stay open: each would refuse the fields of the others. What handlers check themselves takes
+ * any value, save in a schema that is only shown.
  */
 export function closed(schema: TSchema, isShown = false): TSchema {
   const isAny = (one: TSchema) => !isShown && isCheckedPerItem(one);

@@ -29,15 +29,15 @@ export interface PublishPaceDeps {
 export interface PublishPace {
   publish(channelId: string, text: string, kind: keyof typeof gatherings): void;
   /**
-   * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader would get
-   * what its replay had already, and a leaving one would miss the end.
+   * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader
+   * would get what its replay had already, and a leaving one would miss the end.
    */
   flush(): void;
 }
 
 /**
- * Lets texts for many connections gather for a few milliseconds, so that a connection gets them in one write. A text
- * goes at once when nothing was sent shortly before, or when few connections read. Texts keep their order, over all channels.
+ * Lets texts for many connections gather for a few milliseconds, so that a connection gets them in one write.
+ * A text goes at once if none was sent just before, or few connections read. Texts always keep their order.
  */
 export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps): PublishPace {
   let gathered: { channelId: string; text: string }[] = [];

@@ -189,7 +189,7 @@ function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<
         if (done) return controller.close();
         controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
       } catch {
-        // Told by who reads the pieces. Without a reason Bun cuts the connection and writes no stack of its own.
+        // Called by the reader of the pieces. Without a reason Bun cuts the connection and logs no stack.
         controller.error();
       }
     },
@@ -274,7 +274,7 @@ export function restHandler(
   };
 
   const { held, reads } = prepared.operation as UnaryOperation;
-  // The throttling of logins, and the list of what signed in from where, need the client's address; only REST has it.
+  // Login throttling, and the list of sign-in places, need the client's address: only REST has it.
   const needsOrigin = !admits && (isPublic || prepared.operation.action === "authenticated");
   const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
     const forwarded = (name: string) =>

@@ -258,8 +258,8 @@ function refusalOf(visit: Visit): Promise<Fault | undefined> | undefined {
 const notThere = 404;
 
 /**
- * Begins to read the answer, so that the operation runs, and answers its refusal. An accepted stream is left to
- * be sent as it is.
+ * Begins to read the answer, so that the operation runs, and answers its refusal. An accepted stream is left
+ * to be sent as it is.
  */
 async function begun(
   answer: UniversalServerResponse,

@@ -60,7 +60,7 @@ function contextOf(parent: TraceContext | undefined) {
 /** As OpenTelemetry takes it for a time of the wall clock: seconds and nanoseconds. */
 const timeOf = (at: Instant): [number, number] => [Math.floor(at / 1_000), Math.round((at % 1_000) * 1e6)];
 
-/** Ids at random, but for a span whose id is given; spans are made synchronously, so the given one is the next. */
+/** Random ids, except for a span whose id is given; spans are made synchronously, so that is the next one. */
 function openSpanIds() {
   const random = new RandomIdGenerator();
   let given: string | undefined;

@@ -7,8 +7,8 @@ const pieceBytes = 64 * 1024;
 const encoder = new TextEncoder();
 
 /**
- * An answer that its connection takes piece by piece: Bun would copy a whole one, and keep it for as long as its client
- * leaves it. What is not taken yet stands in the budget of its caller; a reading that finds no room there is refused.
+ * An answer that its connection takes piece by piece: Bun would copy a whole one and keep it as long as the
+ * client leaves it. What is not taken counts in the caller's budget; reads without room there are refused.
  */
 export function sentInPieces(
   body: string | Uint8Array,

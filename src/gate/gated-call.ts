@@ -44,8 +44,8 @@ export function refusal(caller: Caller, rule: string, why: string): AccessRefusa
 }
 
 /**
- * No role of the caller grants the action: names the built-in roles that do, and the org's own ones to callers that may list
- * them.
+ * No role of the caller grants the action: names the built-in roles that do, and the org's own ones to
+ * callers that may list them.
  */
 export function ungranted(snapshot: AccessSnapshot, call: GatedCall, action: string): AccessRefusal {
   const ofPlatform = isPlatform(call);

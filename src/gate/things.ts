@@ -10,7 +10,7 @@ interface KindOfThing {
   shownBy: readonly Action[];
 }
 
-/** The kinds of things that doors of other kinds show as well: frames, queries, graphs, jobs, subscriptions. */
+/** Kinds of things that doors of other kinds show as well: frames, queries, graphs, jobs, subscriptions. */
 export const kindsOfThings = {
   event: { type: "event", shownBy: ["events:subscribe"] },
   stream: { type: "stream", shownBy: ["entities:read", "streams:read"] },
@@ -113,8 +113,8 @@ const screenOf = (screens: ReadonlyMap<string, Screen>): ThingScreen => ({
 });
 
 /**
- * What deny policies keep from the caller of things of these kinds, as of now. Undefined, at once, for a caller
- * without any: nothing is asked about it.
+ * What deny policies keep from the caller of things of these kinds, as of now. Undefined, at once, for a
+ * caller without any: nothing is asked about it.
  */
 export function screenOfKinds(
   call: Pick<Call, "screen">,

@@ -3,14 +3,14 @@ import type { Listing } from "./operation.ts";
 import { pageOf } from "./page.ts";
 import { type Sql, sql } from "./sql.ts";
 
-/** Rows that a page looks at, where no index has all that its filter asks for. Behind them it goes on by its cursor. */
+/** Rows a page looks at, where no index has all that its filter asks for; its cursor continues after them. */
 export const looksMax = 10_000;
 /** The same of a first page whose callers may know of no cursors. */
 export const firstLooksMax = 100_000;
 
 /** A list whose filter only partly stands in an index. */
 export interface BoundedList {
-  /** Columns that name a row, place it in the order, or are filtered by: all rows that are looked at are read with them. */
+  /** Columns that name a row, order it, or are filtered by: every row that is looked at is read with them. */
   columns: Sql;
   from: Sql;
   /** Conditions that the index of the order serves: it reads no row that does not meet them. */
@@ -29,8 +29,8 @@ export interface BoundedPage<Row, Place = Row> {
 }
 
 /**
- * A listing for callers from whom deny policies hide items: a cursor would name the last item that was found or looked at, hidden
- * or not, and with a search its presence alone would say that there are hidden matches. Such a caller goes on by offset.
+ * A listing for callers from whom deny policies hide items. A cursor would name the last item found or looked
+ * at, even a hidden one, and with a search show that there are hidden matches. Such callers page by offset.
  */
 export const withoutPlace = <O>(listing: Listing<O>): Listing<O> => ({
   ...listing,
@@ -49,8 +49,8 @@ const window = ({ columns, from, served, order }: BoundedList, most: number, ski
   sql`SELECT ${columns} FROM ${from} ${sql.where(served)} ORDER BY ${order} LIMIT ${most - skip} OFFSET ${skip}`;
 
 /**
- * The first `limit` rows that match behind `offset` others, among as many rows as the bound lets it look at. The bound is on
- * what is looked at and not on what is found: a filter without a hit would otherwise read the whole table.
+ * The first `limit` matching rows after `offset` others, within the bound. The bound counts rows looked at,
+ * not rows found: a filter without a hit would otherwise read the whole table.
  */
 export async function lookThrough<Row extends object>(
   reader: LookReader,

@@ -49,8 +49,8 @@ function resumeNext({ waiting }: Thread): boolean {
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /**
- * Gives the event loop back, then lets callers go on for a burst; again until no caller waits. A burst that many
- * short steps used up is followed by one turn, which takes microseconds; who computes on pauses between bursts.
+ * Gives the event loop back, then lets callers continue for a burst, until no caller waits. A burst that many
+ * short steps used up is followed by one turn (microseconds); a long computation pauses between bursts.
  */
 async function turn(clock: Ticking, thread: Thread): Promise<void> {
   for (let isFirst = true; isFirst || thread.waiting.size > 0; isFirst = false) {

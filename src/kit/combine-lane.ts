@@ -45,7 +45,7 @@ export class CombineLane<Item, Result> {
     return false;
   }
 
-  /** Removes the entries of the next flush: the first ones up to `itemsMax` and `weightMax`, each key at most once. */
+  /** Removes the next flush's entries: the first up to `itemsMax` and `weightMax`, each key at most once. */
   takeNext(itemsMax: number, weightMax: number): CombineEntry<Item, Result>[] {
     const taken: CombineEntry<Item, Result>[] = [];
     const passed: CombineEntry<Item, Result>[] = [];

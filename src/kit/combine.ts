@@ -13,15 +13,15 @@ export interface Pace<Item> {
   isAwaited?: (item: Item) => boolean;
   awaitedMs?: number;
   /**
-   * Which share of the callers that were here at once a flush waits for; 1 by default. With half of them, the others are
-   * served while the flush is under way, which is worth it where a flush costs little beside its callers.
+   * Which share of the callers that were here at once a flush waits for; 1 by default. With half, the others
+   * are served while the flush runs, which pays where a flush costs little compared with its callers.
    */
   share?: number;
 }
 
 /**
- * `isHeavy`: such a flush keeps the store for longer than its callers keep the server, and nothing is left to be written. The
- * lane's next flush then begins at once, while the callers are answered.
+ * `isHeavy`: such a flush keeps the store for longer than its callers keep the server, and nothing is left to
+ * be written. The lane's next flush then begins at once, while the callers are answered.
  */
 export type Committed = (isHeavy?: boolean) => void;
 
@@ -40,13 +40,13 @@ export interface CombineOptions<Item, Result> {
    */
   keyOf?: ((item: Item) => string | undefined) | undefined;
   itemsMax: number;
-  /** Most weight of a flush, when its items differ in weight; one item may weigh more. `itemsMax` by default. */
+  /** Most weight of a flush whose items differ in weight; one item may weigh more. Default: `itemsMax`. */
   weightMax?: number | undefined;
   waitingMax: number;
   /**
-   * A flush of a busy lane waits until as many callers are here as there were at once, at most until `ms` after
-   * the lane's last flush began (`FlushPace`). A single caller, and the first caller after a quiet moment, never
-   * waits.
+   * A flush of a busy lane waits until as many callers are here as there were at once, at most until `ms`
+   * after the lane's last flush began (`FlushPace`). A single caller, and the first caller after a quiet
+   * moment, never waits.
    */
   pace?: Pace<Item>;
   /**

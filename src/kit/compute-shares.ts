@@ -6,7 +6,7 @@ const share = 0.2;
 const burstMs = 1_000;
 const holdersMax = 10_000;
 
-/** Runs a holder's work on this thread, which others wait for. Throws `resource_exhausted` once it has had its share of the time. */
+/** Runs a holder's work on this shared thread. Throws `resource_exhausted` once its share of time is used. */
 export function openComputeShares(clock: Pick<Clock, "elapsed">) {
   const all = new Map<string, { at: number; leftMs: number }>();
   return <T>(holder: string, what: string, work: () => T): T => {

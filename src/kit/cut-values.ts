@@ -24,8 +24,8 @@ export const beginningOf = (text: string, bytesMax: number): string =>
   text.slice(0, new TextEncoder().encodeInto(text, new Uint8Array(bytesMax)).read);
 
 /**
- * The row with `instead` for each text of JSON that is larger than `bytesMax`, and word of it. `fields` names the texts
- * as the wire does.
+ * The row with `instead` for each text of JSON that is larger than `bytesMax`, and word of it. `fields` names
+ * the texts as the wire does.
  */
 export function cutValues<
   Name extends string,

@@ -1,8 +1,8 @@
 import type { Kind } from "./setting-kinds.ts";
 
 /**
- * A URL of libpq's form as one URL for each host, or what is wrong with it: words that repeat nothing of the text, which
- * holds a password.
+ * A URL of libpq's form as one URL for each host, or what is wrong with it: words that repeat nothing of the
+ * text, which holds a password.
  */
 export type DatabaseUrl = { ok: true; urls: readonly string[] } | { ok: false; flaw: string };
 

@@ -12,8 +12,8 @@ const causeLevelsMax = 5;
 const stepFailed = "StepFailedError";
 
 /**
- * Where the user's code stood: the first frame of an error, without its `at`, or of what led to it; of a step that was tried in vain,
- * of its work. Empty where there is none. `readMax` characters of a stack are looked at.
+ * Where the user's code stood: the first frame of an error, without its `at`, or of what led to it; for a
+ * step out of tries, of its work. Empty where there is none. `readMax` characters of a stack are looked at.
  */
 export function firstFrame(
   { name, stack = "", cause }: Stacked,

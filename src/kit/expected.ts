@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { invalid } from "./fault.ts";
 import type { RestRequest } from "./operation.ts";
 
-/** What a caller wants to be true of a thing: nothing, that it does not exist, or that it is at a revision. */
+/** What a caller requires of a thing: nothing, that it does not exist, or that it is at a revision. */
 export type Expected = "absent" | number | undefined;
 
 const headerCharsMax = 1_024;

@@ -2,8 +2,8 @@
 const payloadsAtOnceBytesMax = 8 * 1024 * 1024;
 
 /**
- * Those of the rows, one at least, whose payloads are read now; the others stay due. The first row of each environment comes
- * before the second of any: large payloads of one environment do not delay another.
+ * Those of the rows, one at least, whose payloads are read now; the others stay due. The first row of each
+ * environment comes before the second of any: large payloads of one environment do not delay another.
  */
 export function fitting<Row extends { environment_id: string }>(
   rows: readonly Row[],

@@ -10,17 +10,17 @@ const tookMsMax = 20;
 const occupancyIdle = 0.5;
 const occupancyBusy = 1;
 /**
- * From this occupancy on flushes are large whatever is done. Heavy ones then wait for a half of the callers: the other half
- * is served meanwhile, and the store does not stand still between two flushes.
+ * From this occupancy on flushes are large whatever is done. Heavy ones then wait for a half of the callers:
+ * the other half is served meanwhile, and the store does not stand still between two flushes.
  */
 const occupancyCrowded = 24;
 const crowdShare = 0.5;
 
 /**
- * When the next flush of a lane may begin. The occupancy of the lane is the rate of its callers times the time of a
- * flush: the share of the time that the store would spend if each caller had a flush of its own. While it is low, waiting
- * saves nothing that anybody needs, and each flush begins at once. Above one, callers queue behind each other whatever
- * is done; then they gather, at most for the pace. The pace itself does not change the occupancy, so it cannot swing.
+ * When the next flush of a lane may begin. The lane's occupancy is the rate of its callers times the time of
+ * a flush: the share of time the store would spend if each caller had its own flush. While it is low, waiting
+ * saves nothing, and each flush begins at once. Above one, callers queue whatever is done, so they gather, at
+ * most for the pace. The pace does not change the occupancy, so it cannot swing.
  */
 export class FlushPace {
   #beganAt = Number.NEGATIVE_INFINITY;
@@ -39,7 +39,7 @@ export class FlushPace {
     this.#size = size;
   }
 
-  /** The flush that began last is over, and `waiting` callers are here. A heavy one keeps the store longer than the server. */
+  /** The last flush is over with `waiting` callers here. A heavy one takes the store longer than the node. */
   ended(now: number, waiting: number, isHeavy = false): void {
     this.#isHeavy = isHeavy;
     this.#peaks.push(this.#size + waiting);
@@ -49,8 +49,8 @@ export class FlushPace {
   }
 
   /**
-   * How long the next flush still waits while `waiting` callers are here: until this share of as many as there were at once
-   * is here, and at most until `paceMs` after the last flush began.
+   * How long the next flush still waits while `waiting` callers are here: until this share of as many as
+   * there were at once is here, and at most until `paceMs` after the last flush began.
    */
   pauseMs(now: number, waiting: number, paceMs: number, share = 1): number {
     const occupancy = (this.#callers / rateMs) * this.#tookMs;
@@ -58,7 +58,7 @@ export class FlushPace {
     const isHalfEnough = this.#isHeavy && occupancy >= occupancyCrowded;
     const enough = isHalfEnough ? Math.min(share, crowdShare) : share;
     if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks) * enough) return 0;
-    // Added to the time of a clock a tiny part of a millisecond may be nothing, and the lane would ask without end.
+    // Added to a clock's time a tiny part of a millisecond may vanish, and the lane would ask for ever.
     return Math.ceil(leftMs);
   }
 }

@@ -6,8 +6,8 @@ import { type Watch, watchFlushes, watchWaiting } from "./watch.ts";
 export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
 /**
- * Group-commit window: a flush of a busy lane may start this many ms after the previous one began, to gather the
- * callers that there are.
+ * Group-commit window: a flush of a busy lane may start this many ms after the previous one began, to gather
+ * the callers that there are.
  */
 export const combinePaceMs = 16;
 /** The same for a flush with an item that a run waits for before it goes on. */

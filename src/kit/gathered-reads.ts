@@ -15,8 +15,8 @@ interface AskedRow<Row> {
 }
 
 /**
- * Reads single rows, and those that are asked for in one turn of the event loop by one query. The query begins after
- * it was asked for, so what was committed before a call is in its answer.
+ * Reads single rows, and those that are asked for in one turn of the event loop by one query. The query
+ * begins after it was asked for, so what was committed before a call is in its answer.
  */
 export function gatheredReads<Row>({ clock, keysMax, read }: GatheredReadsOptions<Row>) {
   let waiting = new Map<string, AskedRow<Row>>();

@@ -11,8 +11,8 @@ interface HashTurn {
 }
 
 /**
- * Runs at most `count` pieces of work at a time. Holders take turns, each in its order. Strangers have no holder and wait for
- * all of them; of strangers the newest is next and the oldest refused, so that a crowd keeps no one of them for longer.
+ * Runs at most `count` pieces of work at once. Holders take turns, each in its order. Strangers have no
+ * holder and come after all: the newest next, the oldest refused, so that a crowd delays none for longer.
  */
 export function hashQueue(count: number) {
   let running = 0;

@@ -1,8 +1,8 @@
 import { tryAgain } from "./fault.ts";
 
 /**
- * `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. Of `all`, a holder never has more than
- * three times what is left to others.
+ * `what` is the plural that the refusal names: `sockets`; `whose` says what a holder is. Of `all`, a holder
+ * never has more than three times what is left to others.
  */
 export function openHolderLimit({
   most,

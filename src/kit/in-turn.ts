@@ -1,4 +1,4 @@
-/** Work of one key begins when what was asked for it before is over, well or not; keys do not wait for each other. */
+/** Work of one key begins when the work before it is over, well or not. Keys do not wait for each other. */
 export function inTurn(): <Result>(key: string, work: () => Promise<Result>) => Promise<Result> {
   /** The last work of each key that is not over. */
   const tails = new Map<string, Promise<void>>();

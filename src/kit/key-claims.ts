@@ -29,8 +29,8 @@ export interface KeyClaims<Item extends Keyed, Row extends KeyUseRow> {
   /** To be written, in order. */
   written: Item[];
   /**
-   * Batches and ordered items were decided on the assumption that these items get their keys. If one does not,
-   * the flush must roll back.
+   * Batches and ordered items were decided on the assumption that these items get their keys. If one does
+   * not, the flush must roll back.
    */
   bound: ReadonlySet<Item>;
   /** Items that repeat an earlier item of the same flush, with that item. */

@@ -47,8 +47,8 @@ interface LastUsedSeams {
 }
 
 /**
- * Writes `last_used_at` of rows by `id`. Skips rows that another node is writing: its time is as recent. The table is a
- * name of ours, never a caller's.
+ * Writes `last_used_at` of rows by `id`. Skips rows that another node is writing: its time is as recent. The
+ * table is a name of ours, never a caller's.
  */
 export function updateLastUsed(table: string, used: UsedSlice, { rowsFrom, skipLocked }: LastUsedSeams): Sql {
   const name = sql.raw(table);

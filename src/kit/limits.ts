@@ -9,8 +9,8 @@ export const eventNameBytesMax = 248;
 export const requestBodyBytesMax = 4 * 1024 * 1024;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
 /**
- * A report with one such output, and a message of a stream that has the report as a text: there each quote and
- * backslash takes two bytes.
+ * A report with one such output, and a message of a stream that has the report as a text: there each quote
+ * and backslash takes two bytes.
  */
 export const reportBytesMax = 2 * stepOutputBytesMax + 1024 * 1024 + 64 * 1024;
 export const idempotencyKeyBytesMax = 255;

@@ -11,13 +11,13 @@ export interface LoopOptions {
   /** Asks this loop for ticks; shared with the parts that know when there is work. */
   waker?: Waker;
   /**
-   * Planned ticks take at most this share of the time: after a long tick the loop rests longer. `wake`, `wakeIn` and `tick` end
-   * that rest.
+   * Planned ticks take at most this share of the time: after a long tick the loop rests longer. `wake`,
+   * `wakeIn` and `tick` end that rest.
    */
   shareMax?: number;
   /**
-   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. `isAsked`: by
-   * `Loop.tick`, and not by the plan.
+   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged.
+   * `isAsked`: by `Loop.tick`, and not by the plan.
    */
   tick: (isAsked?: boolean) => Promise<{ againInMs?: number } | void>;
 }

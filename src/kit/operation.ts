@@ -28,7 +28,7 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
-  /** Where the trace of the call stands: at its span here, else where `traceparent` says; undefined for no trace. */
+  /** Where the call's trace is: at its span here, else where `traceparent` says; undefined for no trace. */
   traceparent?: string | undefined;
   /** The token of the session that was let in; undefined when its credential is a key. */
   session?: string | undefined;
@@ -38,7 +38,7 @@ export interface Call {
   isSecure: boolean;
   /** Header `User-Agent`, when sent. */
   userAgent?: string | undefined;
-  /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
+  /** What deny policies now keep from the caller, of things the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
   /** Of a call that stands: called each time its caller, roles and all, was found to be one who may go on. */
   onRenewed(listener: () => void | Promise<void>): void;
@@ -201,11 +201,11 @@ interface OperationHead {
   reads?: boolean;
   /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
   waitsFor?: WaitsFor;
-  /** Fields of the input whose names say nothing of what is secret in them: audit and captured requests leave them out. */
+  /** Secret fields of the input whose names do not show it: audit and captured requests leave them out. */
   hides?: readonly string[];
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
-  /** Bodies and messages are reports of jobs: larger than others may be, and mended before they are looked at. */
+  /** Bodies and messages are reports of jobs: larger than others may be, and mended before any check. */
   takesReports?: { bytesMax: number; mend: (body: unknown) => void };
   /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
   held?: boolean;
@@ -225,7 +225,7 @@ interface OperationHead {
   alsoAsks?: readonly string[];
   /** Further actions that this input needs, by roles and by policies. */
   costs?: (input: never) => readonly string[];
-  /** The environment that the input names, when it need not be the call's own: deny policies are asked of it too. */
+  /** The environment that the input names, if maybe not the call's own: deny policies apply to it too. */
   environmentOf?: (input: never) => string | undefined;
   special?: Special;
 }
@@ -349,8 +349,8 @@ export interface WatchOperation<S extends TSchema = TSchema> extends OperationHe
   /** What is sent, by `type`. */
   frames: SocketBinding["server"];
   /**
-   * JSON texts of frames; ends when `call.signal` is aborted. A fault before the call is `admitted` is answered
-   * by an HTTP status, a later one by a frame `error` and the close.
+   * JSON texts of frames; ends when `call.signal` is aborted. A fault before the call is `admitted` is
+   * answered by an HTTP status, a later one by a frame `error` and the close.
    */
   handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<string>;
 }

@@ -13,7 +13,7 @@ export class TransportFailure extends Error {
   }
 }
 
-/** Throws the fault that names the field unless we may be told to post there; the address is checked at each call. */
+/** Throws the fault that names the field unless we may be told to post there; calls check the address. */
 export function requireCallableUrl(field: string, text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
@@ -40,8 +40,8 @@ export interface OutwardCallerDeps {
 }
 
 /**
- * By c-ares: the system's own resolver waits on one of the few threads that read files and hash passwords, and a name server that
- * never answers would keep those of the whole server.
+ * By c-ares: the system's own resolver waits on one of the few threads that read files and hash passwords,
+ * and a name server that never answers would keep those of the whole server.
  */
 const resolveAll = async (host: string) =>
   (await dns.lookup(host, { backend: "c-ares" })).map(({ address }) => address);
@@ -52,8 +52,8 @@ const aborted = (signal: AbortSignal) =>
   );
 
 /**
- * Posts to URLs that users registered. It connects to the very address that was checked and follows no redirect:
- * otherwise a name server or the one called could point the call into a private network.
+ * Posts to URLs that users registered. It connects to the very address that was checked and follows no
+ * redirect: otherwise a name server or the one called could point the call into a private network.
  */
 export function openOutwardCaller({ clock, guard, resolve = resolveAll }: OutwardCallerDeps) {
   /**

@@ -36,7 +36,7 @@ export function paced<Item>({ clock, everyMs, itemsMax, tell }: PacedOptions<Ite
   };
 }
 
-/** The same, told at once after a pause: what is noted within `everyMs` of a key's tell is told at its end, the last alone. */
+/** The same, but at once after a pause: what comes within `everyMs` is told at its end, the last alone. */
 export function pacedAtOnce<Item>({
   clock,
   everyMs,

@@ -62,7 +62,7 @@ export function pageStart({ offset = 0, cursor }: PageQuery): { after?: Cursor; 
   return { after: readCursor("cursor", cursor), offset };
 }
 
-/** Of up to `size + 1` rows that were found, those of the page. The one more says that there is a next page. */
+/** Of up to `size + 1` found rows, those of the page. The extra one says that there is a next page. */
 export function pageOf<R>(
   found: readonly R[],
   size: number,

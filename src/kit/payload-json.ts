@@ -116,8 +116,8 @@ function malformed(field: string | undefined, why: string, cause?: unknown): Fau
 }
 
 /**
- * JSON from outside, whatever door it comes by. It is looked over before it is parsed, as finding and writing
- * many levels takes the runtime seconds. `mend` may change the value before it is refused. Throws the fault to be told.
+ * JSON from outside, at whatever door. It is scanned before it is parsed, because the runtime takes seconds
+ * for many levels. `mend` may change the value before it is refused. Throws the fault for the caller.
  */
 export function parseJson(text: string, field?: string, mend?: (value: unknown) => void): unknown {
   if (isNested(text, bodyLevelsMax)) throw malformed(field, tooDeep);

@@ -5,8 +5,8 @@ export const feedSliceMax = 500;
 const sliceCharsMax = 1024 * 1024;
 
 /**
- * How many entries a reader of a log asks for at once: fewer of large ones, so that a slice does not fill the memory. A slice that
- * had more characters than it aims at makes the next one smaller.
+ * How many entries a reader of a log asks for at once: fewer of large ones, so that a slice does not fill the
+ * memory. A slice that had more characters than it aims at makes the next one smaller.
  */
 export class ReadAheadSize {
   #limit: number;

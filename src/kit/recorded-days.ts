@@ -1,4 +1,4 @@
-/** Days for which `recordingRetention` keeps the runs of a function; 0 keeps them without an end. Undefined: the text says no time. */
+/** Days for which `recordingRetention` keeps a function's runs; 0 for ever. Undefined: it is no time. */
 export function recordedDays(text: string): number | undefined {
   if (text === "forever") return 0;
   const [, count, unit] = /^([1-9]\d{0,3})([dy])$/.exec(text) ?? [];

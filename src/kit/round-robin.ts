@@ -12,7 +12,7 @@ export interface Turn<P extends WorkScope = WorkScope> {
   quota: number;
 }
 
-/** The longest due of all environments, of those that are due at `from` or later; or a quota for each scope. */
+/** The longest due of all environments, of those due at `from` or later; or a quota for each scope. */
 export type Slice<P extends WorkScope = WorkScope> =
   | { oldest: number; from?: number | undefined }
   | { turns: readonly Turn<P>[] };
@@ -70,8 +70,8 @@ const looksApart = 10;
 /**
  * Claims everything due of each work, slice by slice. Work that fits into one slice is one statement. When
  * there is more, environments take turns with an equal share of each slice, so that none waits behind
- * another's backlog; the works take turns after each round, however long a look-up took, and one that is not behind is looked at
- * beside those that are: a backlog may grow as fast as it is claimed. Answers false when `msMax` was over before the work.
+ * another's backlog. Works take turns after each round, however long a look-up took. Works without a backlog
+ * are looked at beside those with one, which may grow as fast as claims. False: `msMax` was over first.
  */
 export async function roundRobin(
   works: readonly SharedWork[],
@@ -91,7 +91,7 @@ export async function roundRobin(
 
 /** Work that did not fit into one slice. */
 interface Backlog {
-  /** One turn of every environment. False when the rest is claimed by another node, or cannot be claimed now. */
+  /** One turn of all environments. False when another node claims the rest, or it cannot be claimed now. */
   round(): Promise<boolean>;
 }
 

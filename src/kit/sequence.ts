@@ -7,8 +7,8 @@ export const minSequenceHeader = "X-Svc-Min-Sequence";
 export const minSequenceQuery = "minSequence";
 
 /**
- * An environment has two logs with positions of their own; one epoch is of both. `events` serves the topics of
- * names and entities, `topics` what developers publish.
+ * An environment has two logs with positions of their own; one epoch is of both. `events` serves the topics
+ * of names and entities, `topics` what developers publish.
  */
 export type LogName = "events" | "topics";
 
@@ -19,7 +19,7 @@ export interface Sequence {
   position: number;
 }
 
-/** `{epoch}.{position}`; of the log of topics with `.topics` behind it, as the two logs cannot be compared. */
+/** `{epoch}.{position}`; for the log of topics `.topics` follows, as the two logs cannot be compared. */
 export const sequenceText = (log: LogName, epoch: number, position: number): string =>
   log === "events" ? `${epoch}.${position}` : `${epoch}.${position}.topics`;
 

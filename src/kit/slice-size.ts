@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { expireSliceMax } from "./limits.ts";
 
-/** The deletion of a slice should keep other writers waiting no longer than this; the next slice is sized to fit. */
+/** Deleting a slice should delay other writers no longer than this; the next slice is sized to fit. */
 const expireSliceMs = 10;
 const expireSliceMin = 10;
 /** The least and the longest pause between slices: one that waited for a lock tells nothing of the store. */
@@ -33,9 +33,9 @@ export class SliceSize {
   }
 
   /**
-   * Deletes a slice in a transaction of its own. Its size goes by the deletion, and not by what begins and commits the
-   * transaction: that takes as long for ten rows as for two hundred, and on a slow disk longer than a slice may. A deletion of
-   * many round trips has the same fault, so it should have few.
+   * Deletes a slice in a transaction of its own. Its size goes by the deletion, and not by what begins and
+   * commits the transaction: that takes as long for ten rows as for two hundred, and on a slow disk longer
+   * than a slice may. A deletion of many round trips has the same fault, so it should have few.
    */
   async delete<Session>(
     write: Write<Session>,
@@ -57,7 +57,7 @@ export class SliceSize {
     }
   }
 
-  /** Between two slices other writers have the store for as long as the last one took, its commit included. */
+  /** Between slices other writers have the store for as long as the last took, its commit included. */
   rest(): Promise<void> {
     const restMs = Math.min(restMsMax, Math.max(breathMs, this.#tookMs));
     this.#tookMs = 0;

@@ -1,8 +1,8 @@
 import { type Sql, sql } from "./sql.ts";
 
 /**
- * So many other letters beyond ASCII are taken for those of one search, by a pass over the text each; of further ones the
- * case counts. libSQL's parser nests no more than about forty.
+ * So many other letters beyond ASCII are taken for those of one search, by a pass over the text each; of
+ * further ones the case counts. libSQL's parser nests no more than about forty.
  */
 const foldsMax = 16;
 
@@ -57,8 +57,8 @@ function foldsOf(wanted: string): (readonly [letter: string, variant: string])[]
 }
 
 /**
- * Rows that are looked through for a text, where `most` are for a plain one: each fold is a pass more over what they hold, and
- * the bytes of a look stay the same.
+ * Rows that are looked through for a text, where `most` are for a plain one: each fold is a pass more over
+ * what they hold, and the bytes of a look stay the same.
  */
 export const looksWithin = (most: number, ...texts: (string | undefined)[]): number =>
   Math.ceil(most / (1 + Math.max(0, ...texts.map((text) => (text ? foldsOf(fold(text)).length : 0)))));

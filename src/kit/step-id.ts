@@ -28,7 +28,7 @@ export const stepKey = (stepId: string): string =>
 export const invokeKey = (runId: string, stepId: string): string => `invoke:${stepRowId(runId, stepId)}`;
 
 /**
- * From here on stand the ranks of steps that were met beside other waits. The execution that goes on meanwhile has not seen them,
- * so that they come behind all that it reports: the job that hands them over gives each its own.
+ * Ranks of steps that were met beside other waits begin here. The execution that runs meanwhile has not seen
+ * them, so they come after all that it reports: the job that hands them over gives each its own rank.
  */
 export const unranked = 2 ** 30;

@@ -23,7 +23,7 @@ export interface SeenEvent {
   timestamp: Instant;
 }
 
-/** What everybody who gets an event is shown of it beside its payloads, and `more` that only this reader is shown. */
+/** What every reader of an event gets beside its payloads, and `more` that only this reader gets. */
 export const eventFields = ({ id, name, at, version, source }: StoredEvent, more?: object) => ({
   id,
   name,
@@ -37,8 +37,8 @@ export const keyField = ({ idempotency_key }: StoredEvent) =>
   idempotency_key === null ? undefined : { idempotency_key };
 
 /**
- * The same as JSON text, with its payloads. They go as the text they are stored as: parsing and writing them again would
- * double the cost of a job. `noMetadata` says what this reader sees of an event without metadata.
+ * The same as JSON text, with its payloads. They go as the text they are stored as: parsing and writing them
+ * again would double the cost of a job. `noMetadata` says what this reader sees of an event without metadata.
  */
 export function eventText(
   event: StoredEvent,

@@ -1,4 +1,4 @@
-/** What is stored as JSON; undefined where it cannot be read: loops pass over one such row, which holds up no other. */
+/** Stored JSON; undefined where it cannot be read: loops skip such a row, so that it holds up no other. */
 export function storedJson<Value>(text: string): Value | undefined {
   try {
     return JSON.parse(text) as Value;

@@ -29,8 +29,8 @@ export function passedOn(traceparent: string | null | undefined): string | undef
 }
 
 /**
- * The span of a run, or of one of its steps, has an id made of theirs (FNV-1a, 64 bits): a worker and other nodes name
- * it as a parent before it is over and written. `sdk/wire/trace-context.ts` makes the same one.
+ * The span of a run, or of one of its steps, has an id made of theirs (FNV-1a, 64 bits): a worker and other
+ * nodes name it as a parent before it is over and written. `sdk/wire/trace-context.ts` makes the same one.
  */
 export function spanIdOf(runId: string, stepId?: string): string {
   const text = stepId === undefined ? runId : `${runId}/${stepId}`;
@@ -44,8 +44,8 @@ const key = "traceparent";
 const quotedKey = `"${key}"`;
 
 /**
- * An event's metadata, as JSON text, with where its trace stands, as CloudEvents has it. What its sender says there
- * himself stays.
+ * An event's metadata, as JSON text, with where its trace stands, as CloudEvents has it. What its sender says
+ * there himself stays.
  */
 export function withTraceparent(metadata: string | null, traceparent: string | undefined): string | null {
   if (traceparent === undefined) return metadata;
@@ -63,8 +63,8 @@ export function traceIn(metadata: string | null): TraceContext | undefined {
 }
 
 /**
- * From where work of a run goes on: from its own span, or that of a step, where the server keeps spans; else from where
- * its event stands.
+ * From where work of a run goes on: from its own span, or that of a step, where the server keeps spans; else
+ * from where its event stands.
  */
 export const traceOfRun = (
   trace: TraceContext,

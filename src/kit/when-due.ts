@@ -4,8 +4,8 @@ import type { Clock, Instant } from "./clock.ts";
 const againMsMin = 20;
 
 /**
- * A tick of work that falls due: one read where nothing is due, which is so at most ticks of most nodes. `nextAt` is when the
- * first of it is due; the answer says in how many milliseconds.
+ * A tick of work that falls due: one read where nothing is due, which is so at most ticks of most nodes.
+ * `nextAt` is when the first of it is due; the answer says in how many milliseconds.
  */
 export async function whenDue(
   clock: Pick<Clock, "now">,

@@ -8,9 +8,9 @@ export interface WholeLooksOptions {
 }
 
 /**
- * Says when a look that skips finished rows must look at all rows again, because a row may become visible too late for it. While
- * a snapshot is held, vacuum removes nothing, and a whole look walks over the index entries of all rows that ended since: without
- * a bound whole looks would take all of the time.
+ * Says when a look that skips finished rows must look at all rows again, because a row may become visible too
+ * late for it. While a snapshot is held, vacuum removes nothing, and a whole look walks over the index
+ * entries of all rows that ended since: without a bound whole looks would take all of the time.
  */
 export class WholeLooks {
   readonly #options: WholeLooksOptions;

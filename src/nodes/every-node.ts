@@ -6,8 +6,8 @@ import type { Store } from "../store/store.ts";
 const keptMs = 2_000;
 
 /**
- * Whether all nodes that are listed say a fact of themselves; a node that fell silent is listed for an hour. A file has one node.
- * The answer is kept for two seconds. False where they cannot be read: what only new nodes know is then left alone.
+ * Whether all listed nodes say a fact of themselves; a silent node is listed for an hour. A file has one
+ * node. The answer is kept for two seconds. False if unreadable: what only new nodes know is then left alone.
  */
 export function everyNodeSays(
   fact: string,

@@ -29,8 +29,8 @@ interface LeadershipTerm {
 const leaseMs = nameKeptMs;
 
 /**
- * The bus elects, the row decides. The node that has the name on the bus takes the duty's row lease as soon as
- * it is free, and raises the epoch. While the bus is away the holder keeps its row as long as the store
+ * The bus elects, the row decides. The node that has the name on the bus takes the duty's row lease as soon
+ * as it is free, and raises the epoch. While the bus is away the holder keeps its row as long as the store
  * answers; others take it when it lapses. `writeAsLeader` reads the epoch in the transaction of the write, so
  * of two nodes that both take themselves for the leader only one can write.
  */

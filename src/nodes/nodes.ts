@@ -20,7 +20,7 @@ export interface NodeFacts {
   memory_bytes: number;
   /** Another process has this name, and neither heeds what the other says; none of a version before 0.41. */
   has_twin?: boolean;
-  /** The checks of integrity that have been out of balance for long at this node, in words; none of a version before 0.41. */
+  /** Integrity checks that have long been out of balance at this node, in words; none before version 0.41. */
   unbalanced?: readonly string[];
   /** What its program does that one before does not: what counts once no older node lives. */
   knows: readonly string[];
@@ -55,9 +55,7 @@ interface NodeRow {
   facts: string;
 }
 
-/**
- * Nodes of one database, by their rows. Heartbeats over the bus count as well: they are younger than the rows.
- */
+/** Nodes of one database, by their rows. Heartbeats over the bus count, too: they are newer than rows. */
 export function openNodes(deps: ClusterNodesDeps) {
   const { store, clock, bus, log, nodeId, version } = deps;
   const startedAt = clock.now();
@@ -66,7 +64,7 @@ export function openNodes(deps: ClusterNodesDeps) {
   /** Until when another process of this name is believed to live. */
   let twinUntil: Instant | undefined;
 
-  /** What stands in the row after a heartbeat of this process is by this process, unless two have its name. */
+  /** After a heartbeat of this process the row is its own, unless two processes have the node's name. */
   function noteWriter(writer: Instant | undefined): void {
     const isOther = hasWritten && writer !== undefined && writer !== startedAt;
     if (!isOther) return;

@@ -25,7 +25,7 @@ export interface PrimaryWatchDeps extends Basics<"clock" | "log"> {
   lookAround(): Promise<void>;
 }
 
-/** At its start a node waits this long for the bus: without the bus it could accept events on an old primary, and they would be lost. */
+/** A starting node's wait for the bus: without it events could be accepted on an old primary, and lost. */
 const connectMs = 1_000;
 /** The first answer is enough; where no other node is, the bus says so at once. */
 const askMs = 2_000;
@@ -33,8 +33,8 @@ const askMs = 2_000;
 const correctMs = 1_000;
 
 /**
- * Nodes tell each other the newest primary: one that is connected to a stray old primary drops it when it hears, within the
- * time of a message where the bus is up, and within a tick where its URL names the other host.
+ * Nodes send each other the newest primary: one that is connected to a stray old primary drops it, within a
+ * message's time where the bus is up, and within a tick where its URL names the other host.
  */
 export function watchPrimary({ lineage, bus, clock, log, record, lookAround }: PrimaryWatchDeps) {
   const told = bus.channel("store.primary", PrimaryMessage);

@@ -12,15 +12,15 @@ const driftMsPerMs = 0.0002;
 
 const unsureAgainMs = 250;
 
-/** The time of a server over a file goes by the monotonic clock, and follows the wall clock this much faster or slower. */
+/** A file's server follows the monotonic clock, and nears the wall clock this much faster or slower. */
 const followedShare = 0.5;
-/** A wall clock that was set forward by more, such as from 1970, is followed at once: no time runs backwards by that. */
+/** A wall clock set forward by more, such as from 1970, is followed at once: no time runs back by that. */
 const leapMsMin = 5 * 60_000;
 /** Within this the two are the same. */
 const followedMsMin = 50;
 const toldMsMin = 1_000;
 
-/** One time for all nodes: the database's. A database file has this machine's time, which never jumps back. */
+/** One time for all nodes: the database's. A database file has this machine's, which never jumps back. */
 export function timeBase(
   store: Pick<Store, "engine" | "now">,
   clock: SystemClock,

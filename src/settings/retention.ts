@@ -61,7 +61,7 @@ export const keptMs = (config: RetentionValues) => ({
 const expireMsMin = 1_000;
 const expireMsMax = 10 * 60_000;
 
-/** How often what has expired is deleted: a quarter of a short time, so that a small disk does not hold much more. */
+/** How often expired rows are deleted: a quarter of a short time, so that a small disk holds little more. */
 export const expireEveryMs = (kept: number): number =>
   kept === 0 ? expireMsMax : Math.min(expireMsMax, Math.max(expireMsMin, Math.floor(kept / 4)));
 

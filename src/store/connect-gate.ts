@@ -1,12 +1,12 @@
 import { backoff } from "../kit/backoff.ts";
 import type { Clock } from "../kit/clock.ts";
 
-/** Between attempts while none succeeds: long enough to be no storm, short enough that a promotion is noticed. */
+/** Between attempts while none succeeds: long enough to be no storm, short enough to notice a promotion. */
 const pauseMs = { minMs: 50, maxMs: 400 };
 
 /**
- * Connections of a whole process in an outage: one attempt at a time, each after a longer pause, and who comes meanwhile
- * hears at once why the last one failed. While attempts succeed it lets everyone through.
+ * Connections of a whole process in an outage: one attempt at a time, each after a longer pause, and who
+ * comes meanwhile hears at once why the last one failed. While attempts succeed it lets everyone through.
  */
 export class ConnectGate {
   readonly #clock: Pick<Clock, "elapsed">;

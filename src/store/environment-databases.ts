@@ -10,7 +10,7 @@ export class JsonText {
   }
 }
 
-/** In the schema of an environment on PostgreSQL. Aggregate of two: counts what another one beside it gathers, and fails beyond the bounds. */
+/** On PostgreSQL, in an environment's schema: counts what a second aggregate gathers; fails past bounds. */
 export const gatheredName = "svc_gathered";
 /** Its argument, or an error where that is too large. */
 export const boundedName = "svc_bounded";

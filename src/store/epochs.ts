@@ -4,17 +4,15 @@ import { type Landed, landedRows, requireFamiliar } from "./migrate.ts";
 import { schema } from "./schema.ts";
 import type { Store } from "./store.ts";
 
-/**
- * At least the seconds since 1970: a second restore of the same backup must not give out the epoch of the first again.
- */
+/** At least the seconds since 1970: a second restore of a backup must not give out the first one's epoch. */
 export const epochFloorAt = (now: Instant): number => Math.floor(now / 1_000);
 
 /** Takes the floor twice. */
 export const raiseEpochsText = "UPDATE heads SET epoch = CASE WHEN epoch + 1 > ? THEN epoch + 1 ELSE ? END";
 
 /**
- * After a restore, before any node starts: every log gets a new epoch, so that a position from the time that the restore
- * undid is refused and not taken for another event's. Answers how many logs there are.
+ * After a restore, before any node starts: every log gets a new epoch, so that a position from the time that
+ * the restore undid is refused and not taken for another event's. Answers how many logs there are.
  */
 export async function raiseEpochs(store: Store, now: Instant): Promise<number> {
   const floor = epochFloorAt(now);

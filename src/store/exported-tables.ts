@@ -40,7 +40,7 @@ function exportedTable(
   };
 }
 
-/** What an export has, in its order. A test compares it with the schema: each column leaves, or is said to stay. */
+/** What an export has, in its order. A test compares it with the schema: each column leaves or is to stay. */
 export const exportedTables: readonly ExportedTable[] = exportSections.flatMap((section) =>
   Object.entries(tables).flatMap(([name, table]) => {
     const { exported } = table;

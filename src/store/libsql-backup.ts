@@ -92,8 +92,8 @@ function readContent(connection: Connection, { path, name }: { path: string; nam
 }
 
 /**
- * Opens a file that nobody else uses and finds it to be a whole database of a version that this program knows; `name` is
- * what the operator calls it.
+ * Opens a file that nobody else uses and finds it to be a whole database of a version that this program
+ * knows; `name` is what the operator calls it.
  */
 export function verified<T>(
   path: string,
@@ -115,8 +115,8 @@ export function verified<T>(
 }
 
 /**
- * Copies a database while its server works: a reader of its own, so the writer never waits for it. The copy is of one
- * moment, compacted, on the disk and checked before it gets its name.
+ * Copies a database while its server works: a reader of its own, so the writer never waits for it. The copy
+ * is of one moment, compacted, on the disk and checked before it gets its name.
  */
 export function backUpLibsql(options: { file: string; to: string; force: boolean; driver: Driver }): Content {
   const { file, force, driver } = options;

@@ -78,7 +78,8 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
         for (let place = 0; place < names.length; place++) row[names[place] as string] = cells[place];
         return row;
       };
-      // Once a statement was asked by `all` or `iterate`, the client's `get` ignores its values: it answers the last question again.
+      // Once `all` or `iterate` asked a statement, the client's `get` ignores its values: it repeats the last
+      // answer.
       let mayGet = true;
       const every = (values: Bound[]) => {
         mayGet = false;

@@ -19,8 +19,8 @@ const refusal = (file: string, holder: string) =>
   );
 
 /**
- * Makes this process the only one on the file, until it ends however it ends: the lock is SQLite's own, on a small
- * file beside the database, because the kernel lets go of it and knows no process numbers of other containers.
+ * Makes this process the only one on the file until it ends, in any way: the lock is SQLite's own, on a small
+ * file beside the database. The kernel releases it and knows no process numbers of other containers.
  */
 export function claimFile(file: string, driver: Driver): { path: string; release(): void } {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });

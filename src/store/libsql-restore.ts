@@ -49,7 +49,7 @@ function keepAside(path: string, aside: string, driver: Driver): void {
   }
   if (filled(`${path}-wal`)) renameSync(`${path}-wal`, `${aside}-wal`);
   for (const left of [`${path}-wal`, `${path}-shm`]) rmSync(left, { force: true });
-  // A second name, so that at no moment there is no database under the first: a server would make an empty one.
+  // A second name, so that there always is a database under the first: a server would make an empty one.
   linkSync(path, aside);
 }
 
@@ -62,8 +62,8 @@ function moveEnvironments(file: string, to: string | undefined): void {
 }
 
 /**
- * Puts a backup in the place of a database. The copy is whole, checked and on the disk before anything changes; then one
- * rename decides. Every log gets a new epoch: whoever remembers a position from before must be told, not served.
+ * Puts a backup in a database's place. The copy is whole, checked and on the disk before anything changes;
+ * then one rename decides. Every log gets a new epoch, so that readers with an older position are refused.
  */
 export function restoreLibsql(options: RestoreOptions): Restored {
   const { force, driver, now, stamp } = options;

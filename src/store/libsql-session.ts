@@ -28,7 +28,7 @@ export function statements(connection: Connection): (text: string) => Statement 
 }
 
 export interface SoundSession extends SyncSession {
-  /** Throws what a statement failed with, also when the caller went on regardless: as on Postgres, it undoes the whole. */
+  /** Throws what a statement failed with, even if the caller went on: as on Postgres, it undoes the whole. */
   requireSound(): void;
 }
 
@@ -58,7 +58,7 @@ export function syncSession(prepared: (text: string) => Statement, before?: () =
   };
 }
 
-/** For work that awaits its answers; every statement is a call of this process, so nothing is gained by sending two at once. */
+/** For work that awaits its answers. Statements are calls of this process: two at once gain nothing. */
 export function asyncSession(session: SyncSession): Session {
   let hadLast = false;
   const asked = (): SyncSession => {

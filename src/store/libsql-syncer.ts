@@ -15,14 +15,14 @@ if (handle !== undefined) closeSync(handle);
 `;
 
 /**
- * Brings a file that grows to the disk bit by bit, from a thread of its own, until it is told to stop. A copy of 300 MB
- * that was brought there at its end held up everyone else's commits on that disk for a quarter of a second (measured).
+ * Syncs a growing file to the disk bit by bit, from a thread of its own, until it is told to stop. A copy of
+ * 300 MB synced at its end delayed all other commits on that disk for a quarter of a second (measured).
  */
 export function keepSynced(path: string): { stop(): void } {
   const state = new SharedArrayBuffer(4);
   const worker = new Worker(program, { eval: true, workerData: { path, state } });
   worker.unref();
-  // Only ever a help, since whoever makes the copy syncs it at its end: a small one has its name before the thread looks.
+  // Only a help, since the copy's maker syncs it at its end: a small one is renamed before the thread looks.
   worker.on("error", () => {});
   const over = new Int32Array(state);
   return {

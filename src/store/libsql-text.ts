@@ -8,7 +8,7 @@ function requireNoZero(text: string): string {
   return text;
 }
 
-/** What a driver may be given. The libsql client ends the process over a boolean, and binds every number as a float. */
+/** What a driver may get. The libsql client ends the process over a boolean, and binds numbers as floats. */
 function bind(value: unknown): Bound {
   switch (typeof value) {
     case "string":
@@ -51,8 +51,8 @@ function roomFor(count: number): number {
 }
 
 /**
- * `VALUES` with a parameter a cell: a third of the time of `json_each`. The rows that the rounded count adds are cut off by
- * `ord`, so that a handful of prepared statements serve every count.
+ * `VALUES` with a parameter a cell: a third of the time of `json_each`. The rows that the rounded count adds
+ * are cut off by `ord`, so that a handful of prepared statements serve every count.
  */
 function rowsOfCells(alias: string, names: string[], arrays: SqlArray[], count: number): Sql {
   const room = roomFor(count);

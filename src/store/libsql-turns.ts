@@ -4,7 +4,7 @@ import type { Clock } from "../kit/clock.ts";
 const dearMs = 4;
 /** How much of that is still expected after a shorter one. */
 const shareKept = 0.75;
-/** The next dear one waits as long as the last one took, at most this long: one request of others takes several turns of the loop. */
+/** The next dear one waits as long as the last took, up to this: a request of others takes several turns. */
 const restMsMax = 100;
 /** Texts that are remembered; the one that was found longest ago is forgotten first. */
 const textsMax = 1_000;
@@ -12,8 +12,8 @@ const textsMax = 1_000;
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /**
- * Reads hold the event loop: of those that take long, one runs at a time and leaves as much time to others, so that ten
- * that come at once do not keep everybody else waiting for all of them.
+ * Reads hold the event loop: of those that take long, one runs at a time and leaves as much time to others,
+ * so that ten that come at once do not keep everybody else waiting for all of them.
  */
 export class ReadTurns {
   /** By text: how many milliseconds the next such read may take. */

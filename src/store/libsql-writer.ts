@@ -3,7 +3,7 @@ import type { Connection } from "./libsql-drivers.ts";
 import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { StoreError } from "./store.ts";
 
-/** One caller's work inside the group. It answers at once, or with a promise that the whole writer waits for. */
+/** One caller's work inside the group. It answers at once, or by a promise that the whole writer awaits. */
 export interface WriteUnit<T> {
   run(): T | Promise<T>;
   /** What it does follows from what it was given alone: run again, it does the same. */
@@ -53,8 +53,8 @@ function rollBack(connection: Connection): void {
 }
 
 /**
- * The one writer: units run in order of arrival and share a commit, each in a savepoint, so that one that fails is undone
- * alone. Nobody learns an outcome before the commit: even a refusal may rest on what a neighbour wrote.
+ * The one writer: units run in order of arrival and share a commit, each in a savepoint, so that a failed one
+ * is undone alone. No outcome is known before the commit: even a refusal may rest on a neighbour's writes.
  */
 export function writer(options: WriterOptions) {
   const { clock, connection, unitsMax, groupMs, idleMs } = options;
@@ -73,7 +73,7 @@ export function writer(options: WriterOptions) {
       open = false;
       kept = 0;
     };
-    /** One unit made SQLite undo all: what stood before it is not to blame, and runs again behind it where it can. */
+    /** One unit made SQLite undo all. Units before it are not to blame: if possible they rerun after it. */
     const undoneBy = (culprit: WriteOutcome) => {
       for (const outcome of outcomes) {
         if (outcome === culprit || outcome.error || outcome.again) continue;

@@ -27,15 +27,15 @@ const groupMs = 5;
 const idleMs = 1_000;
 
 /**
- * FULL: every commit reaches the disk before anyone hears of it. A checkpoint every 2 MiB holds the event loop for 7 ms at
- * the 99th percentile under full load; every 8 MiB it was 20 to 45 ms, and a quarter slower (measured).
+ * FULL: commits are on the disk before they are answered. A checkpoint every 2 MiB holds the event loop for 7
+ * ms at the 99th percentile under full load; every 8 MiB it was 20 to 45 ms, and a quarter slower (measured).
  */
 const writerSetup = `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
   PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 500;
   PRAGMA journal_size_limit = 8388608`;
 const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000";
 
-/** As much as a look tries to take beside the file: as PostgreSQL does, and not synced, so that the disk has no work. */
+/** What a look tries to take beside the file: as much as on PostgreSQL, not synced, to spare the disk. */
 const room = new Uint8Array(128 * 1024);
 /** Where this process may make no file, or no further one just now, nothing can be found out so. */
 const mayNotMake = /^(EACCES|EPERM|EMFILE|ENFILE)$/;

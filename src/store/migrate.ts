@@ -41,7 +41,7 @@ export interface Landed {
 
 /** Any number that no other program on the same database uses for an advisory lock. */
 const lockKey = 7_236_419_551;
-/** A statement that waits for a table of a working node gives up and is tried again, or everyone would queue behind it. */
+/** A statement that waits for a working node's table gives up and is retried: others would queue after it. */
 const tableLockMs = 5_000;
 const attemptsMax = 10;
 
@@ -61,7 +61,7 @@ export const landedBy = (migration: Migration, engine: StoreEngine): Landed => (
   ...{ hash: hashOf(textOf(migration, engine)), compatible: migration.compatible ? 1 : 0 },
 });
 
-/** Texts sort and fold by their bytes on PostgreSQL of any locale, as they do in libSQL and in our own code. */
+/** On PostgreSQL of any locale texts sort and fold by their bytes, as they do in libSQL and our code. */
 const sortedByBytes = (statement: string, engine: StoreEngine): string =>
   engine === "postgres" && /^(CREATE|ALTER) TABLE /.test(statement)
     ? statement.replace(/\bTEXT\b(?! COLLATE)/g, 'TEXT COLLATE "C"')
@@ -193,9 +193,9 @@ async function step(session: Session, schema: StoreSchema, clock: Clock): Promis
 }
 
 /**
- * What was migrated may have other rows than before. A table without pages is left alone: of one that was never analysed
- * PostgreSQL supposes some rows, of one that was analysed while it was empty none for as long as the plan lives, and then
- * every index costs it the same. The server's own tables are left to it.
+ * What was migrated may have other rows than before. A table without pages is left alone: of one that was
+ * never analysed PostgreSQL supposes some rows, of one that was analysed while it was empty none for as long
+ * as the plan lives, and then every index costs it the same. The server's own tables are left to it.
  */
 async function analyse(session: Session): Promise<void> {
   const tables = await session.all<{ name: string }>(
@@ -207,8 +207,8 @@ async function analyse(session: Session): Promise<void> {
 }
 
 /**
- * Makes an empty database, and brings another one to this program's version, one transaction a migration. Several nodes may
- * call it at once.
+ * Makes an empty database, and brings another one to this program's version, one transaction a migration.
+ * Several nodes may call it at once.
  */
 export async function migrate(
   store: Store,

@@ -63,7 +63,7 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       return await open();
     } catch (error) {
       size--;
-      // While clients are in use, the next one that comes back is for who waits; with none left nobody would fare better.
+      // While clients are in use, the next free one serves a waiting request; with none left all would fail.
       if (size === 0) endRequests((request) => request.reject(error));
       throw error;
     }

@@ -48,7 +48,7 @@ export interface RawAnswer extends Array<(Uint8Array | null)[]> {
   columns?: readonly { name: string; type: number }[];
 }
 
-/** One connection, used by one caller at a time. It is never mended: what broke is thrown away and opened anew. */
+/** One connection, used by one caller at a time. Never mended: a broken one is thrown away and reopened. */
 export interface PostgresClient extends Pooled {
   ask(text: string, values: Bound[], prepare: boolean): Promise<Answer>;
   /** The same with cells as the server writes them. */
@@ -64,10 +64,10 @@ export interface PostgresClient extends Pooled {
 const answerGraceMs = 5_000;
 
 const forFlushes = {
-  // A flush joins the rows of its own batch: nested loops over them are quadratic, merges want a table in order.
+  // A flush joins rows of its own batch: nested loops over them are quadratic, merges want tables in order.
   enable_nestloop: "off",
   enable_mergejoin: "off",
-  // Its plan is the same for any values, and made anew for each call it costs a lone caller more than to run it.
+  // Its plan is the same for any values; planning it at each call costs a lone caller more than running it.
   plan_cache_mode: "force_generic_plan",
 };
 
@@ -75,7 +75,7 @@ const deadlockTimeout = "100ms";
 const hello = `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('enable_bitmapscan') AS bitmaps,
   set_config('application_name', $1, false) AS name`;
 
-/** Settings, plans and roles are those of a session: a pooler that hands one connection to several callers loses or mixes them. */
+/** Settings, plans and roles are a session's: a pooler that shares a connection loses or mixes them. */
 const pooled = (why: string, cause?: unknown) =>
   new StoreError(
     "unavailable",
@@ -90,7 +90,7 @@ const lost = (cause?: unknown) =>
     cause,
   );
 
-/** The driver hands the socket alone to TLS, which then knows no name to compare when the host is an address. */
+/** The driver hands TLS only the socket: there is no name to compare when the host is an address. */
 function verified({ ca }: DatabaseTls, url: string): ConnectionOptions {
   const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
   const checkServerIdentity = (_: string, certificate: PeerCertificate) => checkIdentity(host, certificate);
@@ -104,8 +104,8 @@ interface DriverTarget {
 }
 
 /**
- * Sockets of one connection: one to greet the server by, and later those of cancels. The driver would try again at once, and
- * hundreds of times a second, with a server that accepts and then hangs up.
+ * Sockets of one connection: one to greet the server by, and later those of cancels. The driver would try
+ * again at once, and hundreds of times a second, with a server that accepts and then hangs up.
  */
 function onlySocket() {
   let opening: Socket | undefined;
@@ -180,9 +180,9 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
     synchronousCommit: "on",
   };
   const session: Record<string, string> = {
-    // Statistics of a table that was empty a moment ago say that scanning it is cheapest, and stay believed when it is not.
+    // Statistics of a table that was empty a moment ago favour a scan, and are believed when that is wrong.
     enable_seqscan: "off",
-    // The first rows of an index are wanted: a bitmap has all that match, and a claim of 32 read every queued run.
+    // The first rows of an index are wanted: a bitmap has all matches; a claim of 32 read every queued run.
     enable_bitmapscan: "off",
     ...(options.hot && forFlushes),
     ...options.session,

@@ -7,8 +7,8 @@ interface OddColumn {
 }
 
 /**
- * Changes the columns of the first table that still has the locale's rules for sorting and folding, and answers its name: 0.40.0
- * made tables so, and may have been stopped before it had changed all. Rows stay, indexes are built again.
+ * Changes the columns of the first table that still sorts and folds by the locale, and answers its name:
+ * 0.40.0 made such tables, and may have been stopped while changing them. Rows stay, indexes are rebuilt.
  */
 export async function sortByBytes(session: Session): Promise<string | undefined> {
   // `to_jsonb`, because servers before version 15 have no such column.

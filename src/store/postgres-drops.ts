@@ -4,9 +4,9 @@ import type { Store } from "./store.ts";
 const schemasAtOnce = 100;
 
 /**
- * Views, tables and functions that one transaction drops. Each holds locks to its end (a table with its key and its
- * long values about five), in a table for all transactions of the server that holds some 6,400 as PostgreSQL ships: the
- * schema of 550 projections in one transaction fails with 53200, each time, and takes from others the locks they need.
+ * Views, tables and functions that one transaction drops. Each holds locks to its end (a table, its key and
+ * long values about five), in a table for all transactions of the server with some 6,400 by default: dropping
+ * the schema of 550 projections in one fails with 53200, each time, and takes locks that others need.
  */
 const objectsAtOnce = 50;
 

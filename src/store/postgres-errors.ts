@@ -9,15 +9,15 @@ interface DriverError {
 
 const sqlState = /^(?=.*\d)[0-9A-Z]{5}$/;
 
-/** The five characters of a server's refusal, or the driver's own word: `CONNECTION_CLOSED`, `ECONNREFUSED`. */
+/** The five characters of a server's refusal, or the driver's word: `CONNECTION_CLOSED`, `ECONNREFUSED`. */
 export function codeOf(error: unknown): string | undefined {
   const code = (error as DriverError | null | undefined)?.code;
   return typeof code === "string" ? code : undefined;
 }
 
 /**
- * The server undid the whole transaction by itself, and the same again may succeed. Two that grant or alter the same thing
- * at once meet as XX000; PostgreSQL does not translate its text.
+ * The server undid the whole transaction by itself, and the same again may succeed. Two that grant or alter
+ * the same thing at once meet as XX000; PostgreSQL does not translate its text.
  */
 export const isConflict = (error: unknown): boolean =>
   ["40001", "40P01"].includes(codeOf(error) ?? "") ||
@@ -75,7 +75,7 @@ export function toPostgresTrouble(error: unknown): unknown {
 }
 
 /**
- * SQLSTATE classes that a value of the statement alone can cause: 22 data exceptions, 23 constraints, 44 checks of views,
- * 54 program limits (an index row of more than 2,704 bytes). XX000 is also what a value of more than a gigabyte raises.
+ * SQLSTATE classes that only a statement's value can cause: 22 data exceptions, 23 constraints, 44 checks of
+ * views, 54 program limits (an index row over 2,704 bytes). XX000 is also that of a value over a gigabyte.
  */
 const refusesValue = /^(22|23|44|54|XX000)/;

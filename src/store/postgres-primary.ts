@@ -30,7 +30,7 @@ const refusesLogin = (error: unknown) => /^(28|3D)/.test(codeOf((error as { caus
 /** Of connections that only ask a server who it is. */
 const lookLimits = { statementMs: 1_000, lockMs: 1_000, idleInTransactionMs: 1_000, connectMs: 1_000 };
 
-/** How a node finds the one server that may be written, among the hosts of its URL and whatever their names lead to. */
+/** How a node finds the one writable server among the hosts of its URL and all that their names lead to. */
 export class Primary {
   readonly lineage = new Lineage();
   readonly #urls: readonly string[];
@@ -52,7 +52,7 @@ export class Primary {
     this.#gate = new ConnectGate(clock, systemIds(clock).chance);
   }
 
-  /** A connection to the newest server that can be written; throws StoreError `unavailable` when there is none. */
+  /** A connection to the newest writable server; throws StoreError `unavailable` when there is none. */
   connect(open: Open, { isOwnRole = true } = {}): Promise<PostgresClient> {
     return this.#gate.through(
       () => this.#choose(open),

@@ -134,7 +134,7 @@ export class PostgresRoles {
     return row !== undefined;
   }
 
-  /** Drops the schemas and roles of which no environment knows. Throws at its end what could not be dropped. */
+  /** Drops schemas and roles of unknown environments. Throws at its end what could not be dropped. */
   async sweep(): Promise<number> {
     const troubles: unknown[] = [];
     let gone = 0;

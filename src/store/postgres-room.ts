@@ -3,9 +3,10 @@ import type { PostgresClient } from "./postgres-client.ts";
 import { mayNotAsk } from "./postgres-errors.ts";
 
 /**
- * A commit that was not waited for costs neither a write to the disk nor a standby's answer, also when the session ends and
- * PostgreSQL drops the table: while commits hang, no session of ours may be left that waits. The room is that of the
- * database's tablespace, as of tables, whatever the role says of temporary ones. Texts of this length need no second table.
+ * A commit that nobody awaits costs neither a write to the disk nor a standby's answer, even when the session
+ * ends and PostgreSQL drops the table: while commits hang, no session of ours may be left waiting. The room
+ * is that of the database's tablespace, as for tables, whatever the role's setting for temporary ones. Texts
+ * of this length need no second table.
  */
 const make = [
   "SET synchronous_commit = off",
@@ -18,15 +19,16 @@ const fill = "INSERT INTO pg_temp.svc_room SELECT '' FROM generate_series(1, 288
 const giveBack = "SELECT FROM pg_temp.svc_room LIMIT 0";
 const renew = "TRUNCATE pg_temp.svc_room";
 /**
- * No vacuum reaches the temporary table of a session that lives, and as long as it is there PostgreSQL keeps what it knows of
+ * No vacuum reaches a living session's temporary table, and while it exists PostgreSQL keeps its knowledge of
  * all transactions since the table was made or truncated: after two thousand million it takes no more writes.
  */
 const renewedMs = 10 * 60_000;
 
 /**
- * Finds out whether the disk has room, by a temporary table of one connection that PostgreSQL empties with the commit that
- * filled it. The pages are in no log and on no standby, and the catalogs are written once a connection: a table that is made and
- * rolled back leaves dead rows in them, and 10 kB in the log. The session of that connection waits for no commit afterwards.
+ * Finds out whether the disk has room, by a temporary table of one connection that PostgreSQL empties with
+ * the commit that filled it. Its pages are in no log and on no standby, and the catalogs are written once a
+ * connection: a table that is made and rolled back leaves dead rows in them, and 10 kB in the log. The
+ * session of that connection awaits no commit afterwards.
  */
 export class RoomTable {
   readonly client: PostgresClient;
@@ -50,7 +52,7 @@ export class RoomTable {
         this.#isRefused = true;
         return;
       }
-      // An insert that was undone leaves its pages in the file: it would keep what is free from everybody else.
+      // An insert that was undone leaves its pages in the file, and would keep free space from all others.
       if (this.#newAt !== undefined && this.client.usable())
         await this.#ask(giveBack).catch(() => this.client.destroy());
       throw error;

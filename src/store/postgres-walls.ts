@@ -1,6 +1,6 @@
 import { boundedName, gatheredName } from "./environment-databases.ts";
 
-/** What a query may gather in one value, and how large it may make one: PostgreSQL has no bound of its own below a gigabyte. */
+/** What a query may gather in one value, and how large a value: PostgreSQL's own bound is a gigabyte. */
 export const gatheredRowsMax = 10_000;
 export const gatheredBytesMax = 16 * 1024 * 1024;
 /** What each value needs beside its bytes. */

@@ -6,8 +6,8 @@ import { NotWritable, StoreError } from "./store.ts";
 import { WriteProbe } from "./write-probe.ts";
 
 /**
- * Waits for the disk, and for the standby where commits do, and leaves no row behind. It says itself how it waits, since for
- * the room the same session does not.
+ * Waits for the disk, and for the standby where commits do, and leaves no row behind. It says itself how it
+ * waits, since for the room the same session does not.
  */
 const smallCommit = `SELECT current_setting('transaction_read_only') AS read_only,
   set_config('synchronous_commit', $1, true), pg_logical_emit_message(true, 'svc', '')`;

@@ -43,7 +43,7 @@ const limitsDefault: Limits = {
   idleInTransactionMs: 1_000,
   connectMs: 3_000,
 };
-/** A flush takes milliseconds and waits for no lock longer than `lockMs`: one that has no answer by then has lost its connection. */
+/** A flush takes milliseconds, and no lock longer than `lockMs`: after this its connection is lost. */
 const flushStatementMs = 10_000;
 const poolSizeDefault = 8;
 const poolWaitMsMax = 5_000;
@@ -275,7 +275,7 @@ async function transaction<T>(
         (answers) => answers.map(({ count }) => count ?? 0),
         rethrow,
       ),
-    // These go with BEGIN: outside a transaction they would have read in vain, where a write would be committed.
+    // These go with BEGIN: outside a transaction they would be read in vain, and a write committed.
     together: (reads) =>
       inTurn(() => allOf(reads.map((query) => ask(client, query))), last).then(
         (answers) => answers.map(rowsOf<Row>),
@@ -321,7 +321,7 @@ async function transaction<T>(
   }
 }
 
-/** All answers once each has come or failed: nothing is left of them on the connection. Throws what failed first. */
+/** All answers once each has come or failed: none is left on the connection. Throws the first failure. */
 async function allOf<T>(asked: readonly Promise<T>[]): Promise<T[]> {
   const settled = await Promise.allSettled(asked);
   const refused = settled.find(({ status }) => status === "rejected") as PromiseRejectedResult | undefined;

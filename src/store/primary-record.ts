@@ -11,8 +11,8 @@ function unlessOlder(error: unknown): undefined {
 }
 
 /**
- * Before a node writes anything: the database must be where it was. One that was restored elsewhere has other facts under
- * the positions that clients know, so its operator says first what happened.
+ * Before a node writes anything: the database must be where it was. One that was restored elsewhere has other
+ * facts under the positions that clients know, so its operator says first what happened.
  */
 export async function requireSameServer(store: Store, lineage: Lineage): Promise<void> {
   const now = lineage.known;

@@ -7,8 +7,8 @@ interface QuerySeat extends Seat {
 }
 
 /**
- * Runs a query, also in the seat that is kept for quick ones: what is not over there after `quickMs` is left, and begins
- * again in one of the others. Undefined when none became free.
+ * Runs a query, also in the seat that is kept for quick ones: what is not over there after `quickMs` is left,
+ * and begins again in one of the others. Undefined when none became free.
  */
 export async function quickFirst<S extends QuerySeat>(
   seats: Seats<S>,

@@ -25,7 +25,7 @@ interface Waiting {
   go: (lane: Lane) => void;
 }
 
-/** Work that is younger finds a seat of its own: one of an environment, and so many of a node beside `sizeMax`. */
+/** Younger work finds a seat of its own: one for an environment, and so many for a node beside `sizeMax`. */
 export const quickMs = 250;
 const quickSeatsMax = 2;
 
@@ -53,7 +53,7 @@ interface Idle<S> {
   cancel: () => void;
 }
 
-/** Seats by environment: made when wanted, kept for a moment, never handed from one environment to another. */
+/** Seats by environment: made when wanted, kept for a moment, never passed on to another environment. */
 export class Seats<S extends Seat> {
   readonly #options: SeatsOptions<S>;
   readonly #idle = new Set<Idle<S>>();

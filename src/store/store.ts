@@ -18,7 +18,10 @@ export interface Seams {
   readonly skipLocked: Sql;
   /** `FOR UPDATE` on Postgres; nothing on libSQL. */
   readonly holdRow: Sql;
-  /** `FOR SHARE` on Postgres: the row stays as it is until the transaction ends, others may read it so too; nothing on libSQL. */
+  /**
+   * `FOR SHARE` on Postgres: the row stays as it is until the transaction ends, others may read it so too;
+   * nothing on libSQL.
+   */
   readonly shareRow: Sql;
   /**
    * Rows from columns of equal length, as a table expression with the given column names plus `ord` (from 1):
@@ -31,13 +34,15 @@ export interface Seams {
    */
   among(values: SqlArray): Sql;
   /**
-   * `… JOIN executions e ON e.run_id = v.run_id ${seams.byKey("e.run_id", ids)}`: what the join says already, by which PostgreSQL
-   * finds the rows however small it believes their table. `AND … = ANY (ARRAY(…))` / nothing on libSQL, which joins by the key.
+   * `… JOIN executions e ON e.run_id = v.run_id ${seams.byKey("e.run_id", ids)}`: repeats what the join says,
+   * so that PostgreSQL finds the rows by key however small it believes their table. `AND … = ANY (ARRAY(…))`
+   * / nothing on libSQL, which joins by the key.
    */
   byKey(name: string, values: SqlArray): Sql;
   /**
-   * Of every row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the place as `turn`:
-   * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
+   * For each row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the
+   * place as `turn`: `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. Of no place more rows are read than
+   * the largest quota.
    */
   firstOfEach(of: FirstOfEach): Sql;
   /**
@@ -54,7 +59,7 @@ export interface Seams {
   readonly objectOf: Sql;
 }
 
-/** Reads and writes inside one transaction. Await nothing else in between: on libSQL the writer waits for you. */
+/** Reads and writes in one transaction. Await nothing else in between: on libSQL the writer waits for you. */
 export interface Session {
   readonly seams: Seams;
   all<R extends object = Row>(query: Sql): Promise<R[]>;
@@ -78,8 +83,8 @@ export interface SyncSession {
 }
 
 /**
- * A hot write that is one round trip: one statement on Postgres (data-modifying CTEs), a run of statements in the one
- * writer on libSQL. The two texts stand side by side in `rows.ts` and answer the same rows.
+ * A hot write that is one round trip: one statement on Postgres (data-modifying CTEs), a run of statements in
+ * the one writer on libSQL. The two texts stand side by side in `rows.ts` and answer the same rows.
  */
 export interface Flush<I, R extends object> {
   readonly name: string;
@@ -98,7 +103,10 @@ export interface Store {
   /** Committed rows. */
   all<R extends object = Row>(query: Sql): Promise<R[]>;
   one<R extends object = Row>(query: Sql): Promise<R | undefined>;
-  /** The only way to change anything besides `flush`. Resolves after the commit is durable; serialization failures and deadlocks are retried, bounded. */
+  /**
+   * The only way to change anything besides `flush`. Resolves after the commit is durable; serialization
+   * failures and deadlocks are retried, bounded.
+   */
   write<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Runs a flush; resolves after its commit is durable. Retried like `write`. */
   flush<I, R extends object>(flush: Flush<I, R>, input: I): Promise<R[]>;
@@ -109,13 +117,13 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** `Store.write` for the tick of a duty: it writes only while the node's epoch is the last, else it throws. */
+/** `Store.write` for a duty's tick: it writes only while the node's epoch is the last; else it throws. */
 export type LeaderWrite = Store["write"];
 
 /**
- * What a driver's error means to the code above it. `cause` keeps the driver's own error for the log. `refused`: the engine
- * does not take a value of this statement (too long for an index, out of its type's range, against a check): the same again
- * fails again, and what shared the statement is not to blame.
+ * What a driver's error means to the code above it. `cause` keeps the driver's own error for the log.
+ * `refused`: the engine does not take a value of this statement (too long for an index, out of its type's
+ * range, against a check): the same again fails again, and what shared the statement is not to blame.
  */
 export type StoreTrouble =
   | "unique"
@@ -149,25 +157,25 @@ export class NotWritable extends StoreError {
   }
 }
 
-/** Between what a mark stands that a statement raises on PostgreSQL, whatever the server's language quotes it with. */
+/** A mark raised by a PostgreSQL statement is between these, whatever quotes the server's language has. */
 export const markPrefix = "svc!";
 export const markEnd = "!svc";
 
 /**
- * Lets a statement refuse itself: on PostgreSQL the cast of this text to a number fails, which rolls the statement back, and
- * the driver throws `StoreError("marked", mark + detail)`. The libSQL text of a flush throws that error itself.
+ * Lets a statement refuse itself: on PostgreSQL casting this text to a number fails, which rolls it back, and
+ * the driver throws `StoreError("marked", mark + detail)`. A flush's libSQL text throws that error itself.
  */
 export const raiseMark = (mark: string, detail: Sql): Sql =>
   sql`CAST(${markPrefix + mark}::text || ${detail} || ${sql.raw(`'${markEnd}'`)} AS bigint)`;
 
 /**
- * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of the database
- * itself meet every item alike; anything else that is thrown (a refused value, a Fault, a defect met with one item) may not.
+ * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of
+ * the database hit all items alike; others (a refused value, a Fault, a defect with one item) may not.
  */
 export const isOfItem = (error: unknown): boolean =>
   !(error instanceof StoreError) || error.trouble === "refused" || error.trouble === "unique";
 
-/** Whether a flush waited too long for rows that another transaction holds: one environment's, so the others go on apart. */
+/** Whether a flush waited too long for rows of another transaction: one environment's, so others go apart. */
 export const isStuck = (error: unknown): boolean =>
   error instanceof StoreError && error.trouble === "lock_timeout";
 

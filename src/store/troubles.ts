@@ -32,8 +32,8 @@ interface LoggedTrouble {
 }
 
 /**
- * Of a database in trouble the log has one line when it begins, one every ten seconds and one when it ends. What every
- * request, loop and worker meets meanwhile is counted in them: it is one fact, and a thousand lines a second hide it.
+ * For a database in trouble the log has one line when it begins, one every ten seconds and one when it ends.
+ * Each counts what requests, loops and workers met meanwhile: a thousand lines a second hide that one fact.
  */
 export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOptions) {
   let trouble: LoggedTrouble | undefined;

@@ -4,8 +4,9 @@ import { NotWritable, StoreError } from "./store.ts";
 /** So long one commit stands for those that may follow it. */
 const freshMs = 400;
 /**
- * A commit without an answer for so many slices hangs: with its freshness and the pause of loop `store.watch`, under two
- * seconds. In slices, since after a pause of this process its timers come before the answers that have arrived meanwhile.
+ * A commit without an answer for so many slices hangs: with its freshness and the pause of loop
+ * `store.watch`, under two seconds. In slices, because after a pause of this process its timers come before
+ * the answers that have arrived meanwhile.
  */
 const hungSlices = 6;
 const sliceMs = 210;
@@ -117,7 +118,7 @@ export class WriteProbe {
     await commit(() => {
       look.isAsked = true;
     });
-    // A full disk still takes small commits. Only an attempt to take room shows it at a node that nobody writes to.
+    // A full disk still takes small commits. Only an attempt to take room shows it where nobody writes.
     await tryRoom();
     if (!this.#isRoomDoubtful) return;
     await takeRoom();

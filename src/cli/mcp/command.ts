@@ -42,7 +42,7 @@ async function overStdio(options: McpOptions, { signal }: Io): Promise<void> {
 
 const digestOf = (text: string): Buffer => createHash("sha256").update(text).digest();
 
-/** A page of a browser has a foreign name for this address, or an origin; a client on this machine has neither. */
+/** A browser's page sends a foreign name for this address, or an origin; a local client sends neither. */
 function isLocal(request: Request): boolean {
   const host = URL.parse(`http://${request.headers.get("host") ?? ""}`)?.hostname ?? "";
   const origin = request.headers.get("origin");

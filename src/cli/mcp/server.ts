@@ -78,7 +78,7 @@ const unshared = (tools: readonly AgentTool[], nameOf: (tool: AgentTool) => stri
   return new Set([...counts].flatMap(([name, { length }]) => (length === 1 ? [name] : [])));
 };
 
-/** By its name here: a name that two would have gets a hash of the whole one, and what is no name of one tool then is left out. */
+/** By name. Two tools of one name get a hash of their full names; what is still ambiguous is left out. */
 function namedTools(tools: readonly AgentTool[]): [name: string, tool: AgentTool][] {
   const plain = unshared(tools, plainNameOf);
   const nameOf = (tool: AgentTool) => (plain.has(plainNameOf(tool)) ? plainNameOf(tool) : hashedNameOf(tool));

@@ -56,7 +56,7 @@ export function bytes(size: number): string {
   return `${(size / 1_024 / 1_024).toFixed(1)} MiB`;
 }
 
-/** Characters that turn the direction of text, end lines or show nothing: a name could pretend to be another by them. */
+/** Characters that turn the direction of text, end lines or show nothing: a name could pose as another. */
 const unseen = /[\p{Cc}\p{Zl}\p{Zp}[\p{Cf}--\u200d]]/gv;
 
 /** The text with characters that would not be seen written as `\u{202e}`. */

@@ -15,9 +15,9 @@ export interface Loaded<Value> {
 export const firstReads = signal(0);
 
 /**
- * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value before stays.
- * Calls of `reload` that come close together are one read, and none takes the place of a read under way: a slow one would
- * never end while frames come.
+ * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value
+ * before stays. Calls of `reload` that come close together are one read, and none takes the place of a read
+ * under way: a slow one would never end while frames come.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,
@@ -138,8 +138,8 @@ export function useLive(
 }
 
 /**
- * Reads again when the API changed a list, of the environment or its org, or at home of the platform. Who may not
- * read the list is told nothing: it says an empty one.
+ * Reads again when the API changed a list, of the environment or its org, or at home of the platform. Who may
+ * not read the list is told nothing: it says an empty one.
  */
 export function useChanged(list: string, reload: () => void): void {
   const pattern = `system.${isAtHome() ? "platform" : "changed"}.${list}`;

@@ -24,7 +24,7 @@ export interface LaidOut extends BoxSize {
 const layerGap = 100;
 const rowGap = 14;
 
-/** A drawing of what flows from left to right: every line leads to a later layer, but those that close a circle. */
+/** A drawing of a flow from left to right: each line leads to a later layer, unless it closes a circle. */
 export function layOut({ ids, lines, box }: LayoutQuestion): LaidOut {
   const graph = new Graph();
   graph.setGraph({ rankdir: "LR", ranksep: layerGap, nodesep: rowGap });

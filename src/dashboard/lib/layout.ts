@@ -23,7 +23,7 @@ function trusted(path: string): string {
   return policy?.createScriptURL(path) ?? path;
 }
 
-/** Begun when the first drawing is wanted; the page names its file, as the file's name changes with its content. */
+/** Started for the first drawing. The page names its file, since the file's name changes with its content. */
 function layoutWorker(): Worker {
   worker ??= new Worker(
     trusted(document.querySelector<HTMLMetaElement>('meta[name="layout-worker"]')!.content),
@@ -32,7 +32,7 @@ function layoutWorker(): Worker {
   return worker;
 }
 
-/** The drawing of these nodes and lines once it is worked out, and until then the one before; `lost` without its worker. */
+/** The drawing of these nodes and lines once it is ready, until then the last; `lost` without a worker. */
 export function useLayout(question: LayoutQuestion): LaidOut | "lost" | undefined {
   const [laid, setLaid] = useState<LaidOut | "lost">();
   const shape = JSON.stringify(question);

@@ -22,7 +22,7 @@ export interface Listener {
   pattern: string;
   options?: LiveOptions;
   onFrame(frame: LiveFrame): void;
-  /** It listens from now on, at first or again: frames of no log may be missing, so what is shown is read again. */
+  /** It listens from now on, at first or again. Frames outside logs may be missing: the data is reread. */
   onBack?(): void;
   /** The server refuses or ends the subscription. */
   onRefused?(message: string): void;
@@ -87,7 +87,7 @@ class LiveConnection {
   #attempts = 0;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
-  /** Connects for the environment of the address, which `place` tells from others; ends the connection where it is empty. */
+  /** Connects for the environment of the address, which `place` identifies; disconnects where it is empty. */
   use(place: string): void {
     if (place === this.#place && this.#socket) return;
     this.#place = place;
@@ -198,12 +198,12 @@ class LiveConnection {
     const { startSequence, epoch } = result;
     if (entry.listener.options?.resumes && startSequence !== undefined && !entry.after)
       entry.after = { startAfterSequence: startSequence, ...(epoch !== undefined && { epoch }) };
-    // No frame tells what changed between the page's first read and this subscription. A log says where it begins.
+    // No frame tells of changes between the page's first read and this subscription. A log has its own start.
     if (entry.wasLive || !entry.listener.options?.resumes) entry.listener.onBack?.();
     entry.wasLive = true;
   }
 
-  /** A place in a log that is gone is given up: the subscription begins anew, and what is shown is read again. */
+  /** A place that the log no longer has is given up: the subscription restarts and the data is reread. */
   #refused(entry: Entry, message: string): void {
     // What it says is about a filter that the page has left.
     if (!this.#entries.has(entry)) return;

@@ -4,7 +4,7 @@ export const pauseMs = 800;
 export const freeReads = 3;
 /** What comes closer together than this is read together. */
 export const togetherMs = 100;
-/** A list that is slow to read is read less often: it keeps the server busy for a fifth of the time at most. */
+/** A list that is slow to read is read less often: it keeps the server busy a fifth of the time at most. */
 export const restShare = 4;
 
 /** When a page may read again that frames keep telling of news; times are of one clock, in milliseconds. */

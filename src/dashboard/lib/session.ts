@@ -36,7 +36,7 @@ const askSession = () => rest<Viewer>("/api/v1/auth/session", { isSigningIn: tru
 
 const askEnvironments = () => rest<EnvironmentData[]>("/api/v1/environments", { isSigningIn: true });
 
-/** What the viewer may do where it looks, and the environments that are there, where they are `asked` already. */
+/** What the viewer may do where it looks, and the environments there, where they are `asked` already. */
 async function look(found: Viewer, asked?: Promise<EnvironmentData[]>): Promise<void> {
   const known = found.actions.includes("functions:list") && found.environment_id !== "";
   environments.value = known ? await (asked ?? askEnvironments()) : [];
@@ -55,7 +55,7 @@ export async function enterOrg(): Promise<void> {
 export async function loadSession(): Promise<void> {
   try {
     setPlatform(undefined);
-    // Both at once: the first page waits for them. Who may not list environments is refused, which means nothing.
+    // Both at once: the first page waits for them. A refusal to list environments is no error here.
     const asked = askEnvironments();
     asked.catch(() => {});
     const found = await askSession();

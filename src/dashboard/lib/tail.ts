@@ -15,7 +15,7 @@ export interface Tailing<Line> {
   clear(): void;
 }
 
-/** A log as it grows, after the newest `replay` of what matches. A lost connection goes on behind the last one. */
+/** A log as it grows, after the newest `replay` matches. After a lost connection it continues in place. */
 export function useTail<Line extends { id: string }>(
   pattern: string,
   asked: { filter?: string; replay: number; keptMax: number; lineOf: (frame: LiveFrame) => Line },

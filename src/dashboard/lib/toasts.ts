@@ -24,8 +24,8 @@ export function toast(kind: Toast["kind"], text: string): void {
 }
 
 /**
- * Does it and says so, unless `done` is empty; a refusal is said with the server's words. Answers whether it was
- * done.
+ * Does it and says so, unless `done` is empty; a refusal is said with the server's words. Answers whether it
+ * was done.
  */
 export async function attempt(act: () => Promise<unknown>, done = ""): Promise<boolean> {
   try {

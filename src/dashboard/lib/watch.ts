@@ -7,8 +7,8 @@ const delayMs = 1_000;
 const longestDelayMs = 15_000;
 
 /**
- * A path that only tells, such as that of a bucket's changes, on a socket of its own. It comes back when it is lost;
- * `path` is asked anew each time, so that it can say where to go on. An empty path listens to nothing.
+ * A path that only sends, such as a bucket's changes, on a socket of its own, which reconnects when it is
+ * lost. `path` is called for each connection, to name the place to continue at. An empty path opens nothing.
  */
 export function useWatch<Frame extends { type: string }>(
   path: () => string,

@@ -15,7 +15,7 @@ type BreakerData = Static<typeof BreakerShape>;
 
 const breakersPath = "/api/v1/circuit-breakers";
 
-/** The breakers of a function, an endpoint of webhooks or an agent: while one is open nothing is sent there, save one call in 30 s. */
+/** The breakers of a function, webhook endpoint or agent. An open one lets one call through in 30 s. */
 export function BreakersOf({ id, title }: { id: string; title: string }) {
   const read = useLoaded(
     async (signal) =>

@@ -62,7 +62,7 @@ export function Ends() {
   const { value: minutes = [], reload } = useLoaded(read, []);
   useNet(reload);
   const counted = new Map(minutes.map((one) => [instantOf(one.at), one]));
-  // The server tells a moment later, and the page heard nothing of what was before it: each knows at most what was.
+  // The server's news come later, and the page missed those before it opened: each count is a lower bound.
   const ofMinute = (at: number): EndsBucket => {
     const own = heard[1].in(at);
     const told = counted.get(at);

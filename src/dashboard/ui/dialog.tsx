@@ -6,8 +6,8 @@ import { toast } from "../lib/toasts.ts";
 import { Button, Text } from "./basics.tsx";
 
 /**
- * Opens it with the focus on its first field, and gives the focus back when it goes: to what had it, or to the page where
- * that went too. A dialog that is merely taken out of the page gives nothing back.
+ * Opens it with the focus on its first field, and gives the focus back when it goes: to what had it, or to
+ * the page where that went too. A dialog that is merely taken out of the page gives nothing back.
  */
 function openModal(dialog: HTMLDialogElement): () => void {
   const before = document.activeElement;

@@ -112,7 +112,7 @@ function MemberField(props: OneField) {
   return <TypedField {...props} label={label} isNumber={type === "integer" || type === "number"} />;
 }
 
-/** A member whose text is read as JSON; half a number, or half a list, is kept as it is typed and counts for nothing. */
+/** A member whose text is read as JSON. Half a number or half a list stays as typed, and has no value yet. */
 function TypedField(props: OneField & { label: string; isNumber: boolean }) {
   const { name, value, label, isNumber, onChange } = props;
   const id = useId();

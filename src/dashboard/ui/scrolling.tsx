@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-/** Holds what may be wider than its place, such as a table: then keys scroll it, too. `label` names it to those who hear the page. */
+/** Holds what may be wider than its place, such as a table: keys scroll it. Screen readers read `label`. */
 export function Scrolling(props: { label: string; class?: string; children: ComponentChildren }) {
   const { label, class: kind = "", children } = props;
   const frame = useRef<HTMLElement>(null);

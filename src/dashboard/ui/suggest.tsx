@@ -18,7 +18,7 @@ export function SuggestInput(props: {
   const { label, placeholder, value, suggest, error = "", onInput, onCommit } = props;
   const id = useId();
   const field = useRef<HTMLInputElement>(null);
-  /** The caret's place behind a completion. The next render sets it; a frame later the next key would land before it. */
+  /** The caret's place after a completion. The next render sets it; a frame later is after the next key. */
   const taken = useRef<number | undefined>(undefined);
   const [caret, setCaret] = useState(-1);
   const [chosen, setChosen] = useState(-1);

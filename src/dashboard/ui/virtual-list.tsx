@@ -5,8 +5,8 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 const spareRows = 12;
 
 /**
- * A list of rows of one height, of which only those in sight are in the document. `total` may be more than what is loaded:
- * `row` then draws a place for what is to come.
+ * A list of rows of one height, of which only those in sight are in the document. `total` may be more than
+ * what is loaded: `row` then draws a place for what is to come.
  */
 export function VirtualList(props: {
   total: number;
@@ -32,7 +32,7 @@ export function VirtualList(props: {
     setSight((before) => (before.top === top && before.height === height ? before : { top, height }));
   };
   useLayoutEffect(() => {
-    // It measures first when the layout is there: asked for here, the layout of a page that opens would be made twice.
+    // It measures once the layout is there: asked for here, the layout of an opening page is made twice.
     const observer = new ResizeObserver(measure);
     if (element.current) observer.observe(element.current);
     return () => observer.disconnect();

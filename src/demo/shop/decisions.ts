@@ -63,8 +63,8 @@ type Append = Parameters<ShopClient["streams"]["appendMany"]>[0][number];
 const snapshotEvery = 50;
 
 /**
- * Appends what `decide` answers, all of it or nothing, if the order still stands where it was decided. Else it is
- * decided anew: another order may have taken the last article, and a worker that was given up may still be at it.
+ * Appends what `decide` answers, all of it or nothing, if the order still stands where it was decided. Else
+ * it decides again: another order may have taken the last article, or a lost worker may still be at it.
  */
 async function decided(
   { client, order, runId }: Deciding,

@@ -66,8 +66,8 @@ function table({ endings, report }: ShopVerification): string {
 }
 
 /**
- * A shop on streams of entities: each order that is placed starts a saga that reserves, charges and confirms, or undoes
- * what it did. Two projections and an SQL table show it, while its worker and its server are killed.
+ * A shop on streams of entities: each order starts a saga that reserves, charges and confirms, or undoes what
+ * it did. Two projections and an SQL table show it, while its worker and its server are killed.
  */
 export async function shopDemo(stage: Stage, flags: { orders?: string | undefined }): Promise<boolean> {
   const startedAt = Date.now();

@@ -14,7 +14,7 @@ export interface Order {
   total: number;
 }
 
-// A stream an order (`order-17`) and a stream an article (`article-lamp`): what happened to each, in its order.
+// A stream for each order (`order-17`) and article (`article-lamp`): what happened to each, in order.
 export type ShopEvents = {
   "article.received": { sku: string; quantity: number };
   "article.reserved": { sku: string; quantity: number; orderId: string };

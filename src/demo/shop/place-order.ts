@@ -16,8 +16,8 @@ const definition = {
 } as const;
 
 /**
- * An order that was placed is reserved article by article, charged and confirmed. When an article is sold out or the
- * bank declines, the order is rejected and what it reserved is free again.
+ * An order that was placed is reserved article by article, charged and confirmed. When an article is sold out
+ * or the bank declines, the order is rejected and what it reserved is free again.
  */
 export const placeOrder = (client: ShopClient) =>
   events.createFunction(definition, async ({ event: { data: order }, step, run }) => {

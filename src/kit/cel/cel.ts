@@ -45,8 +45,8 @@ const rewrittenLimits = { ...limits, maxAstNodes: 2_000, maxDepth: 1_000 };
 
 const programsMax = 2_000;
 /**
- * Of the texts of all programs that are kept, as they run: the longest expression with all its meters has about 30 KB, and each
- * letter of it costs about a hundred bytes.
+ * Of the texts of all programs that are kept, as they run: the longest expression with all its meters has
+ * about 30 KB, and each letter of it costs about a hundred bytes.
  */
 const programsCharsMax = 1024 * 1024;
 

@@ -36,8 +36,8 @@ export interface CompiledSchema {
 const newNode = (): SchemaNode => ({ checks: [], same: [], collects: false, isNever: false });
 
 /**
- * JSON Schema 2020-12, and what editions 2019-09 and draft-07 say instead. `format` and unknown words are notes. Patterns
- * are RE2. Nothing is fetched: references stay inside the text. Throws SchemaError, which names the place.
+ * JSON Schema 2020-12, and what 2019-09 and draft-07 say instead. `format` and unknown words are notes.
+ * Patterns are RE2. Nothing is fetched: references stay inside the text. Throws SchemaError with the place.
  */
 export function compileSchema(text: string): CompiledSchema {
   const steps = compileInSteps(text);

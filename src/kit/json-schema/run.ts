@@ -3,7 +3,7 @@ import { pointerOf } from "./pointer.ts";
 
 /** The most that one look at one value may take; measured, a step is 10 to 100 nanoseconds. */
 export const checkStepsMax = 100_000;
-/** Schemas inside each other while one value is looked at: a chain of references adds to each level of the value. */
+/** Depth of nested schemas while one value is checked: a chain of references adds to each level of it. */
 const checkDepthMax = 1_000;
 /** So many letters of a text, and letters times parts of a pattern, are looked at in one step. */
 export const lettersAStep = 64;

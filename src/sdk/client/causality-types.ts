@@ -42,8 +42,8 @@ export interface CauseGraph {
 
 export interface CausalityCalls {
   /**
-   * What led to a thing, and what it led to. A step is named by its run's id, a slash and its own; a message by
-   * its sequence; a letter by the endpoint's id, a slash and the event's. `not_found` when it is unknown.
+   * What led to a thing, and what it led to. A step is named by its run's id, a slash and its own; a message
+   * by its sequence; a letter by the endpoint's id, a slash and the event's. `not_found` when it is unknown.
    */
   get(kind: CauseKind, id: string, options?: CauseGraphOptions): Promise<CauseGraph>;
   /** Cancels a run and the runs that it led to; `over` counts those that had ended. */

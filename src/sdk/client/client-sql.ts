@@ -24,8 +24,8 @@ const timeoutMsDefault = 5_000;
 
 export interface SqlCalls {
   /**
-   * Asks the environment's data: `runs`, `steps`, `events`, `functions` and the tables of its SQL projections. One SELECT,
-   * in the dialect of the server's store.
+   * Asks the environment's data: `runs`, `steps`, `events`, `functions` and the tables of its SQL
+   * projections. One SELECT, in the dialect of the server's store.
    */
   sql<Row = Record<string, string | null>>(query: string, options?: SqlOptions): Promise<SqlResult<Row>>;
 }

@@ -97,7 +97,7 @@ export interface SyncOptions extends TimeoutOption {
 
 /** Events and the runs they start. */
 export interface EventCalls<Events extends EventMap = EventMap> {
-  /** Stores an event and starts the runs of the functions it triggers; once this resolves both are durable. */
+  /** Stores an event and starts the runs of the functions it triggers; once this resolves both are durable */
   emit<Name extends keyof Events & string>(
     event: Name,
     data: Events[Name],
@@ -105,7 +105,7 @@ export interface EventCalls<Events extends EventMap = EventMap> {
   ): Promise<Emitted>;
   /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
   emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
-  /** Emits and waits until the runs it started have ended, or `timeout`; those still going say `waitTimedOut`. */
+  /** Emits and waits until the runs it started have ended, or `timeout`; the others say `waitTimedOut`. */
   triggerSync<Name extends keyof Events & string>(
     event: Name,
     data: Events[Name],
@@ -135,7 +135,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     options: FunctionOptions<Name, Events[Name], Events>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
-  /** Takes the wire's names (`timeoutMs`), as `createFunction(…).definition` has them. `definitionHash` tells the definition from others. */
+  /** Takes wire names (`timeoutMs`), as `createFunction(…).definition`; `definitionHash` identifies it. */
   registerFunction(
     definition: RegisteredDefinition,
   ): Promise<{ function: RegisteredFunction; created: boolean; definitionHash?: string }>;
@@ -144,7 +144,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
   listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
   updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
   deleteFunction(id: string): Promise<void>;
-  /** The changes of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  /** The changes of a definition, newest first; `fromVersion` is the previous page's last `entityVersion`. */
   listFunctionHistory(
     functionId: string,
     options?: { limit?: number; fromVersion?: number },
@@ -183,11 +183,11 @@ export interface RunCalls {
   /** The run once it has ended. SvcError `deadline_exceeded` after `timeout` (default 30 s). */
   waitForRun(runId: string, options?: TimeoutOption & { signal?: AbortSignal }): Promise<Run>;
   /**
-   * Ends a run. Its handler, if it is under way, sees `signal` raised. A run that has something to undo is undone first
-   * (`phase`), unless its function says `compensateOnCancel: false`.
+   * Ends a run. Its handler, if it is under way, sees `signal` raised. A run that has something to undo is
+   * undone first (`phase`), unless its function says `compensateOnCancel: false`.
    */
   cancelRun(id: string, options?: { reason?: string }): Promise<Run>;
-  /** Holds a run: at once when nothing executes it, otherwise (`pause_requested`) when its worker reports next. */
+  /** Holds a run: at once when nothing executes it, else (`pause_requested`) at its worker's next report. */
   pauseRun(runId: string): Promise<"paused" | "pause_requested">;
   getPausedState(runId: string): Promise<PausedState>;
   /** Gives a step of a held run another output. Step: the row's id or the SDK's. */
@@ -200,9 +200,9 @@ export interface RunCalls {
   /** Gives a completed or failed step another output; the first one stays on record. */
   patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
   /**
-   * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all later ones are
-   * executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run is in: of several the one that
-   * is over first, or that of `stepId`.
+   * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all
+   * later ones are executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run
+   * is in: of several the one that is over first, or that of `stepId`.
    */
   resumeRun(
     runId: string,
@@ -212,7 +212,7 @@ export interface RunCalls {
   previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
 }
 
-/** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */
+/** Secrets of the environment. The server never gives out a value; functions that name a secret get it. */
 export interface SecretCalls {
   list(): Promise<Secret[]>;
   get(name: string): Promise<Secret>;
@@ -224,8 +224,8 @@ export interface SecretCalls {
 }
 
 /**
- * Calls to one server. Every method throws SvcError; reads and calls with an idempotency key are tried three times (100 ms,
- * doubling), others only when the server certainly did not do them. See retry.ts.
+ * Calls to one server. Every method throws SvcError; reads and calls with an idempotency key are tried three
+ * times (100 ms, doubling), others only when the server certainly did not do them. See retry.ts.
  */
 export interface Client<Events extends EventMap = EventMap>
   extends EventCalls<Events>,
@@ -249,15 +249,15 @@ export interface Client<Events extends EventMap = EventMap>
   readonly tools: ToolCalls;
   readonly webhooks: WebhookCalls;
   /**
-   * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of
-   * its worker. Another process hands it to `consistent` to read what was written here. Undefined before the first.
+   * Where the last write is that this connection knows of: emitted, appended, invoked, or a job's event of
+   * its worker. Another process hands it to `consistent` to read what was written here. Undefined for none.
    */
   sequence(): string | undefined;
   /**
-   * A client over the same connection whose reads show at least all that was written over it, whichever node answers:
-   * reads of projections wait until they have come there. With `after`, also what another client wrote. A read that would
-   * wait too long throws `unavailable`; `failed_precondition` says that the log was restored since, and later reads wait
-   * for nothing of before.
+   * A client over the same connection whose reads show at least all that was written over it, whichever node
+   * answers: reads of projections wait until they have come there. With `after`, also what another client
+   * wrote. A read that would wait too long throws `unavailable`; `failed_precondition` says that the log was
+   * restored since, and later reads wait for nothing of before.
    */
   consistent(options?: { after?: string | undefined }): Client<Events>;
   /** Needs no key. Throws when the server is not well. */

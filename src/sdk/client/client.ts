@@ -40,8 +40,8 @@ export interface ClientOptions<Events extends EventMap = EventMap> extends Conne
 export const knownOfClient: KnownOptions<ClientOptions> = { ...knownConnection, events: true };
 
 /**
- * A client of one server and environment. Costs nothing until its first call; needs no closing. Throws TypeError on an
- * option that does not exist, and for what is no duration.
+ * A client of one server and environment. Costs nothing until its first call; needs no closing. Throws
+ * TypeError on an option that does not exist, and for what is no duration.
  */
 export function createClient<Events extends EventMap = EventMap>(
   options: ClientOptions<Events> = {},

@@ -18,8 +18,8 @@ export interface AppendTo {
   /** The first append fixes it for the stream. */
   entityType: string;
   /**
-   * The version that the stream must have, 0 for a stream that does not exist. SvcError `aborted` when it has another.
-   * Default -1: any.
+   * The version that the stream must have, 0 for a stream that does not exist. SvcError `aborted` when it has
+   * another. Default -1: any.
    */
   expectedVersion?: number;
 }
@@ -128,7 +128,7 @@ export interface FoldOptions<State> extends ByRun {
 
 export interface Folded<State> {
   state: State;
-  /** The version that was folded up to, to expect with the next append; 0 for a stream that does not exist. */
+  /** The version that was folded up to, to expect with the next append; 0 for a missing stream. */
   version: number;
 }
 
@@ -188,8 +188,8 @@ export interface StreamCalls<Events extends EventMap = EventMap> {
   /** Overwrites what one event carries. */
   redact(entityId: string, eventId: string): Promise<void>;
   /**
-   * The state that follows from the events of a stream, from the latest snapshot on. A snapshot holds what JSON
-   * can hold. One that a newer reducer made outdated is skipped with `fromSnapshot: false`.
+   * The state that follows from the events of a stream, from the latest snapshot on. A snapshot holds what
+   * JSON can hold. One that a newer reducer made outdated is skipped with `fromSnapshot: false`.
    */
   fold<State>(
     entityId: string,

@@ -48,7 +48,7 @@ export interface KvChange extends KvValue {
   operation: "put" | "delete";
 }
 
-/** What must be true of a key or document before it is changed; otherwise the call throws `precondition_failed`. */
+/** What must be true of a key or document before a change; else the call throws `precondition_failed`. */
 export interface ChangeCondition {
   /** It does not exist. */
   ifAbsent?: boolean;
@@ -57,7 +57,7 @@ export interface ChangeCondition {
 }
 
 export interface KvWatchOptions {
-  /** A key or a pattern: dots cut keys, `*` is any text inside a segment, a last `>` the rest. Default: all keys. */
+  /** A key or a pattern: dots cut keys, `*` is any text in a segment, a last `>` the rest. Default: all. */
   key?: string;
   /** Tells what changed after this revision, instead of the values that there are. */
   after?: number;
@@ -91,8 +91,8 @@ export interface KvCalls {
   /** In the order of their bytes, page by page. */
   keys(bucket: string, options?: { filter?: string; prefix?: string }): AsyncIterable<string>;
   /**
-   * The values that there are, then every change in the order of its revision, for as long as it is read. A lost
-   * connection is opened again, behind the last change.
+   * The values that there are, then every change in the order of its revision, for as long as it is read. A
+   * lost connection is opened again, behind the last change.
    */
   watch(bucket: string, options?: KvWatchOptions): AsyncIterable<KvChange>;
 }

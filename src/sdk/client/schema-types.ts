@@ -45,7 +45,7 @@ export interface PushedSchemas {
 
 /** JSON Schemas of events, which the server checks data by. */
 export interface SchemaCalls {
-  /** From now on the name has the registered versions and no others. The schema of a version never changes. */
+  /** From now on the name has only the registered versions. The schema of a version never changes. */
   register(
     eventName: string,
     schema: JsonSchemaText,
@@ -65,7 +65,7 @@ export interface SchemaCalls {
     data: unknown,
     versions: { from: number; to?: number },
   ): Promise<UpcastResult>;
-  /** How schemas are enforced, and what they would say of the events of the last hours (24, when left out). */
+  /** How schemas are enforced, and what they would say of events of the last `hours` (24 by default). */
   check(options?: { eventName?: string; hours?: number }): Promise<SchemaEnforcement>;
   /** Registers what the rules of the client's `events` tell, in the version that each names. */
   push(): Promise<PushedSchemas>;

@@ -81,8 +81,8 @@ export interface ToolCalls {
   /** All that this client may use, by name. */
   list(): Promise<VisibleTool[]>;
   /**
-   * The output of the tool. SvcError with the tool's code for what the tool answers as an error, CALLBACK_FAILED and
-   * CIRCUIT_OPEN when its agent cannot be reached, and the server's code when the call itself is wrong.
+   * The output of the tool. SvcError with the tool's code for an error that the tool answers, CALLBACK_FAILED
+   * and CIRCUIT_OPEN if its agent cannot be reached, the server's code if the call itself is wrong.
    */
   invoke<Input, Output>(
     tool: Tool<Input, Output>,

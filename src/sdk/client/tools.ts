@@ -28,8 +28,9 @@ const toolOf = (agent: string, name: string, rule: ToolRule): Tool => ({
 });
 
 /**
- * The tools of an agent: `defineTools("support", { refund: { input: jsonSchema(…), run: async ({ orderId }) => … } })`. Register
- * them by `client.tools.register`, answer the server's calls by `serveTools`, call them by `client.tools.invoke` or `step.tool`.
+ * The tools of an agent. Register them by `client.tools.register`, answer calls by `serveTools`, call them by
+ * `client.tools.invoke` or `step.tool`:
+ * `defineTools("support", { refund: { input: jsonSchema(…), run: async ({ orderId }) => … } })`
  */
 export function defineTools<Inputs extends Record<string, unknown>, Rules>(
   agent: string,

@@ -64,8 +64,8 @@ function headerOf(headers: VerifyWebhookOptions["headers"], name: string): strin
 }
 
 /**
- * Whether a request is a webhook as Standard Webhooks signs them, by one of the secrets and not too old. Answers what it
- * says; throws `WebhookVerificationError` for every other request.
+ * Whether a request is a webhook as Standard Webhooks signs them, by one of the secrets and not too old.
+ * Answers what it says; throws `WebhookVerificationError` for every other request.
  */
 export async function verifyWebhook<Data = unknown>(
   options: VerifyWebhookOptions,

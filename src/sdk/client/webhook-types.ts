@@ -1,6 +1,6 @@
 import type { Duration } from "../wire/duration.ts";
 
-/** How requests of a provider are verified; what is left out comes from the preset. Paths: `header:X-Name`, `body:a.b`. */
+/** How requests of a provider are verified; defaults: the preset's. Paths: `header:X-Name`, `body:a.b`. */
 export interface WebhookVerifyConfig {
   signatureHeader?: string;
   entrySeparator?: string;
@@ -56,8 +56,8 @@ export interface WebhookSource {
 }
 
 /**
- * Name and metadata are replaced: left out, they become empty. How it verifies is replaced as a whole by `preset` and
- * `verifyConfig`, and stays without them.
+ * Name and metadata are replaced: left out, they become empty. How it verifies is replaced as a whole by
+ * `preset` and `verifyConfig`, and stays without them.
  */
 export interface WebhookSourceChange
   extends Pick<NewWebhookSource, "name" | "metadata" | "preset" | "verifyConfig"> {

@@ -5,7 +5,7 @@ import type { Client } from "./client.ts";
 export interface WebhookEvent {
   name: string;
   data: unknown;
-  /** Set it to the id of the provider's message: providers repeat what was not answered, and it is then emitted once. */
+  /** The id of the provider's message: providers repeat unanswered ones, and it is then emitted once. */
   idempotencyKey?: string;
 }
 

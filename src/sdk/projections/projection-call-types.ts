@@ -69,7 +69,7 @@ export interface WaitOutcome {
 }
 
 export interface RebuildOptions {
-  /** Default `side_by_side`: what is stored is read until the new states have caught up. `in_place`: it goes first. */
+  /** Default `side_by_side`: stored states are read until new ones caught up. `in_place`: they go first. */
   strategy?: "side_by_side" | "in_place";
   /** Only this partition, in place. */
   partition?: string;
@@ -114,13 +114,13 @@ export interface ProjectionCalls {
     projection: WhichProjection<State>,
     options?: {
       partition?: string;
-      /** The state as it was last saved with no event behind that time; of projections that are `recording`. */
+      /** The state as last saved with no event after that time, for projections that are `recording`. */
       asOf?: Date | string;
     },
   ): Promise<PartitionState<State>>;
   /** Keys of partitions that have a state, by key; `search` is a part of them. At most 1,000. */
   partitions(projection: WhichProjection, options?: { search?: string; limit?: number }): Promise<string[]>;
-  /** Until it has seen a position: the `sequence` of what was emitted. SvcError `failed_precondition` while it is stopped. */
+  /** Until it has seen a position: the `sequence` of an emit. SvcError `failed_precondition` if stopped. */
   wait(projection: WhichProjection, sequence: number, options?: ProjectionWaitOptions): Promise<WaitOutcome>;
   /** Until it has seen an event. */
   waitForEvent(

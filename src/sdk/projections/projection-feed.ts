@@ -159,7 +159,7 @@ export class StreamFeed implements ProjectionFeed {
 
 /** Longer than the server holds a poll. */
 const pollMsMax = 90_000;
-/** A poll that is answered sooner, without an event, was not held: the projection is paused, or the server leaves. */
+/** A poll answered sooner, without an event, was not held: the projection is paused, or the server leaves. */
 const heldMsMin = 250;
 const idleFirstMs = 250;
 const idleMsMax = 10_000;

@@ -17,8 +17,8 @@ export interface ProjectionRunnerOptions extends Omit<RunnerOptions, "onBuilding
 }
 
 /**
- * Keeps one projection folded: registers it, rebuilds it when it finds an older version and is told to, and folds the
- * generations that belong to its own version. It never folds states of another version's code.
+ * Keeps one projection folded: registers it, rebuilds it when it finds an older version and is told to, and
+ * folds the generations that belong to its own version. It never folds states of another version's code.
  */
 export class ProjectionRunner {
   readonly #options: ProjectionRunnerOptions;

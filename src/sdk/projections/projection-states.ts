@@ -17,7 +17,7 @@ export type StoredState = Pick<HeldState, "state" | "position">;
 const lengthMax = 64 * 1024 * 1024;
 const readsAtOnce = 16;
 
-/** States of partitions, each read from the store before anything is folded into it. Those unused for longest leave first. */
+/** States of partitions, each read from the store before any fold. Those unused for longest leave first. */
 export class PartitionStates {
   readonly #read: (partition: string) => Promise<StoredState>;
   readonly #most: number;

@@ -44,9 +44,9 @@ interface AnyProjection<Events extends EventMap> {
   /** A path inside the event. Each value has a state of its own; without a path there is one. */
   partitionKey?: PartitionPath<Events>;
   /**
-   * What a worker does that finds an older version: `side_by_side` folds all events into new states while the old
-   * ones are read and takes over when it has caught up, `in_place` throws the old ones away first, `never` (default)
-   * goes on with them.
+   * What a worker does that finds an older version: `side_by_side` folds all events into new states while the
+   * old ones are read and takes over when it has caught up, `in_place` throws the old ones away first,
+   * `never` (default) goes on with them.
    */
   rebuild?: "side_by_side" | "in_place" | "never";
   /** Events at a time, at most 1,000. Default 500. */
@@ -55,7 +55,7 @@ interface AnyProjection<Events extends EventMap> {
   gather?: Duration;
   /** @deprecated Write `gather`. */
   gatherMs?: number;
-  /** Tries of a handler that throws, the first one included, before its partition stops. Default 3, 100 ms doubling. */
+  /** Tries of a throwing handler, with the first, before its partition stops. Default 3, 100 ms doubling. */
   retry?: {
     maxAttempts?: number;
     delay?: Duration;
@@ -83,7 +83,7 @@ export interface ManagedProjectionOptions<Events extends EventMap, State, Patter
   };
   /** For events without a handler of their own. */
   reduce?: (state: NoInfer<State>, event: ProjectedBy<Events, Pattern>) => FoldedState<NoInfer<State>>;
-  /** The server keeps every state that is saved for 30 days: `client.projections.get(…, { asOf })`. Default false. */
+  /** The server keeps each saved state for 30 days: `client.projections.get(…, { asOf })`. Default false. */
   recording?: boolean;
   /** States kept in memory at most, those unused for longest leave first. Default 10,000. */
   statesMax?: number;
@@ -123,7 +123,7 @@ export interface SqlProjectionOptions<Events extends EventMap> {
   description?: string;
   /** One CREATE TABLE. */
   tableSql: string;
-  /** By event name: one INSERT, UPDATE or DELETE with parameters such as `:data.total`, `:entity_id`, `:timestamp`. */
+  /** By event: one INSERT, UPDATE or DELETE with parameters `:data.total`, `:entity_id`, `:timestamp`, …. */
   statements: { readonly [Name in keyof Events & string]?: string };
 }
 

@@ -39,9 +39,9 @@ interface GivenOptions {
 }
 
 /**
- * A read model. With `initialState` its states are kept by the server, with `tableSql` the server folds events into a
- * table; else its handlers have effects of their own. Pass it to `createWorker`. The `createProjection` of a client or
- * of `defineEvents` is typed by their events. Throws TypeError for options that make no sense.
+ * A read model. With `initialState` the server keeps its states, with `tableSql` it folds events into a
+ * table; else its handlers have effects of their own. Pass it to `createWorker`. The `createProjection` of a
+ * client or of `defineEvents` is typed by their events. Throws TypeError for options that make no sense.
  */
 export const createProjection: CreateProjection<EventMap> = (given: object) =>
   projectionOf(given as GivenOptions) as never;

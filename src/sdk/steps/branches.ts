@@ -16,8 +16,8 @@ export interface BranchesHost {
 type Settled = PromiseSettledResult<unknown>;
 
 /**
- * Runs every item as a branch of its own. A branch that waits keeps its place among the `concurrency`. With `failFast` throws
- * the first error, once the others have ended or wait.
+ * Runs every item as a branch of its own. A branch that waits keeps its place among the `concurrency`. With
+ * `failFast` throws the first error, once the others have ended or wait.
  */
 export async function runBranches(
   host: BranchesHost,

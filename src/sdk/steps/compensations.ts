@@ -24,13 +24,13 @@ export interface Undone {
 /** What a run undoes when it ends without success. */
 export interface Compensations {
   /**
-   * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be undone, where
-   * there is one.
+   * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be
+   * undone, where there is one.
    */
   reserve(name: string, scope: Scope, undone?: StepUse): UndoReservation;
   /**
-   * Runs them in reverse order, one after the other. Never throws; one that is stored already is not repeated.
-   * `isCutOff`: what was begun last may be done although it is not stored.
+   * Runs them in reverse order, one after the other. Never throws; one that is stored already is not
+   * repeated. `isCutOff`: what was begun last may be done although it is not stored.
    */
   run(isCutOff?: boolean): Promise<Undone>;
 }

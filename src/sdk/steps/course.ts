@@ -12,11 +12,11 @@ export interface Computing {
   isCut: boolean;
 }
 
-/** What the handler waits for, in the order of its calls; no yield where a run that is undone was not further. */
+/** What the handler waits for, in the order of its calls; no yield if an undone run got no further. */
 export interface StandingWait {
   scope: Scope;
   yielded: AskedWait | undefined;
-  /** Of a time: when it is over, by the clock of this process, and what then goes on if something still computes here. */
+  /** For a time: its end by this process's clock, and what then continues if work still runs here. */
   time?: { endsAtMs: number; goOn: () => void };
 }
 
@@ -24,13 +24,13 @@ export interface StandingWait {
 const afterTurn: (look: () => void) => void =
   typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
 
-/** A promise that never settles. Each call makes its own: a shared one would keep all that waits for it in memory. */
+/** A promise that never settles, new for each call: a shared one would keep all its waiters in memory. */
 export const open = () => new Promise<never>(() => {});
 
 /**
- * How an execution goes on. Results are handed to the handler one at a time, in the order in which they were stored, the next
- * one when the handler rests: so a race has the same winner each time. It is over when something is waited for, nothing
- * computes, every result is handed over and the handler rests.
+ * How an execution goes on. Results are handed to the handler one at a time, in the order in which they were
+ * stored, the next one when the handler rests: so a race has the same winner each time. It is over when
+ * something is waited for, nothing computes, every result is handed over and the handler rests.
  */
 export class Course {
   readonly #computing = new Set<Computing>();
@@ -98,7 +98,7 @@ export class Course {
     return open();
   }
 
-  /** Resolves when the time is over while something computes: otherwise the server hands the run out again. */
+  /** Resolves when the time is over while work runs here: otherwise the server hands the run out again. */
   waitUntil(scope: Scope, yielded: Yield, ms: number): Promise<void> {
     return new Promise((goOn) => {
       this.#joined();
@@ -121,7 +121,7 @@ export class Course {
     this.moved();
   }
 
-  /** Of work that is over. Where nothing ran beside it, nothing else can win: steps one after the other cost no turn. */
+  /** For finished work. If nothing ran beside it, nothing else can win: sequential steps cost no turn. */
   give({ isAlone }: Computing, hand: () => void): void {
     if (isAlone || (!this.#isMoving && this.#results.length === 0)) this.#hand(hand);
     else this.giveStored(Number.POSITIVE_INFINITY, hand);

@@ -28,7 +28,7 @@ export interface Deviations {
   leftOver(): void;
   /** Branches of this scope did not begin, because another one failed. */
   cutShort(prefix: string): void;
-  /** What the end of an execution tells; undefined for nothing. `handed` resolves when what is stored is handed to every branch. */
+  /** What an execution's end tells, if anything. `handed` resolves once every branch got what is stored. */
   atEnd(
     status: "completed" | "yielded" | "failed",
     handed: () => Promise<void>,
@@ -39,8 +39,8 @@ export interface Deviations {
 const ownNames = /^(?:compensate:|onFailure$)/;
 
 /**
- * Undefined where nothing is stored. Steps of branches that run side by side come in any order, and one that waits ends the
- * execution before the others were come to: then only a handler that has returned can tell what it left out.
+ * Undefined where nothing is stored. Steps of parallel branches come in any order, and a waiting one ends the
+ * execution before the others are reached: only a handler that has returned shows what it left out.
  */
 export function followSteps(
   runId: string,

@@ -15,15 +15,15 @@ export interface EventRule<Data = unknown> {
   jsonSchema?: JsonSchemaText;
   /** The version that is emitted and handled. Default 1. */
   version?: number;
-  /** By version: how data of that version becomes data of the next one. Older events are brought up before a handler sees them. */
+  /** By version: how its data becomes data of the next one. Handlers see older events only after that. */
   upcast?: Readonly<Record<number, (data: never) => unknown>>;
 }
 
 export type EventRules<Events> = { readonly [Name in keyof Events]?: EventRule<Events[Name]> };
 
-/** The events of an application: their types and, where wanted, how they are checked and brought up to date. */
+/** The events of an application: their types and, if wanted, how they are checked and brought up to date. */
 export interface EventRegistry<Events extends EventMap = EventMap> extends EventReader {
-  /** The JSON Schema of each event that has a rule, in the version that is emitted; undefined where the rule tells none. */
+  /** The JSON Schema of each event with a rule, in the emitted version; undefined if the rule has none. */
   schemas(): { name: string; version: number; schema: JsonSchemaText | undefined }[];
   /** `createFunction` with these events. */
   createFunction<Name extends keyof Events & string, Output = unknown>(
@@ -35,8 +35,8 @@ export interface EventRegistry<Events extends EventMap = EventMap> extends Event
 }
 
 /**
- * Types for emitting, triggers and waits: `defineEvents<{ "order.placed": { orderId: string } }>()`. With rules, data is
- * checked by a schema and older versions are brought up to date; types then follow from the schemas.
+ * Types for emitting, triggers and waits: `defineEvents<{ "order.placed": { orderId: string } }>()`. With
+ * rules, a schema checks data and older versions are brought up to date; types then follow from schemas.
  */
 export function defineEvents<Events extends EventMap = EventMap>(
   rules: EventRules<Events> = {},

@@ -33,8 +33,8 @@ export type ExecutionInput = Pick<
 >;
 
 /**
- * Enters the handler and follows it to its end or its next yield, by the same rules wherever it runs: in a worker, behind
- * an endpoint, in a test. Finished steps are told to the host as they finish. Never throws.
+ * Enters the handler and follows it to its end or its next yield, by the same rules wherever it runs: in a
+ * worker, behind an endpoint, in a test. Finished steps are told to the host as they finish. Never throws.
  */
 export async function execute(
   target: SvcFunction,

@@ -50,7 +50,7 @@ interface TimedOptions {
   } & Period;
   /** At most so many runs begin in a period, `burst` (1) of them at once; the others wait. */
   throttle?: { limit: number; burst?: number; key?: string } & Period;
-  /** At most so many runs begin in a period, per value at the path `key`; other events start none, which emit's answer tells. */
+  /** At most so many runs begin in a period, per value at path `key`; emit tells which events start none. */
   rateLimit?: { limit: number; key?: string } & Period;
   /** CEL over the event: of events with one value within the period (a day) only the first starts a run. */
   idempotency?: {
@@ -64,8 +64,8 @@ interface TimedOptions {
   /** @deprecated Write `startWithin`. */
   startWithinMs?: number;
   /**
-   * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeout` after the first; per
-   * value at the path `key`, or of CEL over the event.
+   * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeout` after
+   * the first; per value at the path `key`, or of CEL over the event.
    */
   batch?: { size: number; key?: string } & (
     | { timeout: Duration; timeoutMs?: never }
@@ -89,8 +89,8 @@ export interface FunctionOptions<
   expression?: string;
   cron?: string;
   /**
-   * Called once a run has failed for good and its compensations ran, with the error and steps of its own. It is retried like
-   * a compensation, and cannot sleep or wait.
+   * Called once a run has failed for good and its compensations ran, with the error and steps of its own. It
+   * is retried like a compensation, and cannot sleep or wait.
    */
   onFailure?: (context: FailureContext<Data, Name, Events>) => unknown;
 }
@@ -134,7 +134,7 @@ export interface FailureContext<
   error: ReportedError;
 }
 
-/** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
+/** What a handler gets. It is entered again for each attempt and yield; finished steps are not repeated. */
 export interface HandlerContext<
   Data = unknown,
   Name extends string = string,
@@ -145,8 +145,9 @@ export interface HandlerContext<
   events: HandlerEvent<Data, Name>[];
   step: Steps<Events>;
   /**
-   * Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`.
-   * `sequence` is where the event stands: `client.consistent({ after: run.sequence })` reads nothing older.
+   * Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's
+   * `actorKey`. `sequence` is where the event stands: `client.consistent({ after: run.sequence })` reads
+   * nothing older.
    */
   run: {
     id: string;
@@ -156,25 +157,25 @@ export interface HandlerContext<
     actorId?: string;
     sequence?: string;
     /**
-     * What the run is found by: `run.set({ orderId, total, paidAt: new Date() })`. It travels with the next report; setting
-     * it again changes it, and `null` takes it away. At most 32 names a run, 256 bytes a text; a name keeps its type in
-     * the environment.
+     * What the run is found by: `run.set({ orderId, total, paidAt: new Date() })`. It travels with the next
+     * report; setting it again changes it, and `null` takes it away. At most 32 names a run, 256 bytes a
+     * text; a name keeps its type in the environment.
      */
     set(attributes: Record<string, AttributeValue | null>): void;
   };
-  /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
+  /** Raised when the run was cancelled or another worker has it; nothing done afterwards is recorded. */
   signal: AbortSignal;
   /** The worker's logger; its lines carry run, function and attempt. */
   log: Logger;
   /** Values of the secrets that the function names. */
   secrets: Record<string, string>;
-  /** Where the run stands in the trace of its event (W3C Trace Context), for spans and calls of the handler. */
+  /** Where the run is in its event's trace (W3C Trace Context), for spans and calls of the handler. */
   traceparent: string | undefined;
 }
 
 /**
- * Its result, as JSON, becomes the run's output. What it throws fails the attempt, and the run is tried again by the
- * function's `retry`; NonRetryableError fails the run.
+ * Its result, as JSON, becomes the run's output. What it throws fails the attempt, and the run is tried again
+ * by the function's `retry`; NonRetryableError fails the run.
  */
 export type Handler<
   Data = unknown,
@@ -184,10 +185,11 @@ export type Handler<
 > = (context: HandlerContext<Data, Name, Events>) => Output | Promise<Output>;
 
 /**
- * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
- * events its handler is typed: `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a
- * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, on an option that does
- * not exist, and for what is no duration.
+ * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With
+ * a map of events its handler is typed:
+ * `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a client's or
+ * `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id, on an option that
+ * does not exist, and for what is no duration.
  */
 export function createFunction<
   Events extends EventMap = EventMap,
@@ -213,13 +215,13 @@ export function createFunction<
   return { id: rest.id, definition, handler, ...(onFailure && { onFailure }) };
 }
 
-/** First 16 hex digits of the SHA-256 of the handler's source: a change of code is a change of the definition. */
+/** First 16 hex digits of the SHA-256 of the handler's source: changed code is a changed definition. */
 export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
   digestHex(handler.toString(), 8);
 
 /**
- * A function as it is registered: its definition, with the hash of its code in the metadata, and when its worker is to be
- * handed a run once more to undo it.
+ * A function as it is registered: its definition, with the hash of its code in the metadata, and when its
+ * worker is to be handed a run once more to undo it.
  */
 export async function registration({
   definition: { compensateOnCancel = true, ...definition },

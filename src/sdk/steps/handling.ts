@@ -34,7 +34,7 @@ export class Handling {
     return this.#phase === "returned" || this.#phase === "waits";
   }
 
-  /** False when the job is another's, or its run was ended: an error would end the process where the handler hears none. */
+  /** False for another's job or an ended run: an error that the handler misses would end the process. */
   isHeld(): boolean {
     const { host, course } = this.#parts;
     try {
@@ -48,7 +48,7 @@ export class Handling {
     }
   }
 
-  /** Whether a call comes too late. What is stored is handed on to a handler that has returned: it tells its way. */
+  /** Whether a call comes too late. A handler that returned still gets what is stored, to show its way. */
   isLate({ name, stepId }: StepUse): boolean {
     const { scopes, deviations, log, runId, isStored } = this.#parts;
     if (this.#phase === "going" || (this.isUndoing && scopes.isUndoing())) return false;
@@ -91,7 +91,7 @@ export class Handling {
     return own.signal;
   }
 
-  /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+  /** Follows the handler to its end and answers its result; undefined when it waits. Throws what it threw. */
   async follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined> {
     const { course } = this.#parts;
     try {

@@ -4,7 +4,7 @@ import type { WrittenLine } from "../wire/run-log-types.ts";
 /** As many as the server keeps of an attempt, and bytes of a line. */
 const linesMax = 200;
 const lineCharsMax = 900;
-/** Of a longer text that may hold secrets only its length is told: its beginning may be the beginning of one. */
+/** Of a longer text that may hold secrets only the length is said: its beginning may be part of a secret. */
 const maskedCharsMax = 64 * 1024;
 /** Shorter secrets are words that stand everywhere. */
 const secretCharsMin = 4;

@@ -6,7 +6,7 @@ export interface Scope {
   /** Uses of each name so far. */
   readonly used: Map<string, number>;
   readonly parent: Scope | undefined;
-  /** The step that others finished and whose result was handed over here last; at first that of the scope around it. */
+  /** The last step finished by others whose result was handed over here; at first the outer scope's. */
   lastMet: string | undefined;
 }
 

@@ -8,7 +8,7 @@ import type { Execution } from "./step.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader } from "./svc-function.ts";
 
-/** The steps that call the server. Their idempotency key makes a step that runs again publish, or emit, only once. */
+/** Steps that call the server. By their idempotency key a step that runs again publishes or emits once. */
 export function callSteps(
   execution: Execution,
   events: EventReader | undefined,

@@ -9,7 +9,7 @@ type ComputingParts = Pick<StepWorkHost, "runId" | "host" | "scopes" | "log" | "
   handling: Handling;
 };
 
-/** Makes what runs the work of a step. Its result comes in its turn; it stays open where the job is another's, or was cut. */
+/** Makes what runs a step's work. Results come in turn; it stays open if the job is another's, or was cut. */
 export function computing({ course, handling, ...rest }: ComputingParts) {
   const parts: StepWorkHost = {
     ...rest,

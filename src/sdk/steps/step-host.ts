@@ -9,12 +9,12 @@ import type { StepContext } from "./steps.ts";
 
 /** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
 export interface ExecutionHost {
-  /** Throws when the execution may not go on: another worker has the run, it was cancelled, or a step was refused. */
+  /** Throws when the execution may not continue: another worker's run, a cancelled one, or a refused step. */
   requireHeld(): void;
   memo(stepId: string): CompletedStep | undefined;
   /** Everything that `memo` has, in the order in which it was stored. */
   stored(): readonly Pick<CompletedStep, "step_id" | "name">[];
-  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, and throws when it is lost. */
+  /** Undefined while the lease is held for sure; else resolves when confirmed, and throws when lost. */
   sure(): Promise<void> | undefined;
   /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
   record(stepText: string): Promise<void> | undefined;
@@ -27,18 +27,19 @@ export interface ExecutionHost {
   signal(): AbortSignal;
   /** Milliseconds since 1970. */
   now(): number;
-  /** A unary RPC, made for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
+  /** A unary RPC for the run; one that may be repeated unless `options` say otherwise. Throws SvcError. */
   call<Answer>(method: string, message: unknown, options?: StepCallOptions): Promise<Answer>;
   /**
    * Takes how many compensations the run has; resolves once the server knows that there are some and has the
-   * steps before, undefined when it does (`isKnown`). Absent where the server does not hand out runs to be undone: the execution that fails then undoes what it can.
+   * steps before, undefined when it does (`isKnown`). Absent where the server does not hand out runs to be
+   * undone: then the execution that fails undoes what it can.
    */
   undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
   /** Absent where nothing is traced, as in tests. */
   traceparent?: TraceparentOf;
   /** Waits until a step is tried again; ends early when the execution may not go on. */
   pause(ms: number): Promise<void>;
-  /** Longer than this the execution does not wait for the next try of a step: the server hands the run out again then. */
+  /** The longest wait of the execution for a step's next try: beyond, the server hands the run out again. */
   readonly pauseMsMax: number;
   /** The type of a sleep that is over while something computes; endpoints may report none of their own. */
   readonly sleptType: "sleep" | "invoke";

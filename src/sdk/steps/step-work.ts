@@ -33,7 +33,7 @@ export interface StepWorkHost {
   signal(): AbortSignal;
   /** The work goes on no longer here. Never settles. */
   stop(work: Computing): Promise<never>;
-  /** The server hands the run out again. Resolves when the time is over while something else computes here. */
+  /** The server hands the run out again. Resolves when the time is over while other work still runs here. */
   leave(work: Computing, scope: Scope, yielded: Yield & { type: "retry_step" }): Promise<void>;
   /** Notes which step threw it; answers it. */
   blamed(error: unknown, stepId: string): unknown;
@@ -101,8 +101,8 @@ export async function tryOnce(
 }
 
 /**
- * Tries until the work succeeds or its tries are used up. They count over executions: each failed one is stored with the
- * time of the next. A long wait is the server's.
+ * Tries until the work succeeds or its tries are used up. They count over executions: each failed one is
+ * stored with the time of the next. A long wait is the server's.
  */
 export async function tryRepeatedly(
   execution: StepWorkHost,

@@ -34,9 +34,9 @@ export interface Execution {
   isWaiting(branch: Scope): boolean;
   joined(parent: Scope): void;
   whenResting(check?: () => boolean): Promise<void>;
-  /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+  /** Follows the handler to its end and answers its result; undefined when it waits. Throws what it threw. */
   follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined>;
-  /** What the handler waits for, in the order of its calls; `isWhole` where that may be more than one thing. */
+  /** What the handler waits for, in the order of its calls; `isWhole`: that may be more than one thing. */
   waits(): { list: AskedWait[]; isWhole: boolean };
   /** From here on nothing can be waited for: what the run did is undone. */
   undoes(): void;

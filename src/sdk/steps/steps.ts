@@ -26,17 +26,17 @@ export interface StepContext {
   readonly attempt: number;
   /** Raised when the step's time is over, the run was cancelled, or another worker has it. */
   readonly signal: AbortSignal;
-  /** Where the step stands in the trace of its run, for what it calls: header `traceparent`. Undefined for no trace. */
+  /** Where the step is in its run's trace, for what it calls: header `traceparent`. Undefined: no trace. */
   readonly traceparent: string | undefined;
 }
 
 export interface RunOptions<Output = unknown> {
-  /** Longer, and the try fails with code STEP_TIMEOUT, which is retried; `signal` is raised, the code is not waited for. */
+  /** After it the try fails with STEP_TIMEOUT, which is retried; `signal` is raised, the code not awaited. */
   timeout?: Duration;
   /**
-   * Tries the step again by itself, without entering the handler again; without it a failed step waits for the run's next
-   * attempt. A worker that dies loses no tries. After the last one the step has failed for good: StepFailedError, which
-   * ends the run unless it is caught. An error that is not retried ends the tries.
+   * Tries the step again by itself, without entering the handler again; otherwise a failed step waits for the
+   * run's next attempt. A worker that dies loses no tries. After the last one the step has failed for good:
+   * StepFailedError, which ends the run unless caught. An error that is not retried ends the tries.
    */
   retry?: StepRetry;
   /** Registers `compensate(name, …)` once the step has its result. */
@@ -85,15 +85,15 @@ export type BranchesSettled<Given> = {
 };
 
 /**
- * The durable pieces of a handler. Names may repeat; the n-th use of a name is its own step, so a handler must reach the
- * same steps in the same order each time it is entered. What a step returns is stored as JSON and given back as such:
- * a Date comes back as text, undefined as null.
+ * The durable pieces of a handler. Names may repeat; the n-th use of a name is its own step, so a handler
+ * must reach the same steps in the same order each time it is entered. What a step returns is stored as JSON
+ * and given back as such: a Date comes back as text, undefined as null.
  */
 export interface Steps<Events extends EventMap = EventMap> {
   /**
-   * Runs `work` once and for all: its result (at most 4 MiB of JSON) is stored, and given back instead of running it again.
-   * What it throws is recorded and thrown on; the next attempt runs it again, unless it was a NonRetryableError that ended
-   * the run. A crash between the end of `work` and its storing runs it again.
+   * Runs `work` once and for all: its result (at most 4 MiB of JSON) is stored, and given back instead of
+   * running it again. What it throws is recorded and thrown on; the next attempt runs it again, unless it was
+   * a NonRetryableError that ended the run. A crash between the end of `work` and its storing runs it again.
    */
   run<Output>(
     name: string,
@@ -113,7 +113,7 @@ export interface Steps<Events extends EventMap = EventMap> {
     event: Name,
     options?: WaitOptions,
   ): Promise<HandlerEvent<Events[Name], Name> | null>;
-  /** Waits until one of these conditions is met, and says which; the others are not waited for any longer. Null when none was in time. */
+  /** Waits until one of these conditions is met, and says which; drops the rest. Null if none was in time. */
   waitForAny<const Given extends AwaitedThings<Events>>(
     name: string,
     things: Given,
@@ -135,15 +135,15 @@ export interface Steps<Events extends EventMap = EventMap> {
     things: Given,
     options?: ManyOptions,
   ): Promise<MetThings<Events, Given> | null>;
-  /** Waits for `timeout` that none of these conditions is met: null then, otherwise at once the one that was. */
+  /** Waits for `timeout` without one of these being met, then null; otherwise at once the one that was. */
   waitForNone<const Given extends AwaitedThings<Events>>(
     name: string,
     things: Given,
     options: { timeout: Duration },
   ): Promise<FirstMet<Events, Given> | null>;
   /**
-   * Waits until the stream of an entity has this version, or more than `after`; one that has it already ends the wait at once.
-   * Null when it was not in time.
+   * Waits until the stream of an entity has this version, or more than `after`; one that has it already ends
+   * the wait at once. Null when it was not in time.
    */
   waitForStream(
     entityId: string,
@@ -151,8 +151,8 @@ export interface Steps<Events extends EventMap = EventMap> {
   ): Promise<MetStream>;
   waitForStream(entityId: string, options: StreamTest & NamedOptions): Promise<MetStream | null>;
   /**
-   * Waits until a key is as it says, or changes after a revision; one that is so already ends the wait at once. A value that is
-   * replaced in the same moment may be missed, its revision never. Null when it was not in time.
+   * Waits until a key is as it says, or changes after a revision; one that already is so ends the wait. A
+   * value replaced in the same moment may be missed, its revision never. Null when it was not in time.
    */
   waitForKey(
     bucket: string,
@@ -167,8 +167,8 @@ export interface Steps<Events extends EventMap = EventMap> {
   ): Promise<MetRun<Output>>;
   waitForRun<Output = unknown>(runId: string, options?: NamedOptions): Promise<MetRun<Output> | null>;
   /**
-   * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A child that
-   * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
+   * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A
+   * child that failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */
   invoke<Input, Output>(
     target: SvcFunction<Input, Output>,
@@ -181,8 +181,8 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: Pick<InvokeOptions<NoInfer<Input>>, "input">,
   ): Promise<{ runId: string }>;
   /**
-   * Calls a tool of an agent through the server, and stores its output. Its step is named `tool.{agent}.{tool}`. What the tool
-   * answers as an error fails the attempt with the tool's code; a step that runs again calls the tool again.
+   * Calls an agent's tool through the server, and stores its output. Its step is named `tool.{agent}.{tool}`.
+   * An error that the tool answers fails the attempt with the tool's code; a repeated step calls it again.
    */
   tool<Input, Output>(tool: Tool<Input, Output>, input: NoInfer<Input>): Promise<Jsonify<Output>>;
   tool<Output = unknown>(tool: string, input?: unknown): Promise<Output>;
@@ -195,8 +195,8 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: Omit<EmitOptions, "traceparent">,
   ): Promise<Emitted>;
   /**
-   * Runs branches side by side, given as a list or by name. All of them run until they end or wait; the first error then
-   * fails the whole (with `allSettled` none does). Their sleeps, waits and invokes run at the same time.
+   * Runs branches side by side, given as a list or by name. All run until they end or wait; the first error
+   * then fails the whole (with `allSettled` none does). Their sleeps, waits and invokes run at the same time.
    */
   parallel<const Given extends Branches<Events>>(
     name: string,
@@ -222,8 +222,8 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: MapOptions,
   ): Promise<Output[]>;
   /**
-   * How to undo what `name` did. Should the run end without success, these run in reverse order, each recorded as a step
-   * `compensate:{name}`; one that fails does not stop the others.
+   * How to undo what `name` did. Should the run end without success, these run in reverse order, each
+   * recorded as a step `compensate:{name}`; one that fails does not stop the others.
    */
   compensate(name: string, undo: () => unknown): void;
 }

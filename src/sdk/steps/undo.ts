@@ -13,8 +13,8 @@ export interface UndoParts {
 }
 
 /**
- * Undoes a run that ends: the handler comes its way once more, over what is stored, so that its compensations are known;
- * then they run, and after them the function's `onFailure`. What may succeed later is asked for again. Never throws.
+ * Undoes a run that ends: the handler retraces its stored steps, so that its compensations are known; they
+ * run, and then the function's `onFailure`. What may succeed later is tried again. Never throws.
  */
 export async function undo(
   target: SvcFunction,

@@ -6,13 +6,13 @@ import type { HandlerEvent } from "./svc-function.ts";
 export interface WaitOptions {
   /** The step's name; default: the event's. */
   name?: string;
-  /** A path inside the data that must be equal in the awaited and the triggering event; or CEL over `event` and `data`. */
+  /** A path in the data, equal in the awaited and the triggering event; or CEL over `event` and `data`. */
   match?: string;
   /** The value that the awaited event must have at `match`, in place of the triggering event's. */
   matchValue?: unknown;
   /** Default 7 days. */
   timeout?: Duration;
-  /** When that is over: `null` (default) gives null, `throw` throws WaitTimeoutError, which ends the run unless it is caught. */
+  /** After it `null` (default) gives null; `throw` throws WaitTimeoutError, ending the run if uncaught. */
   onTimeout?: "null" | "throw";
   /** Kept as the input of the waiting step, to be shown. */
   payload?: unknown;

@@ -10,8 +10,8 @@ export interface LineSubscription {
 }
 
 /**
- * Subscriptions that the server has not answered. Its answers name the pattern and nothing else, so that of two subscriptions
- * with the same pattern the second one is sent when the first one has been answered.
+ * Subscriptions that the server has not answered. Its answers name the pattern and nothing else, so that of
+ * two subscriptions with the same pattern the second one is sent when the first one has been answered.
  */
 export class AskedPatterns {
   readonly #queues = new Map<string, LineSubscription[]>();

@@ -9,8 +9,8 @@ export interface GroupSettings {
   /** A CEL expression on `data`, `metadata` and `topic`. */
   filter?: string;
   /**
-   * `manual`: a delivery is given again until a member has handled it. `auto` (default): a delivery counts as handled
-   * once it was sent to a member.
+   * `manual`: a delivery is given again until a member has handled it. `auto` (default): a delivery counts as
+   * handled once it was sent to a member.
    */
   ackMode?: "auto" | "manual";
   /** Deliveries that may be with members at once. Default 100. */
@@ -65,7 +65,7 @@ export interface JoinOptions extends InNamespace {
   concurrency?: number;
   signal?: AbortSignal | undefined;
   onNotice?: (notice: MembershipNotice) => void;
-  /** Where it says that the membership has ended by an error, or that `onNotice` threw. Default: the console. */
+  /** Gets that the membership ended by an error, or that `onNotice` threw. Default: the console. */
   log?: Logger;
 }
 
@@ -76,19 +76,19 @@ export interface Membership {
   /** Resolves when it takes part for the first time. */
   readonly ready: Promise<void>;
   /**
-   * Resolves when the member has left and its handlers are done; rejects with what ended it. Its rejection is logged and does not
-   * end the process, also where the program does not await it.
+   * Resolves when the member has left and its handlers are done; rejects with what ended it. Its rejection is
+   * logged and does not end the process, also where the program does not await it.
    */
   readonly done: Promise<void>;
-  /** Takes no further deliveries, waits for its handlers and settles their deliveries, then leaves. Resolves as `done` does. */
+  /** Takes no more deliveries, waits for its handlers, settles, then leaves. Resolves as `done` does. */
   leave(): Promise<void>;
 }
 
-/** Consumer groups: many members on any nodes share what comes; each delivery goes to one of them at a time. */
+/** Consumer groups: many members on any nodes share what comes; each delivery goes to one at a time. */
 export interface GroupCalls {
   /**
-   * The group begins with what happens from now on. SvcError `already_exists` for a name that is taken; with `ifNotExists` the
-   * group of that name, with the settings that it has.
+   * The group begins with what happens from now on. SvcError `already_exists` for a name that is taken; with
+   * `ifNotExists` the group of that name, with the settings that it has.
    */
   create(
     name: string,
@@ -104,9 +104,9 @@ export interface GroupCalls {
   ): Promise<ConsumerGroup>;
   delete(name: string, options?: InNamespace): Promise<void>;
   /**
-   * Takes part in a group, and reconnects by itself. With `ackMode` manual a delivery comes at least once: it is settled
-   * when the handler returns or throws NonRetryableError; after any other error this member or another gets it again.
-   * With `auto` what the handler throws ends the membership.
+   * Takes part in a group, and reconnects by itself. With `ackMode` manual a delivery comes at least once: it
+   * is settled when the handler returns or throws NonRetryableError; after any other error this member or
+   * another gets it again. With `auto` what the handler throws ends the membership.
    */
   join<Data = unknown>(
     name: string,

@@ -24,7 +24,7 @@ export class MemberWork {
     this.#beginNext();
   }
 
-  /** A promise while as many deliveries wait as there are handlers: until it resolves nothing more is to be read. */
+  /** A promise while as many deliveries wait as there are handlers: until it resolves nothing is read. */
   room(): Promise<void> | undefined {
     if (this.#waiting.length <= this.#options.concurrency) return undefined;
     return new Promise((resolve) => {

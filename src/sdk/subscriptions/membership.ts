@@ -56,7 +56,7 @@ class RunningMembership {
   readonly #work: MemberWork;
   readonly #leaving = new AbortController();
   #failure: Error | undefined;
-  /** Whether the group gives a delivery again until it is acknowledged. Read before each attempt: it can be changed. */
+  /** Whether the group redelivers until an acknowledgement. Read before each attempt, as it can change. */
   #isManual = false;
   /** Attempts since the last one that the server confirmed. */
   #attempts = 0;
@@ -73,7 +73,7 @@ class RunningMembership {
     this.#work = new MemberWork({
       concurrency,
       handle: (delivery) => this.#handle(delivery),
-      // In an `auto` group what was sent is done for the server, so that a member which leaves still handles it.
+      // In an `auto` group the server is done with what it sent: a member that leaves still handles that.
       mayBegin: () => !this.#leaving.signal.aborted || (!this.#isManual && !this.#failure),
     });
     // An unhandled rejection would end the process. The log has the reason.
@@ -120,7 +120,7 @@ class RunningMembership {
 
   async #takePart(): Promise<void> {
     const { signal: leaving } = this.#leaving;
-    // The stream stays open until the handlers have ended: when it closes, their deliveries go to other members.
+    // The stream stays open until the handlers end: when it closes, their deliveries go to other members.
     const stop = new AbortController();
     const asked = new Promise<void>((resolve) => {
       if (leaving.aborted) resolve();

@@ -5,7 +5,7 @@ export interface SilenceWatchOptions {
   onSilent: () => void;
 }
 
-/** Finds out that a socket is dead: after `silenceMs` without a frame it asks, and after as long again it gives up. */
+/** Finds dead sockets: after `silenceMs` without a frame it asks, and after as long again it gives up. */
 export class SilenceWatch {
   readonly #options: SilenceWatchOptions;
   readonly #timer: ReturnType<typeof setInterval>;

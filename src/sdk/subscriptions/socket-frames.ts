@@ -67,7 +67,7 @@ const urlSafe = (text: string): string =>
     .replaceAll("/", "_")
     .replaceAll("=", "");
 
-/** A socket of a browser has no headers: its address names the environment, and a subprotocol carries the key. */
+/** A browser's socket has no headers: its address names the environment, a subprotocol carries the key. */
 export function socketAddress(
   url: string,
   headers: Record<string, string>,

@@ -72,7 +72,7 @@ export class SubscriptionPosition {
     this.#taken ??= this.#cursor;
   }
 
-  /** False when this delivery has arrived before: one that was on its way when a connection broke may come again. */
+  /** False when this delivery has arrived before: one under way as a connection broke may come again. */
   arrived(sequence: bigint): boolean {
     if (this.#cursor !== undefined && sequence <= this.#cursor) return false;
     this.#cursor = sequence;

@@ -6,10 +6,10 @@ import type { Way } from "./subscription-ways.ts";
 
 /** On one socket; a few less than a server allows. */
 const subscriptionsMax = 90;
-/** After so long without a frame the server is asked for a sign of life, and after so long again it is taken for gone. */
+/** After so long without a frame the server is asked for a sign of life; after so long again it is gone. */
 const silenceMsDefault = 20_000;
 
-/** Subscriptions on WebSockets, many on one. A subscription ends with code `not_opened` when its socket could not be opened. */
+/** Subscriptions on WebSockets, many on one. One ends with code `not_opened` if its socket cannot open. */
 export function socketWay(transport: Transport, silenceMs = silenceMsDefault): Way {
   const lines = new Set<SocketLine>();
   return (ask, to) => {
@@ -26,9 +26,9 @@ export function socketWay(transport: Transport, silenceMs = silenceMsDefault): W
 }
 
 /**
- * Tries a socket, and where none can be opened, a stream. A browser does not say why a socket was refused; the same request
- * as a stream gets the reason, and passes proxies that let no socket through. With `onlySocket` the stream serves for the
- * reason alone.
+ * Tries a socket, and where none can be opened, a stream. A browser does not say why a socket was refused;
+ * the same request as a stream gets the reason, and passes proxies that let no socket through. With
+ * `onlySocket` the stream serves for the reason alone.
  */
 export const eitherWay = (socket: Way, stream: Way, onlySocket: boolean): Way => {
   return (ask, to) => {

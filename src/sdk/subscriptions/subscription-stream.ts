@@ -44,11 +44,11 @@ export interface StreamRequest {
   method: string;
   message: unknown;
   signal: AbortSignal;
-  /** A promise while the reader has no room. Nothing is read meanwhile, so that the full connection stops the server. */
+  /** A promise while the reader has no room. Nothing is read, so the full connection stops the server. */
   room?: () => Promise<void> | undefined;
 }
 
-/** A server stream of JSON messages over fetch. Resolves when the server ended it without an error, rejects with SvcError. */
+/** A server stream of JSON messages over fetch. Resolves at an end without error, rejects with SvcError. */
 export async function readStream(
   transport: Transport,
   request: StreamRequest,

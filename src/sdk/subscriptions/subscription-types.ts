@@ -48,7 +48,7 @@ type Named<Events, Name extends keyof Events & string> = {
   [One in Name]: Delivery<`events:${One}`, Events[One]>;
 }[Name];
 
-/** What a pattern brings, by the types of the client's events: `order.*` brings each of its names with its own data. */
+/** What a pattern brings, by the client's event types: `order.*` brings each name with its own data. */
 export type DeliveryOf<Events, Pattern extends string> = string extends keyof Events | Pattern
   ? Delivery
   : [BareOf<Pattern>] extends [never]
@@ -57,11 +57,11 @@ export type DeliveryOf<Events, Pattern extends string> = string extends keyof Ev
       ? Delivery
       : Named<Events, NamesOf<Events, Pattern>>;
 
-/** A place to go on from later, in another process for example: `client.subscribe(pattern, { after: place })`. */
+/** A place to continue from, as in another process: `client.subscribe(pattern, { after: place })`. */
 export interface Place {
   /** Decimal digits. */
   sequence: string;
-  /** The epoch of the log in which it was seen. A restore from a backup changes it: an older place is then refused. */
+  /** The epoch of the log where it was seen. A restore from a backup changes it and refuses older places. */
   epoch?: string;
 }
 
@@ -86,20 +86,20 @@ export interface SubscribeOptions {
   topicOnly?: boolean;
   /** Whether `timestamp` and `metadata` come along. Default true. */
   includeMetadata?: boolean;
-  /** Begins after this place: the `place` of an earlier subscription, or a sequence; 0 = the oldest that is kept. */
+  /** Begins after this: the `place` of an earlier subscription, or a sequence; 0 = the oldest kept. */
   after?: Place | number | bigint | string | undefined;
   /** Ends the subscription. */
   signal?: AbortSignal | undefined;
   /**
-   * Default `auto`: a WebSocket where there are any (browsers, Bun, Node 22), one for many subscriptions; else Connect
-   * over fetch, a request each.
+   * Default `auto`: a WebSocket where there are any (browsers, Bun, Node 22), one for many subscriptions;
+   * else Connect over fetch, a request each.
    */
   over?: "auto" | "websocket" | "connect";
-  /** Deliveries that may wait for a slow reader before the server is told to stop for a while. Default 1,000. */
+  /** Deliveries that may wait for a slow reader before the server has to pause. Default 1,000. */
   bufferMax?: number;
   /**
-   * When the place to go on from has expired, or the log was restored from a backup: `fail` (default) ends the
-   * subscription with an error, `earliest` begins anew with the oldest that is kept, `latest` with what comes next.
+   * When the place to continue from has expired, or the log was restored from a backup: `fail` (default) ends
+   * the subscription with an error, `earliest` begins with the oldest kept, `latest` with what comes next.
    */
   onGap?: "fail" | "earliest" | "latest";
   onNotice?: (notice: SubscriptionNotice) => void;
@@ -109,14 +109,15 @@ export interface SubscribeOptions {
 export type OnDelivery<One> = (delivery: One) => void | Promise<void>;
 
 /**
- * An open subscription. It reconnects by itself and goes on where it was: nothing on `events:`, `entity:` and `topic:` is
- * left out or comes twice. `system.*` frames are hints; those that fall into a reconnect are lost, except of a single run.
+ * An open subscription. It reconnects by itself and continues where it was: nothing on `events:`, `entity:`
+ * and `topic:` is left out or comes twice. `system.*` frames are hints; those that fall into a reconnect are
+ * lost, except those of a single run.
  */
 export interface Subscription<One = Delivery> extends AsyncIterable<One> {
   readonly state: SubscriptionState;
   /** Behind the last delivery that the reader took; undefined before there is one. */
   readonly place: Place | undefined;
-  /** Resolves when the server has confirmed it for the first time: whatever happens afterwards is delivered. */
+  /** Resolves when the server has confirmed it for the first time: what happens afterwards is delivered. */
   readonly ready: Promise<void>;
   /** Resolves when it was closed; rejects with what ended it. */
   readonly done: Promise<void>;
@@ -126,8 +127,8 @@ export interface Subscription<One = Delivery> extends AsyncIterable<One> {
 
 export interface SubscribeCalls<Events extends EventMap = EventMap> {
   /**
-   * Follows what happens on the topics of a pattern: `order.placed`, `order.*`, `entity:order.>`, `topic:news`,
-   * `system.run.>`. Begins at once; read it with `for await`, or give a function to be called.
+   * Follows what happens on the topics of a pattern: `order.placed`, `order.*`, `entity:order.>`,
+   * `topic:news`, `system.run.>`. Begins at once; read it with `for await`, or give a function to be called.
    */
   subscribe<const Pattern extends string>(
     pattern: Pattern,

@@ -20,7 +20,7 @@ export interface Arrived {
   metadata?: Record<string, unknown>;
 }
 
-/** The subscription behind an attempt. It is not called any more once the attempt has ended, or was stopped. */
+/** The subscription that makes an attempt; not called any more once the attempt has ended or stopped. */
 export interface Asker {
   /** The server has confirmed the attempt, and may say where in the log it begins. */
   started(start: { sequence?: bigint; epoch?: bigint }): void;
@@ -28,7 +28,7 @@ export interface Asker {
   ended(error: SvcError | undefined): void;
 }
 
-/** One attempt to subscribe; returns a function that stops it. Never throws, and calls back later, never at once. */
+/** One attempt to subscribe; returns a function that stops it. Never throws, and never calls back at once. */
 export type Way = (ask: Ask, to: Asker) => () => void;
 
 /** Whether the log no longer has the position from which a subscription wants to go on. */

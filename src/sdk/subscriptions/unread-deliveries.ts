@@ -8,7 +8,7 @@ export class UnreadDeliveries {
   #takenCount = 0;
   #wake = () => {};
 
-  /** So many deliveries that were taken are kept before the list is cut, so that taking one does not move the others. */
+  /** Taken deliveries kept before the list is cut, so that taking one does not move the others each time. */
   constructor(keptMax: number) {
     this.#keptMax = keptMax;
   }

@@ -3,7 +3,7 @@ import type { TestPlan, TestResult } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 import type { TestNames } from "./testing-names.ts";
 
-/** The calls that steps of a test run make to the server. A call with a key that was used before changes nothing. */
+/** The calls that steps of a test run make to the server. A call with a used key changes nothing. */
 export class TestCalls {
   readonly emitted: TestResult["emitted"] = [];
   readonly published: TestResult["published"] = [];

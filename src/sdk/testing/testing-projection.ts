@@ -28,8 +28,8 @@ export interface ProjectionTestResult<State = unknown> {
 
 export interface ProjectionTest<State = unknown> {
   /**
-   * Folds events one after the other, by the code of a worker, onto what was folded before. Each state goes through JSON after
-   * each event, as after a restart. Retries cost no time.
+   * Folds events one after the other, by the code of a worker, onto what was folded before. Each state goes
+   * through JSON after each event, as after a restart. Retries cost no time.
    */
   fold(events: readonly EventToProject[]): Promise<ProjectionTestResult<State>>;
 }
@@ -68,7 +68,8 @@ function isWanted(patterns: readonly string[], name: string): boolean {
 /**
  * A projection in memory, without a server.
  *
- * `const { states } = await testProjection(totals).fold([{ event: "order.placed", data: { customer: "ada", total: 3 } }]);`
+ * `const { states } = await testProjection(totals)
+ *   .fold([{ event: "order.placed", data: { customer: "ada", total: 3 } }]);`
  */
 export function testProjection<State>(projection: SvcProjection<State>): ProjectionTest<State> {
   if (projection.work.mode === "sql")

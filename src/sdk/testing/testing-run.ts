@@ -63,8 +63,8 @@ interface GivenStart {
 }
 
 /**
- * Runs a function to its end, against a server and a worker in memory. Throws TypeError when a name of the test matches
- * nothing.
+ * Runs a function to its end, against a server and a worker in memory. Throws TypeError when a name of the
+ * test matches nothing.
  */
 export async function simulate(plan: TestPlan, data: unknown, start: GivenStart = {}): Promise<TestResult> {
   const names = new TestNames();

@@ -41,7 +41,7 @@ export class TestServer {
     };
   }
 
-  /** The steps that a worker gets with the run: what failed is done again, unless others did it or it has tries of its own. */
+  /** The steps that a worker gets with the run. Failed ones rerun, unless of others or with own tries. */
   handedOut(): Pick<CompletedStep, "step_id" | "name">[] {
     return [...this.#ended].flatMap((stepId) => {
       const { id, name, type, status, tries } = this.#steps.get(stepId)!;

@@ -96,7 +96,7 @@ export class TestWaits {
     }));
   }
 
-  /** Of all that the handler waits for: those that end first, in the order in which they end. What it leaves out is dropped. */
+  /** Of all that the handler waits for: those that end first, in order of their ends. Drops what it omits. */
   async next(all: readonly AskedWait[], nowMs: number): Promise<{ atMs: number; ended: EndedStep[] }> {
     const wanted = new Set(all.map(({ step_id }) => step_id));
     for (const id of this.#open.keys()) if (!wanted.has(id)) this.#open.delete(id);

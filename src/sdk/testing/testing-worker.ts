@@ -18,7 +18,7 @@ export interface TestWorkerParts {
   calls: TestCalls;
 }
 
-/** The worker of a test run: it runs the code of steps, or what the test puts in its place, and dies when the test says so. */
+/** The worker of a test run: it runs steps' code, or what the test puts in its place, and dies on request. */
 export class TestWorker {
   readonly #plan: TestPlan;
   readonly #server: TestServer;
@@ -104,7 +104,7 @@ export class TestWorker {
     return ended;
   }
 
-  /** The crash that is due after this step, if any: one that names a step happens once, "every" once after each. */
+  /** The crash due after this step, if any: one that names a step comes once, "every" once after each. */
   #crashAfter({ id, name }: ReportedStep, place: number): { stored: boolean } | undefined {
     const due = this.#crashes.find(({ step, after }) =>
       step === "every" ? !after.has(id) : (step === name || step === place) && after.size === 0,

@@ -12,28 +12,29 @@ import { simulate } from "./testing-run.ts";
 export interface FunctionTest<Input = unknown, Output = unknown> {
   /** Code in the place of a step's, or the value that it gives. */
   mockStep(name: string, answer: unknown): this;
-  /** The answer of a child: a function of its input, another `createFunction` that is then run as well, or a value. */
+  /** The answer of a child: a function of its input, another `createFunction` that then runs, or a value. */
   mockInvoke(target: SvcFunction | string, answer: unknown): this;
-  /** The answer of a tool: a function of its input, or a value. What the function throws is the tool's error. */
+  /** The answer of a tool: a function of its input, or a value. What the function throws is its error. */
   mockTool(tool: Tool | string, answer: unknown): this;
   /**
-   * Fails a step with `error` (default: a plain, retryable one): in this attempt of the run, or in every one. With `tries` only
-   * so many first tries of a step with `retry`.
+   * Fails a step with `error` (default: a plain, retryable one): in this attempt of the run, or in every one.
+   * With `tries` only so many first tries of a step with `retry`.
    */
   failStep(name: string, options?: { attempt?: number; tries?: number; error?: unknown }): this;
   /**
-   * Kills the worker once after a step, by its name or its place (from 1) among those executed, and begins again from what
-   * is stored. With `stored: false` the server never got the step, so it runs again. `"every"`: after each step.
+   * Kills the worker once after a step, by its name or its place (from 1) among those executed, and begins
+   * again from what is stored. With `stored: false` the server never got the step, so it runs again.
+   * `"every"`: after each step.
    */
   crashAfter(step: string | number, options?: { stored?: boolean }): this;
   /**
-   * An event that ends a wait which it matches: whenever the wait comes, or `after` the start on the virtual clock, if the
-   * wait is there by then.
+   * An event that ends a wait which it matches: whenever the wait comes, or `after` the start on the virtual
+   * clock, if the wait is there by then.
    */
   deliver(event: string, data: unknown, options?: { after?: Duration }): this;
   /** The stream of an entity has this version: from the beginning, or from `after` the start on. */
   stream(entityId: string, version: number, options?: { after?: Duration }): this;
-  /** A key of a bucket has this value, undefined for none: from the beginning, or from `after` the start on. */
+  /** A key of a bucket has this value, undefined for none: from the start, or from `after` the start on. */
   key(bucket: string, key: string, value: unknown, options?: { after?: Duration }): this;
   /** Answers every wait for an event with this data, at once. */
   on(event: string, answer: (wait: TestWait) => unknown): this;
@@ -41,9 +42,9 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   /** Where the lines of the function go; default: nowhere. */
   log(log: Logger): this;
   /**
-   * Runs the function with an event of this data, from the first trigger's name unless told otherwise. Throws when the
-   * test lacks something: an invoke or a tool without an answer, or a function that never ends. Throws as well when the
-   * run comes by nothing of a name that the test gave.
+   * Runs the function with an event of this data, from the first trigger's name unless told otherwise. Throws
+   * when the test lacks something: an invoke or a tool without an answer, or a function that never ends.
+   * Throws as well when the run comes by nothing of a name that the test gave.
    */
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Jsonify<Output>>>;
   /** The same with a batch of events, of these data. Throws TypeError for more than its function takes. */
@@ -56,10 +57,12 @@ const afterMsOf = (after: Duration | undefined): number | undefined =>
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
 /**
- * A function run in memory, by the same code that runs it in a worker: sleeps and retry delays pass at once on a virtual
- * clock, outputs go through JSON, the handler is entered again after every yield. No server and no worker are needed.
+ * A function run in memory, by the same code that runs it in a worker: sleeps and retry delays pass at once
+ * on a virtual clock, outputs go through JSON, the handler is entered again after every yield. No server and
+ * no worker are needed.
  *
- * `const result = await testFunction(ship).mockStep("charge", { ok: true }).crashAfter("every").run({ orderId: "o1" });`
+ * `const result = await testFunction(ship).mockStep("charge", { ok: true })
+ *   .crashAfter("every").run({ orderId: "o1" });`
  */
 export function testFunction<Input, Output>(target: SvcFunction<Input, Output>): FunctionTest<Input, Output> {
   const plan: TestPlan = {

@@ -106,8 +106,8 @@ function noneLeft(failures: readonly SvcError[]): SvcError {
 }
 
 /**
- * The addresses of one installation, of which one is used until it does not answer. Where there are several, each must name the
- * installation before it gets the key.
+ * The addresses of one installation, of which one is used until it does not answer. Where there are several,
+ * each must name the installation before it gets the key.
  */
 export class Addresses {
   readonly #urls: readonly string[];
@@ -139,7 +139,7 @@ export class Addresses {
     return this.#choosing;
   }
 
-  /** A connection to `url` has ended: who connects next asks first, with `isAway` another server before this one. */
+  /** A connection to `url` has ended: the next asks first, with `isAway` another server before this one. */
   lost(url: string, isAway = false): void {
     if (this.#urls.length === 1 || url !== this.url) return;
     if (isAway) this.#nextPlace = this.#place + 1;

@@ -13,8 +13,9 @@ type AnyOptions = Record<string, unknown>;
 const unitsMs = { Ms: 1, Seconds: 1_000 };
 
 /**
- * Options by the old names, which say their unit as the wire does: what has a new name by `known` stands under its old one, a
- * duration as a number of that unit. Throws TypeError for both names at once, and for what is no duration (`endless`: Infinity is one).
+ * Options by their old names, which say their unit as the wire does: what has a new name by `known` gets its
+ * old one, a duration as a number of that unit. Throws TypeError for both names at once, and for what is no
+ * duration (with `endless` Infinity is one).
  */
 export function withUnits<Options extends object>(
   what: string,

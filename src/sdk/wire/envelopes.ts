@@ -42,7 +42,7 @@ function endOf(text: string): SvcError | undefined {
 }
 
 export interface EnvelopeReader {
-  /** Takes bytes as they arrive, and calls back for each message that is complete. Throws on what is no message. */
+  /** Takes bytes as they arrive, and calls back for each complete message. Throws on what is no message. */
   take(bytes: Uint8Array): void;
 }
 

@@ -12,9 +12,9 @@ export interface SvcErrorDetail {
 }
 
 /**
- * What every call of the SDK throws. `code` is the server's (`not_found`, `STALE_EXECUTION`), or one of the SDK's
- * own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be read),
- * `other_installation` (of several URLs, those that are left are not of the installation that the first one named).
+ * What every call of the SDK throws. `code` is the server's (`not_found`, `STALE_EXECUTION`), or one of the
+ * SDK's own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be
+ * read), `other_installation` (of several URLs, those left are not of the installation first named).
  */
 export class SvcError extends Error {
   readonly code: string;
@@ -51,7 +51,7 @@ export async function found<Value>(work: Promise<Value>): Promise<Value | undefi
 /** Errors that end a run have it, those of another copy of this package too. */
 const finalMark: unique symbol = Symbol.for("svc.final");
 
-/** Thrown by a handler or a step, it ends the run at once: no further attempt is made. Any other error is retried. */
+/** Thrown by a handler or step it ends the run at once: no further attempt. Other errors are retried. */
 export class NonRetryableError extends Error {
   readonly code: string | undefined;
 
@@ -75,8 +75,8 @@ export class WaitTimeoutError extends NonRetryableError {
 }
 
 /**
- * A step with `retry` failed as often as it may. Caught, it stays failed; otherwise it ends the run, and a resume of the run tries
- * it anew. `code` is that of the last error.
+ * A step with `retry` failed as often as it may. Caught, it stays failed; otherwise it ends the run, and a
+ * resume of the run tries it anew. `code` is that of the last error.
  */
 export class StepFailedError extends NonRetryableError {
   readonly tries: number;
@@ -199,7 +199,7 @@ function causeOf(
   };
 }
 
-/** What was thrown, as it is reported; never throws. With its stacks, as `fold` makes them: `foldedStack` of workers. */
+/** What was thrown, as it is reported; never throws. `fold` makes its stacks: `foldedStack` for workers. */
 export const reportedError = (thrown: unknown, fold?: FoldStack): ReportedError => ({
   ...causeOf(thrown, fold, 0, { count: causesMax }),
   retryable: !isFinal(thrown) && !isUnsendable(thrown),
@@ -248,7 +248,7 @@ export function errorOfAnswer(status: number, text: string, retryAfter: string |
   const named = code === "invalid_argument" ? /^([\w.[\]]+): /.exec(message)?.[1] : undefined;
   const field = word(body.field) ?? named;
   const retryAfterMs = retryAfterOf(retryAfter);
-  // Connect has one word for what is too much at the time, which has a time to wait, and for what is too large.
+  // Connect has one code for what is too much for now, which has a time to wait, and for what is too large.
   if (status === 429 && code === "resource_exhausted" && retryAfter === null)
     return new SvcError("payload_too_large", message, { status: 413, ...(field !== undefined && { field }) });
   return new SvcError(code, message, {

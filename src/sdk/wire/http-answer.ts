@@ -30,7 +30,7 @@ const isNode = versions?.node !== undefined && versions.bun === undefined && ver
 /** Only `fetch` obeys this variable of Node without an agent made for it. */
 const isProxied = () => globalThis.process?.env?.NODE_USE_ENV_PROXY === "1";
 
-/** As `fetch` keeps them: proxies and servers close idle connections later, so that hardly a request meets one that is closing. */
+/** As `fetch` does: proxies and servers close idle connections later, so requests rarely meet closing ones */
 const idleMs = 4_000;
 const agents = new Map<boolean, Agent>();
 

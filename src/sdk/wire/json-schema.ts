@@ -52,8 +52,8 @@ export type FromJsonSchema<Schema> = Schema extends { const: infer Value }
           : unknown;
 
 /**
- * A schema for `defineEvents` and `defineTools` whose types follow from a JSON Schema. It is the server that checks data by it,
- * once `client.schemas.push()` or `client.tools.register()` has registered it.
+ * A schema for `defineEvents` and `defineTools` whose types follow from a JSON Schema. It is the server that
+ * checks data by it, once `client.schemas.push()` or `client.tools.register()` has registered it.
  */
 export function jsonSchema<const Schema extends JsonSchemaText>(
   schema: Schema,
@@ -76,8 +76,8 @@ interface TellsJsonSchema {
 const edition = "draft-2020-12";
 
 /**
- * What a schema library says of its schema: by the Standard JSON Schema, or by a method of its own, as zod and arktype have one.
- * Undefined when it says nothing. Throws what the library throws for a schema that JSON Schema has no words for.
+ * What a schema library says of its schema, by Standard JSON Schema or a method of its own (zod, arktype).
+ * Undefined for nothing. Throws what the library throws for a schema that JSON Schema cannot express.
  */
 export function toldJsonSchema(
   schema: StandardSchema,

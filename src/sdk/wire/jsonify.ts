@@ -22,8 +22,8 @@ type JsonifiedObject<Value> = {
   : never;
 
 /**
- * A value as it comes back from JSON: a Date is text, undefined is null (and dropped from objects), a Map is `{}`.
- * `unknown` stays as it is.
+ * A value as it comes back from JSON: a Date is text, undefined is null (and dropped from objects), a Map is
+ * `{}`. `unknown` stays as it is.
  */
 export type Jsonify<Value> = 0 extends 1 & Value
   ? Value

@@ -1,6 +1,6 @@
 /**
- * The options that an object may have; those of an option that is an object itself, or a list of such, in its place. An old name
- * has the new one, see `withUnits`.
+ * The options that an object may have; those of an option that is an object itself, or a list of such, in its
+ * place. An old name has the new one, see `withUnits`.
  */
 export type KnownOptions<Options> = {
   readonly [Name in keyof Required<Options>]: true | (keyof Options & string) | Nested;

@@ -62,7 +62,7 @@ export function consoleLogger(level = globalThis.process?.env?.SVC_LOG_LEVEL ?? 
   return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
 }
 
-/** A logger of a handler: with fields on every line, which also goes to `write`. What cannot be written fails no run. */
+/** A handler's logger: fields on every line, which also goes to `write`. An unwritable line fails no run. */
 export function handlerLogger(
   log: Logger,
   own: Record<string, unknown>,

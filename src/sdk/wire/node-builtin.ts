@@ -5,8 +5,8 @@ interface Builtins {
 }
 
 /**
- * A module of Node, asked by name at run time, so that what is built for browsers names none. Undefined in browsers and on Node
- * before 20.16.
+ * A module of Node, asked by name at run time, so that what is built for browsers names none. Undefined in
+ * browsers and on Node before 20.16.
  */
 const builtin = <Name extends keyof Builtins>(name: Name): Builtins[Name] | undefined =>
   (

@@ -27,8 +27,8 @@ async function bodyOf(message: MaybeParsed): Promise<Body> {
 }
 
 /**
- * A listener for `http.createServer` (and for Express and its like, which should leave the body unread or keep `rawBody`)
- * of a fetch handler such as `serve` makes.
+ * A listener for `http.createServer` (and for Express and its like, which should leave the body unread or
+ * keep `rawBody`) of a fetch handler such as `serve` makes.
  */
 export function toNodeHandler(
   handler: (request: Request) => Promise<Response>,

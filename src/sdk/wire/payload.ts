@@ -8,7 +8,7 @@ const encoder = new TextEncoder();
 /** Nested deeper, a value is not searched for what JSON cannot hold. */
 const searchedLevelsMax = 500;
 
-/** Where and why JSON cannot hold a value: `data.items[2].total: a BigInt`. Undefined when it is not found. */
+/** Where and why JSON cannot hold a value: `data.items[2].total: a BigInt`. Undefined if not found. */
 function unwritable(value: unknown, at: string, above: readonly object[] = []): string | undefined {
   const told = (what: string) => (at === "" ? what : `${at}: ${what}`);
   if (typeof value === "bigint") return told("a BigInt");
@@ -29,8 +29,8 @@ function unwritable(value: unknown, at: string, above: readonly object[] = []): 
 }
 
 /**
- * JSON of what is about to be sent; undefined for none. SvcError `invalid_argument` that names the place for what JSON cannot
- * hold. `at` is the name of the value; empty for a message, whose fields have names.
+ * JSON of what is about to be sent; undefined for none. SvcError `invalid_argument` that names the place for
+ * what JSON cannot hold. `at` is the name of the value; empty for a message, whose fields have names.
  */
 export function jsonToSend(value: unknown, at = ""): string | undefined {
   try {
@@ -47,8 +47,8 @@ export function jsonToSend(value: unknown, at = ""): string | undefined {
 }
 
 /**
- * JSON of a result; undefined for none. NonRetryableError for what JSON cannot hold (SERIALIZATION_ERROR) or the server
- * does not take (OUTPUT_TOO_LARGE): trying again would not help.
+ * JSON of a result; undefined for none. NonRetryableError for what JSON cannot hold (SERIALIZATION_ERROR) or
+ * the server does not take (OUTPUT_TOO_LARGE): trying again would not help.
  */
 export function outputText(whose: string, output: unknown): string | undefined {
   let text: string | undefined;
@@ -95,7 +95,7 @@ export async function stepKey(stepId: string): Promise<string> {
   return stepId.length <= keyCharactersMax ? stepId : digestHex(stepId);
 }
 
-/** The field of a message that carries a payload: an object in the plain one, anything else in its `…Value` twin. */
+/** A message's field for a payload: objects are in the plain one, anything else in its `…Value` twin. */
 export function payloadField(field: string, value: unknown): Record<string, unknown> {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
   return isObject ? { [field]: value } : { [`${field}Value`]: value ?? null };

@@ -11,7 +11,7 @@ import type {
   Step,
 } from "./types.ts";
 
-/** A message in protobuf's JSON: zero values are absent, enums are constants, other than objects stand in `…Value`. */
+/** A message in protobuf's JSON: zero values are absent, enums are constants, non-objects are in `…Value`. */
 export type Message = Record<string, unknown>;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");

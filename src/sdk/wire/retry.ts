@@ -4,7 +4,7 @@ import { SvcError } from "./errors.ts";
 export const callAttemptsMax = 3;
 const firstDelayMs = 100;
 const delayMsMax = 10_000;
-/** As long as a server asks for, and no longer: what a balancer says of its maintenance is not meant for workers. */
+/** As long as a server asks, and no longer: what a balancer says of its maintenance is not for workers. */
 export const retryAfterMsMax = delayMsMax;
 /** The longest time that timers of every runtime keep. */
 export const timerMsMax = 2 ** 31 - 1;
@@ -21,8 +21,8 @@ const reconnectFirstMs = 250;
 const reconnectMsMax = 30_000;
 
 /**
- * Delay before a subscription is opened again after `failures` failed attempts (from 1), in milliseconds. Half of it is left to
- * chance: clients that lost a server at the same moment must not come back at the same moment.
+ * Delay before a subscription is opened again after `failures` failed attempts (from 1), in milliseconds.
+ * Half is random, so that clients that lost a server at the same moment do not come back at the same moment.
  */
 export function reconnectDelayMs(failures: number, error: SvcError | undefined): number {
   const fullMs = delayAfter(failures, reconnectFirstMs, reconnectMsMax);
@@ -31,12 +31,12 @@ export function reconnectDelayMs(failures: number, error: SvcError | undefined):
 }
 
 /**
- * Whether a failed call may be made again. `repeatable`: doing it twice is the same as doing it once (a read, or an
- * emit that carries an idempotency key). Anything else is repeated only when the server refused it unread.
+ * Whether a failed call may be made again. `repeatable`: doing it twice equals doing it once (a read, or an
+ * emit with an idempotency key). Anything else is repeated only when the server refused it unread.
  */
 export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   if (!(error instanceof SvcError) || !error.retryable) return false;
-  // When the server asks for a longer pause than the SDK waits, the caller decides: the error has `retryAfterMs`.
+  // If the server asks for a longer pause than the SDK's, the caller decides: the error has `retryAfterMs`.
   if ((error.retryAfterMs ?? 0) > retryAfterMsMax) return false;
   return repeatable || error.unsent || error.status === 503 || error.status === 429;
 }

@@ -11,7 +11,7 @@ export interface RunLine {
   step?: string | undefined;
 }
 
-/** A line on its way. `seen`: lines outside of steps that the handler has come to with it; undefined of other lines. */
+/** A line to be sent. `seen`: lines outside of steps that the handler reached with it; else undefined. */
 export interface WrittenLine extends RunLine {
   seen?: number | undefined;
 }

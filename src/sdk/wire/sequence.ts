@@ -1,8 +1,8 @@
 const textOf = /^(\d{1,16})\.(\d{1,16})$/;
 
 /**
- * The last place in the environment's log of events that a connection has heard of. It is where the server's reads must
- * have come to before they show all that was written over the connection.
+ * The last place in the environment's log of events that a connection has heard of. It is where the server's
+ * reads must have come to before they show all that was written over the connection.
  */
 export class LastSequence {
   #text: string | undefined;
@@ -14,7 +14,7 @@ export class LastSequence {
     return this.#text;
   }
 
-  /** Keeps the later of two; a later epoch counts more than any position. Answers whether it is a place in this log. */
+  /** Keeps the later of two: a later epoch beats any position. Answers whether it is a place in this log. */
   note(text: string): boolean {
     const [, epochText, positionText] = textOf.exec(text) ?? [];
     if (epochText === undefined) return false;

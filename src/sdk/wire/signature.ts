@@ -1,4 +1,4 @@
-/** How far the clocks of server and endpoint may be apart, and how long a captured request could be used again. */
+/** How far clocks of server and endpoint may differ, and how long a captured request could be reused. */
 export const signatureSkewSecondsMax = 300;
 
 export type Verdict = "valid" | "missing" | "invalid";
@@ -46,9 +46,9 @@ export async function isSigned(
 }
 
 /**
- * Whether the server signed this body with one of the keys: `t=<seconds>,v1=<hex>`, the HMAC-SHA256 of `{t}.{body}`, not
- * older than five minutes; or the old form alone, `sha256=<hex>` of the body. A request with both must have both a present
- * time and a right `v1`.
+ * Whether the server signed this body with one of the keys: `t=<seconds>,v1=<hex>`, the HMAC-SHA256 of
+ * `{t}.{body}`, not older than five minutes; or the old form alone, `sha256=<hex>` of the body. A request
+ * with both must have both a present time and a right `v1`.
  */
 export async function verifySignature(
   keys: readonly string[],

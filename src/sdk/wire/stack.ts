@@ -1,6 +1,6 @@
 /** Where a frame stands: `at name (place:1:2)` or `at place:1:2`. */
 const placeOf = /(?:\(|\bat (?:async )?)([^()\s][^()]*):\d+:\d+\)?$/;
-/** This package where it is installed, and in its own repository; not where it is part of a bundle of its user. */
+/** This package, installed or in its own repository; not where it is part of a bundle of its user. */
 const packageFolder = /^.*[/\\]node_modules[/\\]svc(?=[/\\])|^.*[/\\]src[/\\]sdk(?=[/\\]wire[/\\]stack\.ts$)/;
 
 /** No frame is longer. */

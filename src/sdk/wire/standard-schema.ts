@@ -1,7 +1,7 @@
 /** A JSON Schema: an object, or a boolean. */
 export type JsonSchemaText = boolean | { readonly [keyword: string]: unknown };
 
-/** The part of Standard Schema v1 (standardschema.dev) that is used: zod, valibot, arktype and others fit it. */
+/** The part of Standard Schema v1 (standardschema.dev) in use: zod, valibot, arktype and others fit it. */
 export interface StandardSchema<Output = unknown> {
   readonly "~standard": {
     readonly version: 1;

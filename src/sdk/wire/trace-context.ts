@@ -1,6 +1,6 @@
 import type { Assignment } from "./wire.ts";
 
-/** From where the code of a run goes on in its trace; with a step's id, the code of that step. Undefined for no trace. */
+/** Where the code of a run is in its trace; with a step's id, that step's code. Undefined for no trace. */
 export type TraceparentOf = (stepId?: string) => string | undefined;
 
 /** The id that the server gives the span of a step: FNV-1a, 64 bits (`kit/trace-context.ts`). */

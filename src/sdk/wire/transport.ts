@@ -10,22 +10,23 @@ import { LastSequence } from "./sequence.ts";
 
 export interface ConnectionOptions {
   /**
-   * Address of the server, or 1 to 16 of servers of one installation: one is used until it does not answer, then the next. Each of
-   * several is asked first, without the key, to which installation it belongs; another than the first is refused (`other_installation`).
-   * Default: SVC_SERVER_URL (several with commas between them), else http://127.0.0.1:9123.
+   * Address of the server, or 1 to 16 of servers of one installation: one is used until it does not answer,
+   * then the next. Each of several is first asked, without the key, to which installation it belongs; another
+   * than the first one's is refused (`other_installation`). Default: SVC_SERVER_URL (several with commas
+   * between them), else http://127.0.0.1:9123.
    */
   url?: string | readonly string[];
   /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode), as when it is empty. */
   apiKey?: string;
-  /** Name or `env_…` id. Default: SVC_ENV, else the environment of the key. The first call resolves a name to its id. */
+  /** Name or `env_…` id. Default: SVC_ENV, else the key's environment. The first call looks a name up. */
   environment?: string;
   /** How long a call may take: `"10s"`, or milliseconds. Default 30 s. */
   timeout?: Duration;
   /** @deprecated Write `timeout`. */
   timeoutMs?: number;
   /**
-   * Asked at each call: where the caller's trace stands (W3C Trace Context), sent as a header of that name. With
-   * OpenTelemetry it is the span that is active now.
+   * Asked at each call: where the caller's trace stands (W3C Trace Context), sent as a header of that name.
+   * With OpenTelemetry it is the span that is active now.
    */
   traceparent?: () => string | undefined;
 }
@@ -63,15 +64,15 @@ export interface Request {
 
 /** One connection to one installation as one caller: headers, time limits, errors. Sockets are kept alive. */
 export interface Transport {
-  /** Of the server that is asked now. It may get the key only behind `headers`, which may choose another one. */
+  /** Of the server asked now. It may get the key only after `headers`, which may choose another one. */
   readonly url: string;
   /** Where the last write stands that the connection has heard of. */
   readonly last: LastSequence;
-  /** The headers of every request: key and environment. Throws SvcError while the environment cannot be looked up. */
+  /** The headers of every request: key and environment. Throws SvcError if the environment is unknown yet. */
   headers(): Promise<Record<string, string>>;
   /**
-   * A stream or a socket to `url` has ended: whether that server still answers is asked before it is used again, with `isAway`
-   * after all others. Clients of other copies of this package may have none.
+   * A stream or a socket to `url` has ended: whether that server still answers is asked before it is used
+   * again, with `isAway` after all others. Clients of other copies of this package may have none.
    */
   lost?(url: string, isAway?: boolean): void;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
@@ -113,7 +114,7 @@ const unlessAborted = (work: Promise<void>, signal: AbortSignal): Promise<void> 
     work.then(done, failed);
   });
 
-/** The name itself where the key may not list environments: it is bound to its own, and the name is only checked against it. */
+/** The name itself if the key may not list environments: it has one, which the name is compared with. */
 async function environmentIdOf(
   name: string,
   exchange: (request: Request) => Promise<unknown>,

@@ -62,7 +62,7 @@ export interface Run {
   attemptLog?: RunAttempt[];
 }
 
-/** A stored step that a handler which was entered again did not come to (`unreached`), or came to in another `order`. */
+/** A stored step that a re-entered handler did not reach (`unreached`), or reached in another `order`. */
 export interface StepDeviation {
   stepId: string;
   name: string;
@@ -102,7 +102,7 @@ export interface Step {
   error?: ReportedError;
   /** Name of the step that this one undoes. */
   compensationFor?: string;
-  /** Of a step with `retry` that failed: how often it was tried, how often it may be, and when it is tried again. */
+  /** For a failed step with `retry`: how often it was tried and may be, and when it is tried again. */
   tries?: number;
   maxTries?: number;
   retryAt?: string;
@@ -123,7 +123,7 @@ export interface TriggerDefinition {
   cron?: string;
 }
 
-/** A function as the server registers it: what `createFunction` makes of its options, which say what the fields mean. */
+/** A function as the server registers it: made by `createFunction` from its options, which explain it. */
 export interface FunctionDefinition {
   id: string;
   name?: string;
@@ -134,16 +134,16 @@ export interface FunctionDefinition {
   /** Runs at a time; with `key`, a path inside the event's data, per value. */
   concurrency?: { limit: number; key?: string };
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
-  /** Higher goes first: from -600 to 600, the seconds by which a run goes ahead of others; or CEL over the event. */
+  /** Higher goes first: -600 to 600, the seconds by which a run precedes others; or CEL over the event. */
   priority?: number | string;
   throttle?: { limit: number; periodMs: number; burst?: number; key?: string };
   rateLimit?: { limit: number; periodMs: number; key?: string };
   idempotency?: { key: string; periodMs?: number };
-  /** One run at a time, per value at `key`: while one is not over, events start none (`skip`), or replace it (`cancel`). */
+  /** One run at a time per value at `key`: meanwhile events start none (`skip`) or replace it (`cancel`). */
   singleton?: { mode: "skip" | "cancel"; key?: string };
   startWithinMs?: number;
   batch?: { size: number; timeoutMs: number; key?: string };
-  /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
+  /** A path in the event's data: runs with one value prefer one worker, which gets it as `run.actorId`. */
   actorKey?: string;
   /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */
   cancelOn?: { event: string; match: string }[];
@@ -153,12 +153,12 @@ export interface FunctionDefinition {
   recording?: boolean;
   recordingProfile?: "all" | "run_lifecycle" | "steps";
   recordingRetention?: `${number}d` | `${number}y` | "forever";
-  /** `push`: the server calls `endpointUrl`, see `serve`. Default: `pull`, or `push` with an `endpointUrl`. */
+  /** `push`: the server calls `endpointUrl`, see `serve`. Default: `push` with `endpointUrl`, else `pull`. */
   mode?: "pull" | "push";
   endpointUrl?: string;
   /**
-   * What its runs are found by, from the data of their events: a path of a text, or a path and its type. At most 32; what
-   * has another type in an event is left out, which emit's answer tells.
+   * What its runs are found by, from the data of their events: a path of a text, or a path and its type. At
+   * most 32; what has another type in an event is left out, which emit's answer tells.
    */
   attributes?: Record<string, string | { path: string; type?: "text" | "number" | "time" | "bool" }>;
   /** Free for your own use; a change raises the version. */
@@ -168,7 +168,7 @@ export interface FunctionDefinition {
   /** Whether a run that is cancelled is undone first, as one that failed is. Default true. */
   compensateOnCancel?: boolean;
   /**
-   * What becomes of a run whose handler does not come its way again over the stored steps: it goes on, and shows them
+   * For a run whose handler does not come its way again over the stored steps: it continues and shows them
    * (`warn`, the default), or fails with the code NONDETERMINISM at its next wait or its end (`fail`).
    */
   nondeterminism?: "warn" | "fail";
@@ -196,7 +196,7 @@ export interface RegisteredFunction extends RegisteredDefinition {
 }
 
 export interface EmitOptions {
-  /** A second call with the same key within 24 hours returns the first event. It also makes the call safe to repeat. */
+  /** A second call with this key in 24 hours returns the first event. It makes the call safe to repeat. */
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
   /** Version of the event's schema. Default 1. */
@@ -204,7 +204,7 @@ export interface EmitOptions {
   /** Emits it later: after a duration, or at a time; at most 366 days ahead. Not in `emitMany`. */
   delay?: Duration;
   at?: Date | string;
-  /** Where the trace stands that the event is part of (W3C Trace Context). Default: the connection's `traceparent`. */
+  /** Where the event's trace stands (W3C Trace Context). Default: the connection's `traceparent`. */
   traceparent?: string | undefined;
 }
 
@@ -218,7 +218,7 @@ export interface Emitted {
   delayed?: { id: string; dueAt: string };
   /** What flow control made of the event; left out for nothing. */
   notices?: EmitNotice[];
-  /** Functions whose runs wait because no connected worker serves them, as far as the node knows; left out for none. */
+  /** Functions whose runs wait because no connected worker is known to serve them; left out for none. */
   unserved?: string[];
 }
 

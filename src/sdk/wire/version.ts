@@ -1,6 +1,6 @@
 /**
- * The version with which workers register: that of the package, which a test compares. To 0.40 and newer the server sends failed
- * rows (a failed child, a wait that was over) with `completed_steps`; older SDKs would take such rows for results.
+ * The version that workers register: the package's, as a test checks. To 0.40 and newer the server sends
+ * failed rows (a failed child, an ended wait) in `completed_steps`; older SDKs would take them for results.
  */
 export const sdkVersion = "0.41.0";
 

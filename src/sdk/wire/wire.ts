@@ -150,7 +150,7 @@ export interface ReportedStep {
 
 export const progressStepsMax = 500;
 export const exchangeReportsMax = 200;
-/** Characters of reports in one request, well under the server's limit of 4 MiB for a body; one larger report goes alone. */
+/** Characters of reports in a request, well under the server's limit of 4 MiB; a larger report goes alone. */
 export const exchangeCharactersMax = 1_000_000;
 
 /** A report on its way. `text` is its JSON, written once. */

@@ -24,7 +24,7 @@ export interface CourierOptions {
   onJobs: (jobs: Assignment[], askedAt: Stamp) => void;
   /** The server does not accept the key; the courier sends nothing more. */
   onDenied: (error: SvcError) => void;
-  /** A held poll, or the stream, ended otherwise than by an answer: the server may take this process for dead. */
+  /** A held poll, or the stream, ended without an answer: the server may take this process for dead. */
   onBroken: () => void;
   log: Logger;
 }

@@ -7,7 +7,7 @@ import { variable } from "../wire/transport.ts";
 /** As on the server. */
 const legal = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/;
 
-/** What the program says of its build, by option or by variable; of neither, what was built. Throws TypeError at once. */
+/** The build that the program names by option or variable, else what was built. Throws TypeError at once. */
 export function deploymentOf(
   option: string | undefined,
   functions: readonly SvcFunction[],
@@ -26,8 +26,8 @@ export function deploymentOf(
 }
 
 /**
- * First 16 hex digits of the SHA-256 of the program's own module and of the code of its functions: the same in all processes of
- * one build. Bun and Node may differ, for they print functions in their own ways.
+ * First 16 hex digits of the SHA-256 of the program's own module and of the code of its functions: the same
+ * in all processes of one build. Bun and Node may differ, for they print functions in their own ways.
  */
 export async function builtDeployment(functions: readonly SvcFunction[]): Promise<string> {
   const byId = [...functions].sort((a, b) => (a.id < b.id ? -1 : 1));

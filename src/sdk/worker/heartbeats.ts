@@ -3,8 +3,8 @@ import { after } from "../wire/retry.ts";
 const everyMsMin = 200;
 
 /**
- * When a worker says that it is alive. The interval is the configured one until a lease asks for a shorter one: three
- * heartbeats in a lease, so that one that is lost does not cost the worker its jobs.
+ * When a worker says that it is alive. The interval is the configured one until a lease asks for a shorter
+ * one: three heartbeats in a lease, so that one that is lost does not cost the worker its jobs.
  */
 export class Heartbeats {
   readonly #beat: (everyMs: number) => Promise<boolean>;
@@ -25,7 +25,7 @@ export class Heartbeats {
     this.#plan();
   }
 
-  /** Leases last as long as they were asked for: `everyMs` is the longest time between two renewals of them. */
+  /** Leases last as long as was asked: `everyMs` is the longest time between two renewals of them. */
   renewEvery(everyMs: number): void {
     this.#isGiven = true;
     this.#shorten(everyMs);

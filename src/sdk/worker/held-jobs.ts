@@ -1,11 +1,11 @@
 /**
- * When a worker tells the server which jobs it holds. A request that failed may have brought some: the server then
- * gives to others what it leased to this process and this process does not hold.
+ * When a worker tells the server which jobs it holds. A request that failed may have brought some: the server
+ * then gives to others what it leased to this process and this process does not hold.
  */
 export class HeldJobs {
   readonly #jobIds: () => readonly string[];
   readonly #now: () => number;
-  /** A request has failed; from this instant on one statement suffices, undefined until a request succeeds. */
+  /** A request failed; from this instant on one statement suffices, undefined until a request succeeds. */
   #trouble: { enoughAt: number | undefined } | undefined;
 
   constructor(jobIds: () => readonly string[], now: () => number = () => performance.now()) {
@@ -19,8 +19,8 @@ export class HeldJobs {
   }
 
   /**
-   * Fields of a request while which no other one may bring jobs; empty when there is nothing to say. Such a request
-   * is held for short, because it is said once more what was leased just before the failure.
+   * Fields of a request while which no other one may bring jobs; empty when there is nothing to say. Such a
+   * request is held for short, because it is said once more what was leased just before the failure.
    */
   said(): string {
     if (!this.#trouble) return "";

@@ -18,7 +18,7 @@ import { UnsentSteps } from "./unsent-steps.ts";
 export interface JobReporterOptions {
   assignment: Assignment;
   courier: Pick<Courier, "send">;
-  /** Milliseconds a finished step may wait to be sent together with others; 0 = each is sent, and waited for, by itself. */
+  /** Milliseconds a finished step may wait to be sent with others; 0 = each is sent and awaited by itself. */
   checkpointMs: number;
   /** The function handles its failures. */
   onFailure: boolean;
@@ -92,7 +92,7 @@ export class JobReporter {
     this.#steps = new UnsentSteps(step_sequence_base);
     this.#lines = new RunLines(options.assignment.context?.secrets);
     this.#undoIsKnown = options.assignment.compensating !== undefined;
-    // A run that has nothing to undo says so: without the number the server counts what it does not know as not undone.
+    // A run with nothing to undo says so: without the number the server counts unknown ones as not undone.
     if (this.#undoIsKnown) this.#undoCount = 0;
     this.#head =
       `{"job_id":${JSON.stringify(job_id)},"run_id":${JSON.stringify(run_id)},` +
@@ -157,9 +157,9 @@ export class JobReporter {
   }
 
   /**
-   * Takes how many compensations there are; resolves once the server knows that there are some, and has the steps before this
-   * one (`isKnown`: it does). With two steps that it does not have, a worker that dies would leave the second unknown: the
-   * handler that undoes the run comes no further than the first.
+   * Takes how many compensations there are; resolves once the server knows that there are some, and has the
+   * steps before this one (`isKnown`: it does). With two steps that it does not have, a worker that dies
+   * would leave the second unknown: the handler that undoes the run comes no further than the first.
    */
   undoes(count: number, isKnown: boolean): Promise<void> | undefined {
     this.#undoCount = count;
@@ -192,8 +192,8 @@ export class JobReporter {
   }
 
   /**
-   * What every report of a run with something to undo begins with. While it goes on the server keeps the highest number: the
-   * next step with a compensation begins without telling it again.
+   * What every report of a run with something to undo begins with. While it goes on the server keeps the
+   * highest number: the next step with a compensation begins without telling it again.
    */
   #undoFields(count = this.#undoCount ?? 0): string {
     const { onFailure } = this.#options;
@@ -330,7 +330,7 @@ export class JobReporter {
     }
   }
 
-  /** Sends the last report. Steps that the server does not have go ahead of it, or travel with it as far as they fit. */
+  /** Sends the last report. Steps that the server lacks go before it, or travel with it if they fit. */
   async #settle(fields: string, stepsAhead: boolean): Promise<void> {
     if (stepsAhead) {
       await this.#flushAll();

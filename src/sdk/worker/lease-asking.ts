@@ -5,7 +5,7 @@ export interface LeaseAsking {
   instance: string;
 }
 
-/** So that a run whose worker died goes on within twelve seconds; a quarter of it is the time between two renewals. */
+/** Lets a run whose worker died continue within twelve seconds; leases are renewed every quarter of it. */
 const renewedByThreadMs = 10_000;
 /** Where a handler that computes holds up the renewals. */
 const renewedByLoopMs = 30_000;

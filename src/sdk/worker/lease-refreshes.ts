@@ -17,7 +17,7 @@ export interface LeaseRefreshMessage {
   openWaits?: boolean;
 }
 
-/** What a slow way carries, and a busy server stores: to cut a stream that does would send it all once more. */
+/** What a slow way carries and a busy server stores: cutting such a stream would send all of it again. */
 const bytesAMsMin = 64;
 
 /** Heartbeats on a stream that the server has not answered. It answers them in their order. */
@@ -25,8 +25,8 @@ export class LeaseRefreshes {
   readonly #unanswered: LeaseRefresh[] = [];
 
   /**
-   * Resolves with the jobs whose leases are lost; `onLate` is called when no answer came in time. A heartbeat goes and is
-   * read after the reports before it: `reportedBytes` of them are not answered.
+   * Resolves with the jobs whose leases are lost; `onLate` is called when no answer came in time. A heartbeat
+   * goes and is read after the reports before it: `reportedBytes` of them are not answered.
    */
   ask(
     socket: StreamSocket,
@@ -53,8 +53,8 @@ export class LeaseRefreshes {
   }
 
   /**
-   * Settles the oldest heartbeat, and gives the time when it was sent. A job of `reportedJobIds` does not count as lost: the
-   * server may have taken its last report already, and the answer to that report is on its way.
+   * Settles the oldest heartbeat, and gives the time when it was sent. A job of `reportedJobIds` does not
+   * count as lost: the server may have taken its last report already, and the answer to that is on its way.
    */
   answered({ segments = [] }: LeaseRefreshMessage, reportedJobIds: ReadonlySet<string>): Stamp | undefined {
     const refresh = this.#unanswered.shift();

@@ -1,12 +1,12 @@
 /**
- * A second thread that renews the leases of a worker's jobs while the first one is busy: a handler that computes
- * for a minute keeps its job, and a process that is gone loses it within seconds.
+ * A second thread that renews the leases of a worker's jobs while the first one is busy: a handler that
+ * computes for a minute keeps its job, and a process that is gone loses it within seconds.
  */
 export interface LeaseThread {
   /** Takes note of a job before its handler begins. Answers its place, for `release`. */
   hold(jobId: string): number;
   release(place: number): void;
-  /** The first thread has renewed all leases itself, at this address: from now on the second one does so, too. */
+  /** The first thread renewed all leases itself, at this address: from now on the second does so, too. */
   beaten(url: string): void;
   /** From now on the thread renews what the first one has not renewed for this long. */
   mind(silenceMs: number): void;
@@ -30,8 +30,8 @@ const marksBytes = 8;
 const noPlace = -1;
 
 /**
- * Bundlers lose files that are only named, and functions lose what a bundler has put around them: so the thread's
- * program is a text. It begins to renew once the count of beats has not changed for as long as the second mark says.
+ * Bundlers lose files that are only named, and functions lose what a bundler put around them: the thread's
+ * program is a text. It renews once the count of beats is unchanged for as long as the second mark says.
  */
 const program = `
 import("node:worker_threads").then(({ workerData, parentPort }) => {

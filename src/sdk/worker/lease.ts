@@ -1,6 +1,6 @@
 import { patienceMs, youngMs } from "./lease-asking.ts";
 
-/** An instant on two clocks: the monotonic one may stop while the machine sleeps, the wall clock may be set. */
+/** An instant on two clocks: the monotonic one may stop while the machine sleeps, the other may be set. */
 export interface Stamp {
   monotonicMs: number;
   wallMs: number;
@@ -12,15 +12,15 @@ const msBetween = (since: Stamp, until: Stamp): number =>
   Math.max(until.monotonicMs - since.monotonicMs, until.wallMs - since.wallMs);
 
 /**
- * What a worker knows of the lease of its job. While its process was frozen, or an answer was late, another worker may have
- * taken the job and done its steps: when the lease could be over, the worker asks the server before a step begins.
+ * What a worker knows of its job's lease. While its process was frozen, or an answer was late, another worker
+ * may have taken the job: when the lease could be over, the worker asks the server before a step begins.
  */
 export interface Lease {
-  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, rejects when the job is lost. */
+  /** Undefined while the lease is held for sure; else resolves when confirmed, and rejects when lost. */
   sure(): Promise<void> | undefined;
   /** The server has answered a renewal that was sent at `askedAt`. */
   renewed(askedAt: Stamp): void;
-  /** A poll or the stream of this process broke: the server may take it for dead, and end what it does not renew soon. */
+  /** A poll or the stream broke: the server may take this process for dead, and end unrenewed leases. */
   doubt(): void;
 }
 
@@ -30,7 +30,7 @@ const askTriesMax = 2;
 const longAgo: Stamp = { monotonicMs: Number.NEGATIVE_INFINITY, wallMs: Number.NEGATIVE_INFINITY };
 
 export interface LeaseTimes {
-  /** How long the lease lasts from when it was asked for; undefined from servers that do not tell it: it then counts as held. */
+  /** How long the lease lasts from its request; undefined if the server does not say: it counts as held. */
   leftMs: number | undefined;
   /** How long one lasts that is renewed; undefined where that is not known. */
   leaseMs?: number | undefined;

@@ -2,7 +2,7 @@ import type { SvcError } from "../wire/errors.ts";
 import { exchangeCharactersMax, type PendingReport, type Report } from "../wire/wire.ts";
 import type { Sending } from "./courier.ts";
 
-/** Reports that wait for the next request, in their order. Those of one job are never in two requests at a time. */
+/** Reports that wait for the next request, in order. Two requests at a time never have one job's reports. */
 export class ReportQueue {
   #waiting: PendingReport[] = [];
   readonly #jobsUnderWay = new Set<string>();
@@ -37,7 +37,7 @@ export class ReportQueue {
     return false;
   }
 
-  /** Removes the first reports that may leave, at most `most` and as many as fit one request; a large one goes alone. */
+  /** Removes the first reports that may leave, up to `most` and a request's size; a large one goes alone. */
   takeBatch(most: number): PendingReport[] {
     const batch: PendingReport[] = [];
     const left: PendingReport[] = [];

@@ -16,7 +16,7 @@ export interface RequestRecoveryOptions {
   log: Logger;
 }
 
-/** What a failed request of a worker asks for: a pause, a new registration, or nothing because it will never succeed. */
+/** What a worker's failed request asks for: a pause, a registration, or nothing if it can never succeed. */
 export class RequestRecovery {
   readonly #options: RequestRecoveryOptions;
   /** Failures since the last request that succeeded. */
@@ -47,7 +47,7 @@ export class RequestRecovery {
     this.#unprovenRegistration = -1;
   }
 
-  /** Resolves, after a pause or a registration where one helps, with whether the request may be made again. */
+  /** Resolves, after a pause or registration where one helps, to whether the request may be made again. */
   async recover(error: SvcError, registrationsThen: number): Promise<boolean> {
     const { onDenied, halt } = this.#options;
     if (halt.aborted || error.code === "aborted_by_caller") return false;

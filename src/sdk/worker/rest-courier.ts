@@ -27,7 +27,7 @@ export interface RestCourierOptions extends CourierOptions {
   onReopened: () => void;
 }
 
-/** A server that answers a poll without jobs faster than this did not hold it; the next poll waits a second. */
+/** A server that answers a poll without jobs faster than this did not hold it; the next waits a second. */
 const heldMsMin = 250;
 const unheldPollMs = 1_000;
 
@@ -35,7 +35,7 @@ const unheldPollMs = 1_000;
 const strictExchangesMax = 4;
 /** The same of any other worker. */
 const exchangesMax = 2;
-/** A second exchange of such a worker carries at least so many reports. Fewer reports wait for the first one, which saves a request. */
+/** Reports that a second exchange of such a worker carries at least: fewer wait for the first, saving one. */
 const besideMin = 50;
 
 /** A strict worker with so much of its room free polls beside its exchanges. */
@@ -50,15 +50,15 @@ interface Brought {
 const nothing: Brought = { jobs: [], askedAt: { monotonicMs: 0, wallMs: 0 } };
 
 /**
- * Carries reports and jobs in requests. What is reported while an exchange is under way leaves together in the next one, which
- * also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While there is nothing to
- * report the server holds one poll, so that a lone job arrives, and is reported, at once.
+ * Carries reports and jobs in requests. Reports made during an exchange leave together in the next one, which
+ * also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While
+ * there is nothing to report the server holds one poll, so that a lone job arrives, and is reported, at once.
  *
- * A full worker reports its jobs in two halves, and two exchanges are under way. With one exchange for all jobs the worker would
- * stand still while the server works, and the server while the worker works.
+ * A full worker reports its jobs in two halves, by two exchanges at a time. With one for all jobs the worker
+ * would stand still while the server works, and the server while the worker works.
  *
- * Of a strict worker several exchanges are under way, so that a run does not wait until the steps of others are stored. As long as it has much room it also polls beside
- * its exchanges, so that a job does not wait for the reports of others either.
+ * A strict worker has several exchanges under way, so that a run does not wait until steps of others are
+ * stored. While it has much room it also polls beside them, so that no job waits for others' reports either.
  */
 export class RestCourier implements Courier {
   readonly #options: RestCourierOptions;
@@ -215,13 +215,13 @@ export class RestCourier implements Courier {
     return Math.max(0, Math.ceil(room / (1 + others)));
   }
 
-  /** With little room a poll would bring job after job in requests of their own: then exchanges bring them. */
+  /** With little room a poll would bring jobs one by one in requests of their own: then exchanges do. */
   #pollsBeside(): boolean {
     const { isStrict, jobsMax, room } = this.#options;
     return isStrict && room() >= jobsMax * roomyShare;
   }
 
-  /** Tells each sender what became of its report. What may succeed later goes back into the queue; the answer is why. */
+  /** Tells each sender what became of its report. What may succeed later is queued again; answers why. */
   #settle(batch: PendingReport[], outcomes: Outcome[]): SvcError | undefined {
     const again: PendingReport[] = [];
     let trouble: SvcError | undefined;

@@ -12,18 +12,18 @@ export interface ServeToolsOptions extends ConnectionOptions {
   client?: Pick<Client, "tools">;
   /** As `defineTools` made them. */
   tools: AgentTools;
-  /** What `client.tools.register` answered; several while it is changed. `register` of the handler adds its own. */
+  /** What `client.tools.register` answered; several while it changes. `register` here adds its own. */
   secret?: string | readonly string[];
   log?: Logger;
 }
 
 /**
- * A fetch handler, for `Bun.serve({ fetch })` and frameworks that speak Request and Response; `toNodeHandler` makes one for
- * node:http of it.
+ * A fetch handler, for `Bun.serve({ fetch })` and frameworks that speak Request and Response; `toNodeHandler`
+ * makes one for node:http of it.
  */
 export interface ServeToolsHandler {
   (request: Request): Promise<Response>;
-  /** Registers the tools to be called under `callbackUrl`, which leads here, and takes over their secret. Throws SvcError. */
+  /** Registers the tools for calls to `callbackUrl`, which leads here; uses their secret. Throws SvcError. */
   register(callbackUrl: string): Promise<void>;
 }
 
@@ -80,8 +80,9 @@ function readCall(body: Uint8Array): { name: string; input: unknown } {
 }
 
 /**
- * Answers the calls of the server to an agent's tools: only those that are signed with the agent's secret, and not too old.
- * `const handler = serveTools({ tools }); Bun.serve({ fetch: handler }); await handler.register("https://agent.example.com")`
+ * Answers the server's calls to an agent's tools: only those signed with the agent's secret, and not too old.
+ * `const handler = serveTools({ tools });
+ * Bun.serve({ fetch: handler }); await handler.register("https://agent.example.com")`
  */
 export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
   const { tools, secret = [] } = options;

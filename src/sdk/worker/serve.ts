@@ -13,12 +13,12 @@ import { PushFault, performPush, readPush } from "./push.ts";
 import { dispatchPath, type ServeToolsHandler } from "./serve-tools.ts";
 
 export interface ServeOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
-  /** Instead of connection options. Needed only by steps that publish or emit, by webhooks and to register. */
+  /** Instead of connection options. Only for steps that publish or emit, for webhooks and to register. */
   client?: Client<Events>;
   functions: readonly SvcFunction[];
   /**
-   * The key with which the server signs its requests (its SVC_SIGNING_KEY); several while it is changed. Default: the variable
-   * SVC_SIGNING_KEY. `null` takes requests from anyone who can reach the endpoint.
+   * The key with which the server signs its requests (its SVC_SIGNING_KEY); several while it is changed.
+   * Default: the variable SVC_SIGNING_KEY. `null` takes requests from anyone who can reach the endpoint.
    */
   signingKey?: string | readonly string[] | null;
   /** Answers on paths that end with `/webhooks/{id}`. */
@@ -31,12 +31,12 @@ export interface ServeOptions<Events extends EventMap = EventMap> extends Connec
 }
 
 /**
- * A fetch handler, for `Bun.serve({ fetch })` and frameworks that speak Request and Response; `toNodeHandler` makes one for
- * node:http of it.
+ * A fetch handler, for `Bun.serve({ fetch })` and frameworks that speak Request and Response; `toNodeHandler`
+ * makes one for node:http of it.
  */
 export interface ServeHandler {
   (request: Request): Promise<Response>;
-  /** Registers every function for push to `endpointUrl`, under which the server reaches this handler. Throws SvcError. */
+  /** Registers every function for push to `endpointUrl`, where this handler is reached. Throws SvcError. */
   register(endpointUrl: string): Promise<void>;
 }
 
@@ -44,9 +44,9 @@ export interface ServeHandler {
 const requestBytesMax = 64 * 1024 * 1024;
 
 /**
- * Functions behind an HTTP endpoint that the server calls (push mode). A call runs the handler to its end or next yield, and
- * must be answered within the server's time for a call (10 s by default): long work belongs in a worker. Throws TypeError
- * without functions or without a signing key.
+ * Functions behind an HTTP endpoint that the server calls (push mode). A call runs the handler to its end or
+ * next yield, and must be answered within the server's time for a call (10 s by default): long work belongs
+ * in a worker. Throws TypeError without functions or without a signing key.
  */
 export function serve<Events extends EventMap = EventMap>(options: ServeOptions<Events>): ServeHandler {
   const { functions, webhooks = {}, tools } = options;

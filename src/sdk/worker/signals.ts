@@ -1,7 +1,7 @@
 const endSignals = ["SIGTERM", "SIGINT"] as const;
 
 /**
- * On the first SIGTERM or SIGINT runs `leave`, then lets the signal end the process as it would have; a second signal
+ * On the first SIGTERM or SIGINT runs `leave`, then lets the signal end the process as usual; a second signal
  * ends it at once. Returns a function that removes the handlers. Does nothing where there is no process.
  */
 export function handleEndSignals(leave: () => Promise<unknown>): () => void {

@@ -34,7 +34,7 @@ const closeDelayMs = 1_000;
 
 const isDenial = ({ status }: SvcError) => status === 401 || status === 403;
 
-/** Carries reports and jobs over one stream. When it breaks another one is opened, and what was not answered is sent again. */
+/** Carries reports and jobs over one stream. If it breaks, another opens and unanswered ones are resent. */
 export class StreamCourier implements Courier {
   readonly #options: StreamCourierOptions;
   readonly #reports = new StreamReports();
@@ -47,7 +47,7 @@ export class StreamCourier implements Courier {
   #isReopening = false;
   #isDraining = false;
   #stopped: SvcError | undefined;
-  /** When the last message was sent that the server has answered: what it sends now left it later than that. */
+  /** When the last answered message was sent: what the server sends now has left it later than that. */
   #knownAt: Stamp = stamp();
 
   constructor(options: StreamCourierOptions) {

@@ -27,7 +27,7 @@ export interface ReportedMessage {
   message?: string;
 }
 
-/** Reports that the server has not answered, by their number. All of them are sent again on the next stream. */
+/** Reports that the server has not answered, by number. All of them are sent again on the next stream. */
 export class StreamReports {
   readonly #unanswered = new Map<number, UnansweredReport>();
   readonly #halt = new AbortController();
@@ -90,8 +90,8 @@ export class StreamReports {
   }
 
   /**
-   * The server ended the stream. When it did so for the size of a message, that was the largest one: larger than the server
-   * says it may be, or sent so often in vain, it is refused, so that the others get through.
+   * The server ended the stream. When it did so for the size of a message, that was the largest one: larger
+   * than the server says it may be, or sent so often in vain, it is refused, so that the others get through.
    */
   ended({ code, message }: SvcError): void {
     if (code !== "resource_exhausted" || !message.includes("larger than")) return;

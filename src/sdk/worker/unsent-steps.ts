@@ -30,7 +30,7 @@ export class UnsentSteps {
     return count;
   }
 
-  /** Whether all of them fit a report of so many characters: a step, and a result, may each be as large as a request. */
+  /** Whether all fit a report of so many characters: a step, and a result, may be as large as a request. */
   fitBeside(characters: number): boolean {
     if (this.fitting() < this.#unsent.length) return false;
     const all = this.#unsent.reduce((sum, { text }) => sum + text.length, characters);

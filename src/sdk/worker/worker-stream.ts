@@ -19,7 +19,7 @@ export interface WorkerStreamOptions {
   /** The server knows the worker; what it says from now on left it later than `askedAt`. */
   onRegistered: (socket: StreamSocket, askedAt: Stamp, registered: RegisteredMessage) => void;
   onMessage: (message: Record<string, unknown>, socket: StreamSocket) => void;
-  /** The stream has ended, whether the server knew the worker or not. Undefined for an end without an error. */
+  /** The stream ended, whether the server knew the worker or not. Undefined for an end without an error. */
   onEnd: (error: SvcError | undefined, socket: StreamSocket) => void;
 }
 

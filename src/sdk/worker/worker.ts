@@ -30,15 +30,15 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   functions?: readonly SvcFunction[];
   projections?: readonly SvcProjection[];
   /**
-   * How jobs and reports travel: `rest` (default), or `stream`, one HTTP/2 stream in both directions, over which the server
-   * also says at once that a run was cancelled. `stream` needs HTTP/2 all the way to the server.
+   * How jobs and reports travel: `rest` (default), or `stream`, one HTTP/2 stream in both directions, by
+   * which the server also reports a cancelled run at once. `stream` needs HTTP/2 all the way to the server.
    */
   transport?: "rest" | "stream";
   /** Default 10. */
   maxConcurrentJobs?: number;
   /**
-   * How long a finished step may wait to be stored together with others: `"20ms"`, or milliseconds. Default 20 ms: a crash may
-   * repeat the steps of that time. 0 = strict: `step.run` returns once its step is stored.
+   * How long a finished step may wait to be stored together with others: `"20ms"`, or milliseconds. Default
+   * 20 ms: a crash may repeat the steps of that time. 0 = strict: `step.run` returns once its step is stored.
    */
   checkpoint?: Duration;
   /** @deprecated Write `checkpoint`. */
@@ -47,12 +47,13 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   heartbeat?: Duration;
   /** @deprecated Write `heartbeat`. */
   heartbeatMs?: number;
-  /** Default: SVC_WORKER_ID, followed by a number for further workers of the process; else a new one each time. */
+  /** Default: SVC_WORKER_ID, numbered for further workers of the process; otherwise a new one each time. */
   workerId?: string;
   labels?: Record<string, string>;
   /**
-   * Which build of the program this is: 1 to 128 letters, digits and `._:/@+-`, the first a letter or digit. Default: SVC_DEPLOYMENT;
-   * else 16 hex digits of a hash of the program's own module and the code of its functions, so that all processes of a build have one.
+   * Which build of the program this is: 1 to 128 letters, digits and `._:/@+-`, the first a letter or digit.
+   * Default: SVC_DEPLOYMENT; else 16 hex digits of a hash of the program's own module and the code of its
+   * functions, so that all processes of a build have one.
    */
   deployment?: string;
   /** Whether SIGTERM and SIGINT drain the worker and then end the process. Default true. */
@@ -61,7 +62,7 @@ export interface WorkerOptions<Events extends EventMap = EventMap> extends Conne
   drainTimeout?: Duration;
   /** @deprecated Write `drainTimeout`. */
   drainTimeoutMs?: number;
-  /** Whether what handlers write to `console` is kept with their runs, as what they write to their `log` is. Default false. */
+  /** Whether what handlers write to `console` is kept with their runs, like their `log`. Default false. */
   captureConsole?: boolean;
   log?: Logger;
 }
@@ -70,18 +71,19 @@ export interface Worker {
   readonly id: string;
   readonly activeJobs: number;
   /**
-   * Registers the functions, the projections and the worker and begins to take jobs and events. While the server does not answer it keeps trying;
-   * SvcError when it refuses (401, 403, an illegal function).
+   * Registers the functions, the projections and the worker and begins to take jobs and events. While the
+   * server does not answer it keeps trying; SvcError when it refuses (401, 403, an illegal function).
    */
   start(): Promise<void>;
   /**
-   * Takes no further jobs and events and resolves once the active jobs have reported and folded events are saved: true, or false when `timeout` (default: no
-   * limit) was over first. The worker is stopped either way; what it left goes to others when its lease ends.
+   * Takes no more jobs and events, and resolves once the active jobs have reported and folded events are
+   * saved: true, or false when `timeout` (default: no limit) was over first. The worker stops either way;
+   * what it left goes to others when its lease ends.
    */
   drain(options?: TimeoutOption): Promise<boolean>;
   /** Stops at once: handlers see their signal raised, nothing more is reported. */
   stop(): void;
-  /** Resolves when the worker has stopped; rejects with SvcError when the server no longer accepts its key. */
+  /** Resolves when the worker has stopped; rejects with SvcError when the server refuses its key. */
   readonly closed: Promise<void>;
 }
 
@@ -118,8 +120,8 @@ function newWorkerId(): string {
 }
 
 /**
- * A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs` decides how much
- * it does at a time. Throws TypeError on an option that does not exist, and for what is no duration.
+ * A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs`
+ * decides how much it does at a time. Throws TypeError on an unknown option, and for what is no duration.
  */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
   const running = new RunningWorker(options);

@@ -1,6 +1,6 @@
 import type { StoreEngine } from "../store.ts";
 
-/** Who sent a delayed event in, as JSON: it is emitted while they may emit it. Rows from before say nothing. */
+/** Who sent a delayed event, as JSON: it is emitted while they may emit it. Older rows say nothing. */
 export const delayedSenders = {
   version: 67,
   name: "delayed senders",

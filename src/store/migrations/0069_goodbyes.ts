@@ -1,6 +1,6 @@
 import type { StoreEngine } from "../store.ts";
 
-/** Which process has a worker's name, so that its goodbye is not taken for another's. Rows from before say nothing. */
+/** Which process has a worker's name, so that its goodbye is not another's. Older rows say nothing. */
 export const goodbyes = {
   version: 69,
   name: "goodbyes of workers",

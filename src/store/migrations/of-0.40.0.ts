@@ -1,7 +1,7 @@
 import type { Landed } from "../migrate.ts";
 import type { StoreEngine } from "../store.ts";
 
-/** What landed on databases of 0.40.0: version, SHA-256 on PostgreSQL, that on libSQL where it is another, and name. */
+/** What landed on databases of 0.40.0: version, SHA-256 on PostgreSQL, on libSQL if it differs, and name. */
 const text = `
 1 Fsg4q2Hgm_QoEDdyDQJrp0Ykl_L3ofSpEBYMpaPASec 7Hb-FaajarTqznh16IPRZKY14Mb8iSHQYhI03OU6LPs first
 2 eDy41fc91mzLSsW3gsjfO_br4NqfhFQtTodb3sUK-4g = cluster
@@ -60,7 +60,7 @@ const text = `
 
 const hex = (hash: string): string => Buffer.from(hash, "base64url").toString("hex");
 
-/** The oldest databases that this program goes on with have these; a new one is recorded to have them, too. */
+/** The oldest databases that this program accepts have these; a new one is recorded to have them, too. */
 export const landedOf040 = (engine: StoreEngine): Landed[] =>
   text
     .trim()

@@ -34,8 +34,8 @@ export const tablesOfAccess: Tables = {
     scope: "org",
     endsWith: "their owner deletes them",
     // `retention_days`: days that events and runs are kept; null takes the installation's settings, 0 keeps
-    // them without an end. `compat_key_id`: the key that EnvironmentService makes and rotates; one that was deleted
-    // is made again. `schema_mode`: `off`, `warn` or `enforce`; NULL is `enforce`.
+    // them without an end. `compat_key_id`: the key that EnvironmentService makes and rotates; one that was
+    // deleted is made again. `schema_mode`: `off`, `warn` or `enforce`; NULL is `enforce`.
     columns: `id TEXT PRIMARY KEY, org_id TEXT NOT NULL, project_id TEXT, name TEXT NOT NULL,
       color TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, retention_days BIGINT,
       compat_key_id TEXT, schema_mode TEXT`,

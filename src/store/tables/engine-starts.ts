@@ -72,8 +72,8 @@ export const tablesOfEngineStarts: Tables = {
   delayed_events: {
     holds: "events that are emitted later",
     endsWith: "they are emitted, loop `events.delayed`, cancelled, or refused into the outbox's dead letters",
-    // Taken by a node until `wake_at`, which is `due_at` before that. `sender`: who sent it in, as JSON; NULL of
-    // rows of 0.40.0.
+    // Taken by a node until `wake_at`, which is `due_at` before that. `sender`: who sent it in, as JSON; NULL
+    // of rows of 0.40.0.
     columns: `id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL,
       data TEXT NOT NULL, metadata TEXT, idempotency_key TEXT, run_id TEXT, start_refused BIGINT NOT NULL,
       due_at BIGINT NOT NULL, wake_at BIGINT NOT NULL, created_at BIGINT NOT NULL, sender TEXT`,

@@ -102,14 +102,14 @@ export const tablesOfEngine: Tables = {
     holds: "runs that are not over, with their next wake",
     endsWith: "the run ends",
     // `wake_at` is when the state must change at the latest: queued = eligible since, leased = lease end,
-    // sleeping and retrying = due. `seen_position`: events after it are news to the run; with
-    // several waits open it stays, and steps have theirs. `watched_at`: the
-    // run has waits of kind `cancel`. `held_from`: what a held execution was before. `undo_count`:
-    // compensations that the worker has reported. `gather_ms`: of several waits, for how long others are gathered
-    // once one is met. `ending`: JSON of what the run ends with once they ran.
-    // `lane_id` is NULL for functions without a limit. In `executions_by_lane` the run's id is an expression
-    // on PostgreSQL, which would else take the index for finding a run by its id once the table had been
-    // counted while it was empty, and read all of it for each flush.
+    // sleeping and retrying = due. `seen_position`: events after it are news to the run; with several waits
+    // open it stays, and steps have theirs. `watched_at`: the run has waits of kind `cancel`. `held_from`:
+    // what a held execution was before. `undo_count`: compensations that the worker has reported.
+    // `gather_ms`: of several waits, for how long others are gathered once one is met. `ending`: JSON of what
+    // the run ends with once they ran. `lane_id` is NULL for functions without a limit. In
+    // `executions_by_lane` the run's id is an expression on PostgreSQL, which would otherwise use that index
+    // to find a run by its id, after counting the table while it was empty, and read all of it for each
+    // flush.
     columns: `run_id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL,
       function_version BIGINT NOT NULL, state TEXT NOT NULL, wake_at BIGINT NOT NULL,
       execution_seq BIGINT NOT NULL, attempt BIGINT NOT NULL, max_attempts BIGINT NOT NULL, lease_hash TEXT,
@@ -182,9 +182,9 @@ export const tablesOfEngine: Tables = {
   run_logs: {
     holds: "lines that handlers wrote",
     endsWith: "the run expires",
-    // A row for each report that brought some. `place`: how many lines its execution had written before; -1 of one that has
-    // none. `total`: lines of the execution so far, with those that were left out. `seen`: those outside of steps
-    // that its handler came to, with those of executions before. `lines`: JSON text of a list.
+    // A row for each report that brought some. `place`: how many lines its execution wrote before; -1 without
+    // one. `total`: lines of the execution so far, with those left out. `seen`: those outside of steps that
+    // its handler reached, with those of executions before. `lines`: JSON text of a list.
     columns: `run_id TEXT NOT NULL, execution_seq BIGINT NOT NULL, place BIGINT NOT NULL,
       environment_id TEXT NOT NULL, attempt BIGINT NOT NULL, worker_id TEXT, at BIGINT NOT NULL,
       line_count BIGINT NOT NULL, total BIGINT NOT NULL, seen BIGINT NOT NULL, bytes BIGINT NOT NULL, lines TEXT NOT NULL,

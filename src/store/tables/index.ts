@@ -10,8 +10,8 @@ import { tablesOfState } from "./state.ts";
 import type { Tables } from "./table.ts";
 
 /**
- * Every table, by name. A new database, `src/REFERENCE.md` and the purge are made from this; tests compare it with what
- * migrations make.
+ * Every table, by name. A new database, `src/REFERENCE.md` and the purge are made from this; tests compare it
+ * with what migrations make.
  */
 export const tables: Tables = {
   ...tablesOfAccess,

@@ -2,7 +2,7 @@ import { eventNameBytesMax, functionIdBytesMax } from "../../kit/limits.ts";
 import { stepIdBytesMax } from "../../kit/step-id.ts";
 import type { StoreEngine } from "../store.ts";
 
-/** What the rows of a table belong to: each is in one environment, in one org, or of the whole installation. */
+/** What a table's rows belong to: each is in one environment, in one org, or the whole installation's. */
 export type TableScope = "environment" | "org" | "installation";
 
 /** An index as `CREATE INDEX` takes it, without the table: `by_name (name)`, `UNIQUE by_name (name)`. */
@@ -14,7 +14,7 @@ export interface Table {
   scope?: TableScope;
   /** What ends its rows, so that no table grows without an end. */
   endsWith: string;
-  /** Columns and primary key, as `CREATE TABLE` takes them. New ones stand where a migration adds them: at the end. */
+  /** Columns and primary key, as `CREATE TABLE` takes them. New ones are last, where migrations add them. */
   columns: string;
   indexes?: readonly TableIndex[];
   /** On libSQL its rows lie in its primary key. */

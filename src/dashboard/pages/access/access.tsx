@@ -14,7 +14,7 @@ const tabs = [
   ["sessions", "Sessions", Sessions],
 ] as const;
 
-/** Who may do what: users, roles and keys of the org, or of the platform. Everyone sees their own sessions. */
+/** Who may do what: users, roles and keys of the org, or of the platform. All see their own sessions. */
 export function AccessPage() {
   const scope = accessScope();
   const offered = tabs.filter(([tab]) => tab === "sessions" || may(scope.reads[tab]));

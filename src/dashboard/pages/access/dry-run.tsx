@@ -8,7 +8,7 @@ import { Status } from "../../ui/status.tsx";
 import type { TypedPolicy } from "./policy-fields.tsx";
 
 const pauseMs = 400;
-/** Past calls that the policy is tried on: those of a week, and at most as many as the server tries at once. */
+/** Past calls that the policy is tried on: those of one week, at most as many as the server tries at once. */
 const triedMs = 7 * 86_400_000;
 const triedMax = 10_000;
 const subjectsShown = 10;
@@ -16,7 +16,7 @@ const subjectsShown = 10;
 /** The made-up call that the policy is tried on. */
 const firstSample = { action: "events:emit", type: "event", resource: "order.placed", role: "developer" };
 
-/** Tries the policy as it is typed: on a made-up call, and on what callers of the org did in the last week. */
+/** Tries the policy as it is typed: on a made-up call, and on what callers of the org did in a week. */
 export function DryRun({ of }: { of: TypedPolicy }) {
   const [sample, setSample] = useState(firstSample);
   const [found, setFound] = useState<{ answer?: DryRunData; error?: unknown }>({});

@@ -20,7 +20,7 @@ const lineOf = ({ topic, eventId = "", data, meta }: LiveFrame) => ({
   text: cut(JSON.stringify(data), shownCharacters),
 });
 
-/** What is typed, and what the address says once the reader leaves the field or presses Enter: half a pattern is none. */
+/** What is typed, put into the address when the reader leaves the field or presses Enter, not before. */
 function useCommitted(name: string) {
   const given = address.value.query.get(name) ?? "";
   const [value, onInput] = useState(given);

@@ -147,7 +147,7 @@ export function linesOf(
   ];
 }
 
-/** When the picture begins and ends. A sleep far beyond the work so far is cut, so that the work stays readable. */
+/** When the picture begins and ends. A sleep far beyond the work so far is cut to keep the work readable. */
 export function extentOf(
   run: RunView,
   lines: readonly WaterfallLine[],

@@ -6,7 +6,7 @@ import { listRuns, type RunFilters, type RunPage, type RunView, runOf } from "..
 const pageRows = 200;
 /** Pages without a run that are read one after the other before the reader is asked. */
 const emptyPagesMax = 10;
-/** Rows that stay however far the reader is from them; older ones are read again once they are scrolled to. */
+/** Rows that stay however far the reader is from them. Older ones are read again when scrolled to. */
 const keptRows = 2_000;
 /** Frames are gathered for this long and drawn together. */
 const gatherMs = 100;
@@ -45,7 +45,7 @@ export class RunList {
   #lastInSight = 0;
   /** The newest row, if any, when the connection was there: what came meanwhile is before it. */
   #known: { newest: RunView | undefined } | undefined;
-  /** The end of the page that was counted, unless nothing is behind it: what is behind it is in the total, told of or not. */
+  /** End of the counted page, unless nothing comes after it. Later rows are in the total, reported or not. */
   #countedFrom: RunView | undefined;
   #isHeadRead = false;
   #isHeadOld = false;

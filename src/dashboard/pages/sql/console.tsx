@@ -108,7 +108,7 @@ export function SqlPage() {
   );
 }
 
-/** What can be queried. The columns of the tables of all environments are read at once, of projections when one opens them. */
+/** What can be queried. Tables' columns of all environments are read at once, projections' when opened. */
 function Tables(props: {
   tables: SqlTables;
   onKnown: (table: string, columns: readonly string[]) => void;

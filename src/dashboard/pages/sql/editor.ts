@@ -75,8 +75,8 @@ const colours = HighlightStyle.define([
 ]);
 
 /**
- * Writes over what is selected by itself. The browser would give the new text the colour of the old one in a style
- * attribute, which the page's policy refuses with a complaint.
+ * Writes over what is selected by itself. The browser would give the new text the colour of the old one in a
+ * style attribute, which the page's policy refuses with a complaint.
  */
 const overwrite = EditorView.domEventHandlers({
   beforeinput(event, view) {
@@ -95,8 +95,8 @@ const overwrite = EditorView.domEventHandlers({
 });
 
 /**
- * An editor of SQL below `parent`. It stands in a shadow tree: only there CodeMirror adopts its style sheets, and
- * in the document it would need inline styles, which the page's policy refuses.
+ * An editor of SQL below `parent`. It stands in a shadow tree: only there CodeMirror adopts its style sheets,
+ * and in the document it would need inline styles, which the page's policy refuses.
  */
 export function openEditor(
   parent: HTMLElement,

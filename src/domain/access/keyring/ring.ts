@@ -49,7 +49,7 @@ export interface RotatedSecret {
   kind: RingKind | "master_key";
   version: number;
   rotatedAt: Instant;
-  /** Until when the one before is good, too; undefined where there is none, or where it is good for as long as what it signed. */
+  /** Until when the previous secret is valid, too; undefined for none, or for as long as what it signed. */
   previousUntil: Instant | undefined;
 }
 

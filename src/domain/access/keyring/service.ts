@@ -32,8 +32,8 @@ export interface Keyring {
   seal(place: string, text: string): string;
   unseal(place: string, sealed: string): Promise<string>;
   /**
-   * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them is
-   * sealed under a master key that was rotated meanwhile: no node could open that value again.
+   * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them
+   * is sealed under a master key that was rotated meanwhile: no node could open that value again.
    */
   writeSealed<R>(work: (session: Session) => Promise<{ result: R; sealed: readonly string[] }>): Promise<R>;
   /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */

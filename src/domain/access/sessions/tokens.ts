@@ -39,7 +39,7 @@ const jose = () => import("jose");
 export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }): Tokens {
   const { keyring, now } = deps;
   const encoder = new TextEncoder();
-  /** What verified tokens say, with the secret that signed them: it holds for as long as the keyring has that secret. */
+  /** What verified tokens say, with the secret that signed them: valid while the keyring has that secret. */
   const verified = new Map<string, { claims: TokenClaims; kid: string; secret: string }>();
 
   function ofVerified(token: string): TokenClaims | undefined {

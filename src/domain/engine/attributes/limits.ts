@@ -1,4 +1,4 @@
-/** Attributes of one run; also those that one report sets, and those that a function takes from its events. */
+/** Attributes of one run; also those that one report sets, or that a function takes from its events. */
 export const attributesMax = 32;
 /** Names of attributes in one environment. */
 export const attributeNamesMax = 200;
@@ -10,7 +10,7 @@ export const attributeFiltersMax = 8;
 export const attributeRunsCountedMax = 1_000;
 /** Names whose runs are counted by one statement. */
 export const namesCountedAtOnce = 20;
-/** The purge of a deleted name's values begins after this time. A flush that began before the deletion has ended by then. */
+/** A deleted name's values are purged after this time: a flush from before the deletion has ended by then. */
 export const attributeSettleMs = 2_000;
 /** Environments that one round of the purge looks after, a name and a slice of its values each. */
 export const purgedEnvironmentsMax = 500;

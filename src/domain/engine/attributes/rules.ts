@@ -185,7 +185,7 @@ function requirePath(field: string, path: string): string {
   return path;
 }
 
-/** The attributes that event data gives a run, and why others are left out. What is missing in the data is no fault. */
+/** The attributes that event data gives a run, and why others are left out. Missing data is no error. */
 export function attributesOfData(
   declared: readonly DeclaredAttribute[],
   data: unknown,
@@ -264,7 +264,7 @@ export function readFilters(field: string, given: readonly AttributeFilterInput[
 
 type RangeEnd = NonNullable<AttributeRange["from"]>;
 
-/** Texts sort by their bytes, as in the store. Of two bounds at one place the one that leaves it out is narrower. */
+/** Texts sort by their bytes, as in the store. Of two bounds at one place the exclusive one is narrower. */
 function inner(one: RangeEnd, other: RangeEnd, way: 1 | -1): RangeEnd {
   const order = way * Buffer.compare(Buffer.from(one.stored), Buffer.from(other.stored));
   return order > 0 || (order === 0 && !one.isIncluded) ? one : other;

@@ -5,7 +5,7 @@ import { insertNewRuns, newRunColumns, newRunsInserted } from "../runs/create.ts
 import type { NewRun } from "../runs/run.ts";
 import { batchBytesMax } from "./limits.ts";
 
-/** What a function and a key had open as it was read. Its batches begin only if it still begins with that event. */
+/** What a function and key had open when read. Its batches begin only if it still begins with that event. */
 export interface Close {
   batchId: string;
   environmentId: string;
@@ -34,9 +34,9 @@ export interface CloseInput {
 }
 
 /**
- * Gives events to runs in one transaction. What is locked (an event joins it, or another node closes it), or begins
- * with another event by now, is skipped. Positions only grow, so that an event is never given twice. Locks: batches,
- * sorted, never waited for.
+ * Gives events to runs in one transaction. What is locked (an event joins it, or another node closes it), or
+ * begins with another event by now, is skipped. Positions only grow, so that an event is never given twice.
+ * Locks: batches, sorted, never waited for.
  */
 export const closeFlush: Flush<CloseInput, { ord: number }> = {
   name: "batches.close",

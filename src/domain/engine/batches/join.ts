@@ -29,9 +29,9 @@ export const joinColumns = (joins: readonly NewJoin[]) => ({
 });
 
 /**
- * Counts events into what their functions and keys have open. `source` is a table expression `n` with the columns of
- * `joinColumns`, `position` and `at`; its events are written and their heads held, so that the events of one batch come
- * in the order of their positions. `least` is the engine's smaller of two.
+ * Counts events into what their functions and keys have open. `source` is a table expression `n` with the
+ * columns of `joinColumns`, `position` and `at`; its events are written and their heads held, so that the
+ * events of one batch come in the order of their positions. `least` is the engine's smaller of two.
  */
 export const insertBatches = (source: Sql, least: "LEAST" | "MIN"): Sql => sql`INSERT INTO batches
     (id, environment_id, function_id, function_version, size, timeout_ms, count, bytes, first_position, closes_at)

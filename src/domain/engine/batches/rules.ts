@@ -21,8 +21,8 @@ export interface BatchPlan {
 }
 
 /**
- * Full batches, and what is left when its first event has waited for its time. `waiting` are the first events, in
- * their order; `isAll` says that there are no others.
+ * Full batches, and what is left when its first event has waited for its time. `waiting` are the first
+ * events, in their order; `isAll` says that there are no others.
  */
 export function planBatches(
   waiting: readonly BatchedEvent[],

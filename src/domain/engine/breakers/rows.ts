@@ -71,7 +71,7 @@ export async function noteFailure(
       opened_at = CASE WHEN breakers.opened_at IS NOT NULL OR breakers.fails + 1 >= ${most} THEN ${now} END,
       trial_until = NULL, last_failure_at = ${now}
     RETURNING ${fields}`);
-  // Every node reads all rows each second: an endpoint that is registered under ever new addresses must not fill them.
+  // Every node reads all rows each second: an endpoint with ever new addresses must not fill the table.
   if (row!.fails === 1)
     await session.run(sql`DELETE FROM breakers WHERE environment_id = ${environmentId} AND last_failure_at < (
       SELECT last_failure_at FROM breakers WHERE environment_id = ${environmentId}

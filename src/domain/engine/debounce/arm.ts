@@ -32,8 +32,8 @@ export const armColumns = (arms: readonly NewArm[]) => ({
 export const knowsKinds = "debounce_kinds";
 
 /**
- * The rows of `armColumns` with the `id` of their entry. While a node lives that knows no kinds, and while an entry
- * waits that one armed, keys of all kinds are of the entry of their text.
+ * The rows of `armColumns` with the `id` of their entry. While a node lives that knows no kinds, and while an
+ * entry waits that one armed, keys of all kinds are of the entry of their text.
  */
 export const placedArms = (rows: Sql, arms: readonly NewArm[]): Sql =>
   arms.every((arm) => apartIdOf(arm, arm.kind) === null)

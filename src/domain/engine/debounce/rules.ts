@@ -46,8 +46,8 @@ export const entryIdOf = ({ environmentId, functionId, key }: EntryKey): string 
   hashOf(`${environmentId}\n${functionId}\n${key}`);
 
 /**
- * Id of the entry of a key that looks like that of another kind: of a value, and of the text that stands for none.
- * Null for others.
+ * Id of the entry of a key that looks like that of another kind: of a value, and of the text that stands for
+ * none. Null for others.
  */
 export const apartIdOf = (entry: EntryKey, kind: KeyKind): string | null =>
   kind === "value" || (kind === "text" && entry.key === sharedKey)

@@ -38,8 +38,8 @@ function charsOf({ event, completedSteps }: Job): number {
 }
 
 /**
- * Adds the place of its event, its trace and the values of the secrets that a job's function declares, as the last step
- * before the job is sent: a job that waits for its worker holds none.
+ * Adds the place of its event, its trace and the values of the secrets that a job's function declares, as the
+ * last step before the job is sent: a job that waits for its worker holds none.
  */
 export function openAssignments(deps: AssignmentsDeps) {
   const {

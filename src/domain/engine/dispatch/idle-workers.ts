@@ -42,8 +42,8 @@ const comeBackMs = 100;
 const unfetchedKeptMs = 500;
 
 /**
- * A kept job is on no list of its worker, which renews none that it does not know: it goes back well before another node
- * may end its lease, or the worker would begin a run that a newer lease of it has brought further meanwhile.
+ * A worker renews only jobs that it knows, so a kept job goes back well before another node may end its
+ * lease. Otherwise the worker could begin a run that a newer lease has taken further.
  */
 const youngMsOf = (leaseMs: number): number => (leaseMs * leaseDoubtShare * 2) / 3;
 

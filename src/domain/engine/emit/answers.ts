@@ -26,7 +26,7 @@ export interface Emitted {
   entityVersion?: number | undefined;
   /** What flow control made of it; left out for nothing. */
   notices?: readonly FunctionNotice[] | undefined;
-  /** Functions whose runs wait because no connected worker serves them, as far as is known; left out for none. */
+  /** Functions whose runs wait because no connected worker is known to serve them; left out for none. */
   unserved?: readonly string[] | undefined;
   /** Set instead of the others for an event that is emitted later. */
   delayed?: DelayedEvent;

@@ -44,8 +44,8 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
 }
 
 /**
- * Events of one flush. Its callers are fewer (`flushItemsMax`): flushes of many single events follow each other
- * sooner, and batches of a hundred that each had a flush of their own cost a commit each.
+ * Events of one flush. Its callers are fewer (`flushItemsMax`): flushes of many single events follow each
+ * other sooner, and batches of a hundred that each had a flush of their own cost a commit each.
  */
 const flushEventsMax = 512;
 

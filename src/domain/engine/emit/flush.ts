@@ -78,7 +78,7 @@ export interface EmittedRow {
   ord: number;
   position: number;
   at: Instant;
-  /** Ids of runs that were to be leased at creation and are queued instead, because their queue is at its limit. */
+  /** Ids of runs that were to be leased at creation but are queued, because their queue is at its limit. */
   denied?: readonly string[] | null;
   /** Ids of runs that were not written, because a gate of their function skipped them. */
   skipped?: readonly string[] | null;
@@ -162,7 +162,7 @@ const headsMoved = (seams: Seams, { definitions, before, now }: Moving): Ctes =>
   }),
 });
 
-/** The same where all of them are of environment `only`; `count` is of the survivors, undefined where keys decide. */
+/** The same where all are of environment `only`; `count` is of the survivors, undefined where keys decide. */
 const headMoved = (
   { definitions, before, now }: Moving,
   { only, count }: { only: string; count: number | undefined },
@@ -175,8 +175,8 @@ const headMoved = (
 };
 
 /**
- * Appends events of any number of callers in one round trip (see `log/core/append.ts`), with what each of them
- * starts: runs, their executions and history, and debounce entries.
+ * Appends events of any number of callers in one round trip (see `log/core/append.ts`), with what each of
+ * them starts: runs, their executions and history, and debounce entries.
  */
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",

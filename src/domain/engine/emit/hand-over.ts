@@ -15,7 +15,7 @@ export interface HandOverDeps {
   onArmed: (arms: readonly NewArm[]) => void;
   /** Called after the commit when events joined batches. */
   onJoined: () => void;
-  /** Called after the commit with the runs that events started, and their `createdAt`: an event's time may be later. */
+  /** Called after the commit with the started runs and their `createdAt`: an event's time may be later. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
   /** Called after the commit with each event that was written. */
   onLogged?: (event: ReservedEvent) => void;
@@ -27,8 +27,8 @@ export interface HandOverDeps {
 }
 
 /**
- * Passes a flush that was committed as of `now` on: runs to the workers reserved for them, the others to their
- * queues, events to readers.
+ * Passes a flush that was committed as of `now` on: runs to the workers reserved for them, the others to
+ * their queues, events to readers.
  */
 export function openHandOver(deps: HandOverDeps) {
   const { dispatcher, onQueued, onArmed, onJoined, onCreated, onLogged, onAppended, feeds, matcher } = deps;

@@ -2,7 +2,7 @@
 export const delayMsMax = 366 * 24 * 60 * 60 * 1000;
 /** Events of one environment that wait for their time. */
 export const delayedEventsMax = 100_000;
-/** A node counts those of an environment this often at most: calls at once may pass the limit by what they add meanwhile. */
+/** A node counts an environment's at most this often: calls at once may pass the limit by what they add. */
 export const delayedCountKeptMs = 2_000;
 export const delayedSliceMax = 100;
 /** An event whose emit was neither stored nor refused is tried again after this. */

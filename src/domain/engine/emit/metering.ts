@@ -66,8 +66,8 @@ export function chargeSync(
 }
 
 /**
- * Refuses units, in their order, that the quotas of the environment that a mark names have no room for: `going` are
- * those of the flush that raised it.
+ * Refuses units, in their order, that the quotas of the environment that a mark names have no room for:
+ * `going` are those of the flush that raised it.
  */
 export function openQuotaRefusals({ quotas, clock, watch }: QuotaRefusalsDeps) {
   const refused = watch.metrics.counter({

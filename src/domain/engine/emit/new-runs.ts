@@ -81,8 +81,8 @@ export function invokedBy(
 }
 
 /**
- * Refuses a debounced function, and one of batches, to a caller that waits for the runs' ends: its run does not begin
- * with the event.
+ * Refuses a debounced function, and one of batches, to a caller that waits for the runs' ends: its run does
+ * not begin with the event.
  */
 export function requireUndelayed(started: readonly FunctionRecord[]): void {
   const delayed = started.find(({ definition }) => definition.debounce || isBatched(definition));

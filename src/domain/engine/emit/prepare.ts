@@ -64,8 +64,8 @@ export interface PrepareDeps {
 }
 
 /**
- * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit, and
- * holds no worker for it then.
+ * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit,
+ * and holds no worker for it then.
  */
 export function prepareUnit(
   unit: EmitUnit,

@@ -39,8 +39,8 @@ export function openEvents(deps: EventsDeps) {
   const keepsSpans = deps.watch.tracer.on;
 
   /**
-   * Leaves out a run that the environment does not have; an event without a trace goes on with that of its run. Answers
-   * without a promise when no run is named.
+   * Leaves out a run that the environment does not have; an event without a trace goes on with that of its
+   * run. Answers without a promise when no run is named.
    */
   const proven = (origin: EmitOrigin, stepId?: string): EmitOrigin | Promise<EmitOrigin> =>
     origin.runId === undefined

@@ -3,7 +3,7 @@ import { noticesOf } from "./answers.ts";
 import type { EmittedRow } from "./flush.ts";
 import type { ReservedEvent } from "./prepare.ts";
 
-/** Takes the runs that a gate skipped out of the events of a committed flush, and keeps what is told of them. */
+/** Removes the runs that a gate skipped from a committed flush's events, and keeps what is said of them. */
 export function dropSkipped(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
   for (const { ord, skipped } of logged) {
     if (!skipped || skipped.length === 0) continue;

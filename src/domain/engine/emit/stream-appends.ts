@@ -14,7 +14,7 @@ import { nameOfStream, type StreamMove } from "./stream-flush.ts";
 /** Streams whose versions a node remembers, and the length of their names together. */
 const rememberedMax = 50_000;
 const rememberedCharsMax = 8_000_000;
-/** For so long after another node moved a stream under a flush of this one, its row is locked before it is read. */
+/** After another node moved a stream under a flush of this one, its row is locked before reads this long. */
 const contendedMs = 10_000;
 
 /** What a node knows of a stream; version 0 and no type: there is none. */
@@ -32,7 +32,7 @@ type EmitClaims = KeyClaims<ReservedEvent, UsedEventKey>;
 type UsedKeys = ReadonlyMap<string, UsedEventKey> | undefined;
 type Units = readonly (readonly ReservedEvent[])[];
 
-/** How heads are looked up: from memory where they are known, read anew, or read under the locks of their rows. */
+/** How heads are looked up: from memory where known, read again, or read under the locks of their rows. */
 export type HeadsRead = "known" | "current" | "held";
 
 /** The streams that one flush appends to. */
@@ -42,8 +42,8 @@ export interface AppendedStreams {
   /** Must come before each `decide`. `held` takes the session of the flush's own transaction. */
   load(reader: Pick<Session, "all" | "seams">, how: HeadsRead): Promise<void>;
   /**
-   * Decides whose keys are whose, and gives each append its version, in order of arrival. A unit is refused
-   * whole when one of its streams is not where it expects. Later units are decided by what earlier ones reached.
+   * Decides whose keys are whose, and gives each append its version, in order of arrival. A whole unit is
+   * refused when one of its streams is not where it expects. Later units build on what earlier ones reached.
    */
   decide(units: Units, used: UsedKeys): EmitClaims;
   /** How far the decided appends move each stream. */
@@ -192,7 +192,7 @@ class FlushStreams implements AppendedStreams {
 
 const none: StreamHead = { type: undefined, version: 0, isDeleted: false };
 
-/** Why the append does not fit to the stream. Existing clients look for the words `version` and `conflict`. */
+/** Why the append does not fit the stream. Existing clients look for the words `version` and `conflict`. */
 function refusalOf(
   { id, type }: EntityDraft,
   head: StreamHead,

@@ -46,7 +46,7 @@ const moveColumns = (streams: readonly StreamMove[]) => ({
   count: column.bigint(streams.map((one) => one.count)),
 });
 
-/** Moves each stream by its count; a new one begins at 0. `version` is then checked against `base + count`. */
+/** Moves each stream by its count; a new one begins at 0. `version` is then checked against `base + count` */
 const moveFrom = (source: Sql, now: Sql): Sql => sql`INSERT INTO streams
         (environment_id, entity_id, entity_type, version, created_at, updated_at)
       SELECT w.environment_id, w.entity_id, w.entity_type, w.count, ${now}, ${now} FROM ${source}
@@ -66,8 +66,8 @@ export const moveStreams = (seams: Seams, streams: readonly StreamMove[], now: I
 export const afterStreams = sql.raw("(SELECT count(*) FROM streamed) >= 0");
 
 /**
- * Fails the statement when a stream was elsewhere, or its environment's head is gone. It stands as rows of the
- * answer, as in `refuseLostKeys`.
+ * Fails the statement when a stream was elsewhere, or its environment's head is gone. It stands as rows of
+ * the answer, as in `refuseLostKeys`.
  */
 export const refuseStaleStreams = (further: Sql): Sql =>
   sql`UNION ALL SELECT ${raiseMark(staleStreams, sql.raw("s.entity_id"))}, 0, 0${further}

@@ -94,7 +94,7 @@ function schemasOf(
   return drafts.some(({ name }) => schemas.governs(name)) ? schemas : undefined;
 }
 
-/** Whether nothing is to be computed for these events, as is usual: no trigger has an expression, no name a schema. */
+/** Whether these events need no evaluation, as is usual: no trigger has an expression, no name a schema. */
 function needsNothing(unit: Judgeable, definitions: Definitions): boolean {
   if (schemasOf(unit, definitions)) return false;
   for (const { name } of unit.drafts)

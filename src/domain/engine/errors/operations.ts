@@ -32,7 +32,7 @@ interface GroupsPage {
   nextCursor: string | undefined;
 }
 
-/** A group whose newest run is kept from the caller is kept from it too; the counts of others would tell of hidden runs. */
+/** Hides a group whose newest run is hidden from the caller; its counts would tell of other hidden runs. */
 async function shownTo(call: Call, groups: readonly ErrorGroupRow[]): Promise<ErrorGroupRow[]> {
   const screen = await call.screen("runs:read", "run");
   if (!screen) return [...groups];

@@ -46,7 +46,7 @@ export function listGroups(
     ORDER BY last_seen_at DESC, id DESC LIMIT ${limit}`);
 }
 
-/** Groups that count fewer failures than they have runs, among the groups seen last; `runs` are counted of each. */
+/** Groups with fewer failures than runs, among the groups seen last; `runs` are counted for each. */
 export const miscounted = (
   reader: StoreReader,
   environmentId: string,

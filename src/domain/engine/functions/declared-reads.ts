@@ -20,8 +20,8 @@ export interface DeclaredReads {
 }
 
 /**
- * The caller who registers a function must be allowed to read the secrets it declares and the events that start it: its
- * runs get their values. Those that are sent to an endpoint may be of any stream.
+ * The caller who registers a function must be allowed to read the secrets it declares and the events that
+ * start it: its runs get their values. Those that are sent to an endpoint may be of any stream.
  */
 export const readThings = ({ secrets = [], triggers = [], endpointUrl }: DeclaredReads): Thing[] => [
   ...thingsOf("secret", ...secrets),

@@ -43,7 +43,7 @@ export function openDefinitions(
       kept.delete(environmentId);
       throw missing("environment", environmentId);
     }
-    // Read after the head: should they be newer than its version, every flush that is decided by them is rolled back.
+    // Read after the head: if they are newer than its version, every flush decided by them is rolled back.
     const schemas = await readSchemas(environmentId, kept.get(environmentId)?.schemas);
     const { version, records, isMetered } = found;
     const definitions = { ...compile(version, records), isMetered, schemas };

@@ -50,8 +50,8 @@ export interface Functions {
     actorId: string,
   ): Promise<FunctionRecord>;
   /**
-   * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of
-   * the environment too. Events up to the head's position were matched with the old status, later events with the new one.
+   * Runs `also` in a transaction that holds the function and, where its status changes, the environment's
+   * head. Events up to the head's position were matched with the old status, later events with the new one.
    */
   withFunction<T>(
     target: HeldTarget,

@@ -27,11 +27,11 @@ export interface FlowOptions {
   rateLimit?: { limit: number; periodMs: number; key?: string };
   /** CEL over the event: of those with one value within the period only the first starts a run. */
   idempotency?: { key: string; periodMs: number };
-  /** One run at a time, of each value of the key: while one is not over, events start none, or their run replaces it. */
+  /** One run at a time for each value of the key: until it is over, events start none, or replace it. */
   singleton?: { mode: "skip" | "cancel"; key?: string };
   /** A run that has not begun by then is cancelled. */
   startWithinMs?: number;
-  /** Events that start one run together: so many of them, or what there is after the time. The key is a path or CEL. */
+  /** Events that start one run together: this many, or what came in the time. The key: a path or CEL. */
   batch?: { size: number; timeoutMs: number; key?: string };
 }
 
@@ -106,7 +106,7 @@ function requireOneGate(input: FlowInput): void {
   if (deciding.length > 1) throw invalid(deciding[1]!, `cannot be combined with ${deciding[0]}`);
 }
 
-/** Refuses options that read one event of a run: with `batch` they would read the first event of the batch alone. */
+/** Refuses options that read one event of a run: with `batch` they would read the first of the batch only. */
 function readBatch({ size = 0, timeoutMs = 0, key }: NonNullable<FlowInput["batch"]>, input: FlowInput) {
   const { concurrency, throttle, actorKey, cancelOn = [], priority } = input;
   if (cancelOn.length > 0) throw invalid("cancelOn", "cannot be combined with batch");
@@ -269,8 +269,8 @@ function keyValue(found: FlowValue): { value: string | number | boolean } | { er
 }
 
 /**
- * What decides whether the event starts a run, or why nothing can; undefined for a function that starts one for
- * each.
+ * What decides whether the event starts a run, or why nothing can; undefined for a function that starts one
+ * for each.
  */
 export function gateOf(
   environmentId: string,
@@ -311,8 +311,8 @@ export function gateOf(
 }
 
 /**
- * The batch that the event waits in. Events that the key does not apply to wait together with those of no key, and are
- * told so.
+ * The batch that the event waits in. Events that the key does not apply to wait together with those of no
+ * key, and are told so.
  */
 export function batchOf(
   environmentId: string,

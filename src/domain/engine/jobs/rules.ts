@@ -50,7 +50,7 @@ export interface AssignedJob extends Job {
   leaseMs: number;
 }
 
-/** Of a lease that is not renewed: behind this share another node may end it, when a held poll of its worker broke. */
+/** Share of an unrenewed lease after which another node may end it, if a held poll of its worker broke. */
 export const leaseDoubtShare = 0.15;
 
 /** `job_{run}_{execution}`: a report finds its run by the id of the job alone. */
@@ -77,8 +77,8 @@ export function newLeaseToken(ids: Ids, holder: string | undefined): LeaseToken 
 const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex");
 
 /**
- * Only the hash is stored: reading the database gives nobody a valid token. It ends with the holder's mark, so
- * that the leases of one process are found without a column that each claim would have to write.
+ * Only the hash is stored: reading the database gives nobody a valid token. It ends with the holder's mark,
+ * so that the leases of one process are found without a column that each claim would have to write.
  */
 export function leaseHashOf(token: string): string {
   const digest = digestOf(token);

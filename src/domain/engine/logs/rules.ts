@@ -1,7 +1,7 @@
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { isJsonObject as isObject } from "../../../kit/wkt.ts";
 
-// Lines that handlers wrote. What is wrong with one, or too much, is left out and counted: a line fails no run.
+// Lines that handlers wrote. Wrong ones and those over a limit are left out and counted: a line fails no run.
 
 /** Bytes of a line, as the JSON text that it is stored as. */
 export const lineBytesMax = 1_024;
@@ -122,7 +122,7 @@ function mapTexts<Value>(value: Value, change: (text: string) => string, level =
 const secretCharsMin = 4;
 const secretLineCharsMin = 8;
 
-/** Of a longer line that may hold secrets only its length is told: its beginning may be the beginning of one. */
+/** Of a longer line that may hold secrets only the length is said: its beginning may be part of a secret. */
 const maskedCharsMax = 8 * 1024;
 
 const escaped = (text: string): string => JSON.stringify(text).slice(1, -1);

@@ -5,7 +5,7 @@ interface Waiter {
   wake: () => void;
 }
 
-/** Bounds the calls that this node has under way to all endpoints together, with a share for each environment. */
+/** Bounds this node's concurrent calls to all endpoints together, with a share for each environment. */
 export class CallSlots {
   readonly #places;
   /** In the order in which they came. */

@@ -111,8 +111,8 @@ function resumeText(job: Job): string {
 }
 
 /**
- * The request's body. Payloads are inserted as the JSON text they are stored as. `compensates`: the endpoint
- * is called once more to undo what a run did, when it ends. `openWaits`: it may answer all that its handler waits for.
+ * The request's body. Payloads are inserted as their stored JSON text. `compensates`: the endpoint is called
+ * once more at the run's end, to undo it. `openWaits`: it may answer all that its handler waits for.
  */
 export function requestBody(
   job: Job,

@@ -8,9 +8,9 @@ export const ledgerColumns =
     active_runs, bytes, counts_all`);
 
 /**
- * Takes what a flush needs out of the ledgers of its environments, all of it or nothing of the flush. `demand` has
- * rows (environment_id, runs, bytes, accepted), computed behind the heads. The ledger's row is locked and read anew, so that the
- * sums are exact on any number of nodes.
+ * Takes what a flush needs out of the ledgers of its environments, all of it or nothing of the flush.
+ * `demand` has rows (environment_id, runs, bytes, accepted), computed behind the heads. The ledger's row is
+ * locked and read anew, so that the sums are exact on any number of nodes.
  */
 export const chargeQuotas = (now: Instant): Sql => {
   const minute = sql`${sql.bigint(minuteOf(now))}`;
@@ -25,9 +25,9 @@ export const chargeQuotas = (now: Instant): Sql => {
 };
 
 /**
- * Notes bytes that came or went of what is no event, in the transaction of the change; `grown` is a sum over what stands for
- * environment `q.environment_id`. Nothing is refused here: who writes asks `requireRoom` before. A ledger that counts events alone
- * is held and stays as it is, so that a count behind its lock misses nothing.
+ * Notes bytes other than events' that came or went, in the transaction of the change; `grown` is a sum over
+ * what stands for environment `q.environment_id`. Nothing is refused here: writers call `requireRoom` first.
+ * A ledger that counts only events is locked but unchanged, so that a count behind its lock misses nothing.
  */
 export const noteBytes = ({ among, holdRow }: Seams, environmentIds: readonly string[], grown: Sql): Sql => {
   const [only] = environmentIds;

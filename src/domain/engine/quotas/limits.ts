@@ -1,4 +1,4 @@
-/** The highest limits that a quota may have. Runs that are not over are counted one by one when they seem too many. */
+/** The highest limits that a quota may have. Unfinished runs are counted one by one if they seem too many. */
 export const quotaRunsPerMinuteMax = 10_000_000;
 export const quotaConcurrentRunsMax = 100_000;
 export const quotaStoredBytesMax = 2 ** 50;
@@ -6,6 +6,6 @@ export const quotaStoredBytesMax = 2 ** 50;
 export const quotaAgainSeconds = 1;
 /** A start that no caller waits for is tried again after this, where nothing says when there is room. */
 export const quotaAgainMs = 1_000;
-/** A node reads a ledger anew after this time. Until then messages, keys and delayed events may exceed the quota. */
+/** A node rereads a ledger after this time. Until then messages, keys and delayed events may pass quotas. */
 export const ledgerKeptMs = 1_000;
 export const ledgersKeptMax = 1_000;

@@ -86,8 +86,8 @@ export const deleteQuotas = (session: Session, environmentId: string): Promise<n
   session.run(sql`DELETE FROM quotas WHERE environment_id = ${environmentId}`);
 
 /**
- * The payloads of these events are no longer stored, but for so many bytes of each: call before they go. `which` are
- * conditions on `events`.
+ * The payloads of these events are no longer stored, but for so many bytes of each: call before they go.
+ * `which` are conditions on `events`.
  */
 export const forgetBytes = (
   session: Session,

@@ -52,8 +52,8 @@ export interface Quotas {
   /** The ledger after its runs were counted; undefined without quotas. */
   recounted(environmentId: string): Promise<Ledger | undefined>;
   /**
-   * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them counted for
-   * their minute.
+   * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them
+   * counted for their minute.
    */
   take(environmentIds: readonly string[]): Promise<Room>;
   /** A run that was over goes on: it counts, and is not refused. */
@@ -64,8 +64,8 @@ export interface Quotas {
 }
 
 /**
- * `growth` answers by how much what is stored would truly grow, where `bytes` are too many: a repeat adds nothing, a value
- * takes the place of another.
+ * `growth` answers by how much what is stored would truly grow, where `bytes` are too many: a repeat adds
+ * nothing, a value takes the place of another.
  */
 export type RequireRoom = (
   environmentId: string,
@@ -74,8 +74,8 @@ export type RequireRoom = (
 ) => Promise<void>;
 
 /**
- * The payloads of some events go, but for so many bytes of each: call before they do, in the same transaction. `which`
- * are conditions on `events`.
+ * The payloads of some events go, but for so many bytes of each: call before they do, in the same
+ * transaction. `which` are conditions on `events`.
  */
 export type ForgetBytes = (
   session: Session,
@@ -109,8 +109,8 @@ function openRoom({ store, clock }: Pick<QuotasDeps, "store" | "clock">) {
 }
 
 /**
- * Before the first count. From here on who writes notes it, or holds the ledger; who looked for one before is waited for,
- * because it noted nothing.
+ * Before the first count. From here on who writes notes it, or holds the ledger; who looked for one before is
+ * waited for, because it noted nothing.
  */
 async function openLedger(
   { store, clock, raiseDefinitions }: QuotasDeps,
@@ -199,7 +199,7 @@ export function openQuotas(deps: QuotasDeps): Quotas {
           await rows.deleteQuotas(session, environmentId);
           return;
         }
-        // Once, behind the lock of the ledger: who writes has noted by then what is not seen, or notes it afterwards.
+        // Once, under the ledger's lock: a writer has noted what is not seen here, or notes it afterwards.
         const counted = row?.counts_all ? row : undefined;
         const most = quotaConcurrentRunsMax + 1;
         const first = {

@@ -15,8 +15,8 @@ export const selectSliceMax = 1_000;
 /** Runs that are looked up at once. */
 export const repairSliceMax = 20;
 /**
- * An environment's repair does no more than this, one run after another, and rests after each as long as it took: live
- * traffic comes first, and what is done in bursts is seen in its slowest hundredth.
+ * An environment's repair does no more than this, one run after another, and rests after each as long as it
+ * took: live traffic comes first, and what is done in bursts is seen in its slowest hundredth.
  */
 export const repairItemsPerSecond = 200;
 /** A repair adds no runs to a function that has so many queued. */

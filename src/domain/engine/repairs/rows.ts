@@ -83,8 +83,8 @@ export const steerRepair = (
     WHERE ${its(key)} RETURNING ${fields}`);
 
 /**
- * Repairs with work that no node holds: of each environment the one that waited longest, so that one with many
- * does not displace the others.
+ * Repairs with work that no node holds: of each environment the one that waited longest, so that one with
+ * many does not displace the others.
  */
 export const dueRepairs = (reader: StoreReader, now: Instant, limit: number): Promise<RepairKey[]> =>
   reader.all(sql`SELECT environment_id, id FROM (SELECT environment_id, id, due_at,
@@ -94,8 +94,8 @@ export const dueRepairs = (reader: StoreReader, now: Instant, limit: number): Pr
     WHERE nth = 1 ORDER BY due_at, environment_id LIMIT ${limit}`);
 
 /**
- * Undefined when another node was first, or works on another repair of the environment. A repair whose turn fails, or takes longer than
- * its lease, is due behind the others of its environment.
+ * Undefined when another node was first, or works on another repair of the environment. A repair whose turn
+ * fails, or takes longer than its lease, is due behind the others of its environment.
  */
 export const claimRepair = (
   session: Session,

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { RunEnding, RunError } from "./run.ts";
 
-// Attempts of runs and tries of steps are read off the history, which says all of them: nothing else is stored of them.
+// Attempts of runs and tries of steps are derived from the history, which has all; nothing else is stored.
 
 /** A row of `run_history`. */
 export interface AttemptNote {
@@ -105,7 +105,7 @@ interface NoteDetail {
 
 const detailOf = ({ detail }: AttemptNote): NoteDetail => storedJson<NoteDetail>(detail) ?? {};
 
-/** A pause that takes effect with a report, or with the end of a lease, has the detail of what came with it. */
+/** A pause that takes effect with a report or the end of a lease has the detail of what came with it. */
 function typeOf({ type }: AttemptNote, detail: NoteDetail): string {
   if (type !== "run.paused") return type;
   if (detail.ending) return "run.compensating";

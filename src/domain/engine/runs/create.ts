@@ -246,7 +246,7 @@ const leasedColumns = (columns: readonly string[]) =>
   );
 
 /**
- * The rows of `new_run` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
+ * The rows of `new_run` as `run`. A lease stays only within `room`; a `denied` run has lost it and is queued.
  */
 export const leaseInRoom = (columns: readonly string[], now: Instant): Ctes => ({
   "run AS MATERIALIZED": sql`SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied

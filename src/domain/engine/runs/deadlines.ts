@@ -17,8 +17,8 @@ import { endRuns } from "./undo/end-runs.ts";
 import { freedLaneHint } from "./wakes/due.ts";
 
 /**
- * When a run is cancelled: at its function's `startWithin` if it has not begun, or at once when a newer run took
- * its singleton's place. The row is also the cause that callers see.
+ * When a run is cancelled: at its function's `startWithin` if it has not begun, or at once when a newer run
+ * took its singleton's place. The row is also the cause that callers see.
  */
 type Deadline = "start-within" | "singleton";
 
@@ -61,7 +61,7 @@ interface CancelledRow {
   state: string;
 }
 
-/** Ends what is due in a slice, or queues it to be undone first. Locks: deadlines (never waited for), then executions sorted by run. */
+/** Ends what is due in a slice, or queues its undoing. Locks: deadlines (no wait), then executions by run. */
 async function endDue(
   session: Session,
   now: Instant,

@@ -13,8 +13,8 @@ export interface FailedRun {
 }
 
 /**
- * The group of each failure, by run. Groups that are not there yet are counted without a lock: calls at once may
- * pass the bound by a few.
+ * The group of each failure, by run. Groups that are not there yet are counted without a lock: calls at once
+ * may pass the bound by a few.
  */
 export async function groupsOf(
   reader: Pick<StoreReader, "all"> & Pick<Session, "seams">,
@@ -56,8 +56,8 @@ export const groupColumns = (list: readonly Grouped[]) => ({
 });
 
 /**
- * Counts the failures of `source`, rows `v` with `groupColumns`, `run_id` and `environment_id`: a row a group, in
- * the order of their keys and behind the locks of the executions.
+ * Counts the failures of `source`, rows `v` with `groupColumns`, `run_id` and `environment_id`: a row a
+ * group, in the order of their keys and behind the locks of the executions.
  */
 export const countFailures = (source: Sql, now: Instant): Sql => sql`INSERT INTO error_groups AS g
     (environment_id, id, function_id, code, message, frame, count, first_seen_at, last_seen_at, sample_run_id)

@@ -6,9 +6,9 @@ import { ofSingleton } from "./deadlines.ts";
 import type { NewRun } from "./run.ts";
 
 /**
- * Gates let some of the runs that a flush asks for begin, and skip the others: at most so many in a period, or one
- * at a time. A gate is the row of a function and a key. The upsert locks it and reads its newest version, so that
- * the decision is exact on any number of nodes; it is made behind the heads, sorted by gate.
+ * Gates let some of the runs that a flush asks for begin, and skip the others: at most so many in a period,
+ * or one at a time. A gate is the row of a function and a key. The upsert locks it and reads its newest
+ * version, so that the decision is exact on any number of nodes; it is made behind the heads, sorted by gate.
  */
 export const gateColumns = (runs: readonly NewRun[]) => ({
   gate_id: column.text(runs.map(({ gate }) => gate?.id ?? null)),
@@ -21,9 +21,9 @@ export const gateColumns = (runs: readonly NewRun[]) => ({
 export const isGated = (runs: readonly NewRun[]): boolean => runs.some(({ gate }) => gate !== undefined);
 
 /**
- * The rows of `asked_run` that pass, as `into`, and `passed` (id, granted, replaced). A start is noted at the end
- * of its slice of time, so that no window of the period ever has more than its limit. A singleton's run whose row
- * changed since the snapshot was started a moment ago: it counts as running.
+ * The rows of `asked_run` that pass, as `into`, and `passed` (id, granted, replaced). A start is noted at the
+ * end of its slice of time, so that no window of the period ever has more than its limit. A singleton's run
+ * whose row changed since the snapshot was started a moment ago: it counts as running.
  */
 export const passGates = (into: "run" | "new_run", columns: readonly string[], now: Instant): Ctes => {
   const at = sql.bigint(now);

@@ -13,7 +13,7 @@ export const childrenSliceMax = 100;
 export const endWaitsMax = 10_000;
 export const endLookSlice = 500;
 
-/** Events, and fresh waits, that one pass of a matcher takes; and how many bytes of event data it reads, and gives to runs, at once. */
+/** Events, and fresh waits, that a matcher's pass takes; bytes of event data read, or handed on, at once. */
 export const matcherSliceMax = 500;
 export const matcherBytesMax = 16 * 1024 * 1024;
 /** Runs that one transaction of a matcher moves, and matches that one pass gathers. */

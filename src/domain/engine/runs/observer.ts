@@ -27,7 +27,7 @@ export interface RunObserver {
   silent(worker: { environmentId: string; workerId: string }): void;
 }
 
-/** Tells all observers. It is made before the runs; a part that takes something adds itself when it is open. */
+/** Notifies all observers. It is made before the runs; a part adds itself as an observer once it is open. */
 export class RunObservers implements RunObserver {
   readonly #all: Partial<RunObserver>[] = [];
 

@@ -92,8 +92,8 @@ const idText = /^(run|evt)_0[0-9a-hjkmnp-tv-z]{7,25}$/;
 const idLength = 30;
 
 /**
- * Runs `r` that a search names: by their id or the beginning of it, or by the id of their event. Undefined for any
- * other text.
+ * Runs `r` that a search names: by their id or the beginning of it, or by the id of their event. Undefined
+ * for any other text.
  */
 export function namedBy(search: string, alias = ""): Sql | undefined {
   const text = search.toLowerCase();

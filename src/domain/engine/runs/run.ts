@@ -50,7 +50,7 @@ export interface ErrorCause {
 /** What went wrong, as workers report it and callers see it. */
 export interface RunError extends ErrorCause {
   retryable: boolean;
-  /** Of a run that ended by a step which was tried as often as it may be: the step's id. A resume tries it anew. */
+  /** For a run that ended when a step ran out of tries: the step's id. A resume tries the step again. */
   exhausted_step?: string;
 }
 
@@ -178,7 +178,7 @@ export interface RunEnding {
   cause: string | null;
   /** The execution before was cut off: what it did last may not be stored. */
   interrupted: boolean;
-  /** The worker before the last one was lost at a step: unless the last one did it again, its outcome is not known. */
+  /** The worker before the last was lost at a step: unless the last one redid it, its outcome is unknown. */
   lostBefore?: true;
   /** Jobs that were tried to undo it and asked to be tried again. */
   tries: number;
@@ -265,8 +265,8 @@ export interface CompletedStep {
   name: string;
   type: StepType;
   /**
-   * Not `completed` only for workers that understand failed steps: an invoke, a step that is tried by itself, or a run that
-   * is compensating.
+   * Not `completed` only for workers that understand failed steps: an invoke, a step that is tried by itself,
+   * or a run that is compensating.
    */
   status: "completed" | "failed" | "timed_out";
   /** Of a wait that timed out: what its yield asked for in place of failing the run. */

@@ -150,11 +150,11 @@ export interface Runs extends RunStory {
    * created.
    */
   tidyLanes(write: Store["write"]): Promise<void>;
-  /** Completed steps of these runs, in order: handlers do not run them again. Gives those that were met their ranks. */
+  /** Completed steps of these runs, in order: handlers do not rerun them. Met steps get their ranks here. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /**
-   * The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. One that is asked for looks
-   * at all of them.
+   * The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. One
+   * that is asked for looks at all of them.
    */
   wakeOnce(isAsked?: boolean): Promise<{ againInMs?: number }>;
   /** Resumes runs whose event came, and ends runs that an event cancels. */

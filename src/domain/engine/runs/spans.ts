@@ -35,8 +35,8 @@ interface TracedStep {
 }
 
 /**
- * Spans of runs and their steps, made of what is stored once the run is over: its pieces ran at any node, and what waited
- * for days was in the memory of none. A node that dies right after the commit leaves the run without them.
+ * Spans of runs and their steps, made from what is stored once the run is over: its parts ran at any node,
+ * and no node's memory holds days of waiting. A node that dies after the commit leaves the run without spans.
  */
 export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tracer; log: Log }): RunSpans {
   if (!tracer.on) return { ended() {}, drain: async () => {} };

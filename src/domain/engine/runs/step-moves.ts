@@ -73,8 +73,8 @@ export const publishingSteps = (store: Store, steps: StepMoves): Store => ({
 });
 
 /**
- * How long a step took that ends at `now`: none where it began later by the clock of its worker, or by that of a node which
- * knows the time less well.
+ * How long a step took that ends at `now`: none where it began later by the clock of its worker, or by that
+ * of a node which knows the time less well.
  */
 export const tookUntil = (now: Instant): Sql => {
   const at = sql.bigint(now);

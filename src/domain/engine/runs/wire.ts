@@ -110,7 +110,7 @@ const toTryMessage = (one: FailedTry): MessageInitShape<typeof StepTrySchema> =>
 
 const cutMessages = ({ cutValues = [] }: WithCuts) => cutValues.map((one) => ({ ...one }));
 
-/** `unserved`: it is queued, and no connected worker serves its function; `isDenied`: none of these may have it. */
+/** `unserved`: queued, and no connected worker serves its function; `isDenied`: none of these may get it. */
 export function toRunMessage(
   run: Run & { unserved?: boolean; isDenied?: boolean; attempts?: readonly PastAttempt[] } & WithCuts,
 ): MessageInitShape<typeof RunSchema> {

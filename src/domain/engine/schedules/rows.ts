@@ -172,8 +172,8 @@ export async function slotsFiredBefore(
 }
 
 /**
- * Takes the keys of slots that no node has fired, so that no node fires them later; answers these slots. A slot
- * whose firing was committed but not yet heard of has its key already. Locks: the keys, in their order.
+ * Takes the keys of slots that no node has fired, so that no node fires them later; answers these slots. A
+ * slot whose firing was committed but not yet heard of has its key already. Locks: the keys, in their order.
  */
 export async function takeMissedSlots(
   session: Session,

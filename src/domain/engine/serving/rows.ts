@@ -5,8 +5,8 @@ import type { Store } from "../../../store/store.ts";
 import { servingListsMax } from "./limits.ts";
 
 /**
- * What workers heard of since then serve, by environment: functions, and the hashes of their definitions where the
- * workers say them. An environment whose workers have more different lists than `servingListsMax` is left out.
+ * What workers seen since then serve, by environment: functions, and the hashes of their definitions if
+ * workers send them. Environments with more different lists than `servingListsMax` are left out.
  */
 export async function servedLists(
   store: Store,
@@ -35,7 +35,7 @@ export async function servedLists(
     if (!served) continue;
     const functionIds = storedJson<string[]>(function_ids);
     const hashes = storedJson<Record<string, string>>(definition_hashes ?? "{}");
-    // What a worker serves there is not known, so that nothing is said of the environment; others are read on.
+    // What a worker serves there is unknown, so nothing is said of the environment; others are still read.
     if (!functionIds || !hashes) {
       found.delete(environmentId);
       continue;

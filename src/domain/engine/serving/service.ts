@@ -37,13 +37,13 @@ interface FollowedWorkers {
 }
 
 export interface ConnectedWorkersDeps extends Basics<"store" | "clock" | "log" | "metrics"> {
-  /** Called after the commit of a run that no worker serves, at most once a minute for a function; a hint that may be lost. */
+  /** Called after the commit of an unserved run, at most once a minute for a function; it may be lost. */
   announce: (target: { environmentId: string; functionId: string }) => void;
 }
 
 /**
- * Which functions have a connected worker, at any node. It is read from the store, but never for an emit: what is
- * asked for stands in memory, and loop `workers.serving` keeps it new.
+ * Which functions have a connected worker, at any node. It is read from the store, but never for an emit:
+ * what is asked for stands in memory, and loop `workers.serving` keeps it new.
  */
 export class ConnectedWorkers {
   readonly #deps: ConnectedWorkersDeps;

@@ -123,7 +123,7 @@ export const stepsOf = (
       started_at, ended_at, duration_ms, updated_at, compensation_for, is_kept
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
 
-/** The step at which the run sleeps: of several the one that is over first, or the one that is named by its id or its row's. */
+/** The step at which the run sleeps: of several the one that ends first, or the named one (id, or row id). */
 export const firstSleep = async (
   session: Session,
   runId: string,

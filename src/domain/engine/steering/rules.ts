@@ -71,8 +71,8 @@ export interface ResumeQuestion {
 }
 
 /**
- * A resume forgets exactly what was undone. Of an output that a person set and a compensation the later one counts. A
- * compensation without a step of its name may have undone anything.
+ * A resume forgets exactly what was undone. Of an output that a person set and a compensation the later one
+ * counts. A compensation without a step of its name may have undone anything.
  */
 export function stepsAtResume(
   steps: readonly SteeredStepRow[],
@@ -111,7 +111,7 @@ export function stepsAtResume(
 const compensating = /:compensate:(?=(?:[^:\\]|\\.)*:\d+$)/;
 const withCompensation = /:compensate:(?:[^:\\]|\\.)*:\d+(?=:)/g;
 
-/** Compensations, `onFailure`, and the steps that these have. A step of a handler may have a name that looks alike. */
+/** Compensations, `onFailure`, and the steps in these. A handler's own step may have a similar name. */
 function endOf(steps: readonly SteeredStepRow[], wasUndone: boolean): (step: SteeredStepRow) => boolean {
   const ids = new Set(steps.map(({ step_id }) => step_id));
   const undoing = new Set(steps.flatMap(({ step_id, type }) => (type === "compensate" ? step_id : [])));
@@ -125,7 +125,7 @@ function endOf(steps: readonly SteeredStepRow[], wasUndone: boolean): (step: Ste
     );
 }
 
-/** The id of the step that a compensation with this id undoes. The SDK adds this where that number was taken. */
+/** The id of the step that a compensation of this id undoes. The SDK adds this to a number that was taken. */
 const shiftedBy = 1_000_000;
 const undoneBy = (id: string): string =>
   id

@@ -82,7 +82,7 @@ export class Absences {
     this.#suspect(worker, terms, { at: this.#deps.clock.now() + 1, ending: endingOf(terms) });
   }
 
-  /** A poll of the process, held or not, is a sign of life; one that is held and ends without an answer, of death. */
+  /** Any poll of the process is a sign of life; a held one that ends without an answer is a sign of death. */
   async during<Answer>(
     { environmentId, id: workerId, pollEnd }: Pick<WorkerRecord, "environmentId" | "id" | "pollEnd">,
     terms: LeaseTerms,

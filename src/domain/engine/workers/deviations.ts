@@ -5,7 +5,7 @@ import { deviationsToldMax } from "./limits.ts";
 
 type Told = Parameters<Runs["noteDeviations"]>[0];
 
-/** Notes on runs what their handlers did otherwise than before; the log hears of each version of a function once. */
+/** Notes on runs how their handlers deviated; the log gets one line for each version of a function. */
 export function openDeviations({ runs, log }: { runs: Pick<Runs, "noteDeviations">; log: Log }) {
   const told = new Set<string>();
   return async (reported: Told): Promise<void> => {

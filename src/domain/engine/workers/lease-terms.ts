@@ -44,7 +44,7 @@ export interface LeaseTerms {
   leaseMs: number;
   /** The mark of the worker's process, if it names one. */
   holder: string | undefined;
-  /** How long a worker that is alive leaves a lease without a renewal; undefined when it asked for no time. */
+  /** How long a living worker leaves a lease without renewing it; undefined when it asked for no time. */
   patienceMs: number | undefined;
 }
 

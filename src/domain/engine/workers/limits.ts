@@ -5,7 +5,7 @@ export const workerLabelsMax = 50;
 export const workerLeaseMsMin = 1_000;
 /** A worker still holds jobs whose last reports are not answered. */
 export const heldJobsMax = 2 * workerJobsMax;
-/** Jobs that go back at once when a process does not hold them; what is left goes back when its lease ends. */
+/** Jobs that go back at once when a process does not hold them; others go back when their lease ends. */
 export const lostJobsMax = 1_000;
 /**
  * A job may wait for its worker's next poll, at this node or another one, and its claim takes time: what was

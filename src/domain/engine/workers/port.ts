@@ -73,8 +73,8 @@ export interface Workers {
     rights?: Rights,
   ): Promise<void>;
   /**
-   * A report of this job was larger than the server reads. With the lease's token it fails the run, for a worker drops
-   * the job; without one it does when the lease ends and nothing else came, see `Runs.noteRefusal`.
+   * A report of this job was larger than the server reads. With the lease's token it fails the run, since a
+   * worker drops the job; without one, when the lease ends and nothing else came (see `Runs.noteRefusal`).
    */
   reportUnread(environmentId: string, report: UnreadReport, fault: Fault): Promise<void>;
   exchange(

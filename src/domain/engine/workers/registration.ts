@@ -159,7 +159,7 @@ function clockOff(clockMs: number | undefined, now: Instant): number | null {
   return Math.abs(offMs) > clockOffMsMax ? offMs : null;
 }
 
-/** A worker as `GET /workers` shows it; `conflicts` are functions of which others serve another definition. */
+/** A worker as `GET /workers` shows it; `conflicts`: functions that others serve with another definition. */
 export const workerJson = (worker: WorkerRecord, conflicts: readonly string[]) => ({
   id: worker.id,
   hostname: worker.hostname,

@@ -83,7 +83,7 @@ export class WorkerRegistry {
     return conflicts;
   }
 
-  /** A stream is refused for ids that no function has; a worker that polls is told of them, and may register them yet. */
+  /** A stream is refused for unknown function ids; a polling worker is warned, and may register them yet. */
   async #unknownOf(
     environmentId: string,
     { id: workerId, functionIds }: Pick<rows.WorkerRecord, "id" | "functionIds">,
@@ -96,7 +96,7 @@ export class WorkerRegistry {
       throw new Fault("failed_precondition", message, { field: "function_ids" });
     }
     this.#deps.log.warn("worker.functions_unknown", {
-      // The worker's answer names the functions. Their ids come from outside, so the log has their number only.
+      // The worker's answer names the functions. Their ids come from outside: the log has only their number.
       ...{ environmentId, workerId, count: unknown.length, next: howToRegister },
     });
     return unknown;

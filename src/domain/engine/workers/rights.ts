@@ -18,8 +18,8 @@ export interface Rights extends JobRights {
   /** False when no policy denies any secret. */
   secretsAreScreened(): boolean | Promise<boolean>;
   /**
-   * The report to commit. A yield that invokes a function the credential may not invoke, or waits for what it may not
-   * read, becomes a failure of the run.
+   * The report to commit. A yield that invokes a function the credential may not invoke, or waits for what it
+   * may not read, becomes a failure of the run.
    */
   reported<Sent extends ReportBody>(sent: Sent): Sent | Promise<Sent>;
 }
@@ -163,7 +163,7 @@ function awaitedThings(condition: unknown): Thing[] {
   return thingsOf("kv", `${bucket}/${own}`, bucket);
 }
 
-/** Refusing the report would not help, because the next attempt would send it again. The run fails instead. */
+/** Refusing the report would not help, as the next attempt would send it again. The run fails instead. */
 function failing<Sent extends ReportBody>(sent: Sent, error: { message: string; code: string }): Sent {
   const { yield: _, yields: __, ...rest } = sent;
   return { ...rest, status: "failed", error: { ...error, retryable: false } } as Sent;

@@ -8,8 +8,8 @@ export function knowsFailedSteps(sdk: string): boolean {
 }
 
 /**
- * Older workers read every step as a completed one: a failed step would become a result of null. Of a wait whose yield has
- * `on_timeout` that is what they get; without the row they would wait again and again.
+ * Older workers read every step as a completed one: a failed step would become a result of null. Of a wait
+ * whose yield has `on_timeout` that is what they get; without the row they would wait again and again.
  */
 export const stepsFor = (sdk: string, steps: readonly CompletedStep[]): readonly CompletedStep[] =>
   knowsFailedSteps(sdk)

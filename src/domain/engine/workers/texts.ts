@@ -79,7 +79,7 @@ function wellFormed(value: unknown): unknown {
   return value;
 }
 
-/** Makes the texts of errors and lines well-formed in a report, in an answer of an endpoint, or in an exchange of reports. */
+/** Makes texts of errors and lines well-formed in a report, endpoint's answer or exchange of reports. */
 export function mendErrors(body: unknown): void {
   if (typeof body !== "object" || body === null) return;
   const sent = body as Record<string, unknown>;

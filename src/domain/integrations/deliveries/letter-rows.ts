@@ -61,7 +61,7 @@ export async function countLetters(
 export const getLetter = (reader: StoreReader, key: LetterKey): Promise<LetterRow | undefined> =>
   reader.one(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${its(key)}`);
 
-/** In the order of the log, by the index of those that are due: the bound and `+ 0` keep it from those that have all letters. */
+/** In log order, by the index of due letters: the bound and `+ 0` keep it off the one with all letters. */
 export const dueLetters = (
   reader: StoreReader,
   key: Pick<LetterKey, "environment_id" | "endpoint_id">,

@@ -138,8 +138,8 @@ export const moveEndpoint = (
     WHERE ${its(key)}`);
 
 /**
- * Saves how far the sender with this fence is, and holds the endpoint until `leaseUntil`, or gives it back with `since` as the
- * end of its turn; undefined when it is another's now, or gone.
+ * Saves how far the sender with this fence is, and holds the endpoint until `leaseUntil`, or gives it back
+ * with `since` as the end of its turn; undefined when it is another's now, or gone.
  */
 export const saveProgress = (
   session: Session,
@@ -215,8 +215,8 @@ export const dropExpiredSecrets = (session: Session, before: Instant, limit: num
       WHERE prev_expires_at < ${before} ORDER BY prev_expires_at, id LIMIT ${limit}) AND prev_expires_at < ${before}`);
 
 /**
- * The first position that an endpoint still needs, among those that are active or stopped since then; undefined
- * when there is none.
+ * The first position that an endpoint still needs, among those that are active or stopped since then;
+ * undefined when there is none.
  */
 export async function leastUndelivered(
   reader: Pick<StoreReader, "one">,

@@ -65,8 +65,8 @@ function gapsIn(positions: readonly number[], after: number): { from: number; to
 }
 
 /**
- * One turn of the node that holds an endpoint: its events in the order of the log, each only when the one before was
- * taken or became a dead letter. How far it came is saved under its fence.
+ * One turn of the node that holds an endpoint: its events in the order of the log, each only when the one
+ * before was taken or became a dead letter. How far it came is saved under its fence.
  */
 export class SenderTurn {
   readonly #deps: TurnDeps;
@@ -123,7 +123,7 @@ export class SenderTurn {
     return this.#stopped.aborted || this.#deps.clock.elapsed() >= this.#until;
   }
 
-  /** Throws `LostEndpoint` when somebody else has the endpoint, or its definition is no longer the one of this turn. */
+  /** Throws `LostEndpoint` when another turn has the endpoint, or its definition is no longer this one. */
   async #save(): Promise<void> {
     const { clock } = this.#deps;
     const leaseUntil = clock.now() + leaseMsOf(this.#deps);
@@ -216,7 +216,7 @@ export class SenderTurn {
     while (!this.#isOver) {
       const found = await rows.namesAfter(store, environment_id, this.#progress.position, namesReadMax);
       if (found.length === 0) return;
-      // Retention leaves events of entities, so that they have gaps between them, which are nothing to who reads only these.
+      // Retention keeps events of entities. The gaps between them mean nothing to readers of only these.
       const positions = wanted.pattern.namespace === "events" ? found.map(({ position }) => position) : [];
       const gaps = gapsIn(positions, this.#progress.position);
       const own = found.filter((event) => isNamed(wanted, event)).map(({ position }) => position);

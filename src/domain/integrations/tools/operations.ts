@@ -39,8 +39,8 @@ const aboutAgent = ({ agentName }: { agentName: string }): (string | Thing)[] =>
 const namesOf = ({ qualified_name, agent_name }: ToolRow) => [qualified_name, agent_name];
 
 /**
- * For each required scope the thing of its type that the tool is named after: a function that is denied to a caller is denied
- * to it through a tool of its name, too.
+ * For each required scope the thing of its type that the tool is named after: a function that is denied to a
+ * caller is denied to it through a tool of its name, too.
  */
 const namedAfter = ({
   qualified_name,

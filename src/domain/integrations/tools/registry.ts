@@ -11,7 +11,7 @@ import * as rules from "./rules.ts";
 
 export interface RegistryDeps extends Basics<"store" | "clock" | "ids"> {
   keyring: Pick<Keyring, "seal" | "writeSealed">;
-  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` if it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
 }
 

@@ -46,7 +46,7 @@ export const deleteAgent = (session: Session, key: AgentKey): Promise<number> =>
 export const deleteTools = (session: Session, { environment_id, name }: AgentKey): Promise<number> =>
   session.run(sql`DELETE FROM agent_tools WHERE environment_id = ${environment_id} AND agent_name = ${name}`);
 
-/** How many were written: names that another agent's tools have are left out. Given in the order of their names. */
+/** How many were written: names that tools of other agents have are left out. Given in order of names. */
 export const insertTools = (
   session: Session,
   environmentId: string,

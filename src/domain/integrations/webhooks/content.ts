@@ -68,7 +68,7 @@ export function dataOf(content: WebhookContent): unknown {
   return parseJsonBytes(content.bytes);
 }
 
-/** The value at a path of a body or of headers; undefined when it is missing or no text, number or boolean. */
+/** The value at a path of a body or headers; undefined when missing or no text, number or boolean. */
 export function textAt(
   path: string,
   { headers, data }: { headers: Readonly<Record<string, string>>; data: unknown },

@@ -17,7 +17,7 @@ export function nameIn(
   throw new Fault("invalid_argument", `event name: there is nothing at ${path}`, { field: "event name" });
 }
 
-/** What is emitted for a delivery. Whom its metadata names brought it; only the server can say `source: webhook`. */
+/** What is emitted for a delivery; its metadata says who sent it. Only the server says `source: webhook`. */
 export function eventDraft(
   sourceId: string,
   ids: { deliveryId: string; externalId: string; redeliveredFrom?: string },

@@ -7,8 +7,8 @@ import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import { deliveriesCheckedMax } from "./limits.ts";
 
 /**
- * An event is logged after its delivery came: one whose delivery is younger than the oldest event of the log has not
- * expired. A repeat names the event of its first, which may have.
+ * An event is logged after its delivery came: one whose delivery is younger than the oldest event of the log
+ * has not expired. A repeat names the event of its first, which may have.
  */
 export const deliveriesCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
   name: "webhooks.deliveries",

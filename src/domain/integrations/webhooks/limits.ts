@@ -28,7 +28,7 @@ export const refusalsPerSecond = 10;
 export const refusalsBurst = 100;
 /** Requests of one source at once, beside the rate of the setting, as seconds of that rate. */
 export const burstSeconds = 2;
-/** A source is cached this long at a node: a rotated token or secret works on elsewhere at most this much longer. */
+/** A node caches a source this long: a rotated token or secret works on elsewhere for at most this time. */
 export const sourceKeptMs = 500;
 export const sourcesCachedMax = 10_000;
 /** Of the newest deliveries of an environment, as many are compared with their events. */

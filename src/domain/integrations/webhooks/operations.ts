@@ -64,7 +64,7 @@ const Id = Type.Object({ id: text });
 const read = { action: "webhooks:read", reads: true } as const;
 const manage = { action: "webhooks:manage" } as const;
 
-/** A caller who makes or changes a source, or sends a delivery again, must be allowed to emit what it emits. */
+/** A caller who makes or changes a source, or redelivers, must be allowed to emit what it emits. */
 const emits = { alsoAsks: ["events:emit", "functions:invoke"], costs: () => ["events:emit"] };
 /** Deliveries show what events hold. */
 const shows = { alsoAsks: ["events:subscribe"], costs: () => ["events:subscribe"] };
@@ -75,7 +75,7 @@ const at = (timestamp: Parameters<typeof instantOf>[0] | undefined) =>
 /** Further things that the call is about, which only the row named. */
 const ask = (permit: Permit, things: readonly (string | Thing)[]) => permit({ things });
 
-/** A token, a secret or rules of one's own would be a way round the policies that keep its events from the caller. */
+/** With their own token, secret or rules callers would get round policies that hide its events from them. */
 async function askToEmit(
   sources: Webhooks["sources"],
   { id, call, permit }: { id: string; call: Call; permit: Permit },

@@ -34,8 +34,8 @@ export const isToken = (token: string, stored: string): boolean =>
   timingSafeEqual(Buffer.from(hashOfToken(token)), Buffer.from(stored));
 
 /**
- * A source emits under its prefix, whatever the provider sends, and may start functions of these names: so who
- * makes or replays one must be allowed all of that.
+ * A source emits under its prefix, whatever the provider sends, and may start functions of these names: so
+ * who makes or replays one must be allowed all of that.
  */
 export const emitThings = (prefix: string): Thing[] => [
   ...[`${prefix}.*`, `events:${prefix}.*`].map((id) => ({
@@ -202,7 +202,7 @@ export function dedupKey(sourceId: string, dedupId: string): string {
     : `${webhookKeyStart}${sourceId}:sha256:${createHash("sha256").update(dedupId).digest("hex")}`;
 }
 
-/** The stored key of the signature that proved a request, whatever id and name it came with. No id of a provider is one. */
+/** Stored key of the signature that proved a request, whatever its id and name. No provider's id is one. */
 export const signatureKeyOf = (sourceId: string, signature: string): string =>
   `${ownKeyMark}webhook-signature:${sourceId}:${createHash("sha256").update(signature).digest("hex")}`;
 

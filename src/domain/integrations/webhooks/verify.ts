@@ -138,8 +138,8 @@ export const uncovered = ({ dedupIdPath, eventNamePath, signingTemplate }: Verif
 });
 
 /**
- * Whether one of the secrets signed the request. `now` is left out where an old request is looked at again: its
- * time has passed.
+ * Whether one of the secrets signed the request. `now` is left out where an old request is looked at again:
+ * its time has passed.
  */
 export function verify(
   config: VerifyConfig,

@@ -151,9 +151,9 @@ interface MovedHead {
 }
 
 /**
- * Steps 2 and 3 where all entries are of one environment: the update is the lock. A row that another flush has moved since the
- * statement began is looked at again by a copy of the statement's whole plan, for the lock and for the update: that was
- * two fifths of what PostgreSQL did for three nodes that emit at once.
+ * Steps 2 and 3 where all entries are of one environment: the update is the lock. A row that another flush
+ * has moved since the statement began is looked at again by a copy of the statement's whole plan, for the
+ * lock and for the update: that was two fifths of what PostgreSQL did for three nodes that emit at once.
  */
 export const moveHead = (
   { heads }: Pick<AppendLog<never>, "heads">,

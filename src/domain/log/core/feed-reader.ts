@@ -22,8 +22,8 @@ export interface LogHint<Event = LoggedEvent> {
   environmentId: string;
   head: number;
   /**
-   * The events up to `head`, when they are small and have readers at other nodes: a feed whose position is right before them
-   * need not read the store.
+   * The events up to `head`, when they are small and have readers at other nodes: a feed whose position is
+   * right before them need not read the store.
    */
   events?: Event[];
 }
@@ -44,6 +44,6 @@ export interface FeedsDeps<Event> {
   listen: (environmentId: string, onHint: (hint: LogHint<Event>) => void) => () => void;
   /** Whether there are other nodes to tell. */
   hasOthers: () => boolean;
-  /** Whether one of them is known to read this environment's log, and shall get the events with their hint. */
+  /** Whether another node is known to read this environment's log and gets the events with their hint. */
   hasReadersElsewhere: (environmentId: string) => boolean;
 }

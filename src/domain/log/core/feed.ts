@@ -26,7 +26,7 @@ export interface Feeds<Event = LoggedEvent> {
   follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following>;
   /** Whether a commit in this environment has readers, here or perhaps on another node. */
   wanted(environmentId: string): boolean;
-  /** Passes a commit of this node on: the events of one environment up to `head`, in order, made only where somebody reads them. */
+  /** Passes on a commit of this node: one environment's events up to `head`, in order, if anyone reads. */
   committed(environmentId: string, head: number, events: () => readonly Event[]): void;
   /**
    * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.

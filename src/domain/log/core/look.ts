@@ -50,8 +50,8 @@ function orderBy(anchor: PageAnchor): LookOrder {
 }
 
 /**
- * The first `most` events of the filter's time, as it orders them; of names and sources an index has all that is asked:
- * libSQL would otherwise read every payload that it passes.
+ * The first `most` events of the filter's time, as it orders them; of names and sources an index has all that
+ * is asked: libSQL would otherwise read every payload that it passes.
  */
 const windowOf = (
   { environmentId, since, until }: EventFilter,
@@ -76,7 +76,7 @@ const among = (source: Sql, filter: EventFilter, { beyond, by }: LookOrder, limi
 const ofId = ({ environmentId }: EventFilter, named: Sql): Sql =>
   sql`SELECT at, id, position, name, source FROM events WHERE ${named} AND environment_id || '' = ${environmentId}`;
 
-/** Names of the log that hold the text, by their index; undefined when it has more than `namesKnownMax` names. */
+/** Indexes of the log's names that hold the text; undefined when it has more than `namesKnownMax` names. */
 async function namesHolding(
   store: Pick<Store, "all">,
   environmentId: string,
@@ -94,7 +94,7 @@ async function namesHolding(
   return found.map(({ name }) => name);
 }
 
-/** Rows that hold all events of a filter by names, when the index of names has few of them; else undefined. */
+/** Rows with all events of a filter by names, if the index of names has few of them; else undefined. */
 async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Promise<Sql | undefined> {
   const { environmentId, name, names, sources, search } = filter;
   if (search !== undefined || (name === undefined && names === undefined)) return undefined;
@@ -104,7 +104,7 @@ async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Pr
   if (wanted.length === 0) return nothing;
   // On libSQL the source lies behind the payload.
   if (sources !== undefined) return undefined;
-  // Ids are read by position: with them libSQL takes the index of times, which has ids and names, and reads all of it.
+  // Ids are read by position: otherwise libSQL reads the whole index of times, which has ids and names.
   const list = sql.join(
     wanted.map(
       (one) => sql`SELECT at, (SELECT v.id FROM events v

@@ -66,8 +66,8 @@ export function getEvent(store: Store, environmentId: string, id: string): Promi
 const sourceLooksMax = 30_000;
 
 /**
- * Names with their counts among the newest `namesScanCap` matching events, most frequent first, one more than are shown. `matched`
- * goes one beyond that; where a source is asked for, it is asked of so many events only, and `isCut` says that there are older ones.
+ * Names with their counts among the newest `namesScanCap` matching events, most frequent first, one more than
+ * shown. `matched` goes one beyond that. A source is looked for in only so many events; `isCut`: more exist.
  */
 export async function countNames(
   store: Store,

@@ -25,7 +25,7 @@ export interface LogSequences {
   requireEpoch(environmentId: string, epoch: number): void | Promise<void>;
   /** Whether the store has the position, as far as is known without asking. */
   has(environmentId: string, place: { epoch: number; position: number }): boolean;
-  /** Resolves once the store's log has the position, or this node's feed of it; `unavailable` after the time. */
+  /** Resolves once the store's log or this node's feed has the position; `unavailable` after the time. */
   reached(
     environmentId: string,
     place: { epoch: number; position: number },

@@ -34,7 +34,7 @@ export interface SchemaCheck {
   /** Whether there is data that it refuses. */
   asserts: boolean;
   compileError: string;
-  /** Events of the window that would be refused now; those of no registered version stand at the latest one. */
+  /** Events of the window that would be refused now; those without a registered version under the latest. */
   traffic: SchemaTraffic[];
   /** There was more than was looked at. */
   trafficTruncated: boolean;

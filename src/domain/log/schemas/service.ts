@@ -39,8 +39,8 @@ export interface StoredData {
 /** Schemas of events, by name and version. A name with any version is governed: see `governed.ts`. */
 export interface Schemas {
   /**
-   * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits that
-   * are decided after the commit obey it, at every node.
+   * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits
+   * that are decided after the commit obey it, at every node.
    */
   register(
     environmentId: string,
@@ -59,8 +59,8 @@ export interface Schemas {
     input: { eventName: string; fromVersion: number; toVersion: number; data: unknown },
   ): Promise<Upcasted>;
   /**
-   * Older events brought up to this version, where their name has it. An event that cannot be brought up stays as it was
-   * emitted. The events beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page stay so, too.
+   * Older events brought up to this version, where their name has it. Events that cannot be brought up, and
+   * those beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page, stay as they were emitted.
    */
   broughtUp<Event extends StoredData>(
     environmentId: string,
@@ -84,9 +84,9 @@ export type SchemaChange = { environmentId: string } & (
 );
 
 export interface SchemasDeps extends Basics<"store" | "clock"> {
-  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` if it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  /** Tells every flush of the environment that what it was decided by is old. Locks the environment's head. */
+  /** Makes flushes of the environment read what they decide by again. Locks the environment's head. */
   raiseDefinitions: (session: Session, environmentId: string) => Promise<void>;
   /** Called after the commit, for subscribers of frames. */
   announce: (change: SchemaChange) => void;

@@ -88,7 +88,7 @@ function moved(from: readonly string[], to: readonly string[]): DataChange {
   };
 }
 
-/** CEL has whole numbers and maps of its own. A text that doubles with each operation must not fill the memory. */
+/** CEL has its own whole numbers and maps. A text that doubles with each operation must not fill memory. */
 function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, one) => {
     if (typeof one === "bigint") return Number(one);

@@ -379,7 +379,7 @@ const keptOperations = (streams: Streams): Operation[] => [
   }),
 ];
 
-/** Whether the caller may be a worker: what another one reads is no part of a run, whatever header it sends. */
+/** Whether the caller may be a worker: reads of others are not part of a run, whatever header they send. */
 export type MayServe = (call: Call) => Promise<boolean>;
 
 export const streamsOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe): Operation[] => [

@@ -245,8 +245,8 @@ export const environmentsToPurge = (reader: TurnReader, now: Instant): Promise<W
   reader.all(environmentsDue(purgeable(now)));
 
 /**
- * Notes how far the purge of a deleted stream comes, and overwrites the payloads of that slice. Answers where the next one
- * begins; null after the last, and where another purge has come on.
+ * Notes how far the purge of a deleted stream comes, and overwrites the payloads of that slice. Answers where
+ * the next one begins; null after the last, and where another purge has come on.
  */
 export async function purgePayloads(
   session: Session,

@@ -2,7 +2,7 @@ import { screenOfKinds, thingsOf, thingsOfEvent } from "../../../gate/things.ts"
 import type { Call } from "../../../kit/operation.ts";
 import type { HistoryPage, StreamPage } from "./service.ts";
 
-/** Throws the refusal of an event of the page: who folds a stream must have all of it, so none is passed over. */
+/** Throws the refusal of an event of the page: folding a stream takes all events, so none is left out. */
 export async function requireReadable({ events }: StreamPage, call: Pick<Call, "screen">): Promise<void> {
   const screen = await screenOfKinds(call, "event");
   for (const event of screen ? events : []) {

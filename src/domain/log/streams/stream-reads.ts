@@ -84,9 +84,9 @@ export interface StreamReads {
   /** `not_found`, `stream not found`. */
   info(environmentId: string, entityId: string): Promise<StreamInfo>;
   /**
-   * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks for
-   * all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a shorter
-   * answer. `runId` is the run that reads.
+   * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks
+   * for all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a
+   * shorter answer. `runId` is the run that reads.
    */
   read(
     environmentId: string,

@@ -87,8 +87,8 @@ const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
   last_at = excluded.last_at`);
 
 /**
- * Appends messages of any number of publishers in one round trip (see `log/core/append.ts`), and counts them by
- * topic.
+ * Appends messages of any number of publishers in one round trip (see `log/core/append.ts`), and counts them
+ * by topic.
  */
 export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
   name: "topics.publish",

@@ -23,8 +23,8 @@ const headToCheck = (store: StoreReader, environmentId: string): Promise<TopicHe
     FROM topic_heads h WHERE h.environment_id = ${environmentId}`);
 
 /**
- * Messages of a slice. The range has a beginning and no end: libSQL compares each row with the end of a range whole, payload
- * included, and ten thousand large messages held the loop for seconds.
+ * Messages of a slice. The range has a beginning and no end: libSQL compares each row with the end of a range
+ * whole, payload included, and ten thousand large messages held the loop for seconds.
  */
 const slice = (environmentId: string, from: number) => sql`(SELECT s.environment_id, s.position, s.at
   FROM topic_messages s WHERE (s.environment_id, s.position) >= (${environmentId}, ${from})

@@ -176,8 +176,8 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps) {
 
   return {
     /**
-     * Throws `not_found` when no consumer holds the delivery, and `failed_precondition` when another one holds
-     * it.
+     * Throws `not_found` when no consumer holds the delivery, and `failed_precondition` when another one
+     * holds it.
      */
     ack: (said: Ack) => queue.submit({ said }),
     /** Ends the delivery. Does nothing when another member or attempt holds it by now. */

@@ -72,9 +72,9 @@ export class LookAhead {
   }
 
   /**
-   * Reads the log until it has a candidate, or has reached the end of the feed as that moves; or for a while, so
-   * that a claim stores how far it came, and hands out what is due again. Else what was read is lost with the last
-   * member, and a group whose members stay briefly never gets past a long stretch without a candidate.
+   * Reads the log until it has a candidate, or is at the feed's end as that moves, or for a while, so that a
+   * claim stores how far it came and hands out what is due again. Otherwise the last member's leaving loses
+   * what was read, and a group with short stays never passes a long stretch without a candidate.
    */
   async readTo(end: () => number): Promise<void> {
     const { clock } = this.#deps;
@@ -108,7 +108,7 @@ export class LookAhead {
     });
   }
 
-  /** Drops the candidates up to the group's position, and reads on behind it. Nobody can claim an entry that the position has passed. */
+  /** Drops the candidates up to the group's position, and reads on after it: no claim takes those entries. */
   passTo(position: number): void {
     this.#reached = Math.max(this.#reached, position);
     this.#found = this.#found.filter((one) => one.position > position);

@@ -140,7 +140,7 @@ const MovedGroups = Type.Object({
   ),
 });
 
-/** Hands changes of groups to other nodes as hints, and `onChanged` to this node's members at once and to subscribers too. */
+/** Sends changes of groups to other nodes as hints; `onChanged`: to this node's members, and subscribers. */
 function shareChanges(
   { bus, nodeId, announce }: Pick<GroupsDeps, "bus" | "nodeId" | "announce">,
   noteChanges: (changes: readonly GroupChange[]) => void,

@@ -95,7 +95,7 @@ const fieldsOf = (group: ListedGroup) => ({
 
 export const toGroup: (group: ListedGroup) => MessageInitShape<typeof ConsumerGroupSchema> = fieldsOf;
 
-/** Subscriptions with the same pattern and options have the same id, on any socket: their own tells members apart. */
+/** Subscriptions with the same pattern and options share an id on any socket: their own tells them apart. */
 const ownName = (consumerId: string, memberId: string): string =>
   consumerId.startsWith("sub_") ? memberId : consumerId;
 

@@ -12,7 +12,7 @@ const nothing: ToldLists = {};
 const all = (capability: string, verbs: string, changed: ToldLists): [string, ToldLists][] =>
   verbs.split(" ").map((verb) => [`${capability}.${verb}`, changed]);
 
-/** What an operation changes for a tenant: lists of the environment and of the org, and what the platform lists of orgs. */
+/** What an operation changes for a tenant: lists of the environment and org, and the platform's of orgs. */
 const byTenants = new Map<string, ToldLists>([
   ...all("projections", "register createSql delete pause resume rebuild cancelRebuild reportRebuild fail", {
     environment: ["projections"],

@@ -19,12 +19,12 @@ export interface ChangingCall {
 }
 
 /**
- * Tells subscribers that a list is another now; called after the commit. No call waits or throws. While no node has a
- * subscriber to such frames, a call costs one look into a map.
+ * Tells subscribers that a list is another now; called after the commit. No call waits or throws. While no
+ * node has a subscriber to such frames, a call costs one look into a map.
  */
 export type ListChanges = ReturnType<typeof openListChanges>;
 
-/** Where frames of changed lists are sent and heard, apart from other frames: of an environment or of an org. */
+/** Where frames of changed lists go, apart from other frames, for an environment or for an org. */
 const placeOf = (id: string): string => `changed-${id}`;
 
 /** The places of which a subscriber in the environment is told; without one those of the platform. */

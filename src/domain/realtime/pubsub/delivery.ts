@@ -50,7 +50,7 @@ export class Delivery implements DeliveryFacts {
   readonly event?: EventWords;
   /** Cache of `eventFrame`: the text that frames of one form have in common. */
   readonly texts: (string | undefined)[] = [];
-  /** What filters see, while they use it: parsed, a payload takes five times its text, and deliveries may wait long for a reader. */
+  /** What filters see, while in use: a parsed payload takes five times its text, and readers may be slow. */
   #seen: WeakRef<Record<string, unknown>> | undefined;
 
   constructor(facts: DeliveryFacts) {

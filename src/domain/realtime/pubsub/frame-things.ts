@@ -1,7 +1,7 @@
 import { type ThingKind, thingsOf, thingsOfEvent, thingsOfMessage } from "../../../gate/things.ts";
 import type { Thing } from "../../../kit/operation.ts";
 
-/** What a frame is about, by the part of its topic behind the kind, and by what it carries where that says more. */
+/** What a frame is about: by the part of its topic after the kind, and by its content if that says more. */
 interface KindOfFrame {
   /** The kinds of things that it is about. */
   shows: readonly ThingKind[];
@@ -25,8 +25,8 @@ const beginnings = (rest: string): string[] =>
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /**
- * Every kind of frame, by the first segment of `system.{kind}.…`, with the things that deny policies are asked about
- * before a subscriber gets it. A topic of another kind cannot be published.
+ * Every kind of frame, by the first segment of `system.{kind}.…`, with the things that deny policies are
+ * asked about before a subscriber gets it. A topic of another kind cannot be published.
  */
 export const kindsOfFrames = {
   run: about("run", firstSegment),
@@ -79,7 +79,7 @@ export function shownByFrames(token: string): ThingKind[] {
   return [...new Set(names.flatMap((name): readonly ThingKind[] => kindsOfFrames[name].shows))];
 }
 
-/** What a frame is about. Undefined for one of a kind that this version does not know: it is about anything. */
+/** What a frame is about. Undefined for a kind that this version does not know: it may be about anything. */
 export function thingsOfFrame({ topic, data }: { topic: string; data: string }): Thing[] | undefined {
   const [, name = ""] = topic.split(".", 2);
   if (!isKnown(name)) return undefined;

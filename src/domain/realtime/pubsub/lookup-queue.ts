@@ -12,8 +12,8 @@ export interface LookupQueueOptions<Item> {
 
 /**
  * Looks up the rows that frames are made of. One look runs at a time; the next takes what came meanwhile,
- * once a key. A look begins at once when there was none within `lookEveryMs`; otherwise a busy node would ask the
- * store for nearly each run by itself.
+ * once a key. A look begins at once when there was none within `lookEveryMs`; otherwise a busy node would ask
+ * the store for nearly each run by itself.
  */
 export function openLookupQueue<Item>({ clock, sliceMax, look, onFailed }: LookupQueueOptions<Item>) {
   const waiting = new Map<string, Item>();

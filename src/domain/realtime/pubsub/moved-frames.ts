@@ -36,8 +36,8 @@ interface MovedWebhook {
 const pace = { everyMs: movedFrameMs, itemsMax: movedThingsMax };
 
 /**
- * `system.group.{namespace}.{name}.{created|updated|deleted|moved}`; `moved` is made only while somebody reads it:
- * members, positions or deliveries are others now.
+ * `system.group.{namespace}.{name}.{created|updated|deleted|moved}`; `moved` is made only while somebody
+ * reads it: members, positions or deliveries are others now.
  */
 export function groupFrames(
   { clock, frames, log }: MovedFramesDeps & { log: Log },
@@ -94,7 +94,7 @@ export const sourceFrames = webhookFrames("webhook_source", "received");
 /** `system.webhook_endpoint.{id}.{created|updated|deleted|moved}`. */
 export const endpointFrames = webhookFrames("webhook_endpoint", "moved");
 
-/** `system.schema.{event_name}.{registered|deleted}`, and `system.enforcement.updated` for the environment. */
+/** `system.schema.{event_name}.{registered|deleted}`; `system.enforcement.updated` for the environment. */
 export const schemaFrames =
   ({ clock, frames }: MovedFramesDeps) =>
   ({ environmentId, ...told }: SchemaChange): void => {

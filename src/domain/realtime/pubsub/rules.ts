@@ -99,7 +99,7 @@ export function parsePattern(text: string): Pattern {
 export const namesOf = ({ namespace, text }: Pattern): string[] =>
   namespace === "events" ? namesOfEvent(text.slice("events:".length)) : [text];
 
-/** Undefined for a text that is no pattern: its operation refuses it, in the same words whether there are policies or not. */
+/** Undefined for a text that is no pattern: its operation refuses it in the same words, policies or not. */
 export function parsedPattern(text: string): Pattern | undefined {
   try {
     return parsePattern(text);

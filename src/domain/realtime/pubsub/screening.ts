@@ -30,7 +30,7 @@ export interface DeliveryScreening {
 /** Deliveries that may wait for a decision about an earlier one; beyond that the subscription ends. */
 const undecidedMax = 10_000;
 
-/** The kinds of things that the pattern's deliveries show; each of them is an event of its topic's name, too. */
+/** The kinds of things that the pattern's deliveries show; each is also an event of its topic's name. */
 function shownBy({ namespace, tokens }: Pattern): ThingKind[] {
   if (namespace === "events" || namespace === "entity") return ["event", "stream"];
   if (namespace === "topic") return ["event"];
@@ -39,7 +39,7 @@ function shownBy({ namespace, tokens }: Pattern): ThingKind[] {
   ];
 }
 
-/** What policies are asked about before a delivery: its topic, and what it shows. Undefined: it cannot be told. */
+/** What policies are asked about before a delivery: its topic, and what it shows. Undefined if unknown. */
 function thingsOfDelivery(delivery: Delivery): Thing[] | undefined {
   const { topic, eventName: name, stream: entity_id, source } = delivery;
   const shown =

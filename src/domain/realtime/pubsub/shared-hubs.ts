@@ -10,7 +10,7 @@ import type { Sources } from "./source.ts";
 export interface SharedHubsDeps extends Basics<"clock" | "log"> {
   sources: Sources;
   frames: Frames;
-  /** Where frames of changed lists are heard that concern an environment, or the platform where it is empty. */
+  /** Places of frames of changed lists that concern an environment, or the platform where it is empty. */
   changePlaces: (environmentId: string) => Promise<string[]>;
 }
 

@@ -86,7 +86,7 @@ function subscribeInput({ pattern, options = {} }: Static<typeof Subscription>):
   };
 }
 
-/** What a client may have sent in place of a text is not written out: its own `toString` could be anything. */
+/** Whatever a client sent in place of a text is not written out: its own `toString` could be anything. */
 const shownText = (value: unknown, charsMax: number): string =>
   typeof value === "string" ? value.slice(0, charsMax) : "";
 

@@ -73,8 +73,8 @@ export interface AuthAuditDeps extends Basics<"store" | "clock" | "ids" | "log">
   platformOrgId: string;
   flushIn: (ms: number) => void;
   /**
-   * Called after the commit of rows of the org. Rows of reads of the trail alone are not told: who is told reads
-   * it again, which may leave a row, and so on without end.
+   * Called after the commit of rows of the org. Rows of reads of the trail alone are not told: who is told
+   * reads it again, which may leave a row, and so on without end.
    */
   onWritten: (orgId: string) => void;
 }

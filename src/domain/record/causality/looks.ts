@@ -19,7 +19,7 @@ const started = ({ event_id, id }: { event_id: string; id: string }) =>
 const emitted = ({ run_id, id, entity_id }: { run_id: string; id: string; entity_id: string | null }) =>
   link(["run", run_id], entity_id === null ? "emitted" : "appended", ["event", id]);
 
-/** What a webhook delivery left in the metadata of its event, which only the server can write under this source. */
+/** What a webhook delivery left in its event's metadata, which only the server writes under this source. */
 function deliveryOf(metadata: string | null): string | undefined {
   const read =
     metadata === null ? undefined : (JSON.parse(metadata) as { webhook?: { delivery_id?: unknown } });

@@ -5,13 +5,13 @@ export const exportPageBytesMax = 256 * 1024;
 export const exportRunsAtOnce = 200;
 /** An export whose client takes nothing for so long gives way to another one. */
 export const exportLeaseMs = 60_000;
-/** Letters that a client takes a second, over the whole of an export that is older: a slower one gives way as well. */
+/** Letters a second that a client must take, over all of an older export: a slower one gives way too. */
 export const exportPaceMin = 16 * 1024;
 /** Orgs that one node exports at a time, one export each. */
 export const exportsAtOnceMax = 4;
 export const exportRenewMs = 10_000;
 export const exportRetryAfterSeconds = 30;
-/** Pages behind which what they left is collected, and how long that has: at the rate of an export the heap would double. */
+/** Pages after which garbage is collected, and for how long: at an export's rate the heap would double. */
 export const exportCollectPages = 25;
 export const exportCollectMs = 10;
 /** A node that grew by more than this during an export gives memory back; it looks behind so many pages. */

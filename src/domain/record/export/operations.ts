@@ -27,7 +27,7 @@ export const exportOperations = (exports: Exports): Operation[] => [
     summary:
       "Everything of the org but secrets, as NDJSON: a line a row, the last with counts and a checksum.",
     input: ExportInput,
-    // An export leaves nothing out: it is refused whole, by what keeps anything of these sections from its caller.
+    // An export leaves nothing out: a policy that hides anything of these sections refuses it whole.
     about: ({ include }: Static<typeof ExportInput>) => [
       "*",
       ...kindsOfSections(sectionsOf(include)).flatMap((kind) => allThingsOf(kind)),

@@ -141,8 +141,8 @@ export class TablePages {
   }
 
   /**
-   * Without the column that all rows of the page share: SQLite takes a comparison of whole rows that names it for
-   * a filter, and reads everything before the page again.
+   * Without the column that all rows of the page share: SQLite takes a comparison of whole rows that names it
+   * for a filter, and reads everything before the page again.
    */
   #compared(operator: ">" | "<=", key: readonly SqlValue[]): Sql {
     const shared = this.#scope.runIds ? undefined : this.#scope.head ? "environment_id" : "org_id";

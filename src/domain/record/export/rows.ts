@@ -25,7 +25,7 @@ export const headsOfOrg = (reader: StoreReader, orgId: string): Promise<Exported
     FROM environments e LEFT JOIN heads h ON h.environment_id = e.id
     WHERE e.org_id = ${orgId} ORDER BY e.created_at, e.id`);
 
-/** Which of the tables have rows of which environments: `table environment`. One statement a table, not one a pair. */
+/** Which tables have rows of which environments: `table environment`. One statement a table, not a pair. */
 export async function filledTables(
   reader: Pick<Store, "all" | "seams">,
   tables: readonly { table: string }[],
@@ -45,8 +45,8 @@ export const auditEnd = async (reader: StoreReader, orgId: string): Promise<numb
     ?.sequence ?? 0;
 
 /**
- * The position of the last event before a time; 0 when there is none. The times of a log never fall. `+ 0` keeps the planner from
- * reading the log by position for one time.
+ * The position of the last event before a time; 0 when there is none. The times of a log never fall. `+ 0`
+ * keeps the planner from reading the log by position for one time.
  */
 export const positionBefore = async (
   reader: StoreReader,

@@ -23,8 +23,8 @@ export interface ExportAsk extends Omit<ExportContent, "sections"> {
 
 export interface Exports {
   /**
-   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org is under way, or this
-   * node exports as many orgs as it may.
+   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted`
+   * while another one of the org is under way, or this node exports as many orgs as it may.
    */
   start(ask: ExportAsk): Promise<AsyncIterableIterator<string>>;
 }

@@ -30,7 +30,7 @@ export interface FlowCounted {
   minutes: MinuteCount[];
 }
 
-/** Counts of pairs, such as of the two ends of an edge; those beyond `max` different ones are counted together. */
+/** Counts of pairs, such as the two ends of an edge; those beyond `max` different ones are counted as one. */
 export class Pairs {
   readonly #max: number;
   readonly #targets = new Map<string, Map<string, number>>();
@@ -74,7 +74,7 @@ class EnvironmentCounts {
   }
 }
 
-/** What happened at this node since it last wrote, in memory: counting costs a few look-ups, and no promise. */
+/** What happened at this node since its last write, in memory: counting takes few look-ups, no promise. */
 export class FlowCounts {
   #byEnvironment = new Map<string, EnvironmentCounts>();
   #publishes = new Map<string, Pairs>();

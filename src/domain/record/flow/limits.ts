@@ -3,7 +3,7 @@ const hour = 60 * minute;
 
 /** How often a node writes what it counted; what it has not written is lost when it is killed. */
 export const flowWriteMs = 2_000;
-/** Different edges of one kind in one environment and hour. What leads along others is counted as one number. */
+/** Different edges of one kind in one environment and hour. Those beyond are counted as one number. */
 export const flowEdgesMax = 1_000;
 /** Runs and topics of one environment whose publishes a node remembers between two writes. */
 export const publishesMax = 10_000;

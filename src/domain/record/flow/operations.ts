@@ -109,7 +109,7 @@ async function screened(
   return kept;
 }
 
-/** Edges name functions, and events or topics: their callers may read the ones and subscribe to the others. */
+/** Edges name functions, and events or topics: callers need to read the one and subscribe to the other. */
 const actionsOf = ({ functions, event }: FlowView): [string, ...string[]] => {
   if (functions.length === 0) return ["entities:read", "events:subscribe"];
   return event ? ["functions:read", "events:subscribe"] : ["functions:read"];

@@ -14,8 +14,8 @@ function alive(session: Session, counts: readonly { environmentId: string }[]): 
 }
 
 /**
- * Adds to the edges of the hour. An edge that the hour does not know yet becomes a row while its kind has room, else
- * it is added to the row without names. Nodes that write at once may pass the bound by what each of them brings.
+ * Adds to the edges of the hour. An edge that the hour lacks becomes a row while its kind has room, and
+ * otherwise is added to the row without names. Nodes that write at once may pass the bound by what each adds.
  */
 export const addEdges = (session: Session, edges: readonly EdgeCount[], hour: Instant): Promise<number> =>
   session.run(sql`WITH ${alive(session, edges)},
@@ -76,8 +76,8 @@ export const functionsOf = (
   );
 
 /**
- * The edges that most happened along since an hour, the one without names first. `oldest` is the hour that the newest
- * `flowReadMax` rows go back to, and `read` how many there were.
+ * The edges that most happened along since an hour, the one without names first. `oldest` is the hour that
+ * the newest `flowReadMax` rows go back to, and `read` how many there were.
  */
 export const edgesSince = (
   reader: StoreReader,

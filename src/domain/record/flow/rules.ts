@@ -23,7 +23,7 @@ export const windowsOf = (now: Instant) => {
   };
 };
 
-/** What happened in each of so many minutes, the present one last; minutes of which nothing is known had nothing. */
+/** What happened in each of so many minutes, the present one last; minutes without data had nothing. */
 export function byMinute(
   now: Instant,
   minutes: number,

@@ -23,8 +23,8 @@ export interface TrailFilter {
 }
 
 /**
- * Runs that may have history, newest first by (created, id), from the given position on, inclusive. No index knows when a run
- * was last changed, so that `from` is asked of so many runs only.
+ * Runs that may have history, newest first by (created, id), from the given position on, inclusive. No index
+ * knows when a run was last changed, so that `from` is asked of so many runs only.
  */
 export function trailRuns(
   store: Store,
@@ -38,7 +38,7 @@ export function trailRuns(
     served: [
       sql`environment_id = ${environmentId}`,
       ...(functionId === undefined ? [] : [sql`function_id = ${functionId}`]),
-      // A run has no history before it was created. After its end only changes that set `updated_at` add some.
+      // A run has no history before its creation. After its end only changes that set `updated_at` add some.
       ...(to === undefined ? [] : [sql`created_at <= ${to}`]),
       ...(start ? [sql`(created_at, id) <= (${sql.bigint(start.at)}, ${start.id})`] : []),
     ],

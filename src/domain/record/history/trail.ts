@@ -96,8 +96,8 @@ export async function readTrail(
   // For one run all events were read, so they are counted, whatever count the cursor has.
   const before = query.run_id ? all.length - rest.length : (place?.before ?? 0);
   const seen = before + page.length;
-  // A page may be short when `auditRunsMax` runs had too few matches, or when too many runs had been looked at. The cursor
-  // continues after these runs.
+  // A page may be short when `auditRunsMax` runs had too few matches, or when too many runs had been looked
+  // at. The cursor continues after these runs.
   const reached = !query.run_id && found.length === auditRunsMax ? last : end;
   const nextCursor = next
     ? cursorOf({ ...next, before: seen })

@@ -46,7 +46,7 @@ export function violationsOf(found: readonly object[]): Violations {
   return { count: rows.length, oldest: { id: oldest.id, at: oldest.at }, rows };
 }
 
-/** What the end of a log counts by its head and by its last entry; one row names the first that only one of them has. */
+/** A log's end by its head and by its last entry; one row names the first place that only one of them has. */
 export function headViolations(ends: { position: number; last: number; at: Instant }): Violations {
   const { position, last, at } = ends;
   const count = Math.abs(position - last);

@@ -55,15 +55,15 @@ export interface Integrity {
   /** At most `integrityKeptMs` old; undefined when the store does not answer in time. */
   report(environmentId: string): Promise<IntegrityReport | undefined>;
   /**
-   * The rows behind the count of a check, the one that has waited longest first; bounded as the check is. `not_found`
-   * for an unknown check; undefined when the store does not answer in time.
+   * The rows behind the count of a check, the one that has waited longest first; bounded as the check is.
+   * `not_found` for an unknown check; undefined when the store does not answer in time.
    */
   rows(environmentId: string, check: string): Promise<readonly Offender[] | undefined>;
   /** Notes what a sweep repaired: a row, a count, a line in the log. */
   healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;
   /**
-   * What this node last found in the environment; undefined before it looked. Looks anew, without making the caller
-   * wait, when that is more than a minute ago.
+   * What this node last found in the environment; undefined before it looked. Looks anew, without making the
+   * caller wait, when that is more than a minute ago.
    */
   lastLook(environmentId: string): Pick<IntegrityReport, "at" | "balanced"> | undefined;
   /** The tick of loop `integrity.look`: some environments each time, so that health and metrics know. */

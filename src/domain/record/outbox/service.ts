@@ -45,8 +45,8 @@ export interface Outbox {
     page: { limit?: number; offset?: number },
   ): Promise<{ items: rows.OutboxRow[]; limit: number; offset: number }>;
   /**
-   * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its delivery again,
-   * once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
+   * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its
+   * delivery again, once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
    */
   requeue(environmentId: string, eventId: string, permit: PermitName): Promise<void>;
   /** Who does again what was given up, from its dead letter; asked by `requeue`. */

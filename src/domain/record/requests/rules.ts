@@ -57,7 +57,7 @@ export const CapturedRequest = Type.Object({
 });
 
 const credentialHeaders = new Set(["authorization", "cookie", "x-api-key", "proxy-authorization"]);
-/** Headers of other names with what lets somebody in: bearer subprotocols of sockets, signatures, tokens of proxies. */
+/** Headers that let someone in under other names: bearer subprotocols, signatures, tokens of proxies. */
 const secretHeader =
   /token|secret|signature|password|api-?key|auth|session|credential|cookie|sec-websocket-protocol/;
 

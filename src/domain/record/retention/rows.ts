@@ -35,8 +35,8 @@ export const setDays = (
     WHERE id = ${environmentId}`);
 
 /**
- * The lowest position at or after the instant `at`; the position after the end when there is none. `+ 0` keeps the planner from
- * reading the log by position for one time.
+ * The lowest position at or after the instant `at`; the position after the end when there is none. `+ 0`
+ * keeps the planner from reading the log by position for one time.
  */
 export async function positionAt(store: Store, environmentId: string, at: Instant): Promise<number> {
   const first = await store.one<{ at: number }>(sql`SELECT at FROM events
@@ -128,8 +128,8 @@ export async function deleteRuns(session: Session, runIds: readonly string[]): P
 }
 
 /**
- * Groups without a run, seen before that. A failure that is counted meanwhile raises `last_seen_at`, which this
- * looks at again once it has the row.
+ * Groups without a run, seen before that. A failure that is counted meanwhile raises `last_seen_at`, which
+ * this looks at again once it has the row.
  */
 export const deleteErrorGroups = (
   session: Session,

@@ -139,7 +139,7 @@ export class BucketFeed {
       for await (const changes of withValues(this.#store, this.bucket, heads))
         for (const change of changes) {
           for (const tap of this.#taps) tap.offer(change);
-          // At once: a reader who joins before the next values are read must not be taken for one who has these.
+          // At once: a reader that joins before the next values are read must not count as one who has these.
           this.at = change.revision;
         }
       const last = heads.at(-1)?.revision ?? 0;

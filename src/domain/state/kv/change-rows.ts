@@ -37,8 +37,8 @@ const sameKey = sql.raw(
 );
 
 /**
- * Locks the buckets of the changes until the transaction ends, so that revisions have no gaps; with the newest of every key
- * that the changes are about, as the lock found it.
+ * Locks the buckets of the changes until the transaction ends, so that revisions have no gaps; with the
+ * newest of every key that the changes are about, as the lock found it.
  */
 export async function holdBuckets(
   session: Session,

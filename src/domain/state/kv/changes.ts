@@ -39,7 +39,7 @@ export interface ValueChange {
   bucket: string;
   key: string;
   expected: Expected;
-  /** Undefined deletes the key. Made from the value that is there, where it says `from`; that may throw a fault. */
+  /** Undefined deletes the key. With `from` it is made from the current value, which may throw a fault. */
   put?: (PutValue | { from: (current: string | undefined) => PutValue }) & { ttlMs?: number | undefined };
   /** What a refusal calls the key. */
   called?: string;
@@ -66,7 +66,7 @@ const isAlive = (
   now: Instant,
 ): boolean => operation === "put" && (expiresAt === null || expiresAt > now);
 
-/** Decides changes one after the other, each by what those before it have left; what is to be written gathers here. */
+/** Decides changes one by one, each on the result of those before, and gathers what is to be written. */
 export class ValueChanges {
   readonly #now: Instant;
   readonly #buckets: ReadonlyMap<string, HeldBucket>;
@@ -108,7 +108,7 @@ export class ValueChanges {
     return this.#passed;
   }
 
-  /** Keys that may have more history now than their bucket keeps, with how many values before the newest it keeps. */
+  /** Keys that may have more history now than their bucket keeps, with how many older values it keeps. */
   get lengthened(): (KeyAddress & { kept: number })[] {
     const kept = new Map([...this.changed].map(({ id, historyMax }) => [id, historyMax - 1]));
     return this.written

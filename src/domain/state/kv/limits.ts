@@ -13,11 +13,11 @@ export const valueBytesMax = 8 * 1024 * 1024;
 export const ownKeysMax = 10_000;
 /** Of a value that is read together with others; a larger one is read alone. */
 export const readTogetherBytesMax = 16 * 1024;
-/** Environments of which a node keeps values for gets of buckets that have not changed; keys and characters of each. */
+/** Environments for which a node keeps values for gets of unchanged buckets; keys and characters of each. */
 export const cachedEnvironmentsMax = 16;
 export const cachedKeysMax = 20_000;
 export const cachedCharsMax = 4 * 1024 * 1024;
-/** How long one is used: revisions may come again with other values where a database was set back under its nodes. */
+/** How long one is used: a database set back under its nodes may reuse revisions with other values. */
 export const cachedMs = 60_000;
 /** Values of one key that a bucket keeps. */
 export const historyMax = 64;
@@ -31,7 +31,7 @@ export const keysSlice = 1_000;
 /** Changes that a watch reads from an index at once, and the bytes of values that it reads together. */
 export const watchSlice = 500;
 export const watchBytesAtOnce = 1024 * 1024;
-/** What waits for a reader of a watch; beyond, it is read from the store again once the reader has come so far. */
+/** What waits for a watch's reader; beyond, it is read from the store again once the reader is there. */
 export const watchAheadBytesMax = 1024 * 1024;
 export const watchAheadMax = 1_000;
 /** Reads of the watches of one environment at once, of the node's few connections. */

@@ -8,7 +8,7 @@ import * as rows from "./rows.ts";
 import { type ChangeHead, changesAfter, type ToldChange, valuesAfter } from "./watch-rows.ts";
 import type { Watches } from "./watches.ts";
 
-/** A bucket of the product's own: every environment has one of its name, and no caller of the store sees it. */
+/** A bucket for the product itself: every environment has one by its name, and no caller can see it. */
 export type OwnBucket = ReturnType<typeof openOwnBucket>;
 
 export interface OwnBucketSpec {

@@ -70,8 +70,8 @@ class CachedEnvironment {
 }
 
 /**
- * Values that were read, each with the revision of its bucket in the same statement. A value answers nothing before the store
- * has said again that its bucket stands at that revision.
+ * Values that were read, each with the revision of its bucket in the same statement. A value answers nothing
+ * before the store has said again that its bucket stands at that revision.
  */
 export class ReadCache {
   readonly #environments = sizedCache<CachedEnvironment>({
@@ -80,7 +80,7 @@ export class ReadCache {
   });
   #reads = 0;
 
-  /** Worth asking for the head of its bucket. A bucket that is written all the time is read at once instead. */
+  /** Worth asking for its bucket's head. A bucket that is written all the time is read at once instead. */
   find({ environmentId, bucket, key }: ValueAsk, now: Instant): CachedValue | undefined {
     const known = this.#environments.get(environmentId)?.bucket(bucket);
     const value = known?.isQuiet ? known.values.get(key) : undefined;

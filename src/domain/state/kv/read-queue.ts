@@ -7,8 +7,8 @@ import { type CachedBucket, type CachedValue, isSame, ReadCache } from "./read-c
 import { bucketHeads, newestValues, type ReadValue, type ValueAsk } from "./rows.ts";
 
 /**
- * Reads of all callers, brought together: one statement reads what waits of a lane. What a node has read before is not
- * read again while its bucket has not changed; of such keys the statement reads their bucket alone.
+ * Reads of all callers together: one statement reads what waits in a lane. What a node has read is not read
+ * again until its bucket changes; for such keys the statement reads only their bucket.
  */
 export function openReadQueue({
   store,

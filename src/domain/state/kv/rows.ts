@@ -174,7 +174,7 @@ export type ReadValue =
   | { bucket_id: null; revision: null }
   | (BucketHead & ({ revision: null } | LargeValue | StoredValue));
 
-/** The newest values of these keys, in their order. One of more than `bytesMax` is null: it must be read alone. */
+/** The newest values of these keys, in order. One of more than `bytesMax` is null: it must be read alone. */
 export function newestValues(
   reads: KvReads & Pick<Store, "seams">,
   asked: readonly ValueAsk[],
@@ -187,8 +187,8 @@ export function newestValues(
 }
 
 /**
- * The newest value of a key; without a bucket's id when there is none, without a revision when there is no key. The bucket
- * is a value and no table, so that every planner goes by the whole primary key.
+ * The newest value of a key; without a bucket's id when there is none, without a revision when there is no
+ * key. The bucket is a value and no table, so that every planner goes by the whole primary key.
  */
 export const newestValue = (
   reads: KvReads,
@@ -233,7 +233,7 @@ export const revisionsOf = (
     ORDER BY revision DESC`);
 };
 
-/** Keys in order, from `from` on and after `after`; those that are expired or deleted too, so that a look is bounded. */
+/** Keys in order, from `from` on and after `after`, also expired and deleted ones: a look is bounded. */
 export const keysFrom = (
   reads: KvReads,
   { environmentId, id }: Pick<Bucket, "environmentId" | "id">,

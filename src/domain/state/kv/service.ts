@@ -66,8 +66,8 @@ export interface Kv {
   /** A key that does not exist is deleted already. */
   remove(environmentId: string, bucket: string, key: string, remove: RemoveInput): Promise<void>;
   /**
-   * What happens to the keys of a pattern, in the order of their revisions: first the values that there are, or
-   * what changed after a revision.
+   * What happens to the keys of a pattern, in the order of their revisions: first the values that there are,
+   * or what changed after a revision.
    */
   watch(environmentId: string, bucket: string, watch: WatchInput): AsyncGenerator<ToldChange>;
   /** The tick of loop `kv.watches`. */
@@ -100,7 +100,7 @@ export interface WatchInput extends Omit<WatchAsk, "filter"> {
 
 export interface KvDeps extends Omit<ChangeQueueDeps, "onChanged">, WatchesDeps {
   ids: Ids;
-  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` if it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   requireRoom: RequireRoom;
   /** Of a request: no larger value could ever be sent. */
@@ -264,7 +264,7 @@ function bucketOf(
   };
 }
 
-/** Reads on until the page is full, the keys leave the filter's start, or too many were looked through for one answer. */
+/** Reads on until the page is full, the keys leave the filter's start, or too many keys were looked at. */
 async function keysPage(
   { store, clock }: Pick<KvDeps, "store" | "clock">,
   bucket: Bucket,

@@ -66,7 +66,7 @@ export const valuesAfter = (
     WHERE ${within(bucket, key)} AND revision > ${after} AND revision <= ${upTo} AND operation = 'put' AND ${isAliveAt(now)}
     ORDER BY revision LIMIT ${limit}`);
 
-/** Every change that is kept, by its revision. What a newer one has replaced is kept as the bucket's history. */
+/** Every change that is kept, by its revision. Replaced values are kept as the bucket's history. */
 export function changesAfter(
   reads: WatchReads,
   bucket: Address,

@@ -43,7 +43,7 @@ export interface WatchesDeps extends Basics<"store" | "clock" | "log"> {
 
 const nameOf = (environmentId: string, bucketId: string) => `${environmentId}\n${bucketId}`;
 
-/** A store that reads so little at once for the watches of one environment that others find connections free. */
+/** A store that reads so little at once for one environment's watches that others find free connections. */
 function sparingly(store: Store): Store {
   const inTurn = semaphore(watchReadsAtOnce);
   return {
@@ -137,7 +137,7 @@ export function openWatches(deps: WatchesDeps) {
       const { feed, leave } = join(bucket, end.revision);
       try {
         ask.admitted();
-        // By a frame: clients of browsers see no status of an upgrade, and must tell this from other refusals.
+        // By a frame: browsers see no status of an upgrade, and must tell this from other refusals.
         if (after !== undefined && !ask.forgets) requireKept(after, end);
         yield* changes(bucket, ask, feed, end.revision);
       } finally {

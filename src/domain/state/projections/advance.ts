@@ -76,8 +76,8 @@ async function complete(
 }
 
 /**
- * The runner of the generation before goes on at once: the one that built the new one may leave with its lease. Not
- * one whose code is of another version.
+ * The runner of the generation before goes on at once: the one that built the new one may leave with its
+ * lease. Not one whose code is of another version.
  */
 async function handOver(
   session: Session,

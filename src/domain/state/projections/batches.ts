@@ -124,8 +124,8 @@ async function unfolded(
 }
 
 /**
- * Where the batch has to end: a partition remembers one skipped event, so that what stands behind it is not given
- * before what stands before it is saved. Else a second failure there would bring the first event back.
+ * Where the batch has to end: a partition remembers one skipped event, so that what stands behind it is not
+ * given before what stands before it is saved. Else a second failure there would bring the first event back.
  */
 async function behindSkipped(
   store: Store,

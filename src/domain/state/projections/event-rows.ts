@@ -24,9 +24,9 @@ export interface FeedEvent {
 const ownEntities = "svc:";
 
 /**
- * A patterned name is only narrowed down here: `matches` decides. As an expression, since the index of names holds
- * all the past of a name: PostgreSQL read a million events of it for each slice, by a plan that was made when there
- * were few.
+ * A patterned name is only narrowed down here: `matches` decides. As an expression, since the index of names
+ * holds all the past of a name: PostgreSQL read a million events of it for each slice, by a plan that was
+ * made when there were few.
  */
 function named({ names, prefixes }: NameMatcher): Sql {
   if (prefixes.includes("")) return sql`true`;

@@ -12,8 +12,8 @@ type Key = Pick<GenerationRow, "environment_id" | "name" | "generation">;
 const keyOf = ({ environment_id, name, generation }: Key) => `${environment_id} ${generation} ${name}`;
 
 /**
- * How many events of a generation fit into one statement: half as many after a statement that took longer than a turn or did not
- * end, twice as many after one that was quick. Without it each turn would begin with a batch that takes too long, and do it in vain.
+ * How many events of a generation fit into one statement: half as many after one that took longer than a turn
+ * or did not end, twice as many after a quick one. Else each turn would try too large a batch, in vain.
  */
 export class FoldSizes {
   readonly #clock: Pick<Clock, "elapsed">;

@@ -6,7 +6,7 @@ import { historyMs } from "./limits.ts";
 import { type GenerationKey, type GenerationRow, type SessionReads, whereGeneration } from "./rows.ts";
 import { noState, type StateRow } from "./state-rows.ts";
 
-/** Keeps states as they were after the last event that is folded into them; without its time, as of the save. */
+/** Keeps states as they were after the last event folded into them; without its time, as of the save. */
 export async function record(
   session: Session,
   { environment_id, name, generation }: GenerationKey,
@@ -32,8 +32,8 @@ export async function record(
 }
 
 /**
- * The state of a partition as it was saved last with no event behind `asOf`; undefined where nothing was folded by
- * then. Throws `failed_precondition` where no history is kept of that time.
+ * The state of a partition as it was saved last with no event behind `asOf`; undefined where nothing was
+ * folded by then. Throws `failed_precondition` where no history is kept of that time.
  */
 export async function stateAt(
   reads: Pick<SessionReads, "one">,

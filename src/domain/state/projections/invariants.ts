@@ -47,7 +47,7 @@ interface ProjectionLook {
   isBroken: number;
 }
 
-/** Where the look after this one goes on, by environment; it stays where something is broken, until that is put right. */
+/** Where the next look continues, by environment; it stays where something is broken until that is mended. */
 class Walks<Place> {
   readonly #places = new Map<string, Place>();
 
@@ -112,7 +112,7 @@ async function foldBehind(
   return other;
 }
 
-/** Finds states without a generation, which no loop deletes, and states beyond the end of the log, which hide later events. */
+/** Finds states without a generation, which no loop deletes, and ones past the log's end, hiding events. */
 function statesCheck(store: StoreReads): IntegrityCheck {
   const walks = new Walks<StatePlace>();
   return {

@@ -25,8 +25,8 @@ export const projectionWindowMax = 2_000;
 export const projectionLeaseMs = 20_000;
 export const projectionWorkMs = 60_000;
 /**
- * A generation that is built beside rests this many times as long as a slice of events took, so that live traffic
- * keeps its share: while the log grows, and while it stands still. Half of it where the end comes no nearer in this time.
+ * A generation built beside rests this many times as long as a slice took, so that live traffic keeps its
+ * share whether or not the log grows. Half of it where the end comes no nearer in this time.
  */
 export const buildRestBusy = 24;
 export const buildRestIdle = 0.5;

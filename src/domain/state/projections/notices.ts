@@ -37,7 +37,7 @@ const standingOf = (row: ProjectionRow): string =>
 export function openNotices({ store, clock, log, frames, moved, hasOthers, signals }: NoticesDeps) {
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
   const waiting = new Set<string>();
-  /** What subscribers hear last of a projection is what was read last: two looks at it may overtake each other. */
+  /** The last health that subscribers get of a projection is the last one read: two looks may cross. */
   const healthInTurn = inTurn();
   const statesInTurn = inTurn();
   moved.listen(({ environmentId, name }) => signals.signal({ environment_id: environmentId, name }));

@@ -107,8 +107,8 @@ export const getProjection = async (
 type JoinedRow = ProjectionRow & Omit<GenerationRow, "generation"> & { of_generation: number | null };
 
 /**
- * The projection with its generations as they were at one moment: between two reads, a rebuild may put another
- * generation in the place of the one that is read.
+ * The projection with its generations as they were at one moment: between two reads, a rebuild may put
+ * another generation in the place of the one that is read.
  */
 export async function readProjection(
   reads: Pick<Reads, "all">,

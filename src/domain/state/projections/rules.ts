@@ -216,7 +216,7 @@ export function runnerOf(
   return { holder, isNamed, fence, generation };
 }
 
-/** What may be done to a projection, and the status after it. A move to where it is already changes nothing. */
+/** What may be done to a projection, and its status afterwards. A move to where it is changes nothing. */
 export const moves = {
   pause: { from: ["running", "error"], to: "paused" },
   resume: { from: ["paused", "error"], to: "running" },

@@ -54,7 +54,7 @@ export const getState = (
   reads.one(sql`SELECT ${columns} FROM projection_states WHERE ${whereGeneration(key)}
     AND partition_key = ${partition}`);
 
-/** Those of the partitions that have a row. `CROSS JOIN` keeps SQLite from testing each row of the table against the list. */
+/** Partitions that have a row. `CROSS JOIN` keeps SQLite from testing each row against the list. */
 export const getStates = (
   session: Session,
   key: GenerationKey,

@@ -15,13 +15,13 @@ import { deleteStates } from "./state-rows.ts";
 export type DutyWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 const generationsAtOnce = 100;
-/** Of one tick, for generations of environments in which another one failed; the next tick goes on behind the last one. */
+/** In one tick, for generations of environments where one failed; the next tick continues after the last. */
 const laterMsMax = 60_000;
 
 const placeOf = (key: GenerationKey): string =>
   JSON.stringify([key.environment_id, key.name, key.generation]);
 
-/** Each slice begins behind the last row of the one before. From the beginning, generations that cannot be deleted would come again for ever. */
+/** Each slice begins after the last row of the one before. From the start, undeletable ones would recur. */
 async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneration> {
   let last: DroppedGeneration | undefined;
   for (;;) {
@@ -34,8 +34,8 @@ async function* walk(store: Pick<Store, "all">): AsyncGenerator<DroppedGeneratio
 
 /**
  * The tick of loop `projections.sweep`, on the node that leads `retention`: deletes the states of generations
- * that were dropped, and history that is too old, a slice a transaction. Throws at its end what failed, when all
- * others are gone.
+ * that were dropped, and history that is too old, a slice a transaction. Throws at its end what failed, when
+ * all others are gone.
  */
 export const openSweep =
   (
@@ -58,7 +58,7 @@ export const openSweep =
         await write((session) => forgetGeneration(session, key));
         return true;
       } catch (error) {
-        // A node that leads no more, or whose database is away, ends the tick here: all others would fail, too.
+        // A node that leads no more, or has no database, ends the tick here: all others would fail, too.
         await write(async () => {});
         troubles.push(error);
         return false;
@@ -70,7 +70,7 @@ export const openSweep =
       if (failedIn.has(key.environment_id)) later.push(key);
       else if (!(await turn(key))) failedIn.add(key.environment_id);
     }
-    // Each table of an environment whose seat is taken waits for it in vain: other environments do not wait for that for long.
+    // Each table of an environment whose seat is taken waits in vain: others do not wait this long for that.
     const until = clock.elapsed() + laterMsMax;
     const isBehind = (key: DroppedGeneration) => placeOf(key) > lastLater;
     for (const key of [...later.filter(isBehind), ...later.filter((one) => !isBehind(one))]) {

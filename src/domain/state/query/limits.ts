@@ -1,4 +1,4 @@
-/** Bytes of one SQL text: the parser runs on the event loop, and takes 20 ms for the worst text of this size. */
+/** Bytes of one SQL text: the parser blocks the event loop, for 20 ms with the worst text of this size. */
 export const sqlBytesMax = 8 * 1024;
 /** Expressions inside expressions, and queries inside queries. */
 export const sqlDepthMax = 100;

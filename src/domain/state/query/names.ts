@@ -31,7 +31,7 @@ export const functionNames: Readonly<Record<string, FunctionNames>> = {
   ...onlyPostgres("json_typeof", "json_array_length", "width_bucket", "timezone"),
 };
 
-/** Of PostgreSQL those that gather what they are given in one value; libSQL has a bound on all that a query holds. */
+/** PostgreSQL's functions that gather their input in one value; libSQL bounds all that a query holds. */
 export const gathering: ReadonlySet<string> = new Set(["string_agg", "array_agg", "json_agg"]);
 /** So many of them in one query. */
 export const gatheringMax = 4;

@@ -7,8 +7,8 @@ import { type AdmittedQuery, SelectWriter } from "./selects.ts";
 let parser: typeof Library | undefined;
 
 /**
- * PostgreSQL's own parser, compiled to WebAssembly; the same grammar stands for both stores. Loaded by the first text: it takes
- * 50 ms, of which a start would wait for 40.
+ * PostgreSQL's own parser, compiled to WebAssembly; the same grammar stands for both stores. Loaded by the
+ * first text: it takes 50 ms, of which a start would wait for 40.
  */
 export async function loadParser(): Promise<void> {
   if (parser) return;

@@ -129,8 +129,8 @@ export function openQueries({ clock, engine, databases, onQuery }: QueriesDeps) 
     },
 
     /**
-     * What stands in the parentheses of the one CREATE TABLE, and its handlers, read in their caller's share of this thread's
-     * time: at once, so that a definition of any length is read after a pause.
+     * What stands in the parentheses of the one CREATE TABLE, and its handlers, read in their caller's share
+     * of this thread's time: at once, so that a definition of any length is read after a pause.
      */
     async admitDefinition(
       holder: string,

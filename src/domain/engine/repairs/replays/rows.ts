@@ -30,7 +30,7 @@ export async function timeAt(
   return row?.at;
 }
 
-/** The first event of then or later. `+ 0` keeps the planner from reading the log by position for its time. */
+/** The first event at that time or later. `+ 0` keeps the planner from scanning the log by position. */
 export async function firstSince(
   reader: StoreReader,
   environmentId: string,
@@ -71,8 +71,8 @@ export interface PastEvent {
 const directSources = ["invoke", "cron"];
 
 /**
- * Events behind `after` that triggers see, in order. `|| ''` keeps the planners from the index over names, by which they
- * would read every event of the name for each slice.
+ * Events behind `after` that triggers see, in order. `|| ''` keeps the planners from the index over names, by
+ * which they would read every event of the name for each slice.
  */
 export function eventsBehind(
   reader: StoreReader,
@@ -96,8 +96,8 @@ export function eventsBehind(
 export type NameStart = { whole: string; start?: undefined } | { whole?: undefined; start: string };
 
 /**
- * Those of the events that the function has a run of, or will have when their debounce is over. Without statistics
- * PostgreSQL would read all runs of the function instead of those of the events: `|| ''` keeps it from that.
+ * Those of the events that the function has a run of, or will have when their debounce ends. `|| ''` keeps
+ * PostgreSQL, without statistics, from reading all runs of the function.
  */
 export async function eventsWithRun(
   store: Pick<Store, "all" | "seams">,

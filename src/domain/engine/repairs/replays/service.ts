@@ -75,8 +75,8 @@ export function openReplayStarts(deps: ReplayStartDeps) {
     },
 
     /**
-     * The window is closed under the lock of the log's head. What triggers start from then on, and what the function
-     * becomes active for, has later positions: none is in both, and none in neither.
+     * The window is closed under the lock of the log's head. What triggers start from then on, and what the
+     * function becomes active for, has later positions: none is in both, and none in neither.
      */
     async start(environmentId: string, caller: Caller, input: ReplayInput): Promise<ShownRepair> {
       const { functionId, events, thenLive = false, reason } = input;

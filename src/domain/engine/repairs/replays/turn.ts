@@ -57,8 +57,8 @@ interface RunStart extends StartedRun {
 }
 
 /**
- * Starts the next runs. The place in the log moves in the transaction that inserts them, under the fence of the
- * repair: a node that dies has started a run of every event up to there, and of none behind it.
+ * Starts the next runs. The place in the log moves in the transaction that inserts them, under the fence of
+ * the repair: a node that dies has started a run of every event up to there, and of none behind it.
  */
 export async function replaySlice(deps: ReplayTurnDeps, held: HeldReplay): Promise<SliceEnd> {
   const { clock, store } = deps;

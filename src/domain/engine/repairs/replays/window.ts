@@ -5,7 +5,7 @@ import type { StoreReader } from "../../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { belowFloor, type ReplayEvents, type ReplayWindow } from "./rules.ts";
 
-/** The positions that are asked for, of a log with these ends. Throws the fault that names the field and the floor. */
+/** The positions asked for, of a log with these ends. Throws the fault that names the field and the floor. */
 export async function windowOf(
   reader: StoreReader,
   environmentId: string,

@@ -26,8 +26,8 @@ interface KnownName extends TypedName {
 type KnownNames = ReadonlyMap<string, KnownName>;
 
 /**
- * The names of an environment's attributes. A name keeps its type until it is deleted, which the statement that writes a value
- * finds out: what a node has read is forgotten then.
+ * The names of an environment's attributes. A name keeps its type until it is deleted, which the statement
+ * that writes a value finds out: what a node has read is forgotten then.
  */
 export type AttributeNames = ReturnType<typeof openAttributeNames>;
 

@@ -29,7 +29,7 @@ function settingColumns(changes: readonly SetsAttributes[]) {
   };
 }
 
-/** Of a value: whether its name stands with its type (1), was deleted and its values go (0), or neither (null). */
+/** For a value: 1 if its name has its type, 0 if the name was deleted (its values go), null for neither. */
 const standing = (environmentId: Sql): Sql =>
   sql`(SELECT CASE WHEN t.deleted_at IS NOT NULL THEN 0 WHEN t.type = a.type THEN 1 END
     FROM run_attribute_names t WHERE t.environment_id = ${environmentId} AND t.name = a.name)`;
@@ -120,8 +120,8 @@ export function firstAttributes(runs: readonly NewRun[]) {
 }
 
 /**
- * `source`: rows `a` of `firstAttributes` joined with their runs `n`. A run by an older definition of its function may bring
- * a name that was deleted since: it begins without it.
+ * `source`: rows `a` of `firstAttributes` joined with their runs `n`. A run by an older definition of its
+ * function may bring a name that was deleted since: it begins without it.
  */
 export const insertFirstAttributes = (source: Sql, now: Instant): Sql => sql`INSERT INTO ${target}
   SELECT n.environment_id, n.id, a.name, a.value, ${sql.bigint(now)} FROM ${source}

@@ -74,7 +74,7 @@ export async function candidatesOf(
   };
 }
 
-/** The filter that fewest runs match, when they are few; one equal value in the order of creation needs no look. */
+/** The filter that fewest runs match, if they are few. One equal value in order of creation needs no look. */
 async function fewestOf(
   store: Pick<Store, "all">,
   { environmentId, attributes }: FindRuns["filter"],
@@ -147,8 +147,8 @@ const orderOf = (alias: string, order: AttributeOrder | undefined): Sql => {
 };
 
 /**
- * Where a page begins. A cursor names a run and not its value, which policies may hide from who has the cursor: the
- * value is looked up.
+ * Where a page begins. A cursor names a run and not its value, which policies may hide from who has the
+ * cursor: the value is looked up.
  */
 async function readPlace(store: Pick<Store, "one">, { filter, cursor, order }: FindRuns): Promise<After> {
   if (cursor === undefined) return undefined;

@@ -9,8 +9,8 @@ const isRefusal = (error: unknown): error is Fault =>
 export type NamedReports = ReturnType<typeof openNamedReports>;
 
 /**
- * Submits reports once the names of their attributes are known. Attributes that cannot be stored fail their run: its
- * worker would report them again.
+ * Submits reports once the names of their attributes are known. Attributes that cannot be stored fail their
+ * run: its worker would report them again.
  */
 export function openNamedReports(
   names: Pick<AttributeNames, "require" | "forget">,

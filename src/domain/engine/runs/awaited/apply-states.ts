@@ -13,8 +13,8 @@ export interface LookedAt {
 }
 
 /**
- * One transaction of loop `runs.states`: wakes runs whose states were found, and plans the next looks. A state that
- * was found counts, whatever it is by now. Runs that were woken, resumed or ended since stay as they are.
+ * One transaction of loop `runs.states`: wakes runs whose states were found, and plans the next looks. A
+ * state that was found counts, whatever it is now. Runs woken, resumed or ended since stay as they are.
  *
  * Locks: executions sorted by run, then their rows.
  */
@@ -75,7 +75,7 @@ const rowsOf = (session: Session, waits: readonly StateWait[]) =>
     wanted: column.text(waits.map((wait) => wait.wanted ?? "")),
   });
 
-/** Places, from 1, of the waits that are still as they were read; runs may have made others of the same name since. */
+/** Places, from 1, of waits that are still as they were read; runs may have made others of the same name. */
 async function placesOf(session: Session, waits: readonly StateWait[]): Promise<Set<number>> {
   const rows = await session.all<{ ord: number }>(sql`SELECT v.ord FROM ${rowsOf(session, waits)}
     WHERE (SELECT 1 FROM waits w WHERE w.run_id = v.run_id AND w.kind = 'wait' AND w.step_id = v.step_id

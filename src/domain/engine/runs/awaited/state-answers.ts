@@ -3,8 +3,8 @@ import { bucketOf, runPlace, streamPlace } from "../../waits/rules.ts";
 import type { FoundState, StateWait } from "./state-rows.ts";
 
 /**
- * What the state makes of a wait: it is met by `text`, JSON of what the handler gets; or it is looked at again by then
- * without a change, null needs a change.
+ * What the state makes of a wait: it is met by `text`, JSON of what the handler gets; or it is looked at
+ * again by then without a change, null needs a change.
  */
 export type StateAnswer = { kind: "stream" | "key" | "run"; text: string } | { nextLookAt: Instant | null };
 

@@ -28,9 +28,9 @@ interface PlaceCursor {
 const beginning: rows.WalkedTo = { subject: "", run_id: "", step_id: "" };
 
 /**
- * One pass over what an environment's runs wait for: new waits, keys that expired, and what changed in each place behind
- * a cursor in memory. A wait that is not stored yet when a change is looked up looks at the state once it is stored, so
- * that no change falls between. A node that knows no cursor of a place looks at all its waits.
+ * One pass over what an environment's runs wait for: new waits, expired keys, and what changed in each place
+ * after a cursor in memory. A wait that is not stored yet when a change is looked up looks at the state once
+ * it is stored, so that no change is missed. A node without a cursor for a place looks at all its waits.
  */
 export class StatePass {
   readonly #deps: StatePassDeps;
@@ -67,7 +67,7 @@ export class StatePass {
     return more;
   }
 
-  /** Until when all that changed has been compared with the environment's waits that are not due to be looked at. */
+  /** Until when all changes have been compared with the environment's waits that are not due for a look. */
   comparedUntil(environmentId: string): Instant | undefined {
     return this.#until.get(environmentId);
   }

@@ -42,7 +42,7 @@ export function placesWaited(store: Store): Promise<WaitedPlace[]> {
   ) => sql`(SELECT ${sql.raw(`w.${name}`)} FROM waits w WHERE ${open} ${behind}
       ORDER BY w.environment_id, w.place LIMIT 1)`;
   const behind = sql.raw("AND (w.environment_id, w.place) > (found.environment_id, found.place)");
-  // Begins at a row of the table: a constant would have the collation of the database, and the columns have their own.
+  // Begins at a row of the table: a constant would have the database's collation, not that of the columns.
   return store.all<WaitedPlace>(sql`WITH RECURSIVE found(environment_id, place) AS (
       SELECT ${next("environment_id", sql.empty)}, ${next("place", sql.empty)}
       UNION ALL
@@ -247,7 +247,7 @@ export async function notStartedBy(
   return new Map(rows.map((row) => [row.run_id, row.child_run_id]));
 }
 
-/** Has the ends of these runs looked at by the runs that wait for them. The caller locks no execution after it. */
+/** Has runs that wait for the ends of these runs look at them. The caller locks no execution after it. */
 export const noteEnds = (
   session: Session,
   ended: readonly { environmentId: string; runId: string }[],

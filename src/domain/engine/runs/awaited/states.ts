@@ -12,7 +12,7 @@ export interface StatesDeps extends StatePassDeps {
   wakeLoop: () => void;
 }
 
-/** Every place that is waited for is looked at this often, woken or not: a hint of another node may be lost. */
+/** Every awaited place is looked at this often, woken or not: a hint from another node may be lost. */
 const lookEveryMs = 1_000;
 const catchUpPassesMax = 3;
 

@@ -47,7 +47,7 @@ interface SizedRow {
   bytes: number | null;
 }
 
-/** As many as are read at once; where others are left, the slice counts as full, so that there is a next one. */
+/** As many as are read at once. If some are left, the slice counts as full, so that there is a next one. */
 function readNow<Row extends SizedRow>(due: readonly Row[], slice: Slice): { some: Row[]; counts: number[] } {
   const some = fitting(due, ({ bytes }) => bytes ?? 0);
   if ("turns" in slice) return { some, counts: countTurns(slice.turns, some) };

@@ -201,9 +201,9 @@ async function dueSteps(
 }
 
 /**
- * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told, and only once all
- * that could have met it before its deadline is compared (`dueWaits`). An invoke fails its step, and the child goes on. Locks:
- * executions (never waited for), then their rows.
+ * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told, and
+ * only once all that could have met it before its deadline is compared (`dueWaits`). An invoke fails its
+ * step, and the child goes on. Locks: executions (never waited for), then their rows.
  */
 export async function timeOutPending(
   session: Session,

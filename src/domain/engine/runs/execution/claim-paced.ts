@@ -21,10 +21,10 @@ import {
 import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts";
 
 /**
- * The same as `claimLimitedFlush` for demands of which some are paced. Runs that have begun and those that have
- * not are looked up apart. A throttle counts only the latter: each moves `lanes.paced_until_us` by the gap
- * between two starts, under the lock that makes the limit exact. A run that has not begun stands where its
- * `wake_at` says, which its priority may have put into the future; one that has begun gets its head start
+ * The same as `claimLimitedFlush` for demands of which some are paced. Runs that have begun and those that
+ * have not are looked up apart. A throttle counts only the latter: each moves `lanes.paced_until_us` by the
+ * gap between two starts, under the lock that makes the limit exact. A run that has not begun stands where
+ * its `wake_at` says, which its priority may have put into the future; one that has begun gets its head start
  * when it is compared.
  */
 export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
@@ -32,7 +32,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
 
   postgres({ now, demands }, seams) {
     const nowUs = sql`${now * 1000}::bigint`;
-    // A lane that this statement inserts cannot be updated by it: a throttle gives its starts to the next claim.
+    // This statement cannot update a lane that it inserts: a throttle gives its starts to the next claim.
     return sql`WITH demand AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("d", demandColumns(demands))}),
     slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(demands))}),
     bound AS MATERIALIZED (

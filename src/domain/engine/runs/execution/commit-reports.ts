@@ -102,8 +102,8 @@ export const stepTarget =
   sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
   attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at, seen_position)`);
 
-// A completed step is never written again: its output is what later steps were computed from. One that had failed, and a sleep
-// that its worker ended, take a new place among the steps: handlers get results in the order in which they came.
+// A completed step is never written again: later steps were computed from its output. A step that had failed,
+// or a sleep that its worker ended, takes a new place: handlers get results in the order in which they came.
 export const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
   sequence = CASE WHEN (steps.status = 'failed' AND steps.type <> 'compensate') OR (steps.status = 'sleeping' AND excluded.status = 'completed')
     THEN excluded.sequence ELSE steps.sequence END, seen_position = COALESCE(excluded.seen_position, steps.seen_position), status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,

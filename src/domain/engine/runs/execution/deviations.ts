@@ -2,7 +2,7 @@ import { sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { DeviatingStep, Fence } from "../run.ts";
 
-/** Stored steps that the handler of a run did not come to as before, told by the worker that holds its lease. */
+/** Stored steps that a run's handler did not reach as before, reported by the worker that holds its lease. */
 export interface ReportedDeviations extends Fence {
   environmentId: string;
   steps: readonly DeviatingStep[];

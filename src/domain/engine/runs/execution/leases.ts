@@ -140,8 +140,8 @@ export interface FoundLease {
 }
 
 /**
- * Which executions `d` are such leases. Leases are few where many runs sleep, and those that shall end soon are
- * fewest: they are found by the index of wakes, from which the empty texts keep the planner.
+ * Which executions `d` are such leases. Leases are few where many runs sleep, and those that shall end soon
+ * are fewest: they are found by the index of wakes, from which the empty texts keep the planner.
  */
 export function areLeasesOf(
   { environmentId, workerId, ending }: MarkedLeases,

@@ -146,7 +146,7 @@ export function openReports(deps: ReportsDeps) {
     weigh: (item) =>
       "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
-    // A value the store refuses fails its own report; one environment's locked runs do not fail the others' reports.
+    // A value the store refuses fails only its own report; locked runs of one environment fail no others.
     isOfItem,
     isStuck,
   });

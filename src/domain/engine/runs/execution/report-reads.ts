@@ -82,7 +82,7 @@ export async function groupFailures(
   for (const change of failed) change.errorGroup = groups.get(change.runId) ?? null;
 }
 
-/** `definition` is undefined when it cannot be read: then nothing is tried again, but what was done is undone. */
+/** `definition` is undefined when it cannot be read: nothing is retried then, but what was done is undone. */
 function decideFailure(
   { outcome, undo }: RunReport,
   row: AttemptRow,
@@ -155,8 +155,8 @@ const statesOf = (outcome: ReportOutcome): StateCondition[] =>
   outcome.kind === "wait_many" ? outcome.conditions.flatMap((one) => ("state" in one ? one.state : [])) : [];
 
 /**
- * Why waits for states cannot begin, by run: one names a run that its run did not start, or its environment has as many
- * as it may; undefined when no report has such a wait.
+ * Why waits for states cannot begin, by run: one names a run that its run did not start, or its environment
+ * has as many as it may; undefined when no report has such a wait.
  */
 export async function refusedWaits(
   store: Store,

@@ -67,8 +67,8 @@ export interface ReportedStep {
 }
 
 /**
- * Whether a failed attempt is retried, by the retry policy of the pinned definition; and what becomes of a run
- * that is undone before it ends.
+ * Whether a failed attempt is retried, by the retry policy of the pinned definition; and what becomes of a
+ * run that is undone before it ends.
  */
 export type RetryDecision =
   | { retryAt: Instant; inMs: number; attempt: number }
@@ -97,7 +97,7 @@ export interface ReportContext {
   lines?: NewLines | undefined;
 }
 
-/** What a report changes: a pure decision, without the store. Its history says each try of a step that failed. */
+/** What a report changes: a pure decision, without the store. Its history has each try of a failed step. */
 export function toExecutionChange(report: RunReport, context: ReportContext): ExecutionChange {
   const change = changeOf(report, context);
   const { failures = [] } = report;

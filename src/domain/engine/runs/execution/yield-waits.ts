@@ -13,7 +13,7 @@ import { pendingStatements } from "./pending-steps.ts";
 import type { RunReport } from "./report.ts";
 import type { AwaitedStep } from "./report-outcome.ts";
 
-/** What nodes say of themselves that keep several waits of a run: others would lose those that they do not look at. */
+/** Nodes that keep several waits of a run announce this: others would lose those they do not look at. */
 export const knowsOpenWaits = "open_waits";
 
 /** A wait, and what it would change if it were the only one; undefined of one that the server knows. */
@@ -78,9 +78,9 @@ const stateOf = ({ type }: KnownStep): WaitEnd["state"] =>
   type === "sleep" ? "sleeping" : type === "wait_for_event" ? "waiting" : "invoking";
 
 /**
- * Commits all that a handler waits for: what is new is stored, with the deadline that it had if it was stored before; what the
- * handler waits for no longer is dropped; and the run goes on at once if one of them is met already. It goes to sleep until the
- * earliest deadline otherwise. Locks: the execution, then its rows.
+ * Commits all that a handler waits for: what is new is stored, with the deadline that it had if it was stored
+ * before; what the handler waits for no longer is dropped; and the run goes on at once if one of them is met
+ * already. It goes to sleep until the earliest deadline otherwise. Locks: the execution, then its rows.
  */
 export async function yieldWaits(
   session: Session,

@@ -25,7 +25,7 @@ function inOrder(rows: Sql, filter: RunFilter, after: After): Sql {
     ${where.length === 0 ? sql.empty : sql.where(where)} ORDER BY ${newestFirst("n")}`;
 }
 
-/** Candidates by an index of runs that begins with the columns of `where` and goes on in the order of the list. */
+/** Candidates by an index of runs that begins with the columns of `where` and goes on in the list's order. */
 export const indexed = (where: Sql, filter: RunFilter, after: After): Sql =>
   inOrder(sql`SELECT id AS run_id, created_at FROM runs WHERE ${where}`, filter, after);
 

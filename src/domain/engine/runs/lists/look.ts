@@ -24,7 +24,7 @@ export interface RunCandidate {
 
 /** Where the runs of a list are looked for, by an index. */
 export interface Candidates {
-  /** The first `most` rows of `RunCandidate` behind a place, in the order of the list, without `skip` of them. */
+  /** The first `most` rows of `RunCandidate` after a place, in the list's order, less the first `skip`. */
   upTo(after: After, most: number, skip?: number): Sql;
   /** Of rows `c`. */
   order: Sql;
@@ -75,7 +75,7 @@ export const withinOf =
 const lookup = (matching: readonly Sql[]): Sql =>
   sql`(SELECT 1 FROM runs r ${sql.where([sql.raw("r.id = c.run_id"), ...matching])} LIMIT 1)`;
 
-/** Looks at no more than `most` candidates: the page may be short, and goes on behind the last one looked at. */
+/** Looks at up to `most` candidates: the page may be short, and the next continues after the last of them. */
 export async function lookThrough(
   store: Pick<Store, "all" | "one">,
   list: Candidates,

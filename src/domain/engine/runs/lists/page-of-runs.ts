@@ -18,8 +18,8 @@ import {
 } from "./look.ts";
 
 /**
- * Where a page begins. A search looks at the newest runs; behind the last one looked at, `edge`, it lists what the
- * index of functions finds, all of it, and then looks at the others.
+ * Where a page begins. A search looks at the newest runs; behind the last one looked at, `edge`, it lists
+ * what the index of functions finds, all of it, and then looks at the others.
  */
 type RunsPlace =
   | { part: "all"; after: Cursor | undefined }
@@ -105,8 +105,8 @@ async function lookAndCount(
     const [found, counted] = await Promise.all([lookAt(store, asked), countThrough(store, lead)]);
     return { ...found, counted };
   }
-  // Counted on from the end of the page: runs that came since the look are neither in it nor in the count, so that who
-  // follows the list by frames adds each once.
+  // Counted on from the end of the page: runs that came since the look are neither in it nor in the count, so
+  // that who follows the list by frames adds each once.
   const found = await lookAt(store, asked);
   const known = found.look.ids.length;
   const after = found.next?.after;

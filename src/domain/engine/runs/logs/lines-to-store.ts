@@ -13,7 +13,7 @@ export interface LogsDeps extends Basics<"store" | "log"> {
   firstRooms: Pick<FirstRooms, "of">;
 }
 
-/** What reports bring of lines, within the bounds of their runs and without secrets; by run. Undefined where none brings any. */
+/** Lines in reports, within their runs' bounds and without secrets, by run. Undefined if there are none. */
 export async function linesToStore(
   deps: LogsDeps,
   reports: readonly RunReport[],

@@ -53,7 +53,7 @@ export function decideEnd(end: RunEnd, row: EndingRow | undefined): EndDecision 
   return { kind: "end", end, undoFailed: isLeft ? row.undo_count : null };
 }
 
-/** The phase was cut short: its time is over, or its workers were lost. What is not known to be undone is not. */
+/** The phase ended early: out of time, or its workers were lost. What is not known to be undone is not. */
 function endOfUnfinished({ runId }: RunEnd, row: EndingRow, { status, error, cause }: RunEnding) {
   const undoFailed = Math.max(1, row.not_undone_count, row.undo_count - row.undone_count);
   return { end: { runId, status, error, cause }, undoFailed };

@@ -3,8 +3,8 @@ import { sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 
 /**
- * While a run was held or `resuming` its unmet waits were passed over. Events since then are compared with them as with new
- * ones, and states are looked at once more. Of step `stepId` alone where it is given. Answers how many there are.
+ * While a run was held or `resuming`, its unmet waits were skipped. Events since then are compared with them
+ * as new ones are, and states are looked at once more. With `stepId` only that step's. Answers their number.
  */
 export const compareAgain = (
   session: Session,

@@ -7,8 +7,8 @@ export interface LogHead {
 }
 
 /**
- * Until when one log was compared with those who wait for it, as this node saw it in any pass: one that took too long to be
- * waited for counts for the next look. A log that grows as fast as it is read is compared up to where it ended before.
+ * Until when one log was compared with its waits, as this node saw it in any pass: one that took too long to
+ * be waited for counts for the next look. A log that grows as fast as it is read counts to its former end.
  */
 export class ComparedLog {
   #until: Instant | undefined;

@@ -34,12 +34,12 @@ interface Awaited {
 
 /** A wait whose log was not read up to its deadline is tried again after this. */
 const behindMs = 2_000;
-/** The next look compares a wait that was stored after the last one; where looks are slow, tries grow apart up to `behindMs`. */
+/** The next look compares waits stored after the last one; slow looks spread tries apart up to `behindMs`. */
 const uncomparedMsMin = 50;
 
 /**
- * Which of the due waits are over, and which are tried again `later`: what may have met them in time is logged, or
- * stands, and is not compared yet. Waits in environments that were not looked at stay due.
+ * Which of the due waits are over, and which are tried again `later`: what may have met them in time is
+ * logged, or stands, and is not compared yet. Waits in environments that were not looked at stay due.
  */
 export async function dueWaits<Row extends DueWait>(
   session: Session,

@@ -15,7 +15,7 @@ export interface MatcherDeps extends MatchPassDeps {
 /** Every environment with waits is looked at this often, woken or not: a wake of another node may be lost. */
 const lookEveryMs = 1_000;
 const catchUpPassesMax = 20;
-/** A pass that lost a race waits this long before the next one. The node that won it holds the cursor until its commit. */
+/** A pass that lost a race waits this long. The node that won it holds the cursor until its commit. */
 const lostPauseMs = 5;
 /** Lost races after which a round leaves an environment to the node that wins them. */
 const racesMax = 5;

@@ -17,7 +17,7 @@ export function countedRanks(now: Instant): (runId: string) => number {
   };
 }
 
-/** Of a step `s` that is reported. Events that were logged during a sleep are none for what its branch waits for next. */
+/** For a reported step `s`. Events logged during a sleep do not meet what its branch waits for next. */
 export const seenBySleep = sql.raw(`CASE WHEN s.type = 'sleep' AND s.status = 'completed' THEN
   (SELECT h.position FROM heads h WHERE h.environment_id = s.environment_id) END`);
 
@@ -28,7 +28,7 @@ interface MetStep {
   sequence: number;
 }
 
-/** Gives the steps of each run the next ranks, in the order of the list; writes them into it. Locks: executions. */
+/** Gives the steps of each run the next ranks, in list order, and writes these into it. Locks: executions. */
 export async function rankMet(session: Session, met: readonly MetStep[]): Promise<void> {
   const { rowsFrom, byKey } = session.seams;
   const byRun = Map.groupBy(met, ({ run_id }) => run_id);

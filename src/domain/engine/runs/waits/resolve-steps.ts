@@ -30,7 +30,7 @@ export async function lockWaiting(
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
-/** Stands for the step of a run that is met already, and goes on once more has been gathered: a delay within its attempt. */
+/** Stands for the step of a run that is met and continues once more has been gathered, within its attempt. */
 export const gathering = "";
 
 /** Whether what is met brings the run on; under a lease, and between attempts, it only ends its step. */
@@ -70,8 +70,8 @@ const isOneOfSeveral = ({ row, stepId }: Resolution): boolean =>
 const keptPosition = -1;
 
 /**
- * Writes the outcomes of steps, and queues their runs as far as they are parked. A run may have several: it waits for all of its
- * open steps. The caller holds the executions' locks.
+ * Writes the outcomes of steps, and queues their runs as far as they are parked. A run may have several: it
+ * waits for all of its open steps. The caller holds the executions' locks.
  */
 export async function resolveSteps(
   session: Session,
@@ -142,7 +142,7 @@ const seenFrom = (table: "steps" | "executions") =>
   sql.raw(`CASE WHEN v.seen_position = ${keptPosition} THEN ${table}.seen_position ELSE COALESCE(v.seen_position,
         (SELECT h.position FROM heads h WHERE h.environment_id = ${table}.environment_id), ${table}.seen_position) END`);
 
-/** Of runs that go on at once, and of those that gather first: these are queued by the loop that wakes them. */
+/** Of runs that continue now, and of those that gather first, which the loop that wakes them queues. */
 export function queueHintsOfRows(
   rows: Iterable<{ environment_id: string; function_id: string; gather_ms?: number | null }>,
 ): QueueHint[] {

@@ -47,9 +47,9 @@ interface ConditionRow {
 }
 
 /**
- * Conditions of steps that wait for several things. The first that is met ends a wait for any; what it waited for
- * besides is deleted with it. A wait for all keeps what came until the last one is met. The caller holds the
- * executions' locks and writes the outcomes, whose texts follow `textCount` others.
+ * Conditions of steps that wait for several things. The first that is met ends a wait for any; what it waited
+ * for besides is deleted with it. A wait for all keeps what came until the last one is met. The caller holds
+ * the executions' locks and writes the outcomes, whose texts follow `textCount` others.
  */
 export async function meetConditions(
   session: Session,
@@ -110,7 +110,7 @@ export async function meetConditions(
 
 const keyOf = ({ run_id, of_step }: { run_id: string; of_step: string | null }) => stepKey(run_id, of_step);
 
-/** Notes what met the conditions, so that nothing else does; answers all conditions of the steps of their runs. */
+/** Notes what met the conditions, so that nothing else does. Answers all conditions of their runs' steps. */
 async function gather(
   session: Session,
   met: readonly MetCondition[],

@@ -155,7 +155,7 @@ export async function readEvents(
 /** When the event at a position was logged; 0 when it has expired. Time order is position order. */
 export async function timeAt(store: Store, environmentId: string, position: number): Promise<number> {
   const row = await store.one<{ at: number }>(
-    // A range and its order: an equal position would be looked for in any index that begins with the environment.
+    // A range with an order: for an equal position any index that begins with the environment might serve.
     sql`SELECT at FROM events WHERE environment_id = ${environmentId} AND position >= ${position} AND position <= ${position}
       ORDER BY position LIMIT 1`,
   );
@@ -170,8 +170,8 @@ export interface Probe {
 }
 
 /**
- * Waits for the values of events, for each probe one more than `matcherMovesMax`: the last one only says that
- * there are more. Waits of held runs are left out: they stay, and more of them than one pass moves would end each pass where it began.
+ * Waits for the values of events, for each probe one more than `matcherMovesMax`: the last shows that there
+ * are more. Waits of held runs are left out: they stay, and many of them would end each pass where it began.
  */
 export function probeWaits(
   store: Store,

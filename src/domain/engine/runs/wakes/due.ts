@@ -68,8 +68,8 @@ const dueColumns =
 
 /**
  * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows
- * another node holds are skipped. Leases from before `pardon` stay. Locks: executions (never waited for), then
- * steps and runs of the same runs.
+ * another node holds are skipped. Leases from before `pardon` stay. Locks: executions (never waited for),
+ * then steps and runs of the same runs.
  */
 export async function wakeDue(
   session: Session,
@@ -215,7 +215,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
     })}`);
 }
 
-/** Events that were logged while a run slept do not resolve its next wait; beside other waits that is so of its branch alone. */
+/** Events logged while a run slept do not resolve its next wait; beside other waits only its branch's. */
 const headSeen =
   sql.raw(`, seen_position = CASE WHEN v.slept IS NULL OR executions.gather_ms IS NOT NULL THEN executions.seen_position ELSE COALESCE(
         (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),

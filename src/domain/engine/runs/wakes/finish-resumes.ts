@@ -66,8 +66,8 @@ async function goOn(
 }
 
 /**
- * A step that runs again sends anew: the child, the event and the message that it had sent keep their rows and lose its
- * key. What stays is marked, because its place in the order says nothing any more.
+ * A step that runs again sends anew: the child, the event and the message that it had sent keep their rows
+ * and lose its key. What stays is marked, because its place in the order says nothing any more.
  */
 async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Promise<void> {
   const { againIds = [], forgottenIds = [], keptIds = [] } = plan;

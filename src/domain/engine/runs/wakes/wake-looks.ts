@@ -10,14 +10,14 @@ const wakeEveryMsMin = 20;
 const wholeShareMax = 0.01;
 const wholeEveryMsMax = 5_000;
 /**
- * Every look begins at least this far before now, because a transaction may commit a wake that is due already. The next look at
- * all wakes finds what is committed even later.
+ * Every look begins at least this far before now, because a transaction may commit a wake that is due
+ * already. The next look at all wakes finds what is committed even later.
  */
 const writtenLateMsMax = 10_000;
 
 /**
- * Moves what is due. A whole look begins at the front of the index. The looks between two whole ones begin at the first wake that
- * the last whole look found: before it lie only entries of runs that are over, which PostgreSQL keeps while a snapshot is held.
+ * Moves what is due. A whole look begins at the front of the index; looks between begin at the first wake
+ * that the last whole look found. Before it are only entries of ended runs, kept while a snapshot is held.
  */
 export function openWakeLooks(
   { store, clock }: { store: Store; clock: Clock },

@@ -98,7 +98,7 @@ export function openRecord(deps: RecordDeps, received: Family<readonly ["outcome
     announce({ environmentId: row.environment_id, id: row.source_id, change: "received" });
   }
 
-  /** Leaves a row of a request that brought no event. Requests of this kind that come all the time fill no table. */
+  /** Leaves a row for a request that brought no event. A flood of such requests does not fill the table. */
   async function refuse(request: Ingested, status: "rejected" | "failed", fault: Fault): Promise<never> {
     received(status).add();
     if (noteRefusal(request.source.row.id) === 0) {

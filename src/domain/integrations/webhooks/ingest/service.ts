@@ -59,8 +59,8 @@ export function openIngest(deps: IngestDeps) {
   });
 
   /**
-   * The source as the store has it, if it was changed since it was cached: another node may have rotated what a
-   * request is about to be refused by. Those who send nothing but wrong ones do not read all the time.
+   * The source as the store has it, if it was changed since it was cached: another node may have rotated what
+   * a request is about to be refused by. Those who send nothing but wrong ones do not read all the time.
    */
   async function renewed({ row }: HeldSource): Promise<HeldSource | undefined> {
     if (mayRenew(row.id) > 0) return undefined;
@@ -107,8 +107,8 @@ export function openIngest(deps: IngestDeps) {
   return {
     /**
      * Lets a request in by its token, before its body is read; answers whose memory the body takes. A wrong
-     * token leaves a row, does not use up the rate of those who have it, and is answered as an unknown id is: who
-     * has none must not learn which sources there are.
+     * token leaves a row, does not use up the rate of those who have it, and is answered as an unknown id is:
+     * who has none must not learn which sources there are.
      */
     async admit(id: string, token: string): Promise<string> {
       const source = await held.get(id);

@@ -66,7 +66,7 @@ export interface Deliveries {
 /** Looks that found the cursor moved meanwhile, before a runner is told that there is nothing. */
 const triesMax = 5;
 
-/** What a batch was read by: after a change of it, other events belong to the projection, or to other partitions. */
+/** What a batch was read by: once that changes, other events or partitions belong to the projection. */
 export const definitionText = ({ mode, events, partition_path }: ProjectionRow): string =>
   `${mode}\n${partition_path}\n${events}`;
 
@@ -237,7 +237,7 @@ export class StoredDeliveries implements Deliveries {
     const { events, reached } = batch;
     takeLease(generation, runner, { streamId: null, now, hasWork: events.length > 0 });
     generation.offered = Math.max(generation.offered, events.at(-1)?.position ?? 0);
-    // A poll of one partition says nothing about the others: the cursor stays, and the node remembers how far it looked.
+    // A poll of one partition says nothing of others: the cursor stays, and the node notes how far it looked.
     if (partition === undefined) {
       await clearPending(session, generation);
       if (events.length > 0) await addPending(session, generation, pendingIn(events));

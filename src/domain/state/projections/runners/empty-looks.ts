@@ -22,7 +22,7 @@ interface EmptyLook {
   reached: number;
 }
 
-/** What a partition is given rests on these places: a save, a failure, a resume and a rebuild of it change one of them. */
+/** A partition's events follow from these places: a save, failure, resume or rebuild of it changes one. */
 export const placeText = (state: StateRow | undefined): string => {
   const { last_position, error_position, skipped_position } = state ?? noState("");
   return `${last_position} ${error_position} ${skipped_position}`;
@@ -34,9 +34,9 @@ const keyText = ({ key, partition }: LookBasis): string =>
 const basisText = ({ definition, state }: LookBasis): string => `${placeText(state)}\n${definition}`;
 
 /**
- * How far the polls of one partition have looked in vain. Without it each poll begins anew at the partition's place, and an event
- * behind more of the others' than one look goes through is never given. What a look rests on is kept with it, and a look that
- * rests on something else, or begins before it, does not use it: what is forgotten, or not known here, is read again.
+ * How far polls of one partition have looked in vain. Without it each poll begins at the partition's place,
+ * and an event after more of others' than one look covers is never given. What a look rests on is kept with
+ * it. A look that rests on something else, or begins earlier, reads again what is forgotten or unknown here.
  */
 export class EmptyLooks {
   readonly #kept = sizedCache<EmptyLook>({ entriesMax: looksMax, charsMax: looksCharsMax });

@@ -44,7 +44,7 @@ export function touch(generation: Pick<GenerationRow, "saved_at">, now: Instant)
   generation.saved_at = Math.max(now, generation.saved_at + 1);
 }
 
-/** Takes the lease from whoever has it: a rebuild, or a resume that goes back to what was delivered before. */
+/** Takes the lease from its holder: a rebuild, or a resume that goes back to what was delivered before. */
 export function endLease(row: ProjectionRow, generation: GenerationRow, now: Instant): void {
   const { holder } = generation;
   if (row.mode === "managed" && holder?.startsWith("caller:")) {

@@ -70,8 +70,8 @@ const whoIs = (call: Call, fields: Partial<RunnerInput>) =>
   runnerOf(runnerFields(fields), { id: call.caller.id, address: call.address });
 
 /**
- * Asks about the events of the projection where some policy may keep events from the caller, or may do so later in a
- * long call, and answers what it asked about: a change of the definition must not give the caller others.
+ * Asks about the projection's events if a policy may keep some from the caller, or may do so later in a long
+ * call; answers what it asked about, because a change of the definition must not give other events.
  */
 async function permitEvents(
   runners: Runners,

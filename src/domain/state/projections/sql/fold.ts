@@ -80,7 +80,7 @@ export class SqlFolds {
     for (let from = 0; from < due.length; from += foldsAtOnceMax) {
       const turns = due.slice(from, from + foldsAtOnceMax).map((one) =>
         this.foldTurn(one).catch(async (error) => {
-          // What is stored of it cannot be read: it stops, with the reason, until somebody resumes or deletes it.
+          // What is stored of it is unreadable: it stops, with the reason, until it is resumed or deleted.
           if (error instanceof SyntaxError)
             await this.#stop(one, { eventId: "", position: 0, message: error.message }).catch(() => {});
           // The others go on; this one is tried again with the next tick.
@@ -178,8 +178,8 @@ export class SqlFolds {
   }
 
   /**
-   * Folds a batch, or the part of it before the first event that fails, or that the last slices had time for. Undefined where another
-   * node has folded meanwhile, or where the turn is over before a part was small enough.
+   * Folds a batch, or its part before the first event that fails, or as much as the last slices had time for.
+   * Undefined if another node has folded meanwhile, or the turn is over before a part was small enough.
    */
   async #fold(
     { held, generation, admitted, tableName }: Folding,

@@ -44,7 +44,7 @@ export function stateOf({ name, partition, progress }: OpenWait): Exclude<WaitPr
   return progress;
 }
 
-/** The position that the wait has seen: everything up to it is folded, whatever position was reached before. */
+/** The position that the wait has seen: all up to it is folded, whatever position was reached before. */
 export const currentOf = (
   { partition }: Pick<OpenWait, "partition">,
   progress: Exclude<WaitProgress, "gone">,

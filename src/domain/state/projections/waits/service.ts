@@ -228,7 +228,7 @@ interface FollowDeps extends WaitsDeps {
   isDraining: () => boolean;
 }
 
-/** Yields each time something changed, and at the heartbeat; ends when it is caught up or the time is over. */
+/** Yields at each change and at the heartbeat; ends when it is caught up or the time is over. */
 async function* follow(
   { clock, signals, board, isDraining }: FollowDeps,
   environmentId: string,
