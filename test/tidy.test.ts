@@ -15,6 +15,8 @@ import { idleParts, partsLaw } from "./support/tidy-parts.ts";
 import {
   assignBreaches,
   clockBreaches,
+  commentBreaches,
+  commentLettersMax,
   driverBreaches,
   exportBreaches,
   extensionBreaches,
@@ -264,6 +266,19 @@ const laws: (Law & { over: Source[] })[] = [
     rule: functionBreaches,
     over: [...src, ...cluster],
     ...functionExamples,
+  },
+  {
+    name: `a comment line has at most ${commentLettersMax} letters`,
+    rule: commentBreaches,
+    over: src,
+    bad: [
+      ["src/edge/http.ts", `\n// ${"x".repeat(commentLettersMax - 2)}`, 2],
+      ["src/edge/http.ts", `/**\n * ${"x".repeat(commentLettersMax - 2)}\n */`, 2],
+      ["src/edge/http.ts", `  /** ${"x".repeat(commentLettersMax - 8)} */`, 1],
+    ],
+    good: [
+      ["src/edge/http.ts", `// ${"x".repeat(commentLettersMax - 3)}\nconst text = "${"x".repeat(200)}";`],
+    ],
   },
   {
     name: "exports are named",

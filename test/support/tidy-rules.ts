@@ -102,6 +102,18 @@ export const lengthBreaches: Rule = (sources) =>
     return lines > linesMax ? [`${path}:${linesMax + 1}: ${lines} lines, at most ${linesMax}`] : [];
   });
 
+export const commentLettersMax = 110;
+
+/** Letters are counted from the start of the line. A comment after code belongs to the line of the code. */
+export const commentBreaches: Rule = (sources) =>
+  sources.flatMap(({ path, text }) =>
+    text.split("\n").flatMap((line, index) => {
+      const letters = line.length;
+      if (letters <= commentLettersMax || !/^\s*(\/\/|\/?\*)/.test(line)) return [];
+      return [`${path}:${index + 1}: a comment line of ${letters} letters, at most ${commentLettersMax}`];
+    }),
+  );
+
 export const exportBreaches: Rule = (sources) =>
   matches(sources, /\bexport\s+default\b|\bas\s+default\b/g, () => "exports are named");
 
